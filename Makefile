@@ -1,0 +1,72 @@
+# Thin targets; each does its own set-up in .venv and may be called again and again.
+# `rm -rf .venv` starts over.  PYTHON=/path/to/python chooses the interpreter.
+
+ROOTS := model core policies adapters daemon simulation
+BIN   := .venv/bin
+PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet install
+
+SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+ifeq ($(origin PYTHON),undefined)
+PYTHON := $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11 python,\
+            $(shell $(p) -c '$(SUITABLE)' 2>/dev/null && echo $(p))))
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint types fmt bench nightly docs clean links
+
+help:
+	@echo "make run | test | lint | types | fmt | bench | nightly | docs | clean"
+
+run: .venv/.installed-run
+	$(BIN)/coalloc demo
+
+test: .venv/.installed
+	$(BIN)/pytest -m "not slow and not nightly"
+
+lint: .venv/.installed
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: .venv/.installed links
+	$(BIN)/mypy
+	$(BIN)/mypy tests benchmarks setup.py
+
+fmt: .venv/.installed
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: .venv/.installed
+	$(BIN)/python -m benchmarks
+
+nightly: .venv/.installed
+	$(BIN)/pytest -m nightly
+	$(BIN)/python -m benchmarks --full
+
+docs: .venv/.installed
+	$(BIN)/python docs/build.py
+
+clean:
+	rm -rf build dist src/*.egg-info *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find $(ROOTS) tests benchmarks docs -name __pycache__ -type d -exec rm -rf {} +
+
+# Without the links mypy finds nothing to check and passes.
+links:
+	@for root in $(ROOTS); do \
+	  test -L src/coalloc/$$root && test -f src/coalloc/$$root/__init__.py || \
+	    { echo "error: src/coalloc/$$root is not a link to ../../$$root" >&2; exit 1; }; \
+	done
+
+.venv/.created:
+	@'$(PYTHON)' -c '$(SUITABLE)' 2>/dev/null || { echo "error:\
+	 no Python >= 3.11 with venv and ensurepip found$(if $(PYTHON), ($(PYTHON)));\
+	 name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	'$(PYTHON)' -m venv --clear .venv
+	@touch $@
+
+.venv/.installed-run: .venv/.created pyproject.toml setup.py
+	$(PIP) --editable .
+	@touch $@
+
+.venv/.installed: .venv/.created pyproject.toml setup.py
+	$(PIP) --editable '.[dev]'
+	@touch .venv/.installed-run $@

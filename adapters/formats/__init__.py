@@ -1,0 +1,1 @@
+"""Pure readers of workload, workflow and platform files."""

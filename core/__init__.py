@@ -1,0 +1,1 @@
+"""Pure state machines: events in, effects out."""

@@ -1,0 +1,1 @@
+"""The service, the executor, the store, the client and the command line."""

@@ -1,0 +1,1 @@
+"""Pure functions from a snapshot to a plan, the kernel and the checker."""

@@ -1,0 +1,1 @@
+"""The compiled resource profile that every policy shares."""

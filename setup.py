@@ -1,0 +1,12 @@
+"""Map the top-level folders to ``coalloc.<folder>``; all else is in pyproject.toml."""
+
+from setuptools import find_packages, setup
+
+ROOTS = ("model", "core", "policies", "adapters", "daemon", "simulation")
+SUBS = {f"coalloc.{root}": root for root in ROOTS}
+SUBS |= {
+    f"coalloc.{root}.{package}": f"{root}/{package.replace('.', '/')}"
+    for root in ROOTS
+    for package in find_packages(root)
+}
+setup(packages=["coalloc", *SUBS], package_dir={"coalloc": "src/coalloc", **SUBS})

@@ -1,0 +1,1 @@
+"""The same cores in virtual time, and the papers' experiments."""

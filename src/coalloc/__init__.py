@@ -1,0 +1,19 @@
+"""coalloc makes several clusters work as one."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from coalloc.daemon.client import Client
+
+__all__ = ["Client", "__version__"]
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    """Load the client on first use, so that ``import coalloc`` stays cheap."""
+    if name == "Client":
+        from coalloc.daemon.client import Client
+
+        return Client
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

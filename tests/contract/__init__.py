@@ -1,0 +1,1 @@
+"""What every policy, adapter and message has to keep."""

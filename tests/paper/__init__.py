@@ -1,0 +1,1 @@
+"""The papers' set-ups and the claims of their texts."""
