@@ -1,0 +1,41 @@
+"""Fixtures for all tests, and how hypothesis runs here."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# No deadline: a slow machine is no defect of the code under test.
+hypothesis.settings.register_profile("coalloc", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("coalloc")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what reads the reference data, so that ``-m "not shared"`` leaves it out."""
+    if {"shared", "shared_file"}.intersection(getattr(item, "fixturenames", ())):
+        item.add_marker(pytest.mark.shared)
+
+
+@pytest.fixture(scope="session")
+def shared_file() -> Callable[[str], Path]:
+    """Return a function from a name under ../shared to its path; an absent one skips the test."""
+    folder = Path(os.environ.get("COALLOC_SHARED") or ROOT.parent / "shared")
+
+    def find(name: str) -> Path:
+        path = folder / name
+        if not path.exists():
+            shown = os.path.relpath(path, ROOT)
+            pytest.skip(f"{shown} is absent (COALLOC_SHARED names another folder)")
+        return path
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def shared(shared_file: Callable[[str], Path]) -> Path:
+    """Return the folder of the reference data; the test is skipped where it is absent."""
+    return shared_file(".")
