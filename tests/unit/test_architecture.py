@@ -1,0 +1,379 @@
+"""Who may import whom, and which third party lives where.
+
+The tables below are the rules; edit them where a module with a good reason is added. Patterns are
+those of `fnmatch` on the path from the project's root, so ``*`` crosses folders.
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from tests.unit.source_uses import Use, read_uses
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("model", "core", "policies", "adapters", "daemon", "simulation")
+# What else is read for bare imports.
+OTHERS = ("tests", "benchmarks", "integrations", "examples", "docs", "tools")
+
+# Which parts of coalloc a package may import besides itself. "coalloc" stands for the names of
+# src/coalloc/__init__.py that need no package, such as __version__.
+MAY_IMPORT = {
+    "model": (),
+    "core": ("coalloc.model",),
+    "policies": ("coalloc.model",),
+    "adapters": ("coalloc.model",),
+    "simulation": (
+        "coalloc",
+        "coalloc.model",
+        "coalloc.core",
+        "coalloc.policies",
+        "coalloc.adapters.formats",
+    ),
+    "daemon": (
+        "coalloc",
+        "coalloc.model",
+        "coalloc.core",
+        "coalloc.policies",
+        "coalloc.adapters",
+        "coalloc.simulation",
+    ),
+}
+# Names that src/coalloc/__init__.py loads lazily, and the package they load.
+LAZY = {"coalloc.Client": "coalloc.daemon", "coalloc.Executor": "coalloc.daemon"}
+# (importer, imported): only inside functions, so that most commands never load it.
+DEFERRED = {("daemon", "coalloc.simulation")}
+
+PROCESSES = (
+    "adapters/processes.py",
+    "adapters/part_runner.py",
+    "daemon/solver.py",
+    "daemon/demo.py",
+)
+# Modules under policies/ that own a mixed-integer program.
+MIPS: tuple[str, ...] = ()
+HOMES: dict[str, tuple[str, ...]] = {
+    "zmq": ("daemon/wire/*",),
+    "apscheduler": ("daemon/timer.py",),
+    "psutil": ("adapters/local*", "adapters/probe*"),
+    "sqlite3": ("daemon/store*",),
+    "pulp": MIPS,
+    "numba": ("policies/kernel/*",),
+    "subprocess": PROCESSES,
+    "multiprocessing": PROCESSES,
+    "concurrent.futures.ProcessPoolExecutor": PROCESSES,
+    "asyncio.create_subprocess_exec": PROCESSES,
+    "asyncio.create_subprocess_shell": PROCESSES,
+    "os.fork": PROCESSES,
+    "os.forkpty": PROCESSES,
+    "os.popen": PROCESSES,
+    "os.posix_spawn": PROCESSES,
+    "os.posix_spawnp": PROCESSES,
+    "os.system": PROCESSES,
+    "pty": PROCESSES,
+}
+
+CLOCKS = (
+    "time",
+    "datetime.datetime.now",
+    "datetime.datetime.utcnow",
+    "datetime.datetime.today",
+    "datetime.date.today",
+)
+# Neither imported nor used: the core does no I/O, a policy is a pure function.
+BANNED = {
+    "core": (
+        *CLOCKS,
+        *("random", "secrets", "uuid", "os", "socket", "select", "selectors", "signal"),
+        *("threading", "asyncio", "logging", "tempfile", "shutil", "open()", "print()", "input()"),
+    ),
+    "policies": (
+        *CLOCKS,
+        *("logging", "structlog", "random", "secrets", "socket", "asyncio"),
+        *("open()", "print()", "input()", "numpy.random.default_rng()"),
+    ),
+}
+# Of numpy.random, policies use what carries its own state.
+SEEDED = ("BitGenerator", "Generator", "PCG64", "Philox", "SeedSequence", "default_rng")
+
+
+def within(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(f"{prefix}.")
+
+
+def imported_part(name: str) -> str | None:
+    """Return the part of coalloc that a dotted name imports; None if it is not of coalloc."""
+    name = LAZY.get(name, name)
+    if not within(name, "coalloc"):
+        return None
+    parts = name.split(".")
+    return name if len(parts) > 1 and parts[1] in PACKAGES else "coalloc"
+
+
+def layer_faults(package: str, uses: list[Use]) -> Iterator[str]:
+    """Yield the imports that cross the layers in the wrong direction."""
+    for use in uses:
+        part = imported_part(use.name)
+        if part is None or within(part, f"coalloc.{package}"):
+            continue
+        # The bare name is exact: everything lies within "coalloc".
+        allowed = [
+            home
+            for home in MAY_IMPORT[package]
+            if (part == home if home == "coalloc" else within(part, home))
+        ]
+        if not allowed:
+            yield f"{use.line}: {package} may not import {use.name}"
+        elif (package, allowed[0]) in DEFERRED and use.imported and not use.deferred:
+            yield f"{use.line}: {package} may import {use.name} only inside functions"
+
+
+def home_faults(path: str, uses: list[Use]) -> Iterator[str]:
+    """Yield the uses of a third party, or of process creation, outside its home."""
+    for use in uses:
+        for name, homes in HOMES.items():
+            if within(use.name, name) and not any(fnmatchcase(path, home) for home in homes):
+                yield f"{use.line}: {use.name} belongs in {' '.join(homes) or 'no module yet'}"
+
+
+def purity_faults(package: str, uses: list[Use]) -> Iterator[str]:
+    """Yield what a pure package may not use, and what is outside the core's libraries."""
+    for use in uses:
+        if any(within(use.name, banned) for banned in BANNED.get(package, ())):
+            yield f"{use.line}: {package} may not use {use.name}"
+        if package == "policies" and within(use.name, "numpy.random"):
+            member = use.name.removesuffix("()").split(".")[2:3]
+            if member and member[0] not in SEEDED:
+                yield f"{use.line}: {use.name} has a global state; use a seeded Generator"
+        if package == "core" and use.imported:
+            top = use.name.partition(".")[0]
+            if top != "coalloc" and top not in sys.stdlib_module_names:
+                yield f"{use.line}: core imports the standard library only, not {use.name}"
+
+
+def bare_faults(uses: list[Use]) -> Iterator[str]:
+    """Yield imports of the bare folders."""
+    for use in uses:
+        if use.imported and use.name.partition(".")[0] in PACKAGES:
+            yield f"{use.line}: import coalloc.{use.name}, not the bare folder"
+
+
+def integration_faults(uses: list[Use]) -> Iterator[str]:
+    """Yield what integrations import beyond the two public names."""
+    for use in uses:
+        if use.imported and within(use.name, "coalloc") and use.name not in {"coalloc", *LAZY}:
+            yield f"{use.line}: integrations import only {' '.join(LAZY)}, not {use.name}"
+
+
+def folder_faults(folder: Path) -> Iterator[str]:
+    """Yield sub-folders that setuptools would leave out; ``data`` is packed by pattern."""
+    for path in sorted([folder, *folder.rglob("*")]):
+        skipped = {"__pycache__", "data"}.intersection(path.relative_to(folder).parts)
+        if path.is_dir() and not skipped and not (path / "__init__.py").is_file():
+            yield f"{path.name}/ has no __init__.py"
+
+
+def sources(folder: str) -> Iterator[tuple[str, list[Use]]]:
+    """Yield each source of a folder: its path from the root, and what it names."""
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        relative = path.relative_to(ROOT)
+        prefix = "coalloc." if folder in PACKAGES else ""
+        package = prefix + ".".join(relative.parent.parts)
+        yield relative.as_posix(), read_uses(path.read_text(encoding="utf-8"), package)
+
+
+def located(path: str, faults: Iterator[str]) -> list[str]:
+    return [f"{path}:{fault}" for fault in dict.fromkeys(faults)]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_package_keeps_the_rules(package: str) -> None:
+    faults: list[str] = []
+    for path, uses in sources(package):
+        faults += located(path, layer_faults(package, uses))
+        faults += located(path, home_faults(path, uses))
+        faults += located(path, purity_faults(package, uses))
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("folder", [*PACKAGES, *OTHERS])
+def test_no_bare_imports(folder: str) -> None:
+    faults = [fault for path, uses in sources(folder) for fault in located(path, bare_faults(uses))]
+    assert not faults, "\n".join(faults)
+
+
+def test_integrations_import_the_public_names_only() -> None:
+    faults = [
+        fault
+        for path, uses in sources("integrations")
+        for fault in located(path, integration_faults(uses))
+    ]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("folder", [*PACKAGES, "tests", "benchmarks"])
+def test_every_folder_is_a_package(folder: str) -> None:
+    assert not list(folder_faults(ROOT / folder))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_namespace_link_is_relative(package: str) -> None:
+    link = ROOT / "src" / "coalloc" / package
+    assert link.is_symlink()
+    assert link.readlink() == Path("..", "..", package)
+
+
+def test_namespace_holds_no_copies() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    listing = subprocess.run(
+        ["git", "ls-files", "--stage", "src"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    modes = {line.partition("\t")[2]: line[:6] for line in listing.splitlines()}
+    expected = {f"src/coalloc/{package}": "120000" for package in PACKAGES}
+    assert modes == expected | {
+        "src/coalloc/__init__.py": "100644",
+        "src/coalloc/py.typed": "100644",
+    }
+
+
+def test_setup_maps_the_same_folders() -> None:
+    tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
+    values = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ROOTS"
+    ]
+    assert values == [PACKAGES]
+
+
+# The rules applied to snippets: each row is a package and a source that breaks a rule.
+
+
+@pytest.mark.parametrize(
+    ("package", "source"),
+    [
+        ("model", "import coalloc.core.queue"),
+        ("model", "from coalloc import __version__"),
+        ("core", "from coalloc import policies"),
+        ("core", "from ..policies import checker"),  # relative, out of the package
+        ("policies", "def f():\n    from coalloc.adapters import formats"),  # deferral is no excuse
+        ("adapters", "from coalloc.daemon.store import Store"),
+        ("adapters", "from coalloc import Client"),  # loads the daemon
+        ("adapters", "import importlib\nimportlib.import_module('coalloc.daemon')"),
+        ("simulation", "from coalloc.adapters.local import Local"),
+        ("simulation", "import coalloc\ncoalloc.daemon.main()"),  # reached, not imported
+        ("daemon", "from coalloc.simulation import replay"),
+        ("daemon", "if x:\n    import coalloc.simulation.replay"),
+    ],
+)
+def test_layer_rule_can_fail(package: str, source: str) -> None:
+    assert list(layer_faults(package, read_uses(source, f"coalloc.{package}")))
+
+
+@pytest.mark.parametrize(
+    ("package", "source"),
+    [
+        ("model", "from coalloc.model.job import Job\nimport math"),
+        ("core", "from . import queue\nfrom coalloc.model import job\nqueue.push()"),
+        ("simulation", "from coalloc.adapters.formats import swf\nfrom coalloc import __version__"),
+        ("daemon", "def command():\n    from coalloc.simulation import replay\n    replay.run()"),
+        (
+            "daemon",
+            "from typing import TYPE_CHECKING\n"
+            "if TYPE_CHECKING:\n    from coalloc.simulation import replay",
+        ),
+        ("adapters", "from coallocator import x"),  # a prefix, not a package
+    ],
+)
+def test_layer_rule_can_pass(package: str, source: str) -> None:
+    assert not list(layer_faults(package, read_uses(source, f"coalloc.{package}")))
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("daemon/main.py", "import zmq.asyncio"),
+        ("daemon/main.py", "from apscheduler.schedulers.asyncio import AsyncIOScheduler"),
+        ("daemon/probe.py", "import psutil"),  # the right name in the wrong folder
+        ("core/queue.py", "import sqlite3"),
+        ("policies/oas.py", "def f():\n    import pulp"),
+        ("policies/oas.py", "from numba import njit"),
+        ("adapters/slurm.py", "import subprocess"),
+        ("adapters/slurm.py", "import os\nos.fork()"),
+        ("adapters/slurm.py", "from os import system as run"),
+        ("adapters/slurm.py", "import asyncio\nasyncio.create_subprocess_exec('squeue')"),
+    ],
+)
+def test_home_rule_can_fail(path: str, source: str) -> None:
+    assert list(home_faults(path, read_uses(source)))
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("daemon/wire/server.py", "import zmq"),
+        ("adapters/local_nodes.py", "import psutil"),
+        ("adapters/local/readings.py", "import psutil"),
+        ("daemon/store.py", "import sqlite3"),
+        ("policies/kernel/profile.py", "from numba import njit"),
+        ("adapters/processes.py", "import asyncio\nasyncio.create_subprocess_exec('squeue')"),
+        ("adapters/slurm.py", "import os\nos.environ"),
+    ],
+)
+def test_home_rule_can_pass(path: str, source: str) -> None:
+    assert not list(home_faults(path, read_uses(source)))
+
+
+@pytest.mark.parametrize(
+    ("package", "source"),
+    [
+        ("core", "import time"),
+        ("core", "from datetime import datetime as D\nD.now()"),
+        ("core", "import datetime\ndatetime.datetime.now(datetime.UTC)"),
+        ("core", "import os.path"),
+        ("core", "import msgspec"),  # neither the standard library nor the model
+        ("core", "def f(p):\n    with open(p):\n        pass"),
+        ("policies", "from time import monotonic"),
+        ("policies", "import logging"),
+        ("policies", "import numpy as np\nx = np.random.rand(3)"),
+        ("policies", "from numpy import random\nrandom.seed(1)"),
+        ("policies", "from numpy.random import default_rng\nrng = default_rng()"),  # no seed
+    ],
+)
+def test_purity_rule_can_fail(package: str, source: str) -> None:
+    assert list(purity_faults(package, read_uses(source, f"coalloc.{package}")))
+
+
+@pytest.mark.parametrize(
+    ("package", "source"),
+    [
+        ("core", "import dataclasses\nfrom datetime import timedelta\ntime = 1.0"),
+        ("core", "def handle(event, time):\n    return event.time + time"),  # a name, no clock
+        ("policies", "import numpy as np\nrng = np.random.default_rng(7)\nrng.random()"),
+        ("policies", "import numpy as np\ndef f(rng: np.random.Generator) -> None: ..."),
+        ("adapters", "import time\nimport random"),
+    ],
+)
+def test_purity_rule_can_pass(package: str, source: str) -> None:
+    assert not list(purity_faults(package, read_uses(source, f"coalloc.{package}")))
+
+
+def test_bare_and_integration_rules_can_fail() -> None:
+    assert list(bare_faults(read_uses("from model import job")))
+    assert list(bare_faults(read_uses("def f():\n    import daemon.wire")))
+    assert not list(bare_faults(read_uses("from coalloc import model\nfrom models import x")))
+    assert list(integration_faults(read_uses("from coalloc.daemon.client import Client")))
+    assert not list(integration_faults(read_uses("from coalloc import Client")))
+
+
+def test_folder_rule_can_fail(tmp_path: Path) -> None:
+    for name in ("data", "kernel/inner"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in (".", "kernel"):
+        (tmp_path / name / "__init__.py").touch()
+    assert list(folder_faults(tmp_path)) == ["inner/ has no __init__.py"]
