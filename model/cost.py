@@ -1,0 +1,112 @@
+"""The cost model: how long a placement runs and what it asks of the links.
+
+Notes
+-----
+Equation numbers are those of the extended OAS paper (``base_time`` is Tb, ``sigma`` is
+sigma, ``power`` is Gamma, ``proc_gbps`` is PTBW, ``procs`` is tau, ``inside`` is t_j^k).
+
+Deviations
+----------
+A one-process job loads no link: equation (4) divides by zero there. SC is clamped at 1
+from below: a link that is not saturated does not make a job faster.
+
+References
+----------
+Blanco, Guirado, Lerida, Albornoz, "OAS: a MIP model for ordering and allocating parallel
+jobs on multi-cluster systems".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from coalloc.model.jobs import Edge, MoldableJob, RigidJob, Task
+from coalloc.model.platform import Cluster
+
+
+def run_time(base_time: float, sigma: float, min_power: float, sc: float = 1.0) -> float:
+    """Equations (1)-(3): Te = Tb * (sigma * SP + (1 - sigma) * SC), SP = 1 / min power.
+
+    Parameters
+    ----------
+    base_time : float
+        Seconds on dedicated full-speed nodes.
+    sigma : float
+        0..1.
+    min_power : float
+        Power of the weakest node used, (0, 1].
+    sc : float
+        Communication slowdown, at least 1.
+
+    Returns
+    -------
+    float
+        Seconds.
+    """
+    return base_time * (sigma / min_power + (1.0 - sigma) * sc)
+
+
+def link_load(proc_gbps: float, procs: int, inside: int) -> float:
+    """Equation (4): BW = PTBW * t * (tau - t) / (tau - 1), Gbit/s on one cluster's link."""
+    if procs <= 1:
+        return 0.0
+    return proc_gbps * inside * (procs - inside) / (procs - 1)
+
+
+def link_loads(proc_gbps: float, inside: Mapping[str, int]) -> dict[str, float]:
+    """Load on each link of a placement, given its processes per cluster; empty on one cluster."""
+    procs = sum(inside.values())
+    loads = {name: link_load(proc_gbps, procs, count) for name, count in inside.items()}
+    return {name: load for name, load in loads.items() if load > 0.0}
+
+
+def base_time(job: RigidJob | MoldableJob, procs: int) -> float:
+    """Seconds on `procs` dedicated full-speed nodes."""
+    return job.base_time if isinstance(job, RigidJob) else job.speedup.time(procs)
+
+
+def task_time(
+    task: Task, inside: Mapping[str, int], min_power: float, clusters: Mapping[str, Cluster]
+) -> float:
+    """Run time of a workflow task, seconds.
+
+    Parameters
+    ----------
+    inside : mapping of cluster name to processes
+    min_power : float
+        Power of the weakest node used.
+    clusters : mapping of cluster name to Cluster
+
+    Notes
+    -----
+    work / power * (1 - pf + pf / n) + 8 * comm / (n * intra), and on several clusters
+    max_k 8 * comm * (n_k / n) * ((n - n_k) / (n - 1)) / link_k on top.
+    """
+    procs = sum(inside.values())
+    fraction = task.parallel_fraction
+    seconds = task.work / min_power * (1.0 - fraction + fraction / procs)
+    seconds += 8.0 * task.comm_gb / (procs * min(clusters[name].intra_gbps for name in inside))
+    if len(inside) > 1:
+        seconds += max(
+            8.0
+            * task.comm_gb
+            * (n / procs)
+            * ((procs - n) / (procs - 1))
+            / clusters[name].link_gbps
+            for name, n in inside.items()
+        )
+    return seconds
+
+
+def edge_delay(
+    edge: Edge, parent: Iterable[str], child: Iterable[str], clusters: Mapping[str, Cluster]
+) -> float:
+    """Seconds between the end of a parent task and the start of its child.
+
+    Nothing where both tasks use the same set of clusters.
+    """
+    ours, theirs = set(parent), set(child)
+    if ours == theirs:
+        return 0.0
+    used = [clusters[name] for name in ours | theirs]
+    return 8.0 * edge.gb / min(c.link_gbps for c in used) + max(c.link_latency_s for c in used)

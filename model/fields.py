@@ -1,0 +1,208 @@
+"""Tables of fields: one description reads JSON with exact errors and writes its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Any, Literal
+
+from coalloc.model.errors import InputError
+
+Kind = Literal[
+    "number", "integer", "text", "flag", "texts", "numbers", "integers", "counts", "loads", "any"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One key of a JSON object.
+
+    Parameters
+    ----------
+    kind : Kind
+        ``counts`` and ``loads`` are objects whose values are integers and numbers.
+    doc : str
+        Meaning and unit; goes into the schema.
+    low, high : float
+        Bounds, inclusive; `above` makes the lower one exclusive.
+    needed : bool
+    nullable : bool
+        JSON null is accepted and read as None.
+    choices : tuple of str
+    default : object
+        What an absent key means; documentation, the reader leaves absent keys out.
+    """
+
+    kind: Kind
+    doc: str
+    low: float = -inf
+    high: float = inf
+    above: bool = False
+    needed: bool = False
+    nullable: bool = False
+    choices: tuple[str, ...] = ()
+    default: Any = None
+
+    def read(self, value: Any, where: str) -> Any:
+        """Return the value if it is as described, else raise InputError."""
+        if value is None and self.nullable:
+            return None
+        match self.kind:
+            case "number":
+                return self._number(value, where)
+            case "integer":
+                return self._integer(value, where)
+            case "text":
+                return self._text(value, where)
+            case "flag":
+                if not isinstance(value, bool):
+                    raise InputError(where, f"{shown(value)} is not true or false")
+                return value
+            case "texts":
+                return tuple(
+                    self._text(item, f"{where}[{i}]") for i, item in enumerate(array(value, where))
+                )
+            case "numbers":
+                return tuple(
+                    self._number(item, f"{where}[{i}]")
+                    for i, item in enumerate(array(value, where))
+                )
+            case "integers":
+                return tuple(
+                    self._integer(item, f"{where}[{i}]")
+                    for i, item in enumerate(array(value, where))
+                )
+            case "counts":
+                return {
+                    key: self._integer(item, f"{where}.{key}")
+                    for key, item in mapping(value, where).items()
+                }
+            case "loads":
+                return {
+                    key: self._number(item, f"{where}.{key}")
+                    for key, item in mapping(value, where).items()
+                }
+            case "any":
+                return value
+
+    def _number(self, value: Any, where: str) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(where, f"{shown(value)} is not a number")
+        self._inside(value, where)
+        return float(value)
+
+    def _integer(self, value: Any, where: str) -> int:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InputError(where, f"{shown(value)} is not a whole number")
+        self._inside(value, where)
+        return value
+
+    def _inside(self, value: float, where: str) -> None:
+        try:
+            finite = isfinite(value)
+        except OverflowError:
+            finite = False
+        if not finite:
+            raise InputError(where, f"{shown(value)} is not a finite number")
+        if self.low <= value <= self.high and not (self.above and value == self.low):
+            return
+        if self.high < inf:
+            left = "above " if self.above else ""
+            raise InputError(where, f"{value:g} is outside {left}{self.low:g}..{self.high:g}")
+        sign = "not above" if self.above else "below"
+        raise InputError(where, f"{value:g} is {sign} {self.low:g}")
+
+    def _text(self, value: Any, where: str) -> str:
+        if not isinstance(value, str):
+            raise InputError(where, f"{shown(value)} is not a text")
+        if self.choices and value not in self.choices:
+            raise InputError(where, f"{shown(value)} is not one of {', '.join(self.choices)}")
+        if self.needed and not value:
+            raise InputError(where, "is empty")
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of this field."""
+        item = self._item_schema()
+        match self.kind:
+            case "texts" | "numbers" | "integers":
+                body: dict[str, Any] = {"type": "array", "items": item}
+            case "counts" | "loads":
+                body = {"type": "object", "additionalProperties": item}
+            case _:
+                body = item
+        if self.nullable:
+            body = {"anyOf": [body, {"type": "null"}]}
+        return {**body, "description": self.doc}
+
+    def _item_schema(self) -> dict[str, Any]:
+        types = {"number": "number", "integer": "integer", "text": "string", "flag": "boolean"}
+        types |= {"texts": "string", "numbers": "number", "integers": "integer"}
+        types |= {"counts": "integer", "loads": "number"}
+        item: dict[str, Any] = {"type": types[self.kind]} if self.kind in types else {}
+        if self.low > -inf:
+            item["exclusiveMinimum" if self.above else "minimum"] = self.low
+        if self.high < inf:
+            item["maximum"] = self.high
+        if self.choices:
+            item["enum"] = list(self.choices)
+        return item
+
+
+Table = Mapping[str, Field]
+
+
+def read_fields(value: Any, table: Table, where: str) -> dict[str, Any]:
+    """Read an object's known keys; unknown ones are an error, absent ones are left out.
+
+    Raises
+    ------
+    InputError
+        With the path of the first key that is unknown, missing or malformed.
+    """
+    out = {}
+    prefix = f"{where}." if where else ""
+    for key, item in mapping(value, where).items():
+        field = table.get(key)
+        if field is None:
+            raise InputError(f"{prefix}{key}", "unknown key")
+        out[key] = field.read(item, f"{prefix}{key}")
+    if len(out) < len(table):
+        for key, field in table.items():
+            if field.needed and key not in out:
+                raise InputError(f"{prefix}{key}", "is missing")
+    return out
+
+
+def object_schema(table: Table, **extra: Any) -> dict[str, Any]:
+    """The JSON Schema of an object with these fields and no others."""
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {key: field.schema() for key, field in table.items()},
+        "required": [key for key, field in table.items() if field.needed],
+        "additionalProperties": False,
+    }
+    return schema | extra
+
+
+def mapping(value: Any, where: str) -> Mapping[str, Any]:
+    """The value, if it is a JSON object."""
+    if not isinstance(value, dict):
+        raise InputError(where, f"{shown(value)} is not an object")
+    return value
+
+
+def array(value: Any, where: str) -> Sequence[Any]:
+    """The value, if it is a JSON array."""
+    if not isinstance(value, list | tuple):
+        raise InputError(where, f"{shown(value)} is not a list")
+    return value
+
+
+def shown(value: Any) -> str:
+    """A short form of a value for an error message."""
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,246 @@
+"""Jobs from JSON and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from coalloc.model import tables
+from coalloc.model.errors import InputError
+from coalloc.model.fields import array, mapping, read_fields, shown
+from coalloc.model.jobs import DivisibleJob, Edge, Job, MoldableJob, RigidJob, Task, WorkflowJob
+from coalloc.model.speedup import (
+    AmdahlSpeedup,
+    DowneySpeedup,
+    Speedup,
+    TableSpeedup,
+    repaired,
+)
+
+KINDS = {
+    "rigid": tables.RIGID,
+    "moldable": tables.MOLDABLE,
+    "workflow": tables.WORKFLOW,
+    "divisible": tables.DIVISIBLE,
+}
+
+
+def read_job(value: Any, where: str, time: float) -> tuple[Job, list[str]]:
+    """Read one job; `time` is the default of ``submitted``.
+
+    Returns
+    -------
+    job : Job
+    warnings : list of str
+        Repairs of its speed-up, each naming the job.
+
+    Raises
+    ------
+    InputError
+    """
+    kind = mapping(value, where).get("kind")
+    if kind not in KINDS:
+        what = "is missing" if kind is None else f"{shown(kind)} is not one of {', '.join(KINDS)}"
+        raise InputError(f"{where}.kind", what)
+    fields = read_fields(value, KINDS[kind], where)
+    del fields["kind"]
+    fields.setdefault("submitted", time)
+    fields.setdefault("earliest", fields["submitted"])
+    match kind:
+        case "rigid":
+            return _rigid(fields, where), []
+        case "moldable":
+            return _moldable(fields, where)
+        case "workflow":
+            return _workflow(fields, where), []
+        case _:
+            return DivisibleJob(**fields), []
+
+
+def _rigid(fields: dict[str, Any], where: str) -> RigidJob:
+    if "base_time" not in fields:
+        limit = fields.get("time_limit")
+        if limit is None:
+            raise InputError(
+                f"{where}.base_time", "is missing, and there is no time_limit to stand in"
+            )
+        fields["base_time"] = limit
+    return RigidJob(**fields)
+
+
+def _moldable(fields: dict[str, Any], where: str) -> tuple[MoldableJob, list[str]]:
+    times, model = fields.pop("times", None), fields.pop("speedup", None)
+    if (times is None) == (model is None):
+        raise InputError(where, "needs either times or speedup")
+    dropped: list[int] = []
+    if times is not None:
+        if not times:
+            raise InputError(f"{where}.times", "is empty")
+        speedup: Speedup
+        speedup, dropped = repaired(tuple(range(1, len(times) + 1)), times)
+        low, high = 1, len(times)
+    else:
+        speedup, low, high, dropped = read_speedup(model, f"{where}.speedup")
+    lowest = fields.setdefault("min_procs", low)
+    highest = fields.setdefault("max_procs", high)
+    if highest is None:
+        raise InputError(f"{where}.max_procs", "is missing")
+    if lowest > highest:
+        raise InputError(f"{where}.min_procs", f"{lowest} is above max_procs {highest}")
+    if isinstance(speedup, TableSpeedup) and not any(lowest <= n <= highest for n in speedup.procs):
+        raise InputError(
+            f"{where}.min_procs", f"no listed process count lies in {lowest}..{highest}"
+        )
+    listed = ", ".join(map(str, dropped[:5])) + (", ..." if len(dropped) > 5 else "")
+    warnings = [
+        f"job {fields['id']}: time rises or work falls at {listed} processes; the nearest smaller allotment is used"
+    ] * bool(dropped)
+    return MoldableJob(speedup=speedup, **fields), warnings
+
+
+def read_speedup(value: Any, where: str) -> tuple[Speedup, int, int | None, list[int]]:
+    """Read a speed-up model; returns it with its default range and the repaired counts."""
+    model = mapping(value, where).get("model")
+    if model not in tables.SPEEDUPS:
+        raise InputError(
+            f"{where}.model", f"{shown(model)} is not one of {', '.join(tables.SPEEDUPS)}"
+        )
+    fields = read_fields(value, tables.SPEEDUPS[model], where)
+    match model:
+        case "amdahl":
+            amdahl = AmdahlSpeedup(
+                time_1=fields["time"], parallel_fraction=fields["parallel_fraction"]
+            )
+            return amdahl, 1, None, []
+        case "downey":
+            downey = DowneySpeedup(
+                time_1=fields["time"], parallelism=fields["A"], variance=fields["sigma"]
+            )
+            return downey, 1, None, []
+        case _:
+            procs, times = fields["procs"], fields["times"]
+            if not procs or len(procs) != len(times):
+                raise InputError(where, f"{len(procs)} procs but {len(times)} times")
+            if any(a >= b for a, b in zip(procs, procs[1:], strict=False)):
+                raise InputError(f"{where}.procs", "must rise")
+            table, dropped = repaired(procs, times)
+            return table, procs[0], procs[-1], dropped
+
+
+def _workflow(fields: dict[str, Any], where: str) -> WorkflowJob:
+    tasks = []
+    for i, item in enumerate(array(fields.pop("tasks"), f"{where}.tasks")):
+        place = f"{where}.tasks[{i}]"
+        task = read_fields(item, tables.TASK, place)
+        lowest = task.setdefault("min_procs", 1)
+        if task.setdefault("max_procs", lowest) < lowest:
+            raise InputError(
+                f"{place}.max_procs", f"{task['max_procs']} is below min_procs {lowest}"
+            )
+        tasks.append(Task(**task))
+    if not tasks:
+        raise InputError(f"{where}.tasks", "is empty")
+    edges = []
+    for i, item in enumerate(array(fields.pop("edges", ()), f"{where}.edges")):
+        edge = read_fields(item, tables.EDGE, f"{where}.edges[{i}]")
+        edges.append(Edge(parent=edge["from"], child=edge["to"], gb=edge.get("gb", 0.0)))
+    check_graph(tasks, edges, where)
+    return WorkflowJob(tasks=tuple(tasks), edges=tuple(edges), **fields)
+
+
+def check_graph(tasks: list[Task], edges: list[Edge], where: str) -> None:
+    """Refuse duplicate ids, unknown ends of an edge, and cycles, naming the task."""
+    names: set[str] = set()
+    for i, task in enumerate(tasks):
+        if task.id in names:
+            raise InputError(f"{where}.tasks[{i}].id", f"{shown(task.id)} is used twice")
+        names.add(task.id)
+    waits = dict.fromkeys(names, 0)
+    children: dict[str, list[str]] = {name: [] for name in names}
+    for i, edge in enumerate(edges):
+        for end, name in (("from", edge.parent), ("to", edge.child)):
+            if name not in names:
+                raise InputError(f"{where}.edges[{i}].{end}", f"there is no task {shown(name)}")
+        waits[edge.child] += 1
+        children[edge.parent].append(edge.child)
+    ready = [task.id for task in tasks if not waits[task.id]]
+    done = 0
+    while ready:
+        done += 1
+        for child in children[ready.pop()]:
+            waits[child] -= 1
+            if not waits[child]:
+                ready.append(child)
+    if done < len(tasks):
+        stuck = next(task.id for task in tasks if waits[task.id])
+        raise InputError(f"{where}.edges", f"task {shown(stuck)} lies on or behind a cycle")
+
+
+_DEFAULTS = {
+    "weight": 1.0,
+    "time_limit": None,
+    "sigma": 1.0,
+    "clusters": None,
+    "features": (),
+    "memory_mb_per_proc": 0,
+    "after": (),
+    "held": False,
+    "passed_over": 0,
+}
+
+
+def write_job(job: Job) -> dict[str, Any]:
+    """The job as a JSON object; what equals its default is left out."""
+    out: dict[str, Any] = {"id": job.id, "kind": "", "submitted": job.submitted}
+    if job.earliest != job.submitted:
+        out["earliest"] = job.earliest
+    for key, default in _DEFAULTS.items():
+        value = getattr(job, key)
+        if value != default:
+            out[key] = list(value) if isinstance(value, tuple) else value
+    match job:
+        case RigidJob():
+            out |= {
+                "kind": "rigid",
+                "procs": job.procs,
+                "base_time": job.base_time,
+                "proc_gbps": job.proc_gbps,
+            }
+        case MoldableJob():
+            out |= {"kind": "moldable", "speedup": write_speedup(job.speedup)}
+            out |= {"min_procs": job.min_procs, "max_procs": job.max_procs}
+            if job.proc_gbps is not None:
+                out["proc_gbps"] = job.proc_gbps
+        case WorkflowJob():
+            out |= {"kind": "workflow", "tasks": [_write_task(task) for task in job.tasks]}
+            out["edges"] = [{"from": e.parent, "to": e.child, "gb": e.gb} for e in job.edges]
+        case DivisibleJob():
+            out |= {"kind": "divisible", "work": job.work, "chunk_s": job.chunk_s}
+    return out
+
+
+def write_speedup(speedup: Speedup) -> dict[str, Any]:
+    """The speed-up model as a JSON object."""
+    match speedup:
+        case AmdahlSpeedup():
+            return {
+                "model": "amdahl",
+                "time": speedup.time_1,
+                "parallel_fraction": speedup.parallel_fraction,
+            }
+        case DowneySpeedup():
+            shape = {"A": speedup.parallelism, "sigma": speedup.variance}
+            return {"model": "downey", "time": speedup.time_1, **shape}
+        case TableSpeedup():
+            return {"model": "table", "procs": list(speedup.procs), "times": list(speedup.times)}
+
+
+def _write_task(task: Task) -> Mapping[str, Any]:
+    return {
+        "id": task.id,
+        "work": task.work,
+        "parallel_fraction": task.parallel_fraction,
+        "min_procs": task.min_procs,
+        "max_procs": task.max_procs,
+        "comm_gb": task.comm_gb,
+    }

@@ -1,0 +1,148 @@
+"""Jobs: rigid, moldable, workflow, divisible."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coalloc.model.speedup import Speedup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFields:
+    """What all kinds of job have in common.
+
+    Attributes
+    ----------
+    id : str
+    weight : float
+        Importance in weighted completion time.
+    submitted, earliest : float
+        Seconds; the job may not start before `earliest`.
+    time_limit : float or None
+        Kill time, seconds of run time.
+    sigma : float
+        Weight of processing against communication, 0..1 (sigma_j).
+    clusters : tuple of str or None
+        The clusters that may run it; None is any.
+    features : tuple of str
+        Every node must have them all.
+    memory_mb_per_proc : int
+        MiB that each process needs.
+    after : tuple of str
+        Ids of jobs that must have ended.
+    held : bool
+        Not to be planned.
+    passed_over : int
+        How often a later job was started while this one waited.
+    """
+
+    id: str
+    weight: float = 1.0
+    submitted: float = 0.0
+    earliest: float = 0.0
+    time_limit: float | None = None
+    sigma: float = 1.0
+    clusters: tuple[str, ...] | None = None
+    features: tuple[str, ...] = ()
+    memory_mb_per_proc: int = 0
+    after: tuple[str, ...] = ()
+    held: bool = False
+    passed_over: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RigidJob(JobFields):
+    """A job with a fixed number of processes.
+
+    Attributes
+    ----------
+    procs : int
+        Number of processes (tau_j).
+    base_time : float
+        Run time on dedicated full-speed nodes, seconds (Tb_j).
+    proc_gbps : float
+        Peak bandwidth of one process in a communication phase, Gbit/s (PTBW_j).
+    """
+
+    procs: int
+    base_time: float
+    proc_gbps: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoldableJob(JobFields):
+    """A job whose number of processes is chosen when it starts.
+
+    Attributes
+    ----------
+    speedup : Speedup
+        Time on n dedicated full-speed nodes.
+    min_procs, max_procs : int
+        Range of the choice.
+    proc_gbps : float or None
+        As for a rigid job; None keeps the job on one cluster.
+    """
+
+    speedup: Speedup
+    min_procs: int
+    max_procs: int
+    proc_gbps: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A vertex of a workflow.
+
+    Attributes
+    ----------
+    work : float
+        Seconds on one full-speed node.
+    parallel_fraction : float
+        Share of the work that scales (pf), 0..1.
+    min_procs, max_procs : int
+    comm_gb : float
+        Volume of the all-to-all inside the task, gigabytes.
+    """
+
+    id: str
+    work: float
+    parallel_fraction: float = 0.0
+    min_procs: int = 1
+    max_procs: int = 1
+    comm_gb: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """Data that a child task needs from a parent, gigabytes."""
+
+    parent: str
+    child: str
+    gb: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowJob(JobFields):
+    """Tasks with precedence, planned as a whole."""
+
+    tasks: tuple[Task, ...]
+    edges: tuple[Edge, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DivisibleJob(JobFields):
+    """Work that can be cut into chunks and fill idle time.
+
+    Attributes
+    ----------
+    work : float
+        Seconds on one full-speed node.
+    chunk_s : float
+        Length of one chunk, seconds.
+    """
+
+    work: float
+    chunk_s: float
+
+
+Job = RigidJob | MoldableJob | WorkflowJob | DivisibleJob

@@ -1,0 +1,118 @@
+"""How the run time of a moldable job falls with its number of processes.
+
+Notes
+-----
+Every model answers ``time(n)``, seconds on n dedicated full-speed nodes. A table gives
+only the counts it lists; Amdahl and Downey are closed forms.
+
+References
+----------
+G. Amdahl, AFIPS 1967. A. Downey, "A model for speedup of parallel programs",
+UCB/CSD-97-933, 1997 (A: average parallelism, sigma: its variance).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+
+LADDER = 45
+"""About how many allotments of a closed form are offered to a search."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmdahlSpeedup:
+    """t(n) = time * (1 - f + f / n)."""
+
+    time_1: float
+    parallel_fraction: float
+
+    def time(self, procs: int) -> float:
+        """Seconds on `procs` processes."""
+        fraction = self.parallel_fraction
+        return self.time_1 * (1.0 - fraction + fraction / procs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DowneySpeedup:
+    """Downey's two-parameter model; `variance` is his sigma."""
+
+    time_1: float
+    parallelism: float
+    variance: float
+
+    def speedup(self, procs: int) -> float:
+        """S(n), equations (low variance, then high variance) of Downey 1997."""
+        a, s, n = self.parallelism, self.variance, float(procs)
+        if s <= 1.0:
+            if n <= a:
+                return a * n / (a + s * (n - 1.0) / 2.0)
+            if n <= 2.0 * a - 1.0:
+                return a * n / (s * (a - 0.5) + n * (1.0 - s / 2.0))
+            return a
+        if n <= a + a * s - s:
+            return n * a * (s + 1.0) / (s * (n + a - 1.0) + a)
+        return a
+
+    def time(self, procs: int) -> float:
+        """Seconds on `procs` processes."""
+        return self.time_1 / self.speedup(procs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSpeedup:
+    """Measured times at some process counts, rising counts, already monotone.
+
+    A count that is not listed runs like the nearest smaller listed one.
+    """
+
+    procs: tuple[int, ...]
+    times: tuple[float, ...]
+
+    def time(self, procs: int) -> float:
+        """Seconds on `procs` processes; `procs` is at least the smallest count."""
+        return self.times[max(bisect_right(self.procs, procs) - 1, 0)]
+
+
+Speedup = AmdahlSpeedup | DowneySpeedup | TableSpeedup
+
+
+def repaired(procs: tuple[int, ...], times: tuple[float, ...]) -> tuple[TableSpeedup, list[int]]:
+    """Keep the allotments at which time falls and work does not.
+
+    A dropped count is answered by the nearest smaller kept one.
+
+    Returns
+    -------
+    table : TableSpeedup
+    dropped : list of int
+        Counts at which the time rose or the work fell.
+    """
+    kept_procs, kept_times, dropped = [procs[0]], [times[0]], []
+    for count, time in zip(procs[1:], times[1:], strict=True):
+        last_time, last_work = kept_times[-1], kept_times[-1] * kept_procs[-1]
+        if time > last_time or time * count < last_work * (1.0 - 1e-9):
+            dropped.append(count)
+        else:
+            kept_procs.append(count)
+            kept_times.append(time)
+    return TableSpeedup(procs=tuple(kept_procs), times=tuple(kept_times)), dropped
+
+
+def allotments(speedup: Speedup, low: int, high: int) -> tuple[tuple[int, float], ...]:
+    """Process counts worth offering, with their times, by rising count.
+
+    Tables give exactly the counts they list inside `low`..`high`. Closed forms give a
+    geometric ladder of about `LADDER` counts that contains both ends.
+    """
+    if isinstance(speedup, TableSpeedup):
+        counts = [n for n in speedup.procs if low <= n <= high]
+    elif high - low < LADDER:
+        counts = list(range(low, high + 1))
+    else:
+        ratio = (high / low) ** (1.0 / (LADDER - 1))
+        counts = sorted({round(low * ratio**step) for step in range(LADDER)} | {low, high})
+    modes = [(n, speedup.time(n)) for n in counts]
+    # A longer allotment that is no faster only wastes slots.
+    return tuple([modes[0], *(b for a, b in pairwise(modes) if b[1] < a[1])]) if modes else ()
