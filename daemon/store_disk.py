@@ -1,0 +1,101 @@
+"""The disk under the store: which file system it is, and whether it takes writes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+NETWORK_TYPES = frozenset(
+    {
+        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "coda", "9p", "ceph"),
+        *("lustre", "gpfs", "beegfs", "panfs", "pvfs2", "orangefs", "glusterfs", "gfs2", "ocfs2"),
+    }
+)
+LOCAL_FUSE = frozenset({"fuse.fuse-overlayfs", "fuse.mergerfs"})
+"""Every other ``fuse.*`` is taken for a network file system (sshfs, glusterfs, s3fs, ...)."""
+
+PROBE_BYTES = 65536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """A mounted file system."""
+
+    point: str
+    type: str
+
+    @property
+    def is_network(self) -> bool:
+        """Locks and write order cannot be relied on."""
+        if self.type.startswith("fuse."):
+            return self.type not in LOCAL_FUSE
+        return self.type in NETWORK_TYPES
+
+
+def find_mount(mountinfo: str, path: str) -> Mount | None:
+    """The mount that an absolute, resolved path lies on; None where the text names none.
+
+    Parameters
+    ----------
+    mountinfo : str
+        Content of ``/proc/self/mountinfo``, see proc(5).
+    path : str
+    """
+    found = None
+    for line in mountinfo.splitlines():
+        fields, _, rest = line.partition(" - ")
+        parts = fields.split()
+        if len(parts) < 5 or not rest:
+            continue
+        # spaces and the like are written as \040
+        point = re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), parts[4])
+        # of equal points the later line is the one mounted on top
+        is_under = path == point or path.startswith(point.rstrip("/") + "/")
+        if is_under and (found is None or len(point) >= len(found.point)):
+            found = Mount(point=point, type=rest.split()[0])
+    return found
+
+
+def mount_of(path: Path) -> Mount | None:
+    """The mount that a path lies on; None where /proc does not tell."""
+    try:
+        text = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return find_mount(text, os.path.realpath(path))
+
+
+def write_error(folder: Path) -> int:
+    """Try to write a little into a folder.
+
+    Returns
+    -------
+    int
+        0 when it worked, else the ``errno`` of what failed: ``ENOSPC``, ``EDQUOT``, ``EROFS``...
+        Tells what SQLite's own error codes do not.
+    """
+    try:
+        handle, name = tempfile.mkstemp(prefix=".probe-", dir=folder)
+    except OSError as error:
+        return error.errno or errno.EIO
+    try:
+        if os.write(handle, b"\0" * PROBE_BYTES) < PROBE_BYTES:
+            return errno.ENOSPC
+        os.fsync(handle)
+    except OSError as error:
+        return error.errno or errno.EIO
+    finally:
+        os.close(handle)
+        os.unlink(name)
+    return 0
+
+
+def make_private(path: Path) -> None:
+    """Make an empty file with mode 0600 where there is none; SQLite gives its WAL the same."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))

@@ -1,0 +1,37 @@
+"""What can go wrong with the store, told apart by what may be done about it."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class StoreError(Exception):
+    """The store cannot do what was asked; the message is one line."""
+
+
+class StoreFullError(StoreError):
+    """No space left. Nothing of the batch was written; the same commit may work later."""
+
+
+class StoreReadOnlyError(StoreError):
+    """The file system or the file cannot be written. The same commit may work later."""
+
+
+class StoreBusyError(StoreError):
+    """Another process uses the file: only one daemon may."""
+
+
+class StoreCorruptError(StoreError):
+    """The file is damaged or not ours; the message says how to restore it."""
+
+
+def error_of(code: int, what: str) -> StoreError:
+    """The error for an ``errno``; 0 where the disk takes writes after all."""
+    if code in FULL_ERRNOS:
+        return StoreFullError(f"{what} ({os.strerror(code)})")
+    if code in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return StoreReadOnlyError(f"{what} ({os.strerror(code)})")
+    return StoreError(f"{what} ({os.strerror(code)})" if code else what)

@@ -1,0 +1,193 @@
+"""The store and its disk: network file systems, no space, read-only."""
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coalloc.daemon import store as store_module
+from coalloc.daemon.store import SqliteStore
+from coalloc.daemon.store_disk import Mount, find_mount, mount_of, write_error
+from coalloc.daemon.store_errors import StoreError, StoreFullError, StoreReadOnlyError
+from coalloc.daemon.store_writes import PutJob
+
+MOUNTINFO = r"""
+22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
+23 22 0:40 / /home rw,relatime shared:2 master:1 - nfs4 server:/home rw,vers=4.2
+24 22 0:41 / /mnt/with\040space rw - cifs //server/share rw
+25 22 0:42 / /srv rw - ext4 /dev/vdb rw
+26 25 0:43 / /srv rw - fuse.sshfs host: rw
+27 22 0:44 / /overlay rw - fuse.fuse-overlayfs fuse-overlayfs rw
+28 22 0:45 / /disk rw - fuseblk /dev/sdb1 rw
+short line
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "type", "network"),
+    [
+        ("/var/lib/coalloc", "ext4", False),
+        ("/home/ann/.local/state", "nfs4", True),
+        ("/homely", "ext4", False),  # a prefix, not a folder
+        ("/mnt/with space/x", "cifs", True),
+        ("/srv/x", "fuse.sshfs", True),  # mounted over another
+        ("/overlay/x", "fuse.fuse-overlayfs", False),
+        ("/disk/x", "fuseblk", False),
+        ("/", "ext4", False),
+    ],
+)
+def test_mount_is_found(path: str, type: str, network: bool) -> None:
+    mount = find_mount(MOUNTINFO, path)
+    assert mount is not None
+    assert (mount.type, mount.is_network) == (type, network)
+
+
+def test_no_mount_is_none() -> None:
+    assert find_mount("", "/var") is None
+
+
+def test_own_mount_is_found(tmp_path: Path) -> None:
+    mount = mount_of(tmp_path)
+    assert mount is not None
+    assert str(tmp_path).startswith(mount.point)
+
+
+def test_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nfs = Mount(point="/home", type="nfs4")
+    monkeypatch.setattr(store_module, "mount_of", lambda path: nfs)
+    with pytest.raises(StoreError, match=r"network file system \(nfs4 at /home\)"):
+        SqliteStore(tmp_path / "coalloc.db")
+    assert not list(tmp_path.iterdir())
+
+
+def test_missing_folder_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="No such file"):
+        SqliteStore(tmp_path / "missing" / "coalloc.db")
+
+
+def test_probe_writes_and_leaves_nothing(tmp_path: Path) -> None:
+    assert write_error(tmp_path) == 0
+    assert not list(tmp_path.iterdir())
+    assert write_error(tmp_path / "missing") == errno.ENOENT
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Yield the folder of a 2 MiB file system; skipped where mounting is not allowed."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("needs to mount a small tmpfs")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def job(name: str, size: int = 1000) -> PutJob:
+    return PutJob(id=name, state="pending", user="ann", body="x" * size)
+
+
+def fill(store: SqliteStore) -> list[str]:
+    """Commit until the disk is full; return what was acknowledged."""
+    for count in range(100_000):
+        try:
+            store.commit([job(str(count))])
+        except StoreFullError:
+            return [str(n) for n in range(count)]
+    raise AssertionError("the disk never filled up")
+
+
+def fill_rest(path: Path) -> None:
+    """Leave no space on a file system."""
+    with path.open("wb", buffering=0) as rest:
+        try:
+            while rest.write(b"\0" * 4096):
+                pass
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+
+
+def ids(store: SqliteStore) -> list[str]:
+    return [row.id for row in store.load().jobs]
+
+
+def test_full_disk_loses_nothing_and_recovers(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"\0" * 1_000_000)
+    store = SqliteStore(small_disk / "coalloc.db")
+    done = fill(store)
+    assert ids(store) == done  # readable while full
+    for _ in range(3):
+        with pytest.raises(StoreFullError):
+            store.commit([job("refused", size=200_000)])
+    ballast.unlink()
+    store.commit([job("after")])
+    store.close()
+    store = SqliteStore(small_disk / "coalloc.db")
+    assert ids(store) == [*done, "after"]
+    store.close()
+
+
+def test_start_on_a_full_disk_reads_what_is_there(small_disk: Path) -> None:
+    store = SqliteStore(small_disk / "coalloc.db")
+    done = fill(store)
+    store.close()
+    fill_rest(small_disk / "rest")
+    store = SqliteStore(small_disk / "coalloc.db")
+    assert ids(store) == done
+    with pytest.raises(StoreFullError):
+        store.commit([job("refused", size=200_000)])
+    (small_disk / "rest").unlink()
+    store.close()
+
+
+def test_read_only_disk_is_told_and_recovers(small_disk: Path) -> None:
+    store = SqliteStore(small_disk / "coalloc.db")
+    store.commit([job("1")])
+    store.close()
+    remount = ["mount", "-o", "remount"]
+    subprocess.run([*remount, "-r", str(small_disk)], check=True)
+    with pytest.raises(StoreReadOnlyError):
+        SqliteStore(small_disk / "coalloc.db").commit([job("2")])
+    subprocess.run([*remount, "-w", str(small_disk)], check=True)
+    store = SqliteStore(small_disk / "coalloc.db")
+    store.commit([job("3")])
+    assert ids(store) == ["1", "3"]
+    store.close()
+
+
+def test_file_size_limit_is_a_full_disk(tmp_path: Path) -> None:
+    """What a user without root can meet: EFBIG, which SQLite calls an I/O error."""
+    script = tmp_path / "limited.py"
+    script.write_text(
+        "import resource, sys, pathlib\n"
+        "from coalloc.daemon.store import SqliteStore\n"
+        "from coalloc.daemon.store_errors import StoreFullError\n"
+        "from coalloc.daemon.store_writes import PutJob\n"
+        "store = SqliteStore(pathlib.Path(sys.argv[1]))\n"
+        "hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]\n"
+        "job = lambda n, size: PutJob(id=str(n), state='p', user='a', body='x' * size)\n"
+        "store.commit([job(0, 1000)])\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, hard))\n"
+        "try: store.commit([job(1, 300_000)])\n"
+        "except StoreFullError as error: print('full')\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))\n"
+        "store.commit([job(2, 300_000)])\n"
+        "print([row.id for row in store.load().jobs])\n"
+    )
+    shown = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "coalloc.db")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert shown.stdout == "full\n['0', '2']\n", shown.stderr
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
