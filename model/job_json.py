@@ -73,6 +73,7 @@ def _moldable(fields: dict[str, Any], where: str) -> tuple[MoldableJob, list[str
     if (times is None) == (model is None):
         raise InputError(where, "needs either times or speedup")
     dropped: list[int] = []
+    high: int | None
     if times is not None:
         if not times:
             raise InputError(f"{where}.times", "is empty")

@@ -1,0 +1,105 @@
+"""From a placement that starts now to the parts of a job, if it still fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from coalloc.core.records import PART_ENDED, JobRecord, PartRecord
+from coalloc.core.state import State
+from coalloc.model.cost import link_loads
+from coalloc.model.jobs import MoldableJob, RigidJob
+from coalloc.model.plan import Placement
+from coalloc.model.platform import NodeState
+
+LINK_TOLERANCE = 1e-9
+
+
+@dataclass(slots=True)
+class Occupation:
+    """Slots and link capacity that are free at this instant.
+
+    Attributes
+    ----------
+    free : dict of node name to slots
+        Only nodes that may get new work.
+    cluster_of : dict of node name to cluster name
+    link_free : dict of cluster name to Gbit/s
+    """
+
+    free: dict[str, int] = field(default_factory=dict)
+    cluster_of: dict[str, str] = field(default_factory=dict)
+    link_free: dict[str, float] = field(default_factory=dict)
+
+    def take(self, nodes: Mapping[str, int], loads: Mapping[str, float]) -> None:
+        """Book slots and link load."""
+        for node, count in nodes.items():
+            if node in self.free:
+                self.free[node] -= count
+        for cluster, load in loads.items():
+            if cluster in self.link_free:
+                self.link_free[cluster] -= load
+
+
+def occupation(state: State, now: float) -> Occupation:
+    """What is free now, counted afresh from the current state."""
+    view = Occupation()
+    for name, cluster in state.clusters.items():
+        view.link_free[name] = cluster.settings.link_gbps
+        if cluster.reading is None:
+            continue
+        usable = not cluster.drained and not cluster.is_stale(now, state.settings.reading_max_age_s)
+        for node in cluster.reading.nodes:
+            view.cluster_of[node.name] = name
+            if usable and node.state is NodeState.UP and node.name not in cluster.drained_nodes:
+                view.free[node.name] = node.slots
+    for cluster in state.clusters.values():
+        for job in cluster.reading.running if cluster.reading is not None else ():
+            view.take(job.nodes, job.link_gbps)
+    for record in state.placed_records():
+        for part in record.parts:
+            if part.state not in PART_ENDED:
+                view.take(part.nodes, {})
+        view.take({}, record.link_gbps)
+    return view
+
+
+def misfit(placement: Placement, record: JobRecord, view: Occupation) -> str:
+    """Why the placement no longer fits; empty if it does."""
+    for node, count in placement.nodes.items():
+        if node not in view.free:
+            return f"node {node} no longer takes work"
+        if view.free[node] < count:
+            return f"node {node} has {view.free[node]} free slots, {count} were planned"
+    for cluster, load in loads_of(placement, record, view).items():
+        capacity = view.link_free[cluster]
+        if load > capacity + LINK_TOLERANCE * max(1.0, load):
+            return f"link of {cluster} has {capacity:g} Gbit/s left, {load:g} were planned"
+    return ""
+
+
+def loads_of(placement: Placement, record: JobRecord, view: Occupation) -> dict[str, float]:
+    """Link load of a placement, Gbit/s by cluster."""
+    job = record.job
+    if not isinstance(job, RigidJob | MoldableJob) or not job.proc_gbps:
+        return {}
+    inside: dict[str, int] = {}
+    for node, count in placement.nodes.items():
+        cluster = view.cluster_of[node]
+        inside[cluster] = inside.get(cluster, 0) + count
+    return link_loads(job.proc_gbps, inside)
+
+
+def parts_of(placement: Placement, view: Occupation) -> tuple[PartRecord, ...]:
+    """One part for each cluster, in the order in which the plan first names them.
+
+    Ranks fill nodes in plan order inside each part, and parts one after the other.
+    """
+    grouped: dict[str, dict[str, int]] = {}
+    for node, count in placement.nodes.items():
+        grouped.setdefault(view.cluster_of[node], {})[node] = count
+    parts, rank = [], 0
+    for index, (cluster, nodes) in enumerate(grouped.items()):
+        parts.append(PartRecord(cluster=cluster, index=index, nodes=nodes, first_rank=rank))
+        rank += sum(nodes.values())
+    return tuple(parts)

@@ -1,0 +1,344 @@
+"""The daemon's state machine: `handle(event, now) -> effects`.
+
+No clock, no I/O: the shell around it owns sockets, the store, timers and the solver, and
+`simulate` runs the same object in virtual time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from coalloc.core import queue, rounding, starting
+from coalloc.core.effects import Drop, Effect, Greet, Resend, Wake
+from coalloc.core.events import (
+    Disconnected,
+    Event,
+    IncumbentFound,
+    Requested,
+    Solved,
+    SolveFailed,
+    Stated,
+    SubmitsLost,
+    Ticked,
+    TimerFired,
+)
+from coalloc.core.messages import Goodbye, Hello, Read, Report
+from coalloc.core.power import updated
+from coalloc.core.records import JobRecord, JobState
+from coalloc.core.requests import (
+    Cancel,
+    Done,
+    Drain,
+    Hold,
+    PauseRounds,
+    Refused,
+    Release,
+    Resume,
+    ResumeRounds,
+    RoundNow,
+    Submit,
+)
+from coalloc.core.settings import Settings
+from coalloc.core.state import ClusterState, State, arrival
+from coalloc.core.triggers import RoundControl
+from coalloc.model.platform import NodeState
+from coalloc.model.reading import NodeReading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """What the store gives back at start.
+
+    Attributes
+    ----------
+    jobs : iterable of JobRecord
+        All that have not ended, and the newest that have.
+    tokens : mapping of (user, token) to job number
+    seqs : mapping of cluster to the next number of its orders
+    unacked : mapping of cluster to the lowest number still in its outbox
+    drained : iterable of clusters and nodes
+    """
+
+    jobs: Iterable[JobRecord] = ()
+    tokens: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    seqs: Mapping[str, int] = field(default_factory=dict)
+    unacked: Mapping[str, int] = field(default_factory=dict)
+    history: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    drained: Iterable[str] = ()
+    paused: bool = False
+    epoch: int = 1
+    store: str = ""
+    last_job: int = 0
+    last_event: int = 0
+    last_round: int = 0
+
+
+class Coordinator:
+    """Queue, rounds and starts of all clusters."""
+
+    def __init__(self, settings: Settings, remembered: Remembered | None = None) -> None:
+        past = remembered or Remembered()
+        control = RoundControl(triggers=settings.triggers, min_interval_s=settings.min_interval_s)
+        control.paused = past.paused
+        self.state = State(settings=settings, rounds=control, epoch=past.epoch, store=past.store)
+        state = self.state
+        self._take_clusters(settings)
+        for name, cluster in state.clusters.items():
+            cluster.next_seq = past.seqs.get(name, 1)
+            cluster.acked_seq = past.unacked.get(name, cluster.next_seq) - 1
+        drained = set(past.drained)
+        for name, cluster in state.clusters.items():
+            cluster.drained = name in drained
+        state.drained = drained
+        state.tokens.update(past.tokens)
+        state.history.update(past.history)
+        state.last_job, state.last_event = past.last_job, past.last_event
+        state.last_round = past.last_round
+        for record in sorted(past.jobs, key=lambda r: arrival(r.id)):
+            state.index(record)
+            if record.is_waiting and record.refusals:
+                state.backing_off.add(record.id)
+        if state.waiting:
+            control.want("restart")
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Take in one event; the caller carries out the effects, in order.
+
+        Parameters
+        ----------
+        now : float
+            Wall-clock seconds.
+        """
+        state = self.state
+        state.out = []
+        match event:
+            case Requested():
+                self._requested(event, now)
+            case Stated(statement=statement):
+                self._stated(statement, now)
+            case Disconnected(cluster=name):
+                self._lost_contact(name, now, "not heard of")
+            case TimerFired(trigger=index):
+                state.rounds.timer_fired(index)
+            case Ticked():
+                self._ticked(now)
+            case IncumbentFound():
+                rounding.incumbent(state, event, now)
+            case Solved():
+                rounding.solved(state, event, now)
+            case SolveFailed():
+                rounding.failed(state, event, now)
+            case SubmitsLost(jobs=jobs):
+                for job in jobs:
+                    state.remove(job)
+                    state.tokens = {k: v for k, v in state.tokens.items() if v != job}
+        rounding.begin_if_due(state, now)
+        self._forget_oldest()
+        out, state.out = state.out, []
+        return out
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Use new settings from the next event on; clusters may come and go."""
+        self.state.settings = settings
+        self.state.rounds.triggers = settings.triggers
+        self.state.rounds.min_interval_s = settings.min_interval_s
+        self.state.rounds.rearm()
+        self._take_clusters(settings)
+
+    def _take_clusters(self, settings: Settings) -> None:
+        """Configured clusters in their order, then those that still run something."""
+        old = self.state.clusters
+        new = {}
+        for site in settings.clusters:
+            cluster = old.get(site.name) or ClusterState(settings=site)
+            cluster.settings = site
+            new[site.name] = cluster
+        busy = {part.cluster for record in self.state.placed_records() for part in record.parts}
+        for name, cluster in old.items():
+            if name not in new and name in busy:
+                cluster.drained = True
+                new[name] = cluster
+        self.state.clusters = new
+
+    def _requested(self, event: Requested, now: float) -> None:
+        state = self.state
+        match event.command:
+            case Submit() as command:
+                queue.submit(state, event, command, now)
+            case Cancel() as command:
+                queue.cancel(state, event, command, now)
+            case Hold() as command:
+                queue.hold(state, event, command, now)
+            case Release() as command:
+                queue.release(state, event, command, now)
+            case Drain() | Resume() | PauseRounds() | ResumeRounds() | RoundNow():
+                self._operated(event, now)
+
+    def _operated(self, event: Requested, now: float) -> None:
+        """Operator verbs; each is recorded."""
+        state = self.state
+        if not event.operator:
+            refusal = Refused(code="not_allowed", message="only an operator may do this")
+            queue.answered(state, event, refusal)
+            return
+        match event.command:
+            case Drain(target=target) | Resume(target=target) as command:
+                drain = isinstance(command, Drain)
+                if not self._switch(target, drain=drain):
+                    message = f"there is no cluster and no node {target}"
+                    queue.answered(state, event, Refused(code="not_found", message=message))
+                    return
+                reason = command.reason if isinstance(command, Drain) else ""
+                kind = "drained" if drain else "resumed"
+                state.record(now, kind, target=target, user=event.user, reason=reason)
+                state.note(kind, target=target, user=event.user, reason=reason)
+                state.save_drained()
+                if not drain:
+                    state.rounds.happened("cluster_returned")
+            case PauseRounds():
+                state.rounds.paused = True
+                state.save_paused()
+                state.record(now, "rounds_paused", user=event.user)
+                state.note("rounds_paused", user=event.user)
+            case ResumeRounds():
+                state.rounds.paused = False
+                state.save_paused()
+                state.record(now, "rounds_resumed", user=event.user)
+                state.note("rounds_resumed", user=event.user)
+                state.rounds.want("resumed")
+            case _:
+                state.record(now, "round_requested", user=event.user)
+                if not state.rounds.is_solving:
+                    state.rounds.wanted = ""
+                state.rounds.want("operator")
+        queue.answered(state, event, Done(body={}))
+
+    def _switch(self, target: str, *, drain: bool) -> bool:
+        state = self.state
+        if target in state.clusters:
+            state.clusters[target].drained = drain
+        elif target in state.node_cluster():
+            pass
+        elif drain or target not in state.drained:
+            return False
+        if drain:
+            state.drained.add(target)
+        else:
+            state.drained.discard(target)
+        return True
+
+    def _stated(self, statement: Hello | Report | Read | Goodbye, now: float) -> None:
+        state = self.state
+        cluster = state.clusters.get(statement.cluster)
+        if cluster is None:
+            state.note("unknown_cluster_spoke", level="warning", cluster=statement.cluster)
+            return
+        match statement:
+            case Hello():
+                self._greeted(cluster, statement, now)
+            case Report():
+                self._acked(cluster, statement.cluster, statement.last_seq)
+                for report in statement.parts:
+                    starting.reported(state, statement.cluster, report, now)
+            case Read():
+                self._read(cluster, statement, now)
+            case Goodbye():
+                self._lost_contact(statement.cluster, now, "executor stopped")
+
+    def _greeted(self, cluster: ClusterState, hello: Hello, now: float) -> None:
+        state = self.state
+        if not cluster.connected:
+            state.note("executor_connected", cluster=hello.cluster, parts=len(hello.parts))
+            state.record(now, "executor_connected", cluster=hello.cluster)
+        cluster.connected = True
+        if hello.store == state.store:
+            self._acked(cluster, hello.cluster, hello.last_seq)
+        base = cluster.acked_seq + 1
+        state.out.append(Greet(cluster=hello.cluster, base_seq=base))
+        state.out.append(Resend(cluster=hello.cluster, from_seq=base))
+        for report in hello.parts:
+            starting.reported(state, hello.cluster, report, now)
+
+    def _acked(self, cluster: ClusterState, name: str, last_seq: int) -> None:
+        if cluster.acked_seq < last_seq < cluster.next_seq:
+            cluster.acked_seq = last_seq
+            self.state.out.append(Drop(cluster=name, through_seq=last_seq))
+
+    def _read(self, cluster: ClusterState, read: Read, now: float) -> None:
+        state = self.state
+        if read.reading is None:
+            if not cluster.error:
+                state.note("reading_failed", level="warning", cluster=read.cluster, why=read.error)
+            cluster.error = read.error
+            return
+        was_stale = cluster.is_stale(now, state.settings.reading_max_age_s)
+        before = cluster.reading
+        cluster.reading, cluster.read_at, cluster.error = read.reading, now, ""
+        limits = state.settings
+        cluster.powers = {
+            node.name: updated(
+                cluster.powers.get(node.name),
+                node.power,
+                step=limits.power_step,
+                hysteresis=limits.power_hysteresis,
+                smoothing=limits.power_smoothing,
+            )
+            for node in read.reading.nodes
+        }
+        cluster.drained_nodes = {n.name for n in read.reading.nodes if n.name in state.drained}
+        if was_stale and cluster.connected:
+            slots = sum(node.slots for node in read.reading.nodes)
+            state.note(
+                "cluster_returned", cluster=read.cluster, nodes=len(read.reading.nodes), slots=slots
+            )
+            state.rounds.happened("cluster_returned")
+        elif before is not None and _more_usable(before.nodes, read.reading.nodes):
+            state.rounds.happened("cluster_returned")
+        elif before is not None and len(before.running) > len(read.reading.running):
+            state.rounds.happened("job_finished")
+
+    def _lost_contact(self, name: str, now: float, why: str) -> None:
+        state = self.state
+        cluster = state.clusters.get(name)
+        if cluster is None or not cluster.connected:
+            return
+        cluster.connected = False
+        cluster.error = why
+        state.record(now, "executor_disconnected", cluster=name, why=why)
+        state.note("executor_disconnected", level="warning", cluster=name, why=why)
+
+    def _ticked(self, now: float) -> None:
+        state = self.state
+        starting.give_up_late(state, now)
+        ready = [
+            record.not_before
+            for record in (state.jobs[job] for job in state.backing_off)
+            if record.state is JobState.PENDING
+        ]
+        if any(at <= now for at in ready):
+            state.rounds.want("backed_off")
+        state.backing_off = {
+            job
+            for job in state.backing_off
+            if state.jobs[job].is_waiting and state.jobs[job].not_before > now
+        }
+        following = [at for at in ready if at > now]
+        if following:
+            state.out.append(Wake(at=min(following)))
+
+    def _forget_oldest(self) -> None:
+        state = self.state
+        needed: set[str] | None = None
+        while len(state.ended) > state.settings.keep_ended:
+            if needed is None:
+                needed = {job for w in state.waiting for _, job in state.jobs[w].needs}
+            oldest = next((job for job in state.ended if job not in needed), None)
+            if oldest is None:
+                return
+            state.remove(oldest)
+
+
+def _more_usable(before: Iterable[NodeReading], after: Iterable[NodeReading]) -> bool:
+    usable = {node.name for node in before if node.state is NodeState.UP}
+    return any(node.state is NodeState.UP and node.name not in usable for node in after)

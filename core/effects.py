@@ -1,0 +1,170 @@
+"""What the daemon's core wants done.
+
+The shell carries out a step like this: every effect that is persistent goes into one
+transaction; only when that is on disk, messages, answers and publications go out, in
+order; planning, wake-ups and log lines need no disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coalloc.core.messages import Order
+from coalloc.core.records import JobRecord, Launch
+from coalloc.core.requests import Answer
+from coalloc.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveJob:
+    """Write the record of a job."""
+
+    record: JobRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveLaunch:
+    """Write what a new job executes; it is never read back by the core."""
+
+    job: str
+    launch: Launch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveToken:
+    """Remember that this user's token made this job."""
+
+    user: str
+    token: str
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveMeta:
+    """Write a named value."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveHistory:
+    """Write the run-time history of a user's command."""
+
+    key: str
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavePlan:
+    """Keep the plan of a round."""
+
+    round: int
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    """Put an order into a cluster's outbox, then send it."""
+
+    cluster: str
+    seq: int
+    order: Order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resend:
+    """Send the outbox of a cluster again, from this number on."""
+
+    cluster: str
+    from_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """The cluster has carried out its orders up to this number."""
+
+    cluster: str
+    through_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Greet:
+    """Answer an executor's hello."""
+
+    cluster: str
+    base_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Append to the event stream, then publish it."""
+
+    seq: int
+    time: float
+    kind: str
+    job: str
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """Answer a client, after the commit."""
+
+    origin: Hashable
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publish:
+    """Tell the watchers, after the commit."""
+
+    topic: str
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solve:
+    """Plan this snapshot."""
+
+    round: int
+    snapshot: Snapshot
+    policy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wake:
+    """Hand in `Ticked` at this time."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Write a log line."""
+
+    event: str
+    fields: Mapping[str, Any]
+    level: str = "info"
+
+
+Effect = (
+    SaveJob
+    | SaveLaunch
+    | SaveToken
+    | SaveMeta
+    | SaveHistory
+    | SavePlan
+    | Send
+    | Resend
+    | Drop
+    | Greet
+    | Record
+    | Reply
+    | Publish
+    | Solve
+    | Wake
+    | Note
+)

@@ -1,0 +1,105 @@
+"""What happens to the daemon's core."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from coalloc.core.messages import Statement
+from coalloc.core.requests import Command
+from coalloc.model.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requested:
+    """A client asks for a change.
+
+    Attributes
+    ----------
+    origin : hashable
+        Handed back with the answer; means nothing to the core.
+    user : str
+    uid, gid : int
+    operator : bool
+        May act on other people's jobs and on the service.
+    """
+
+    origin: Hashable
+    user: str
+    uid: int
+    gid: int
+    operator: bool
+    command: Command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """An executor says something."""
+
+    statement: Statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disconnected:
+    """An executor was not heard of for too long."""
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerFired:
+    """A timer trigger is due; `trigger` is its index in the configuration."""
+
+    trigger: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticked:
+    """Time passed; deadlines may be over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncumbentFound:
+    """The running solve has a first plan, already checked."""
+
+    round: int
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solved:
+    """The solve of a round ended with a plan that passed the checker."""
+
+    round: int
+    plan: Plan
+    solve_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolveFailed:
+    """The solve of a round ended without a usable plan."""
+
+    round: int
+    policy: str
+    why: str
+    solve_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitsLost:
+    """These new jobs could not be written; they were not acknowledged."""
+
+    jobs: tuple[str, ...]
+
+
+Event = (
+    Requested
+    | Stated
+    | Disconnected
+    | TimerFired
+    | Ticked
+    | IncumbentFound
+    | Solved
+    | SolveFailed
+    | SubmitsLost
+)

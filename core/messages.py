@@ -1,0 +1,156 @@
+"""What the daemon and an executor say to each other (docs/PROTOCOL.md outranks this file).
+
+Messages to an executor are numbered, kept until acknowledged, and replayed; every one may
+be repeated harmlessly, by (job, attempt). Messages from an executor are statements of the
+present, repeated until the daemon says `Forget`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from coalloc.core.records import Launch, PartState
+from coalloc.model.reading import ClusterReading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare:
+    """Claim nodes for one part and hold its processes at the barrier.
+
+    Attributes
+    ----------
+    nodes : mapping of node name to processes
+        This part's, in rank order.
+    all_nodes : mapping of node name to processes
+        The whole job's, in rank order.
+    lease_s : float
+        The claim lapses when the daemon is silent for this long.
+    time_limit : float or None
+        Seconds of run time after which the processes are ended.
+    rendezvous : str
+        host:port for the ranks to meet.
+    """
+
+    job: str
+    attempt: int
+    part: int
+    nodes: Mapping[str, int]
+    all_nodes: Mapping[str, int]
+    first_rank: int
+    size: int
+    uid: int
+    gid: int
+    lease_s: float
+    name: str = ""
+    time_limit: float | None = None
+    array_index: int | None = None
+    rendezvous: str = ""
+    launch: Launch | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Every part is ready: let the processes go."""
+
+    job: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abort:
+    """Release the claim; if its processes run already, end them."""
+
+    job: str
+    attempt: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forget:
+    """The end of this part is on the daemon's disk."""
+
+    job: str
+    attempt: int
+
+
+Order = Prepare | Start | Abort | Forget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """Answer to `Hello`: who speaks, and the number the replay begins with."""
+
+    store: str
+    epoch: int
+    base_seq: int
+    lease_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ping:
+    """The daemon is there; renews every lease."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbered:
+    """An order with its place in the cluster's sequence."""
+
+    epoch: int
+    seq: int
+    order: Order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartReport:
+    """What an executor knows of a part now."""
+
+    job: str
+    attempt: int
+    part: int
+    state: PartState
+    exit_code: int | None = None
+    started: float | None = None
+    ended: float | None = None
+    reason: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """An executor begins or resumes; `last_seq` is the last order it has carried out."""
+
+    cluster: str
+    store: str = ""
+    last_seq: int = 0
+    parts: tuple[PartReport, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Progress of parts, and the orders carried out so far."""
+
+    cluster: str
+    last_seq: int
+    parts: tuple[PartReport, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """A reading of the cluster, or why there is none."""
+
+    cluster: str
+    reading: ClusterReading | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goodbye:
+    """An executor stops in good order; its parts go on."""
+
+    cluster: str
+
+
+Statement = Hello | Report | Read | Goodbye

@@ -1,0 +1,57 @@
+"""Effective power as planning sees it: smoothed, then rounded down to a step.
+
+Without steps every node would be a class of its own. A value that wavers around a step
+does not change class at each reading: the published step changes only when the smoothed
+value has left it by a share of a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerState:
+    """Of one node: exponentially smoothed raw power, and the published step."""
+
+    smoothed: float
+    published: float
+
+
+def floored(power: float, step: float) -> float:
+    """The power rounded down to a multiple of `step`, at least one step, at most 1."""
+    if step <= 0.0:
+        return power
+    steps = max(1, floor(power / step + 1e-9))
+    return min(1.0, round(steps * step, 9))
+
+
+def updated(
+    state: PowerState | None, raw: float, *, step: float, hysteresis: float, smoothing: float
+) -> PowerState:
+    """Take in one reading.
+
+    Parameters
+    ----------
+    raw : float
+        Effective power just read, in (0, 1].
+    step : float
+        Published powers are multiples of it; 0 publishes the smoothed value.
+    hysteresis : float
+        Share of a step by which a step must be left before another is published.
+    smoothing : float
+        Weight of the newest reading, in (0, 1].
+    """
+    if state is None:
+        return PowerState(smoothed=raw, published=floored(raw, step))
+    smoothed = state.smoothed + smoothing * (raw - state.smoothed)
+    margin = hysteresis * step
+    low, high = state.published - margin, state.published + step + margin
+    if (
+        step > 0.0
+        and low <= smoothed < high
+        and not (raw >= 1.0 - 1e-9 and smoothed > 1.0 - margin)
+    ):
+        return PowerState(smoothed=smoothed, published=state.published)
+    return PowerState(smoothed=smoothed, published=floored(smoothed, step))

@@ -1,0 +1,282 @@
+"""Submit, cancel, hold, release: what users do to jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from coalloc.core.effects import Reply, SaveLaunch, SaveToken
+from coalloc.core.estimates import completed, history_key
+from coalloc.core.events import Requested
+from coalloc.core.messages import Abort
+from coalloc.core.records import PART_ENDED, JobRecord, JobState
+from coalloc.core.requests import Answer, Cancel, Done, Hold, Refused, Release, Submit
+from coalloc.core.state import State
+from coalloc.model.errors import InputError
+from coalloc.model.job_json import read_job
+from coalloc.model.jobs import Job, MoldableJob, RigidJob, WorkflowJob
+
+NEEDS = ("afterok", "afterany", "afternotok")
+
+
+def answered(state: State, event: Requested, answer: Answer) -> None:
+    """Reply to the client, after the commit."""
+    state.out.append(Reply(origin=event.origin, answer=answer))
+
+
+def submit(state: State, event: Requested, command: Submit, now: float) -> None:
+    """Queue a job, or say why not; a known token answers with the job it made."""
+    known = state.tokens.get((event.user, command.token))
+    if known is not None:
+        ids = [known] if not command.array else [f"{known}_{i}" for i in command.array]
+        answered(state, event, Done(body={"job": known, "jobs": ids, "again": True}))
+        return
+    refusal = _too_many(state, event, command) or _bad_needs(state, command)
+    if refusal is None:
+        try:
+            job, sources = _planned_job(state, event, command, now)
+        except InputError as error:
+            refusal = Refused(code="bad_request", message=str(error))
+    if refusal is not None:
+        answered(state, event, refusal)
+        return
+    lacking = never_fits(state, job)
+    hold = command.hold
+    if lacking and not command.hold_infeasible:
+        answered(state, event, Refused(code="infeasible", message=lacking))
+        return
+    if lacking:
+        hold = True
+    state.last_job += 1
+    number = str(state.last_job)
+    ids = [f"{number}_{i}" for i in command.array] or [number]
+    state.out.append(SaveToken(user=event.user, token=command.token, job=number))
+    state.tokens[event.user, command.token] = number
+    state.out.append(SaveLaunch(job=number, launch=command.launch))
+    base = JobRecord(
+        id=number,
+        job=job,
+        name=command.name or _command_name(command),
+        user=event.user,
+        uid=event.uid,
+        gid=event.gid,
+        command=_command_name(command),
+        submitted=now,
+        sources=sources,
+        needs=command.needs,
+        state=JobState.HELD if hold else JobState.PENDING,
+        reason="infeasible" if lacking else "",
+        detail=lacking,
+    )
+    for job_id, index in zip(ids, command.array or (None,), strict=True):
+        record = replace(base, id=job_id, job=replace(job, id=job_id), array_index=index)
+        state.put(record)
+        state.record(now, "job_submitted", job_id, user=event.user, name=record.name)
+        state.rounds.job_arrived(len(state.waiting), state.waiting_procs)
+    answered(state, event, Done(body={"job": number, "jobs": ids, "again": False}))
+
+
+def _command_name(command: Submit) -> str:
+    return command.launch.argv[0].rpartition("/")[2] if command.launch.argv else command.name
+
+
+def _planned_job(
+    state: State, event: Requested, command: Submit, now: float
+) -> tuple[Job, Mapping[str, str]]:
+    name = _command_name(command)
+    for key in ("id", "submitted", "passed_over", "held", "after"):
+        if key in command.job:
+            raise InputError(f"job.{key}", "is set by the daemon")
+    fields, sources = completed(
+        command.job,
+        user=event.user,
+        command=name,
+        defaults=state.settings.defaults,
+        history=state.history.get(history_key(event.user, name), ()),
+        fallback_base_time=state.settings.fallback_base_time,
+    )
+    body: dict[str, Any] = {**fields, "id": "new"}
+    for cluster in body.get("clusters") or ():
+        if cluster not in state.clusters:
+            raise InputError("job.clusters", f"there is no cluster {cluster!r}")
+    if body.get("kind") == "divisible":
+        raise InputError("job.kind", "divisible jobs can be planned, but not run yet")
+    job, _ = read_job(body, "job", now)
+    if isinstance(job, WorkflowJob):
+        raise InputError("job.kind", "workflows can be planned, but not run yet")
+    if job.earliest < now:
+        job = replace(job, earliest=now)
+    return job, sources
+
+
+def _too_many(state: State, event: Requested, command: Submit) -> Refused | None:
+    if len(command.array) > state.settings.max_array:
+        return Refused(
+            code="too_many",
+            message=f"array has {len(command.array)} jobs, at most {state.settings.max_array}",
+        )
+    if len(set(command.array)) != len(command.array) or any(i < 0 for i in command.array):
+        return Refused(code="bad_request", message="array: indices must differ and not be negative")
+    limit = state.settings.max_jobs_per_user
+    if limit:
+        mine = sum(state.jobs[job].user == event.user for job in state.waiting)
+        if mine + max(1, len(command.array)) > limit:
+            return Refused(
+                code="too_many", message=f"{event.user} has {mine} waiting jobs, at most {limit}"
+            )
+    return None
+
+
+def _bad_needs(state: State, command: Submit) -> Refused | None:
+    for kind, job in command.needs:
+        if kind not in NEEDS:
+            return Refused(
+                code="bad_request", message=f"dependency: {kind!r} is not one of {', '.join(NEEDS)}"
+            )
+        if job not in state.jobs:
+            return Refused(code="not_found", message=f"dependency: there is no job {job}")
+    return None
+
+
+def never_fits(state: State, job: Job) -> str:
+    """Why the job cannot run on all that exists, whatever its state; empty if it can."""
+    slots: dict[str, int] = {}
+    for name, cluster in state.clusters.items():
+        if cluster.reading is None:
+            return ""  # Unknown is not "no": the cluster may have what is asked for.
+        if job.clusters is not None and name not in job.clusters:
+            continue
+        slots[name] = sum(
+            min(
+                node.slots,
+                node.slots
+                if node.memory_mb is None or not job.memory_mb_per_proc
+                else node.memory_mb // job.memory_mb_per_proc,
+            )
+            for node in cluster.reading.nodes
+            if set(job.features) <= set(node.features)
+        )
+    match job:
+        case RigidJob(procs=procs):
+            exist = sum(slots.values())
+        case MoldableJob(min_procs=procs, proc_gbps=gbps):
+            exist = max(slots.values(), default=0) if gbps is None else sum(slots.values())
+        case _:
+            return ""
+    if procs <= exist:
+        return ""
+    suitable = "suitable " if job.features or job.memory_mb_per_proc or job.clusters else ""
+    return f"needs {procs} processes; {exist} {suitable}slots exist"
+
+
+def _own(state: State, event: Requested, job: str) -> JobRecord | Refused:
+    record = state.jobs.get(job)
+    if record is None:
+        return Refused(code="not_found", message=f"there is no job {job}")
+    if record.user != event.user and not event.operator:
+        return Refused(code="not_allowed", message=f"job {job} belongs to {record.user}")
+    return record
+
+
+def _chosen(state: State, event: Requested, job: str) -> list[JobRecord] | Refused:
+    """The job, or all jobs of the array of that number."""
+    if job in state.jobs or "_" in job:
+        found = _own(state, event, job)
+        return found if isinstance(found, Refused) else [found]
+    members = [_own(state, event, name) for name in state.jobs if name.startswith(f"{job}_")]
+    records = [record for record in members if isinstance(record, JobRecord)]
+    if records:
+        return records
+    return next(
+        (r for r in members if isinstance(r, Refused)),
+        Refused(code="not_found", message=f"there is no job {job}"),
+    )
+
+
+def cancel(state: State, event: Requested, command: Cancel, now: float) -> None:
+    """End a job: at once if it waits, else through its executors."""
+    chosen = _chosen(state, event, command.job)
+    if isinstance(chosen, Refused):
+        answered(state, event, chosen)
+        return
+    living = [record for record in chosen if not record.is_ended]
+    if not living:
+        message = f"job {command.job} has ended already ({chosen[0].state})"
+        answered(state, event, Refused(code="wrong_state", message=message))
+        return
+    for record in living:
+        if record.is_waiting:
+            end_waiting(state, record, now, JobState.CANCELLED, f"cancelled by {event.user}")
+        elif record.state is JobState.PREPARING:
+            abort_parts(state, record, f"cancelled by {event.user}")
+            end_waiting(state, record, now, JobState.CANCELLED, f"cancelled by {event.user}")
+        elif not record.cancelled_by:
+            state.put(replace(record, cancelled_by=event.user))
+            state.record(now, "job_cancelling", record.id, user=event.user)
+            abort_parts(state, record, f"cancelled by {event.user}")
+    answered(state, event, Done(body={"jobs": [record.id for record in living]}))
+
+
+def abort_parts(state: State, record: JobRecord, reason: str) -> None:
+    """Have every part that has not ended released or ended."""
+    for part in record.parts:
+        if part.state not in PART_ENDED:
+            state.send(part.cluster, Abort(job=record.id, attempt=record.attempt, reason=reason))
+
+
+def end_waiting(
+    state: State, record: JobRecord, now: float, end: JobState, detail: str, reason: str = ""
+) -> None:
+    """End a job that never ran."""
+    state.put(
+        replace(record, state=end, ended=now, reason=reason or str(end), detail=detail, parts=())
+    )
+    state.record(now, "job_ended", record.id, state=str(end), detail=detail)
+    release_dependents(state, record.id, now)
+
+
+def release_dependents(state: State, job: str, now: float) -> None:
+    """End the jobs whose dependency on this one can no longer be met."""
+    record = state.jobs[job]
+    succeeded = record.state is JobState.COMPLETED
+    for other in list(state.waiting):
+        waiting = state.jobs.get(other)
+        if waiting is None or not waiting.needs or not waiting.is_waiting:
+            continue
+        for kind, needed in waiting.needs:
+            if needed != job or kind == "afterany":
+                continue
+            if (kind == "afterok") is not succeeded:
+                detail = f"{kind}:{needed} cannot be met: job {needed} is {record.state}"
+                end_waiting(state, waiting, now, JobState.CANCELLED, detail, "dependency")
+                break
+
+
+def hold(state: State, event: Requested, command: Hold, now: float) -> None:
+    """Keep waiting jobs from being planned."""
+    _switch(state, event, command.job, now, JobState.PENDING, JobState.HELD, "job_held")
+
+
+def release(state: State, event: Requested, command: Release, now: float) -> None:
+    """Let held jobs be planned."""
+    _switch(state, event, command.job, now, JobState.HELD, JobState.PENDING, "job_released")
+    state.rounds.job_arrived(len(state.waiting), state.waiting_procs)
+
+
+def _switch(
+    state: State, event: Requested, job: str, now: float, old: JobState, new: JobState, kind: str
+) -> None:
+    chosen = _chosen(state, event, job)
+    if isinstance(chosen, Refused):
+        answered(state, event, chosen)
+        return
+    fitting = [record for record in chosen if record.state is old]
+    if not fitting and not any(record.state is new for record in chosen):
+        message = f"job {job} is {chosen[0].state}, not {old}"
+        answered(state, event, Refused(code="wrong_state", message=message))
+        return
+    for record in fitting:
+        state.put(replace(record, state=new, reason="", detail=""))
+        state.record(now, kind, record.id, user=event.user)
+    answered(state, event, Done(body={"jobs": [record.id for record in chosen]}))

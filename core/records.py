@@ -1,0 +1,178 @@
+"""What the daemon remembers of a job, a part and a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from coalloc.model.jobs import Job
+
+
+class JobState(StrEnum):
+    """Where a job is between submit and end."""
+
+    PENDING = "pending"
+    HELD = "held"
+    PREPARING = "preparing"
+    """Committed; its executors claim their nodes."""
+    STARTING = "starting"
+    """Every part was ready; the start is decided and will not be decided again."""
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+    LOST = "lost"
+
+
+WAITING = frozenset({JobState.PENDING, JobState.HELD})
+PLACED = frozenset({JobState.PREPARING, JobState.STARTING, JobState.RUNNING})
+ENDED = frozenset(
+    {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.TIMEOUT, JobState.LOST}
+)
+
+
+class PartState(StrEnum):
+    """Where one part of a job is, as its executor says."""
+
+    PREPARING = "preparing"
+    READY = "ready"
+    RUNNING = "running"
+    FINISHED = "finished"
+    """Its processes ran and ended."""
+    REFUSED = "refused"
+    """Never started: nodes taken, command missing, lease over, aborted."""
+    LOST = "lost"
+    """Started, and its end cannot be known."""
+
+
+PART_ENDED = frozenset({PartState.FINISHED, PartState.REFUSED, PartState.LOST})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartRecord:
+    """What one cluster runs of a job.
+
+    Attributes
+    ----------
+    nodes : mapping of node name to processes
+        In rank order.
+    first_rank : int
+    exit_code : int or None
+        Highest of its processes; 128 + signal where one was killed.
+    started, ended : float or None
+        Wall-clock seconds, of the first process and of the last.
+    reason, detail : str
+        Why it ended, where that is not a plain exit.
+    """
+
+    cluster: str
+    index: int
+    nodes: Mapping[str, int]
+    first_rank: int
+    state: PartState = PartState.PREPARING
+    exit_code: int | None = None
+    started: float | None = None
+    ended: float | None = None
+    reason: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """One submitted job.
+
+    Attributes
+    ----------
+    job : Job
+        What the planner sees.
+    name, user : str
+    uid, gid : int
+        Whose processes they are.
+    sources : mapping of field to origin
+        Where base_time, sigma and proc_gbps came from.
+    needs : tuple of (kind, id)
+        Dependencies: ``afterok``, ``afterany``, ``afternotok``.
+    attempt : int
+        Starts tried; fences messages of earlier ones.
+    refusals : int
+        Refused attempts in a row; sets the back-off.
+    not_before : float
+        No new attempt before this time, seconds.
+    planned : float
+        Planned run time of the current attempt, seconds.
+    deadline : float or None
+        When an unfinished preparation is given up, seconds.
+    cancelled_by : str
+        Who asked for the end of it; empty when nobody.
+    skew_s : float or None
+        Between the first processes of its parts.
+    """
+
+    id: str
+    job: Job
+    name: str
+    user: str
+    uid: int = -1
+    gid: int = -1
+    command: str = ""
+    submitted: float = 0.0
+    state: JobState = JobState.PENDING
+    sources: Mapping[str, str] = field(default_factory=dict)
+    needs: tuple[tuple[str, str], ...] = ()
+    array_index: int | None = None
+    attempt: int = 0
+    refusals: int = 0
+    not_before: float = 0.0
+    parts: tuple[PartRecord, ...] = ()
+    planned: float = 0.0
+    link_gbps: Mapping[str, float] = field(default_factory=dict)
+    round: int = 0
+    policy: str = ""
+    deadline: float | None = None
+    cancelled_by: str = ""
+    started: float | None = None
+    ended: float | None = None
+    exit_code: int | None = None
+    skew_s: float | None = None
+    reason: str = ""
+    detail: str = ""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Pending or held."""
+        return self.state in WAITING
+
+    @property
+    def is_placed(self) -> bool:
+        """Occupies nodes."""
+        return self.state in PLACED
+
+    @property
+    def is_ended(self) -> bool:
+        """Terminal."""
+        return self.state in ENDED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What the latest round said of a waiting job; not persistent."""
+
+    round: int
+    start: float | None = None
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    reason: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What a job executes; the core passes it on without looking inside."""
+
+    argv: tuple[str, ...]
+    script: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str = "/"
+    stdout: str = ""
+    stderr: str = ""

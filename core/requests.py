@@ -1,0 +1,114 @@
+"""What a client may ask for, and the answers' common shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from coalloc.core.records import Launch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submit:
+    """Queue a job; the same token from the same user is the same job.
+
+    Attributes
+    ----------
+    job : mapping
+        Fields of a job as in the snapshot format, without ``id`` and ``submitted``.
+    needs : tuple of (kind, id)
+        ``afterok``, ``afterany`` or ``afternotok`` and a job's id.
+    array : tuple of int
+        Indices; one job for each.
+    hold_infeasible : bool
+        Keep, held, a job that can never run; otherwise it is refused.
+    """
+
+    token: str
+    job: Mapping[str, Any]
+    launch: Launch
+    name: str = ""
+    needs: tuple[tuple[str, str], ...] = ()
+    array: tuple[int, ...] = ()
+    hold: bool = False
+    hold_infeasible: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel:
+    """End a job, waiting or running."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Keep a waiting job from being planned."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Undo `Hold`."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """Start nothing new on a cluster or a node."""
+
+    target: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """Undo `Drain`."""
+
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseRounds:
+    """Plan nothing until `ResumeRounds`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeRounds:
+    """Plan again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundNow:
+    """Start a round."""
+
+
+Command = Submit | Cancel | Hold | Release | Drain | Resume | PauseRounds | ResumeRounds | RoundNow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The request was carried out, and is on disk."""
+
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The request was not carried out.
+
+    Attributes
+    ----------
+    code : str
+        ``bad_request``, ``not_found``, ``not_allowed``, ``infeasible``, ``too_many``,
+        ``wrong_state``, ``storage`` or ``busy``.
+    """
+
+    code: str
+    message: str
+
+
+Answer = Done | Refused

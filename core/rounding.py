@@ -1,0 +1,209 @@
+"""One scheduling round, as the daemon's core sees it.
+
+1. assemble the snapshot  2. have it solved  3. on the first incumbent and on the final plan,
+commit the placements that start now and still fit  4. keep the rest as start estimates.
+A plan that fails makes way for the next policy of the fallback chain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coalloc.core import assemble
+from coalloc.core.commit import loads_of, misfit, occupation, parts_of
+from coalloc.core.effects import Publish, SavePlan, Solve, Wake
+from coalloc.core.events import IncumbentFound, Solved, SolveFailed
+from coalloc.core.records import JobRecord, JobState, Outlook, PartRecord
+from coalloc.core.starting import prepare
+from coalloc.core.state import RoundState, State, arrival
+from coalloc.model.plan import Placement, Plan, Reason
+from coalloc.model.plan_json import write_plan
+
+NOW_S = 1e-6
+"""A placement that starts within this of the snapshot's time starts now."""
+
+
+def begin_if_due(state: State, now: float) -> None:
+    """Start the round that is wanted, if its time has come; else ask to be woken then."""
+    due = state.rounds.due_at()
+    if due is None:
+        return
+    if due > now:
+        state.out.append(Wake(at=due))
+        return
+    trigger, policy = state.rounds.take(now)
+    snapshot = assemble.snapshot(state, now)
+    wanted = policy or state.settings.policy
+    chain = [wanted, *(name for name in state.settings.fallbacks if name != wanted)]
+    if not any(not job.held for job in snapshot.queue):
+        chain = ["plain"]  # Nothing to decide: no need to wake the solver.
+    state.last_round += 1
+    state.round = RoundState(
+        number=state.last_round,
+        trigger=trigger,
+        policy=chain[0],
+        started=now,
+        queued=len(snapshot.queue),
+        stale=sum(cluster.stale for cluster in snapshot.clusters),
+        chain=chain[1:],
+        snapshot=snapshot,
+    )
+    state.out.append(Solve(round=state.last_round, snapshot=snapshot, policy=chain[0]))
+
+
+def incumbent(state: State, event: IncumbentFound, now: float) -> None:
+    """Commit what the first incumbent starts now."""
+    current = state.round
+    if current is None or current.number != event.round or current.committed:
+        return
+    if state.settings.commit_first_incumbent:
+        _commit(state, event.plan, now)
+
+
+def solved(state: State, event: Solved, now: float) -> None:
+    """Commit the final plan and end the round."""
+    current = state.round
+    if current is None or current.number != event.round:
+        return
+    _commit(state, event.plan, now)
+    _look_ahead(state, event.plan)
+    body = write_plan(event.plan)
+    state.plan, state.plan_time = event.plan, current.started
+    state.out.append(SavePlan(round=current.number, body=body))
+    summary = {key: body[key] for key in ("policy", "status", "objective")}
+    state.out.append(Publish(topic="round", body={"round": current.number, **summary}))
+    _finish(state, event.plan, event.solve_s, now)
+
+
+def failed(state: State, event: SolveFailed, now: float) -> None:
+    """Fall back to the next policy of the chain."""
+    current = state.round
+    if current is None or current.number != event.round:
+        return
+    if event.policy != current.policy:
+        return
+    following = current.chain.pop(0) if current.chain else ""
+    state.note(
+        "policy_failed",
+        level="error",
+        round=current.number,
+        policy=event.policy,
+        why=event.why,
+        fallback=following or "none",
+    )
+    if following:
+        current.policy = following
+        snapshot = assemble.snapshot(state, now) if current.committed else current.snapshot
+        current.snapshot = snapshot
+        state.out.append(Solve(round=current.number, snapshot=snapshot, policy=following))
+        return
+    state.note("round_failed", level="error", round=current.number, queued=current.queued)
+    state.round = None
+    state.rounds.finished(placed=False, jobs=len(state.waiting), procs=state.waiting_procs)
+
+
+def _commit(state: State, plan: Plan, now: float) -> None:
+    current = state.round
+    if current is None:
+        return
+    time = current.snapshot.time
+    view = occupation(state, now)
+    started: list[str] = []
+    for placement in plan.placements:
+        if placement.start > time + NOW_S or placement.task is not None:
+            continue
+        record = state.jobs.get(placement.job)
+        if record is None or record.state is not JobState.PENDING or record.not_before > now:
+            continue
+        why = misfit(placement, record, view)
+        if why:
+            outlook = Outlook(round=current.number, reason=Reason.SUPERSEDED, detail=why)
+            state.outlook[record.id] = outlook
+            state.note("start_superseded", job=record.id, why=why)
+            state.rounds.want("superseded")
+            continue
+        loads = loads_of(placement, record, view)
+        _place(state, record, plan, placement, parts_of(placement, view), loads, now)
+        view.take(placement.nodes, loads)
+        current.committed.add(record.id)
+        started.append(record.id)
+    if started:
+        _count_passed_over(state, started)
+
+
+def _place(
+    state: State,
+    record: JobRecord,
+    plan: Plan,
+    placement: Placement,
+    parts: tuple[PartRecord, ...],
+    loads: dict[str, float],
+    now: float,
+) -> None:
+    current = state.round
+    if current is not None and len(parts) > 1:
+        current.coallocated += 1
+    chosen = replace(
+        record,
+        attempt=record.attempt + 1,
+        parts=parts,
+        planned=placement.end - placement.start,
+        link_gbps=loads,
+        round=0 if current is None else current.number,
+        policy=plan.policy,
+    )
+    prepare(state, chosen, now)
+
+
+def _count_passed_over(state: State, started: list[str]) -> None:
+    """Waiting jobs that arrived before one that was started now were passed over."""
+    last = max(map(arrival, started))
+    for job in state.waiting:
+        if arrival(job) < last and state.jobs[job].state is JobState.PENDING:
+            state.passed_over[job] = state.passed_over.get(job, 0) + 1
+
+
+def _look_ahead(state: State, plan: Plan) -> None:
+    """Keep start estimates and reasons for the jobs that wait."""
+    current = state.round
+    if current is None:
+        return
+    for placement in plan.placements:
+        if placement.job in state.waiting and placement.start > current.snapshot.time + NOW_S:
+            state.outlook[placement.job] = Outlook(
+                round=current.number, start=placement.start, nodes=placement.nodes, reason="planned"
+            )
+    for deferred in plan.deferred:
+        if deferred.job in state.waiting:
+            state.outlook[deferred.job] = Outlook(
+                round=current.number, reason=str(deferred.reason), detail=deferred.detail
+            )
+
+
+def _finish(state: State, plan: Plan, solve_s: float, now: float) -> None:
+    current = state.round
+    if current is None:
+        return
+    state.round = None
+    objective = plan.objective
+    gap = objective.gap
+    state.note(
+        "round_finished",
+        round=current.number,
+        trigger=current.trigger,
+        policy=plan.policy,
+        status=str(plan.status),
+        queued=current.queued,
+        placed=len(plan.placements),
+        started=len(current.committed),
+        coallocated=current.coallocated,
+        stale=current.stale,
+        objective=round(objective.value, 6),
+        bound=None if objective.bound is None else round(objective.bound, 6),
+        gap=None if gap is None else round(gap, 6),
+        solve_s=round(solve_s, 4),
+        total_s=round(now - current.started, 4),
+    )
+    state.rounds.finished(
+        placed=bool(current.committed), jobs=len(state.waiting), procs=state.waiting_procs
+    )

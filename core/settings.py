@@ -1,0 +1,121 @@
+"""The numbers the core works with; the configuration fills them in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trigger:
+    """One reason to start a round.
+
+    Attributes
+    ----------
+    kind : str
+        ``timer``, ``queue_length``, ``job_finished`` or ``cluster_returned``.
+    every_s : float
+        Period of a timer, seconds.
+    at_least : int
+        Waiting jobs, or their processes, that start a round.
+    count : str
+        ``jobs`` or ``procs``.
+    policy : str
+        Used in rounds this trigger starts; empty is the configured one.
+    """
+
+    kind: Literal["timer", "queue_length", "job_finished", "cluster_returned"]
+    every_s: float = 30.0
+    at_least: int = 1
+    count: Literal["jobs", "procs"] = "jobs"
+    policy: str = ""
+
+
+DEFAULT_TRIGGERS = (
+    Trigger(kind="timer"),
+    Trigger(kind="queue_length"),
+    Trigger(kind="job_finished"),
+    Trigger(kind="cluster_returned"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """What a site says of a cluster; readings say the rest."""
+
+    name: str
+    link_gbps: float = inf
+    intra_gbps: float = inf
+    link_latency_s: float = 0.0
+    intra_latency_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDefaults:
+    """Stands in for what a user leaves out; None leaves it to the history.
+
+    Attributes
+    ----------
+    user, command : str
+        Shell patterns; a set of defaults applies where both match.
+    """
+
+    user: str = "*"
+    command: str = "*"
+    base_time: float | None = None
+    time_limit: float | None = None
+    sigma: float | None = None
+    proc_gbps: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything the daemon's core is told.
+
+    Attributes
+    ----------
+    min_interval_s : float
+        Between the starts of two rounds.
+    passed_over_limit : int
+        A job passed over this often keeps a reservation.
+    power_step, power_hysteresis, power_smoothing : float
+        See `core.power`.
+    reading_max_age_s : float
+        An older reading makes its cluster stale.
+    prepare_timeout_s : float
+        For every part of a job to be ready.
+    lease_s : float
+        Executors release claims when the daemon is silent for this long.
+    backoff_first_s, backoff_max_s : float
+        Wait after a refused attempt; doubles each time.
+    overrun_s : float
+    max_jobs_per_user : int
+        Waiting jobs; 0 is unlimited.
+    fallback_base_time : float
+        Planned for a job of which nothing is known, seconds.
+    """
+
+    clusters: tuple[ClusterSettings, ...] = ()
+    policy: str = "auto"
+    fallbacks: tuple[str, ...] = ("easy", "fcfs", "plain")
+    triggers: tuple[Trigger, ...] = DEFAULT_TRIGGERS
+    min_interval_s: float = 0.2
+    commit_first_incumbent: bool = True
+    passed_over_limit: int = 10
+    power_step: float = 0.05
+    power_hysteresis: float = 0.5
+    power_smoothing: float = 0.3
+    reading_max_age_s: float = 30.0
+    prepare_timeout_s: float = 10.0
+    lease_s: float = 60.0
+    backoff_first_s: float = 1.0
+    backoff_max_s: float = 300.0
+    overrun_s: float = 60.0
+    max_jobs_per_user: int = 0
+    max_array: int = 10_000
+    keep_ended: int = 1000
+    fallback_base_time: float = 3600.0
+    defaults: tuple[JobDefaults, ...] = ()
+    options: Mapping[str, object] = field(default_factory=dict)

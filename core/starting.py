@@ -1,0 +1,311 @@
+"""The two-phase start of a job, and its end, as the daemon sees them.
+
+*prepare* to every executor -> all *ready* in time -> *start* -> *finished* from each. A
+refusal or silence before the start releases every claim, and the job waits again. The
+decision to start is on disk before anyone hears it, and is taken once: if a part then
+turns out never to have started while another did, the job ends as failed; it is not
+started a second time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from coalloc.core.effects import Publish, SaveHistory, Wake
+from coalloc.core.estimates import history_key, remembered
+from coalloc.core.messages import Abort, Forget, PartReport, Prepare, Start
+from coalloc.core.queue import abort_parts, end_waiting, release_dependents
+from coalloc.core.records import PART_ENDED, JobRecord, JobState, PartRecord, PartState
+from coalloc.core.state import State
+from coalloc.model.jobs import RigidJob
+
+
+def prepare(state: State, record: JobRecord, now: float) -> None:
+    """Write the decision and send it to every executor concerned.
+
+    `record` has its parts, attempt, round and policy already.
+    """
+    deadline = now + state.settings.prepare_timeout_s
+    record = replace(record, state=JobState.PREPARING, deadline=deadline, reason="", detail="")
+    state.put(record)
+    all_nodes = {node: count for part in record.parts for node, count in part.nodes.items()}
+    size = sum(all_nodes.values())
+    job = record.job
+    for part in record.parts:
+        order = Prepare(
+            job=record.id,
+            attempt=record.attempt,
+            part=part.index,
+            nodes=part.nodes,
+            all_nodes=all_nodes,
+            first_rank=part.first_rank,
+            size=size,
+            uid=record.uid,
+            gid=record.gid,
+            lease_s=state.settings.lease_s,
+            name=record.name,
+            time_limit=job.time_limit,
+            array_index=record.array_index,
+        )
+        state.send(part.cluster, order)
+        decision = {
+            "job": record.id,
+            "attempt": record.attempt,
+            "part": part.index,
+            "parts": len(record.parts),
+            "cluster": part.cluster,
+            "nodes": dict(part.nodes),
+            "start": now,
+            "policy": record.policy,
+            "round": record.round,
+        }
+        state.out.append(Publish(topic=f"decision.{part.cluster}.{record.id}", body=decision))
+    state.record(
+        now,
+        "job_placed",
+        record.id,
+        attempt=record.attempt,
+        round=record.round,
+        policy=record.policy,
+        nodes=all_nodes,
+        parts=[part.cluster for part in record.parts],
+    )
+    state.out.append(Wake(at=deadline))
+
+
+def reported(state: State, cluster: str, report: PartReport, now: float) -> None:
+    """Take in what an executor says of a part; saying it again changes nothing."""
+    record = state.jobs.get(report.job)
+    part = None if record is None else _part(record, cluster, report)
+    if record is None or part is None:
+        _answer_stranger(state, cluster, report, record)
+        return
+    if part.state in PART_ENDED:
+        if report.state in PART_ENDED:
+            state.send(cluster, Forget(job=report.job, attempt=report.attempt))
+        return
+    if report.state is part.state or report.state is PartState.PREPARING:
+        return
+    changed = replace(
+        part,
+        state=report.state,
+        exit_code=report.exit_code,
+        started=report.started,
+        ended=report.ended,
+        reason=report.reason,
+        detail=report.detail,
+    )
+    parts = tuple(changed if p is part else p for p in record.parts)
+    record = replace(record, parts=parts)
+    state.put(record)
+    if report.state in PART_ENDED:
+        state.send(cluster, Forget(job=report.job, attempt=report.attempt))
+    _advance(state, record, now)
+
+
+def _part(record: JobRecord, cluster: str, report: PartReport) -> PartRecord | None:
+    if record.attempt != report.attempt:
+        return None
+    return next((p for p in record.parts if p.cluster == cluster and p.index == report.part), None)
+
+
+def _answer_stranger(
+    state: State, cluster: str, report: PartReport, record: JobRecord | None
+) -> None:
+    """A part of an earlier attempt, or of a job this daemon does not know.
+
+    The leftovers of an earlier attempt are ended: the job may run elsewhere by now. Work
+    of an unknown job is left alone: a database restored from an older copy must not end
+    people's jobs.
+    """
+    if report.state in PART_ENDED:
+        state.send(cluster, Forget(job=report.job, attempt=report.attempt))
+    elif record is not None and (
+        report.attempt < record.attempt
+        or (report.attempt == record.attempt and not record.is_placed)
+    ):
+        state.send(
+            cluster, Abort(job=report.job, attempt=report.attempt, reason="superseded attempt")
+        )
+    else:
+        state.note(
+            "unknown_part_found",
+            level="warning",
+            cluster=cluster,
+            job=report.job,
+            attempt=report.attempt,
+            state=str(report.state),
+        )
+
+
+def _advance(state: State, record: JobRecord, now: float) -> None:
+    states = [part.state for part in record.parts]
+    if record.state is JobState.PREPARING:
+        if any(s in PART_ENDED for s in states):
+            first = next(part for part in record.parts if part.state in PART_ENDED)
+            _give_back(state, record, now, first.cluster, first.reason, first.detail)
+        elif all(s is PartState.READY for s in states):
+            record = replace(record, state=JobState.STARTING, deadline=None)
+            state.put(record)
+            for part in record.parts:
+                state.send(part.cluster, Start(job=record.id, attempt=record.attempt))
+    elif all(s in PART_ENDED for s in states):
+        started = any(p.started is not None or p.state is PartState.LOST for p in record.parts)
+        if record.cancelled_by or started:
+            _end(state, record, now)
+        else:
+            first = record.parts[0]
+            _give_back(state, record, now, first.cluster, first.reason, first.detail)
+    elif any(s in PART_ENDED for s in states):
+        _some_ended(state, record)
+    elif all(s is PartState.RUNNING for s in states) and record.state is JobState.STARTING:
+        _all_run(state, record, now)
+
+
+def _all_run(state: State, record: JobRecord, now: float) -> None:
+    starts = [part.started for part in record.parts if part.started is not None]
+    skew = max(starts) - min(starts) if len(record.parts) > 1 else None
+    record = replace(
+        record, state=JobState.RUNNING, started=max(starts, default=now), skew_s=skew, refusals=0
+    )
+    state.put(record)
+    fields: dict[str, Any] = {"clusters": ",".join(part.cluster for part in record.parts)}
+    if skew is not None:
+        fields["skew_ms"] = round(skew * 1e3, 3)
+    state.record(now, "job_started", record.id, **fields)
+    state.note("job_started", job=record.id, **fields)
+
+
+def _some_ended(state: State, record: JobRecord) -> None:
+    """One part ended before the others: if it failed, the others are of no use."""
+    bad = next(
+        (
+            part
+            for part in record.parts
+            if part.state in {PartState.REFUSED, PartState.LOST}
+            or (part.state is PartState.FINISHED and part.exit_code != 0)
+        ),
+        None,
+    )
+    if bad is None:
+        return
+    why = bad.detail or bad.reason or f"exit code {bad.exit_code}"
+    abort_parts(state, record, f"part on {bad.cluster}: {why}")
+
+
+PERMANENT = frozenset(
+    {
+        "not_found",
+        "not_executable",
+        "user_unknown",
+        "output_unwritable",
+        "cwd_missing",
+        "bad_script",
+    }
+)
+"""Refusals that another attempt cannot mend."""
+
+
+def _give_back(
+    state: State, record: JobRecord, now: float, cluster: str, reason: str, detail: str
+) -> None:
+    """No process ever started, and none of this attempt ever will: wait again, later.
+
+    Safe at once, without hearing from every executor: none starts a part without the start
+    order, and that was never given, or every part has said that it did not start.
+    """
+    abort_parts(state, record, detail or reason)
+    if reason in PERMANENT:
+        end_waiting(state, record, now, JobState.FAILED, f"{cluster}: {detail}", reason)
+        return
+    refusals = record.refusals + 1
+    limits = state.settings
+    pause = min(limits.backoff_max_s, limits.backoff_first_s * 2.0 ** min(refusals - 1, 60))
+    text = f"{cluster}: {detail or reason or 'refused'}"
+    state.put(
+        replace(
+            record,
+            state=JobState.PENDING,
+            refusals=refusals,
+            not_before=now + pause,
+            parts=(),
+            link_gbps={},
+            deadline=None,
+            reason="backing_off",
+            detail=text,
+        )
+    )
+    state.record(now, "job_requeued", record.id, detail=text, pause_s=pause)
+    state.note("job_requeued", level="warning", job=record.id, detail=text, pause_s=pause)
+    state.backing_off.add(record.id)
+    state.out.append(Wake(at=now + pause))
+
+
+def _end(state: State, record: JobRecord, now: float) -> None:
+    end, reason, detail, code = _verdict(record)
+    starts = [part.started for part in record.parts if part.started is not None]
+    ends = [part.ended for part in record.parts if part.ended is not None]
+    record = replace(
+        record,
+        state=end,
+        started=record.started if record.started is not None else max(starts, default=None),
+        ended=max(ends, default=now),
+        exit_code=code,
+        reason=reason,
+        detail=detail,
+        deadline=None,
+    )
+    state.put(record)
+    if end is JobState.COMPLETED:
+        _remember(state, record)
+    state.record(now, "job_ended", record.id, state=str(end), exit_code=code, detail=detail)
+    state.note("job_ended", job=record.id, state=str(end), exit_code=code, detail=detail)
+    release_dependents(state, record.id, now)
+    state.rounds.happened("job_finished")
+
+
+def _verdict(record: JobRecord) -> tuple[JobState, str, str, int | None]:
+    """End state, reason, detail and exit code of a job all of whose parts ended."""
+    parts = record.parts
+    code = max((p.exit_code for p in parts if p.exit_code is not None), default=None)
+    lost = next((p for p in parts if p.state is PartState.LOST), None)
+    limited = next((p for p in parts if p.reason == "time_limit"), None)
+    refused = next((p for p in parts if p.state is PartState.REFUSED), None)
+    if record.cancelled_by:
+        return JobState.CANCELLED, "cancelled", f"cancelled by {record.cancelled_by}", code
+    if limited is not None:
+        return JobState.TIMEOUT, "time_limit", limited.detail, code
+    if lost is not None:
+        return JobState.LOST, "lost", f"{lost.cluster}: {lost.detail}", code
+    if refused is not None:
+        detail = f"the part on {refused.cluster} never started: {refused.detail or refused.reason}"
+        return JobState.FAILED, "part_missing", detail, code
+    if code:
+        worst = next(p for p in parts if p.exit_code == code)
+        return JobState.FAILED, worst.reason or "exit", worst.detail or f"exit code {code}", code
+    return JobState.COMPLETED, "", "", code
+
+
+def _remember(state: State, record: JobRecord) -> None:
+    job = record.job
+    if record.started is None or record.ended is None or not isinstance(job, RigidJob):
+        return
+    slowdown = record.planned / job.base_time if job.base_time > 0.0 else 1.0
+    base = max(record.ended - record.started, 1e-3) / max(slowdown, 1e-9)
+    key = history_key(record.user, record.command)
+    state.history[key] = remembered(state.history.get(key, ()), base)
+    state.out.append(SaveHistory(key=key, values=state.history[key]))
+
+
+def give_up_late(state: State, now: float) -> None:
+    """Take back the preparations whose time is over."""
+    for job in list(state.placed):
+        record = state.jobs[job]
+        if record.deadline is None or record.deadline > now:
+            continue
+        late = [p.cluster for p in record.parts if p.state is PartState.PREPARING]
+        limit = state.settings.prepare_timeout_s
+        _give_back(
+            state, record, now, ", ".join(late), "not_ready", f"not ready within {limit:g} s"
+        )

@@ -1,0 +1,191 @@
+"""Everything the daemon's core knows, and the few ways to change it.
+
+Mutable, but changed only inside `coordinator.handle`; whatever it holds of a job or a part
+is frozen and replaced whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from coalloc.core.effects import Effect, Note, Record, SaveJob, SaveMeta, Send
+from coalloc.core.messages import Order
+from coalloc.core.power import PowerState
+from coalloc.core.records import JobRecord, Outlook
+from coalloc.core.settings import ClusterSettings, Settings
+from coalloc.core.triggers import RoundControl
+from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.plan import Plan
+from coalloc.model.reading import ClusterReading
+from coalloc.model.snapshot import Snapshot
+
+
+@dataclass(slots=True)
+class ClusterState:
+    """One cluster as the daemon sees it now."""
+
+    settings: ClusterSettings
+    connected: bool = False
+    reading: ClusterReading | None = None
+    read_at: float = float("-inf")
+    error: str = "no reading yet"
+    powers: dict[str, PowerState] = field(default_factory=dict)
+    drained: bool = False
+    drained_nodes: set[str] = field(default_factory=set)
+    next_seq: int = 1
+    acked_seq: int = 0
+
+    def is_stale(self, now: float, max_age_s: float) -> bool:
+        """Nothing may be concluded from what was read last."""
+        return not self.connected or self.reading is None or now - self.read_at > max_age_s
+
+
+@dataclass(slots=True)
+class RoundState:
+    """The round that is being solved."""
+
+    number: int
+    trigger: str
+    policy: str
+    started: float
+    queued: int
+    stale: int
+    chain: list[str]
+    snapshot: Snapshot
+    committed: set[str] = field(default_factory=set)
+    coallocated: int = 0
+
+
+@dataclass(slots=True)
+class State:
+    """The daemon's memory; `out` collects the effects of the event being handled."""
+
+    settings: Settings
+    rounds: RoundControl
+    epoch: int = 1
+    store: str = ""
+    drained: set[str] = field(default_factory=set)
+    backing_off: set[str] = field(default_factory=set)
+    jobs: dict[str, JobRecord] = field(default_factory=dict)
+    waiting: dict[str, None] = field(default_factory=dict)
+    placed: dict[str, None] = field(default_factory=dict)
+    ended: dict[str, None] = field(default_factory=dict)
+    waiting_procs: int = 0
+    tokens: dict[tuple[str, str], str] = field(default_factory=dict)
+    outlook: dict[str, Outlook] = field(default_factory=dict)
+    passed_over: dict[str, int] = field(default_factory=dict)
+    clusters: dict[str, ClusterState] = field(default_factory=dict)
+    history: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    last_job: int = 0
+    last_event: int = 0
+    last_round: int = 0
+    round: RoundState | None = None
+    plan: Plan | None = None
+    plan_time: float = 0.0
+    out: list[Effect] = field(default_factory=list)
+
+    def put(self, record: JobRecord) -> None:
+        """Replace the record of a job, and have it written."""
+        self.index(record)
+        self.out.append(SaveJob(record=record))
+
+    def index(self, record: JobRecord) -> None:
+        """Take a record into the tables, without writing it."""
+        old = self.jobs.get(record.id)
+        if old is not None and old.is_waiting:
+            self.waiting_procs -= procs_of(old)
+        self.jobs[record.id] = record
+        for table, belongs in (
+            (self.waiting, record.is_waiting),
+            (self.placed, record.is_placed),
+            (self.ended, record.is_ended),
+        ):
+            if belongs:
+                table[record.id] = None
+            else:
+                table.pop(record.id, None)
+        if record.is_waiting:
+            self.waiting_procs += procs_of(record)
+        else:
+            self.outlook.pop(record.id, None)
+            self.passed_over.pop(record.id, None)
+
+    def remove(self, job: str) -> None:
+        """Drop a job from memory."""
+        record = self.jobs.pop(job, None)
+        if record is not None and record.is_waiting:
+            self.waiting_procs -= procs_of(record)
+        for table in (self.waiting, self.placed, self.ended):
+            table.pop(job, None)
+        self.outlook.pop(job, None)
+        self.passed_over.pop(job, None)
+        self.backing_off.discard(job)
+
+    def send(self, cluster: str, order: Order) -> None:
+        """Put an order into a cluster's outbox."""
+        target = self.clusters[cluster]
+        self.out.append(Send(cluster=cluster, seq=target.next_seq, order=order))
+        target.next_seq += 1
+        self.out.append(SaveMeta(key=f"seq.{cluster}", value=str(target.next_seq)))
+
+    def save_drained(self) -> None:
+        """Have the drained clusters and nodes written."""
+        self._refresh_drained()
+        self.out.append(SaveMeta(key="drained", value="\n".join(sorted(self.drained))))
+
+    def _refresh_drained(self) -> None:
+        for cluster in self.clusters.values():
+            if cluster.reading is not None:
+                names = {node.name for node in cluster.reading.nodes}
+                cluster.drained_nodes = names & self.drained
+
+    def save_paused(self) -> None:
+        """Have written whether rounds are paused."""
+        self.out.append(SaveMeta(key="paused", value="1" if self.rounds.paused else ""))
+
+    def record(self, now: float, kind: str, job: str = "", /, **fields: Any) -> None:
+        """Append to the event stream."""
+        self.last_event += 1
+        self.out.append(Record(seq=self.last_event, time=now, kind=kind, job=job, fields=fields))
+
+    def note(self, event: str, /, level: str = "info", **fields: Any) -> None:
+        """Write a log line."""
+        self.out.append(Note(event=event, fields=fields, level=level))
+
+    def waiting_records(self) -> Iterator[JobRecord]:
+        """Waiting jobs in arrival order."""
+        return (self.jobs[job] for job in sorted(self.waiting, key=arrival))
+
+    def placed_records(self) -> Iterator[JobRecord]:
+        """Jobs that occupy nodes."""
+        return (self.jobs[job] for job in self.placed)
+
+    def node_cluster(self) -> Mapping[str, str]:
+        """Every node's cluster."""
+        return {
+            node.name: name
+            for name, cluster in self.clusters.items()
+            if cluster.reading is not None
+            for node in cluster.reading.nodes
+        }
+
+
+def arrival(job: str) -> tuple[int, int]:
+    """Sort key of a job's id: by number, then by array index."""
+    number, _, index = job.partition("_")
+    return int(number), int(index or 0)
+
+
+def procs_of(record: JobRecord) -> int:
+    """Processes a waiting job asks for, at the least."""
+    match record.job:
+        case RigidJob(procs=procs):
+            return procs
+        case MoldableJob(min_procs=procs):
+            return procs
+        case WorkflowJob(tasks=tasks):
+            return max(task.min_procs for task in tasks)
+        case _:
+            return 1

@@ -1,0 +1,47 @@
+"""What an adapter reads of a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coalloc.model.platform import NodeState
+from coalloc.model.snapshot import Running
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReading:
+    """A node as its adapter read it.
+
+    Attributes
+    ----------
+    power : float
+        Raw effective power, before smoothing and steps, in (0, 1].
+    load : float
+        Share of the node taken by work that is not ours, 0..1.
+    """
+
+    name: str
+    power: float = 1.0
+    slots: int = 1
+    features: tuple[str, ...] = ()
+    memory_mb: int | None = None
+    state: NodeState = NodeState.UP
+    load: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterReading:
+    """One successful reading of one cluster.
+
+    Attributes
+    ----------
+    running : tuple of Running
+        Work that is not ours.
+    waiting : int
+        Jobs in the batch system's own queue.
+    """
+
+    cluster: str
+    nodes: tuple[NodeReading, ...]
+    running: tuple[Running, ...] = ()
+    waiting: int = 0
