@@ -1,0 +1,152 @@
+"""The configuration: what ``coallocd.toml`` may say, its defaults, and how it is found.
+
+``etc/coallocd.toml`` shows every key with its default and unit.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+
+Text = Annotated[str, Meta(min_length=1)]
+Positive = Annotated[float, Meta(gt=0)]
+NotNegative = Annotated[float, Meta(ge=0)]
+Fraction = Annotated[float, Meta(ge=0, le=1)]
+Share = Annotated[float, Meta(gt=0, le=1)]
+Count = Annotated[int, Meta(ge=0)]
+Number = Annotated[int, Meta(ge=1)]
+
+
+class DaemonConfig(Struct, frozen=True, kw_only=True):
+    """``[daemon]``: where it keeps things, whom it talks to, what it says."""
+
+    state_dir: str = ""
+    runtime_dir: str = ""
+    mode: Literal["single-user", "multi-user"] = "single-user"
+    endpoint: Text = "ipc://{runtime_dir}/coalloc.sock"
+    executor_endpoint: Text = "ipc://{runtime_dir}/executors.sock"
+    publish_endpoint: Text = "ipc://{runtime_dir}/events.sock"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "console", "json"] = "auto"
+    metrics_address: str = ""
+    keep_events: Number = 200_000
+    keep_ended: Number = 1000
+    max_jobs_per_user: Count = 0
+    max_array: Number = 10_000
+    max_message_bytes: Annotated[int, Meta(ge=4096)] = 16_777_216
+
+
+class TriggerConfig(Struct, frozen=True, kw_only=True):
+    """``[[rounds.trigger]]``: one reason to start a round."""
+
+    kind: Literal["timer", "queue_length", "job_finished", "cluster_returned"]
+    every_s: Positive = 30.0
+    at_least: Number = 1
+    count: Literal["jobs", "procs"] = "jobs"
+    policy: str = ""
+
+
+class RoundsConfig(Struct, frozen=True, kw_only=True):
+    """``[rounds]``: how and when the queue is planned."""
+
+    policy: Text = "auto"
+    fallbacks: tuple[Text, ...] = ("easy", "fcfs", "plain")
+    time_limit_s: Positive = 10.0
+    min_interval_s: NotNegative = 0.2
+    passed_over_limit: Number = 10
+    commit_first_incumbent: bool = True
+    options: dict[str, Any] = field(default_factory=dict)
+    trigger: tuple[TriggerConfig, ...] = (
+        TriggerConfig(kind="timer"),
+        TriggerConfig(kind="queue_length"),
+        TriggerConfig(kind="job_finished"),
+        TriggerConfig(kind="cluster_returned"),
+    )
+
+
+class SolverConfig(Struct, frozen=True, kw_only=True):
+    """``[solver]``: the processes that plan."""
+
+    nice: Annotated[int, Meta(ge=0, le=19)] = 5
+    memory_mb: Count = 0
+    cache_dir: str = ""
+
+
+class PowerConfig(Struct, frozen=True, kw_only=True):
+    """``[power]``: from measured power to the power that planning sees."""
+
+    step: Fraction = 0.05
+    hysteresis: Fraction = 0.5
+    smoothing: Share = 0.3
+
+
+class ReadingsConfig(Struct, frozen=True, kw_only=True):
+    """``[readings]``: how often the clusters are looked at."""
+
+    interval_s: Positive = 5.0
+    max_age_s: Positive = 30.0
+    timeout_s: Positive = 5.0
+
+
+class StartConfig(Struct, frozen=True, kw_only=True):
+    """``[start]``: how a decided job is started on its clusters."""
+
+    prepare_timeout_s: Positive = 10.0
+    lease_s: Positive = 60.0
+    backoff_first_s: Positive = 1.0
+    backoff_max_s: Positive = 300.0
+    overrun_s: NotNegative = 60.0
+
+
+class JobDefaultsConfig(Struct, frozen=True, kw_only=True):
+    """``[jobs.defaults]``: for what users leave out."""
+
+    base_time_s: Positive | None = None
+    sigma: Fraction | None = None
+    proc_gbps: NotNegative | None = None
+    time_limit_s: Positive | None = None
+
+
+class JobMatchConfig(JobDefaultsConfig, frozen=True, kw_only=True):
+    """``[[jobs.match]]``: the same for some users and commands; the first match decides."""
+
+    user: Text = "*"
+    command: Text = "*"
+
+
+class JobsConfig(Struct, frozen=True, kw_only=True):
+    """``[jobs]``."""
+
+    fallback_base_time_s: Positive = 3600.0
+    defaults: JobDefaultsConfig = JobDefaultsConfig()
+    match: tuple[JobMatchConfig, ...] = ()
+
+
+class ClusterConfig(Struct, frozen=True, kw_only=True):
+    """``[[clusters]]``: one cluster and the adapter that reads it and launches on it."""
+
+    name: Text
+    adapter: Literal["local", "trace", "slurm"] = "local"
+    link_gbps: NotNegative | None = None
+    intra_gbps: Positive | None = None
+    link_latency_s: NotNegative = 0.0
+    intra_latency_s: NotNegative = 0.0
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    """The whole file."""
+
+    daemon: DaemonConfig = DaemonConfig()
+    rounds: RoundsConfig = RoundsConfig()
+    solver: SolverConfig = SolverConfig()
+    power: PowerConfig = PowerConfig()
+    readings: ReadingsConfig = ReadingsConfig()
+    start: StartConfig = StartConfig()
+    jobs: JobsConfig = JobsConfig()
+    clusters: tuple[ClusterConfig, ...] = (ClusterConfig(name="local"),)
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message is one line with file, line and key."""
