@@ -1,0 +1,283 @@
+"""Placements as columns: what the checker's families read.
+
+A placement that cannot be read at all (unknown job, task or node, no process, a time that
+is not a number, a second placement of the same job) is reported while the sheet is made
+and left out of it, so that the families never meet it.
+
+Notes
+-----
+P placements, E entries of their node maps, N nodes. A *unit* is what is placed as a whole:
+a job, or one task of a workflow.
+
+Times compare with a tolerance of 1e-6 s plus 1e-9 of the distance from the snapshot's
+time, plus the rounding of a double at that time. Where intervals are swept, each ends
+earlier by that much, yet never before its middle: so a short job is still seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from math import inf, isfinite
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from coalloc.model.jobs import Job, Task, WorkflowJob
+from coalloc.model.plan import Placement
+from coalloc.model.platform import NodeState
+from coalloc.model.snapshot import Snapshot
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+TIME_S = 1e-6
+RELATIVE = 1e-9
+ROUNDING = 1e-15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """A job, or a task of a workflow."""
+
+    job: Job
+    task: Task | None
+
+    @property
+    def name(self) -> str:
+        """How a violation names it."""
+        return named(self.job.id, None if self.task is None else self.task.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeColumns:
+    """The nodes of a snapshot, one row each, in snapshot order.
+
+    Attributes
+    ----------
+    slots : ndarray of int, shape (N,)
+    memory_mb : ndarray of float, shape (N,)
+        MiB, infinite where not limited.
+    free_at : ndarray of float, shape (N,)
+        Seconds.
+    usable : ndarray of bool, shape (N,)
+        Up, on a cluster that is not stale.
+    cluster : ndarray of int, shape (N,)
+        Index into the snapshot's clusters.
+    kind : ndarray of int, shape (N,)
+        Index into `kinds`, the distinct sets of features.
+    """
+
+    names: tuple[str, ...]
+    index: Mapping[str, int]
+    slots: Ints
+    memory_mb: Floats
+    power: Floats
+    free_at: Floats
+    usable: Flags
+    cluster: Ints
+    kind: Ints
+    kinds: tuple[frozenset[str], ...]
+
+    def with_features(self, features: Iterable[str]) -> Flags:
+        """Which nodes have all these features, shape (N,)."""
+        wanted = frozenset(features)
+        return np.array([wanted <= kind for kind in self.kinds], dtype=np.bool_)[self.kind]
+
+
+def node_columns(snapshot: Snapshot) -> NodeColumns:
+    """Read the nodes of a snapshot into columns."""
+    pairs = [(k, node) for k, cluster in enumerate(snapshot.clusters) for node in cluster.nodes]
+    stale = [cluster.stale for cluster in snapshot.clusters]
+    kinds: dict[tuple[str, ...], int] = {}
+    return NodeColumns(
+        names=tuple(node.name for _, node in pairs),
+        index={node.name: i for i, (_, node) in enumerate(pairs)},
+        slots=np.array([node.slots for _, node in pairs], dtype=np.int64),
+        memory_mb=np.array(
+            [inf if node.memory_mb is None else node.memory_mb for _, node in pairs],
+            dtype=np.float64,
+        ),
+        power=np.array([node.power for _, node in pairs], dtype=np.float64),
+        free_at=np.array([node.free_at for _, node in pairs], dtype=np.float64),
+        usable=np.array(
+            [node.state is NodeState.UP and not stale[k] for k, node in pairs], dtype=np.bool_
+        ),
+        cluster=np.array([k for k, _ in pairs], dtype=np.int64),
+        kind=np.array(
+            [kinds.setdefault(node.features, len(kinds)) for _, node in pairs], dtype=np.int64
+        ),
+        kinds=tuple(map(frozenset, kinds)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """Readable placements in columns.
+
+    Attributes
+    ----------
+    units : sequence of Unit, length P
+    start, end, sc : ndarray of float, shape (P,)
+        Seconds, seconds, slowdown.
+    swept_end : ndarray of float, shape (P,)
+        `end` less the tolerance: where a sweep takes the placement to have ended.
+    procs : ndarray of int, shape (P,)
+    inside : sequence of mappings from cluster name to processes, length P
+    row, node, count : ndarray of int, shape (E,)
+        Of each entry: its placement, its node, its processes. Rows rise.
+    first : ndarray of int, shape (P,)
+        The first entry of each placement.
+    """
+
+    snapshot: Snapshot
+    options: Mapping[str, Any]
+    nodes: NodeColumns
+    units: Sequence[Unit]
+    start: Floats
+    end: Floats
+    swept_end: Floats
+    sc: Floats
+    procs: Ints
+    inside: Sequence[Mapping[str, int]]
+    row: Ints
+    node: Ints
+    count: Ints
+    first: Ints
+
+    def tolerance(self, times: Floats) -> Floats:
+        """How much times may be off, seconds."""
+        return tolerance(times, self.snapshot.time)
+
+    def rows_of_jobs(self) -> dict[str, list[int]]:
+        """The rows of each job: one, or one for each placed task."""
+        rows: dict[str, list[int]] = {}
+        for row, unit in enumerate(self.units):
+            rows.setdefault(unit.job.id, []).append(row)
+        return rows
+
+
+def tolerance(times: Floats, origin: float) -> Floats:
+    """How much times may be off, seconds."""
+    return TIME_S + RELATIVE * np.abs(times - origin) + ROUNDING * np.abs(times)
+
+
+def swept_ends(start: Floats, end: Floats, origin: float) -> Floats:
+    """Ends less the tolerance, yet not before the middle."""
+    return np.maximum(end - tolerance(end, origin), start + (end - start) / 2.0)
+
+
+def units_of(snapshot: Snapshot) -> dict[tuple[str, str | None], Unit]:
+    """Everything that a plan must answer, by job and task id."""
+    units: dict[tuple[str, str | None], Unit] = {}
+    for job in snapshot.queue:
+        if isinstance(job, WorkflowJob):
+            for task in job.tasks:
+                units[job.id, task.id] = Unit(job=job, task=task)
+        else:
+            units[job.id, None] = Unit(job=job, task=None)
+    return units
+
+
+def named(job: str, task: str | None) -> str:
+    """How a violation names a job or a task."""
+    return f"job {job}" if task is None else f"job {job} task {task}"
+
+
+def make_sheet(
+    snapshot: Snapshot,
+    placements: Sequence[Placement],
+    options: Mapping[str, Any],
+    nodes: NodeColumns,
+    units: Mapping[tuple[str, str | None], Unit],
+) -> tuple[Sheet, list[str]]:
+    """Put placements into columns; what cannot be read is reported and left out."""
+    faults: list[str] = []
+    kept: dict[tuple[str, str | None], Placement] = {}
+    for placement in placements:
+        key = placement.job, placement.task
+        fault = _unreadable(placement, units.get(key), nodes)
+        if fault is None and key in kept:
+            fault = "is placed twice"
+        if fault is None:
+            kept[key] = placement
+        else:
+            faults.append(f"{named(*key)}: {fault}")
+    rows = list(kept.values())
+    sizes = np.array([len(p.nodes) for p in rows], dtype=np.int64)
+    entries = int(sizes.sum())
+    names = chain.from_iterable(p.nodes for p in rows)
+    start = np.array([p.start for p in rows], dtype=np.float64)
+    end = np.array([p.end for p in rows], dtype=np.float64)
+    row = np.repeat(np.arange(len(rows), dtype=np.int64), sizes)
+    node = np.fromiter(map(nodes.index.__getitem__, names), dtype=np.int64, count=entries)
+    counts = chain.from_iterable(p.nodes.values() for p in rows)
+    count = np.fromiter(counts, dtype=np.int64, count=entries)
+    first = np.cumsum(sizes) - sizes
+    procs = np.add.reduceat(count, first) if rows else np.zeros(0, dtype=np.int64)
+    sheet = Sheet(
+        snapshot=snapshot,
+        options=options,
+        nodes=nodes,
+        units=[units[key] for key in kept],
+        start=start,
+        end=end,
+        swept_end=swept_ends(start, end, snapshot.time),
+        sc=np.array([p.sc for p in rows], dtype=np.float64),
+        procs=procs,
+        inside=list(_inside(snapshot, nodes.cluster[node], count, first, procs)),
+        row=row,
+        node=node,
+        count=count,
+        first=first,
+    )
+    return sheet, faults
+
+
+def _unreadable(placement: Placement, unit: Unit | None, nodes: NodeColumns) -> str | None:
+    """Why a placement cannot be read, or None."""
+    if unit is None:
+        return "is not in the queue"
+    for key, value in (("start", placement.start), ("end", placement.end), ("sc", placement.sc)):
+        if not isfinite(value):
+            return f"{key} {value} is not a finite number"
+    if placement.end < placement.start:
+        return f"ends at {shown(placement.end)} s, before its start {shown(placement.start)} s"
+    if not placement.nodes:
+        return "has no node"
+    if not nodes.index.keys() >= placement.nodes.keys():
+        unknown = next(name for name in placement.nodes if name not in nodes.index)
+        return f"there is no node {unknown}"
+    if min(placement.nodes.values()) < 1:
+        name = min(placement.nodes, key=placement.nodes.__getitem__)
+        return f"has {placement.nodes[name]} processes on node {name}"
+    return None
+
+
+def _inside(
+    snapshot: Snapshot, cluster: Ints, count: Ints, first: Ints, procs: Ints
+) -> Iterator[dict[str, int]]:
+    """Yield the processes per cluster of each placement; `cluster` and `count` are per entry."""
+    if not len(first):
+        return
+    names = [one.name for one in snapshot.clusters]
+    lowest = np.minimum.reduceat(cluster, first).tolist()
+    highest = np.maximum.reduceat(cluster, first).tolist()
+    bounds = [*first.tolist(), len(cluster)]
+    for i, total in enumerate(procs.tolist()):
+        if lowest[i] == highest[i]:
+            yield {names[lowest[i]]: total}
+            continue
+        some: dict[str, int] = {}
+        part = slice(bounds[i], bounds[i + 1])
+        for k, n in zip(cluster[part].tolist(), count[part].tolist(), strict=True):
+            some[names[k]] = some.get(names[k], 0) + n
+        yield some
+
+
+def shown(number: float) -> str:
+    """A number as a violation shows it."""
+    return f"{number:.12g}"
