@@ -138,6 +138,11 @@ class Coordinator:
         out, state.out = state.out, []
         return out
 
+    def take_partial(self) -> list[Effect]:
+        """The effects of an event whose handling broke off."""
+        out, self.state.out = self.state.out, []
+        return out
+
     def reconfigure(self, settings: Settings) -> None:
         """Use new settings from the next event on; clusters may come and go."""
         self.state.settings = settings

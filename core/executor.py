@@ -131,7 +131,6 @@ class ExecutorState:
     epoch: int = 0
     last_seq: int = 0
     parts: dict[Key, PartReport] = field(default_factory=dict)
-    nodes: dict[Key, Mapping[str, int]] = field(default_factory=dict)
     welcomed: bool = False
     last_heard: float = float("-inf")
     last_said: float = float("-inf")
@@ -201,7 +200,7 @@ class ExecutorCore:
             return
         state.last_heard = now
         if numbered.seq <= state.last_seq:
-            self._report(now)
+            self._report(now, numbered.order.job)
             return
         if numbered.seq > state.last_seq + 1:
             self._tell("orders_missed", "warning", expected=state.last_seq + 1, got=numbered.seq)
@@ -210,7 +209,7 @@ class ExecutorCore:
         self._carry_out(numbered.order)
         state.last_seq = numbered.seq
         self._save()
-        self._report(now)
+        self._report(now, numbered.order.job)
 
     def _carry_out(self, order: Order) -> None:
         match order:
@@ -228,7 +227,6 @@ class ExecutorCore:
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state in PART_ENDED:
                         del self.state.parts[key]
-                        self.state.nodes.pop(key, None)
                         self._out.append(RemovePart(key=key))
 
     def _keys(self, job: str, attempt: int) -> list[Key]:
@@ -254,7 +252,6 @@ class ExecutorCore:
                 detail="a newer attempt is here",
             )
         state.parts[key] = report
-        state.nodes[key] = dict(order.nodes)
         if not newer:
             self._out.append(ClaimPart(order=order))
 
@@ -286,12 +283,13 @@ class ExecutorCore:
             else:
                 self._out += self.hello(now)
 
-    def _report(self, now: float) -> None:
+    def _report(self, now: float, job: str | None = None) -> None:
+        """Say how all parts are, or those of one job."""
         state = self.state
-        state.last_said = now
-        report = Report(
-            cluster=state.cluster, last_seq=state.last_seq, parts=tuple(state.parts.values())
-        )
+        if job is None:
+            state.last_said = now
+        parts = tuple(p for p in state.parts.values() if job is None or p.job == job)
+        report = Report(cluster=state.cluster, last_seq=state.last_seq, parts=parts)
         self._out.append(Say(statement=report))
 
     def _save(self) -> None:

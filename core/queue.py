@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core.effects import Reply, SaveLaunch, SaveToken
+from coalloc.core.effects import Reply, SaveLaunch, SaveMeta, SaveToken
 from coalloc.core.estimates import completed, history_key
 from coalloc.core.events import Requested
 from coalloc.core.messages import Abort
@@ -35,7 +35,7 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
     refusal = _too_many(state, event, command) or _bad_needs(state, command)
     if refusal is None:
         try:
-            job, sources = _planned_job(state, event, command, now)
+            job, sources = planned_job(state, event.user, command, now)
         except InputError as error:
             refusal = Refused(code="bad_request", message=str(error))
     if refusal is not None:
@@ -51,6 +51,7 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
     state.last_job += 1
     number = str(state.last_job)
     ids = [f"{number}_{i}" for i in command.array] or [number]
+    state.out.append(SaveMeta(key="last_job", value=number))
     state.out.append(SaveToken(user=event.user, token=command.token, job=number))
     state.tokens[event.user, command.token] = number
     state.out.append(SaveLaunch(job=number, launch=command.launch))
@@ -81,19 +82,25 @@ def _command_name(command: Submit) -> str:
     return command.launch.argv[0].rpartition("/")[2] if command.launch.argv else command.name
 
 
-def _planned_job(
-    state: State, event: Requested, command: Submit, now: float
+def planned_job(
+    state: State, user: str, command: Submit, now: float
 ) -> tuple[Job, Mapping[str, str]]:
+    """The job as the planner will see it, and where its figures came from.
+
+    Raises
+    ------
+    InputError
+    """
     name = _command_name(command)
     for key in ("id", "submitted", "passed_over", "held", "after"):
         if key in command.job:
             raise InputError(f"job.{key}", "is set by the daemon")
     fields, sources = completed(
         command.job,
-        user=event.user,
+        user=user,
         command=name,
         defaults=state.settings.defaults,
-        history=state.history.get(history_key(event.user, name), ()),
+        history=state.history.get(history_key(user, name), ()),
         fallback_base_time=state.settings.fallback_base_time,
     )
     body: dict[str, Any] = {**fields, "id": "new"}

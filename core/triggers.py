@@ -23,6 +23,8 @@ class RoundControl:
     triggers: tuple[Trigger, ...]
     min_interval_s: float
     paused: bool = False
+    blocked: bool = False
+    """Nothing can be written: no round, whoever asks."""
     is_solving: bool = False
     last_start: float | None = None
     wanted: str = ""
@@ -65,7 +67,12 @@ class RoundControl:
 
     def due_at(self) -> float | None:
         """When the wanted round may start; None if none is wanted or possible."""
-        if not self.wanted or self.is_solving or (self.paused and self.wanted != "operator"):
+        if (
+            not self.wanted
+            or self.is_solving
+            or self.blocked
+            or (self.paused and self.wanted != "operator")
+        ):
             return None
         return 0.0 if self.last_start is None else self.last_start + self.min_interval_s
 

@@ -1,0 +1,193 @@
+"""Questions of clients, by type: each answers from memory or the store and changes nothing."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coalloc.core import assemble
+from coalloc.core.queue import never_fits, planned_job
+from coalloc.core.records import JobRecord
+from coalloc.core.requests import Refused, Submit
+from coalloc.core.state import State
+from coalloc.daemon import views
+from coalloc.daemon.record_json import read_object, read_record
+from coalloc.daemon.store import Store
+from coalloc.daemon.wire.codec import WireError, decode_command
+from coalloc.model.errors import InputError
+from coalloc.model.snapshot import Snapshot
+from coalloc.model.snapshot_json import write_snapshot
+
+EVENTS_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where answers come from.
+
+    Attributes
+    ----------
+    health : callable
+        Figures of the service itself.
+    """
+
+    state: State
+    store: Store
+    user: str
+    health: Callable[[], Mapping[str, Any]]
+
+
+Answering = Callable[[Sources, Mapping[str, Any], float], Mapping[str, Any]]
+
+
+class RefusedError(Exception):
+    """A question that has no answer."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.refused = Refused(code=code, message=message)
+
+
+def _text(body: Mapping[str, Any], key: str) -> str:
+    value = body.get(key)
+    if not isinstance(value, str) or not value:
+        raise RefusedError("bad_request", f"{key}: is missing or not a text")
+    return value
+
+
+def _count(body: Mapping[str, Any], key: str, default: int) -> int:
+    value = body.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise RefusedError("bad_request", f"{key}: is not a whole number")
+    return value
+
+
+def find_job(sources: Sources, job: str) -> JobRecord:
+    """A job from memory, or an old one from the store."""
+    record = sources.state.jobs.get(job)
+    if record is None:
+        row = sources.store.job(job)
+        if row is None:
+            raise RefusedError("not_found", f"there is no job {job}")
+        record = read_record(row.body)
+    return record
+
+
+def array_of(sources: Sources, job: str) -> list[JobRecord]:
+    """The job, or the members of the array of that number."""
+    members = [r for name, r in sources.state.jobs.items() if name.startswith(f"{job}_")]
+    return members or [find_job(sources, job)]
+
+
+def _queue(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    rows = views.queue_rows(
+        sources.state,
+        everything=bool(body.get("all")),
+        user=str(body.get("user") or ""),
+        now=now,
+    )
+    return {"jobs": rows, "time": now}
+
+
+def _show(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    record = find_job(sources, _text(body, "job"))
+    details = views.job_details(record, sources.state, now)
+    number = record.id.partition("_")[0]
+    launch = sources.store.launch(number)
+    parsed = read_object(launch) if launch else {}
+    parsed.pop("env", None)
+    events = [
+        {"seq": e.seq, "time": e.time, "kind": e.kind, **read_object(e.body)}
+        for e in sources.store.events(0, EVENTS_AT_ONCE, record.id)
+    ]
+    return {"job": {**details, "launch": parsed, "events": events}, "time": now}
+
+
+def _why(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    record = find_job(sources, _text(body, "job"))
+    return {"why": views.why(record, sources.state, now), "time": now}
+
+
+def _nodes(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    return {"clusters": views.node_rows(sources.state, now), "time": now}
+
+
+def _plan(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    plan = views.plan_view(sources.state)
+    if not plan:
+        row = sources.store.plan()
+        plan = (
+            {}
+            if row is None
+            else {"round": row.round, "time": row.time, "plan": read_object(row.body)}
+        )
+    clusters = dict(sources.state.node_cluster())
+    return {"plan": plan, "node_clusters": clusters, "time": now}
+
+
+def _events(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    since = _count(body, "since", 0)
+    limit = min(_count(body, "limit", 1000), EVENTS_AT_ONCE)
+    job = body.get("job")
+    rows = sources.store.events(since, limit, job if isinstance(job, str) and job else None)
+    events = [
+        {"seq": e.seq, "time": e.time, "kind": e.kind, "job": e.job, "fields": read_object(e.body)}
+        for e in rows
+    ]
+    return {"events": events, "last": sources.state.last_event, "time": now}
+
+
+def _snapshot(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    return {"snapshot": write_snapshot(assemble.snapshot(sources.state, now))}
+
+
+def _status(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    state = sources.state
+    return {
+        "time": now,
+        "user": sources.user,
+        "epoch": state.epoch,
+        "rounds": state.last_round,
+        "paused": state.rounds.paused,
+        "waiting": len(state.waiting),
+        "placed": len(state.placed),
+        "clusters": {name: c.connected for name, c in state.clusters.items()},
+        **sources.health(),
+    }
+
+
+QUESTIONS: dict[str, Answering] = {
+    "queue": _queue,
+    "show": _show,
+    "why": _why,
+    "nodes": _nodes,
+    "plan": _plan,
+    "events": _events,
+    "snapshot": _snapshot,
+    "status": _status,
+}
+
+
+def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snapshot, str]:
+    """The snapshot of a round with the job of a submit in it, and the job's id there.
+
+    Raises
+    ------
+    RefusedError
+        The submit itself would be refused.
+    """
+    from dataclasses import replace
+
+    try:
+        command = decode_command({**body, "type": "submit", "token": uuid.uuid4().hex})
+        assert isinstance(command, Submit)
+        job, _ = planned_job(sources.state, sources.user, command, now)
+    except (InputError, WireError) as error:
+        raise RefusedError("bad_request", str(error)) from error
+    lacking = never_fits(sources.state, job)
+    if lacking:
+        raise RefusedError("infeasible", lacking)
+    snapshot = assemble.snapshot(sources.state, now)
+    return replace(snapshot, queue=(*snapshot.queue, replace(job, id="test"))), "test"

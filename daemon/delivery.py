@@ -1,0 +1,96 @@
+"""Orders to executors: kept until carried out, sent with credit, replayed after a gap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from coalloc.core.messages import Numbered, Order, Prepare
+from coalloc.core.records import Launch
+
+CREDIT = 256
+"""Orders under way to one executor that it has not yet carried out."""
+STALLED_S = 3.0
+"""An executor that says it is behind for this long gets the orders again, seconds."""
+
+
+@dataclass(slots=True)
+class Outbox:
+    """One cluster's orders that it has not carried out, by number."""
+
+    orders: dict[int, Order] = field(default_factory=dict)
+    sent: int = 0
+    progress_at: float = 0.0
+
+
+class Delivery:
+    """Sends each cluster's orders in sequence.
+
+    Parameters
+    ----------
+    tell : callable
+        (cluster, message) -> whether it went out.
+    launch_of : callable
+        Job number -> what it executes; orders are kept without it.
+    """
+
+    def __init__(
+        self,
+        tell: Callable[[str, Numbered], bool],
+        launch_of: Callable[[str], Launch | None],
+        *,
+        epoch: int,
+    ) -> None:
+        self._tell, self._launch_of, self._epoch = tell, launch_of, epoch
+        self._boxes: dict[str, Outbox] = {}
+
+    def restore(self, orders: dict[str, dict[int, Order]]) -> None:
+        """Take over what an earlier run of the daemon left undelivered."""
+        for cluster, kept in orders.items():
+            self._boxes[cluster] = Outbox(orders=dict(kept), sent=min(kept, default=1) - 1)
+
+    def add(self, cluster: str, seq: int, order: Order) -> None:
+        """Send an order that is on disk."""
+        box = self._boxes.setdefault(cluster, Outbox(sent=seq - 1))
+        box.orders[seq] = order
+        self.pump(cluster)
+
+    def replay(self, cluster: str, from_seq: int, now: float) -> None:
+        """Send again from a number on."""
+        box = self._boxes.setdefault(cluster, Outbox())
+        box.sent, box.progress_at = from_seq - 1, now
+        self.pump(cluster)
+
+    def done(self, cluster: str, through_seq: int, now: float) -> None:
+        """The executor has carried out its orders up to a number."""
+        box = self._boxes.setdefault(cluster, Outbox())
+        for seq in [seq for seq in box.orders if seq <= through_seq]:
+            del box.orders[seq]
+        box.progress_at = now
+        self.pump(cluster)
+
+    def behind(self, cluster: str, last_seq: int, now: float) -> None:
+        """The executor says where it is; one that stays behind is sent the rest again."""
+        box = self._boxes.get(cluster)
+        if box is None or last_seq >= box.sent or now - box.progress_at < STALLED_S:
+            return
+        self.replay(cluster, last_seq + 1, now)
+
+    def waiting(self) -> dict[str, int]:
+        """Orders not carried out, by cluster."""
+        return {cluster: len(box.orders) for cluster, box in self._boxes.items()}
+
+    def pump(self, cluster: str) -> None:
+        """Send what there is credit for."""
+        box = self._boxes[cluster]
+        while box.sent + 1 in box.orders:
+            oldest = next(iter(box.orders))
+            if box.sent + 1 - oldest >= CREDIT:
+                return
+            order = box.orders[box.sent + 1]
+            if isinstance(order, Prepare):
+                number = order.job.partition("_")[0]
+                order = replace(order, launch=self._launch_of(number))
+            if not self._tell(cluster, Numbered(epoch=self._epoch, seq=box.sent + 1, order=order)):
+                return
+            box.sent += 1

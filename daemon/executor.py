@@ -1,0 +1,326 @@
+"""The executor's loop: one cluster's adapter between the daemon and the batch system.
+
+Readings run in a thread of their own with a time limit, so that a batch system that hangs
+delays nothing else. Orders and the launcher's news go through `coalloc.core.executor`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import zmq
+from structlog.typing import FilteringBoundLogger
+
+from coalloc.adapters.base import (
+    Adapter,
+    AdapterError,
+    ClaimRefusedError,
+    PartKey,
+    PartSpec,
+)
+from coalloc.adapters.base import PartReport as LauncherReport
+from coalloc.core.executor import (
+    ClaimPart,
+    EndPart,
+    ExecutorCore,
+    ExecutorEffect,
+    ExecutorState,
+    Heard,
+    Key,
+    PartNews,
+    RemovePart,
+    RenewLeases,
+    SaveProgress,
+    Say,
+    StartPart,
+    Tell,
+    Ticked,
+)
+from coalloc.core.messages import Goodbye, PartReport, Prepare, Read, Statement
+from coalloc.core.records import PartState
+from coalloc.daemon.wire.codec import WireError, decode_for_executor, encode_message
+from coalloc.daemon.wire.sockets import Port, new_context
+from coalloc.model.nodeset import fold
+
+TICK_S = 1.0
+POLL_S = 0.25
+"""Between looks at the launcher where it cannot call for attention, seconds."""
+MAX_BYTES = 64 << 20
+
+
+class Executor:
+    """One cluster's executor.
+
+    Parameters
+    ----------
+    cluster : str
+    adapter : Adapter
+    state_dir : Path
+        Keeps the number of the last order carried out.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        adapter: Adapter,
+        endpoint: str,
+        state_dir: Path,
+        log: FilteringBoundLogger,
+        *,
+        interval_s: float,
+        timeout_s: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if adapter.launcher is None:
+            raise AdapterError(
+                f"cluster {cluster}: its adapter only reads; nothing can be launched"
+            )
+        self.cluster, self.log, self.clock = cluster, log, clock
+        self.reader, self.launcher = adapter.reader, adapter.launcher
+        self.interval_s, self.timeout_s = interval_s, timeout_s
+        self.progress = state_dir / "progress.json"
+        state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        state = ExecutorState(cluster=cluster)
+        self._recall(state)
+        for report in self.launcher.adopt():
+            adopted = message_of(report)
+            state.parts[adopted.job, adopted.attempt, adopted.part] = adopted
+        self.core = ExecutorCore(state)
+        self._context = new_context()
+        # Not the cluster's name: a second executor of the same name must not take over unseen.
+        identity = f"{cluster}-{os.getpid()}".encode()
+        self._port = Port(
+            self._context, zmq.DEALER, self._received, max_bytes=MAX_BYTES, identity=identity
+        )
+        self._endpoint = endpoint
+        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="read")
+        self._tasks: list[asyncio.Task[None]] = []
+        self._saved: SaveProgress | None = None
+
+    def _recall(self, state: ExecutorState) -> None:
+        try:
+            kept = msgspec.json.decode(self.progress.read_bytes())
+            state.store, state.last_seq = str(kept["store"]), int(kept["last_seq"])
+            state.epoch = int(kept["epoch"])
+        except FileNotFoundError:
+            return
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+            self.log.error("progress_unreadable", path=str(self.progress), why=str(error))
+
+    def open(self) -> None:
+        """Connect and begin; the loop must be running."""
+        loop = asyncio.get_running_loop()
+        self._port.connect(self._endpoint)
+        self._port.attach(loop)
+        descriptor = self.launcher.fileno()
+        if descriptor is not None:
+            loop.add_reader(descriptor, self._look)
+        adopted = len(self.core.state.parts)
+        self.log.info("executor_started", cluster=self.cluster, adopted=adopted)
+        self._carry_out(self.core.hello(self.clock()))
+        self._tasks = [
+            loop.create_task(self._reading()),
+            loop.create_task(self._ticking()),
+            loop.create_task(self._looking()),
+        ]
+
+    async def close(self) -> None:
+        """Say goodbye; the parts go on, and are adopted at the next start."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        descriptor = self.launcher.fileno()
+        if descriptor is not None:
+            asyncio.get_running_loop().remove_reader(descriptor)
+        self._say(Goodbye(cluster=self.cluster))
+        self._port.close()
+        self._context.term()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.launcher.close()
+        self.log.info("executor_stopped", cluster=self.cluster, parts=len(self.core.state.parts))
+
+    def _received(self, frames: list[bytes]) -> None:
+        try:
+            if len(frames) != 1:
+                raise WireError("bad_frames", f"expected 1 frame, got {len(frames)}")
+            message = decode_for_executor(frames[0])
+        except WireError as error:
+            self.log.warning("message_dropped", fault=error.code, what=str(error)[:200])
+            return
+        self._carry_out(self.core.handle(Heard(message=message), self.clock()))
+
+    def _carry_out(self, effects: list[ExecutorEffect]) -> None:
+        news: list[PartReport] = []
+        for effect in effects:
+            match effect:
+                case ClaimPart(order=order):
+                    news += self._claim(order)
+                case StartPart(key=key):
+                    self._try("start", key, self.launcher.go)
+                case EndPart(key=key, reason=reason):
+                    self._try("end", key, partial(self.launcher.abort, reason=reason))
+                case RemovePart(key=key):
+                    self._try("remove", key, self.launcher.forget)
+                case RenewLeases():
+                    with contextlib.suppress(AdapterError):
+                        self.launcher.renew()
+                case SaveProgress():
+                    self._save(effect)
+                case Say(statement=statement):
+                    self._say(statement)
+                case Tell(event=event, fields=fields, level=level):
+                    (self.log.warning if level == "warning" else self.log.info)(event, **fields)
+        for report in news:
+            self._carry_out(self.core.handle(PartNews(report=report), self.clock()))
+
+    def _claim(self, order: Prepare) -> list[PartReport]:
+        try:
+            self.launcher.claim(spec_of(order, self.cluster, self.core.state.epoch))
+        except ClaimRefusedError as error:
+            return [refused(order, error.reason, error.detail)]
+        except AdapterError as error:
+            return [refused(order, "unreachable", str(error))]
+        self.log.info("part_claimed", job=order.job, attempt=order.attempt, nodes=fold(order.nodes))
+        return []
+
+    def _try(self, verb: str, key: Key, call: Callable[[PartKey], Any]) -> None:
+        try:
+            call(PartKey(job=key[0], attempt=key[1], part=key[2]))
+        except AdapterError as error:
+            self.log.error("launcher_failed", verb=verb, job=key[0], why=str(error))
+
+    def _save(self, progress: SaveProgress) -> None:
+        """Durable on return: what follows tells the daemon that orders were carried out."""
+        if progress == self._saved:
+            return
+        body = msgspec.json.encode(progress)
+        written = self.progress.with_suffix(".tmp")
+        with open(written, "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(self.progress)
+        self._saved = progress
+
+    def _say(self, statement: Statement) -> None:
+        self._port.send([encode_message(statement)])
+
+    def _look(self) -> None:
+        """Take in what the launcher knows."""
+        try:
+            reports = self.launcher.poll()
+        except AdapterError as error:
+            self.log.error("launcher_failed", verb="poll", why=str(error))
+            return
+        for report in reports:
+            message = message_of(report)
+            before = self.core.state.parts.get((message.job, message.attempt, message.part))
+            if before is not None and before.state is not message.state:
+                self._log_change(message)
+            self._carry_out(self.core.handle(PartNews(report=message), self.clock()))
+
+    def _log_change(self, part: PartReport) -> None:
+        fields: dict[str, Any] = {"job": part.job, "attempt": part.attempt}
+        if part.state in {PartState.FINISHED, PartState.REFUSED, PartState.LOST}:
+            fields |= {"exit_code": part.exit_code, "reason": part.reason, "detail": part.detail}
+        self.log.info(f"part_{part.state}", **fields)
+
+    async def _looking(self) -> None:
+        while True:
+            self._look()
+            await asyncio.sleep(POLL_S)
+
+    async def _ticking(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._carry_out(self.core.handle(Ticked(), self.clock()))
+
+    async def _reading(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            pending = loop.run_in_executor(self._threads, self.reader.read)
+            try:
+                reading = await asyncio.wait_for(asyncio.shield(pending), self.timeout_s)
+                self._say(Read(cluster=self.cluster, reading=reading))
+            except TimeoutError:
+                error = f"no answer within {self.timeout_s:g} s"
+                self.log.warning("reading_late", why=error)
+                self._say(Read(cluster=self.cluster, error=error))
+                with contextlib.suppress(AdapterError):
+                    await pending  # One reader at a time: a hung batch system is not asked again.
+            except AdapterError as failure:
+                self.log.warning("reading_failed", why=str(failure))
+                self._say(Read(cluster=self.cluster, error=str(failure)))
+            await asyncio.sleep(max(0.0, self.interval_s - (loop.time() - began)))
+
+
+def message_of(report: LauncherReport) -> PartReport:
+    """What the launcher says, for the wire."""
+    return PartReport(
+        job=report.key.job,
+        attempt=report.key.attempt,
+        part=report.key.part,
+        state=PartState(str(report.state)),
+        exit_code=report.exit_code,
+        started=report.started,
+        ended=report.ended,
+        reason=report.reason,
+        detail=report.detail,
+    )
+
+
+def refused(order: Prepare, reason: str, detail: str) -> PartReport:
+    """The report of a claim that was not granted."""
+    return PartReport(
+        job=order.job,
+        attempt=order.attempt,
+        part=order.part,
+        state=PartState.REFUSED,
+        reason=reason,
+        detail=detail,
+    )
+
+
+def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
+    """What the launcher is told of a part."""
+    launch = order.launch
+    env = {} if launch is None else dict(launch.env)
+    if order.array_index is not None:
+        env["COALLOC_ARRAY_TASK_ID"] = str(order.array_index)
+        env["COALLOC_ARRAY_JOB_ID"] = order.job.partition("_")[0]
+    if order.name:
+        env["COALLOC_JOB_NAME"] = order.name
+    own = os.getuid()
+    return PartSpec(
+        job=order.job,
+        attempt=order.attempt,
+        part=order.part,
+        cluster=cluster,
+        epoch=epoch,
+        argv=() if launch is None else launch.argv,
+        script="" if launch is None else launch.script,
+        env=env,
+        cwd="/" if launch is None else launch.cwd,
+        stdout="" if launch is None else launch.stdout,
+        stderr="" if launch is None else launch.stderr,
+        uid=None if order.uid in {own, -1} else order.uid,
+        gid=None if order.uid in {own, -1} else order.gid,
+        nodes=tuple(order.nodes.items()),
+        first_rank=order.first_rank,
+        size=order.size,
+        nodelist=fold(order.all_nodes),
+        hosts=tuple(order.all_nodes.items()),
+        rendezvous=order.rendezvous,
+        time_limit_s=order.time_limit,
+        lease_s=order.lease_s,
+    )

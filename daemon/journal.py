@@ -1,0 +1,132 @@
+"""Effects of the core as writes to the store, and the core's memory from the store."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from coalloc.core.coordinator import Remembered
+from coalloc.core.effects import (
+    Drop,
+    Effect,
+    Record,
+    SaveHistory,
+    SaveJob,
+    SaveLaunch,
+    SaveMeta,
+    SavePlan,
+    SaveToken,
+    Send,
+)
+from coalloc.core.messages import Order
+from coalloc.core.state import arrival
+from coalloc.daemon.record_json import (
+    read_object,
+    read_record,
+    write_launch,
+    write_object,
+    write_record,
+)
+from coalloc.daemon.store import Store
+from coalloc.daemon.store_writes import (
+    AppendEvent,
+    DropOutbox,
+    PutHistory,
+    PutJob,
+    PutLaunch,
+    PutMeta,
+    PutOutbox,
+    PutPlan,
+    PutToken,
+    Write,
+)
+from coalloc.daemon.wire.codec import decode_order, encode_order
+
+
+def writes_of(effects: Iterable[Effect], now: float) -> list[Write]:
+    """The persistent ones among the effects, in order; of each job only its last record."""
+    writes: list[Write] = []
+    jobs: dict[str, int] = {}
+    for effect in effects:
+        match effect:
+            case SaveJob(record=record):
+                if record.id in jobs:
+                    writes[jobs[record.id]] = _put_job(effect)
+                else:
+                    jobs[record.id] = len(writes)
+                    writes.append(_put_job(effect))
+            case SaveLaunch(job=job, launch=launch):
+                writes.append(PutLaunch(job=job, body=write_launch(launch)))
+            case SaveToken(user=user, token=token, job=job):
+                writes.append(PutToken(user=user, token=token, job=job))
+            case SaveMeta(key=key, value=value):
+                writes.append(PutMeta(key=key, value=value))
+            case SaveHistory(key=key, values=values):
+                writes.append(PutHistory(key=key, body=write_object({"base_times": values})))
+            case SavePlan(round=number, body=body):
+                writes.append(PutPlan(round=number, time=now, body=write_object(body)))
+            case Send(cluster=cluster, seq=seq, order=order):
+                writes.append(
+                    PutOutbox(cluster=cluster, seq=seq, body=encode_order(order).decode())
+                )
+            case Drop(cluster=cluster, through_seq=seq):
+                writes.append(DropOutbox(cluster=cluster, through_seq=seq))
+            case Record(seq=seq, time=time, kind=kind, job=job, fields=fields):
+                body_text = write_object(fields)
+                writes.append(AppendEvent(seq=seq, time=time, kind=kind, job=job, body=body_text))
+            case _:
+                pass
+    return writes
+
+
+def _put_job(effect: SaveJob) -> PutJob:
+    record = effect.record
+    return PutJob(
+        id=record.id,
+        state=str(record.state),
+        user=record.user,
+        body=write_record(record),
+        ended=record.ended if record.is_ended else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What a start finds in the store: the core's memory, and the orders not yet carried out."""
+
+    remembered: Remembered
+    outbox: dict[str, dict[int, Order]]
+
+
+def recall(store: Store, keep_ended: int) -> Memory:
+    """Read the store; begins a new epoch, which is on disk on return."""
+    loaded = store.load()
+    jobs = [read_record(row.body) for row in loaded.jobs]
+    jobs += [read_record(row.body) for row in reversed(store.finished(keep_ended))]
+    meta = loaded.meta
+    outbox = {
+        cluster: {seq: decode_order(read_object(body)) for seq, body in orders.items()}
+        for cluster, orders in loaded.outbox.items()
+    }
+    epoch = int(meta.get("epoch", "0")) + 1
+    name = meta.get("store") or uuid.uuid4().hex
+    store.commit([PutMeta(key="epoch", value=str(epoch)), PutMeta(key="store", value=name)])
+    numbers = [arrival(job.id)[0] for job in jobs]
+    remembered = Remembered(
+        jobs=jobs,
+        tokens=loaded.tokens,
+        seqs={key[4:]: int(value) for key, value in meta.items() if key.startswith("seq.")},
+        unacked={cluster: min(orders) for cluster, orders in outbox.items() if orders},
+        history={
+            key: tuple(read_object(body)["base_times"]) for key, body in loaded.history.items()
+        },
+        drained=[name for name in meta.get("drained", "").split("\n") if name],
+        paused=bool(meta.get("paused")),
+        epoch=epoch,
+        store=name,
+        last_job=max([int(meta.get("last_job", "0")), *numbers]),
+        last_event=loaded.last_event,
+        last_round=0 if loaded.plan is None else loaded.plan.round,
+    )
+    return Memory(remembered=remembered, outbox=outbox)

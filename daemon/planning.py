@@ -1,0 +1,170 @@
+"""Rounds' solves: in the solver's processes, checked, with the last resort in this one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from coalloc.core.effects import Solve
+from coalloc.core.events import Event, IncumbentFound, Solved, SolveFailed
+from coalloc.daemon.record_json import read_object
+from coalloc.daemon.wire.codec import encode
+from coalloc.model.errors import InputError
+from coalloc.model.plan import Plan
+from coalloc.model.plan_json import read_plan
+from coalloc.model.snapshot import Snapshot
+from coalloc.model.snapshot_json import write_snapshot
+from coalloc.policies.plain import plain_fcfs
+
+SHOWN_VIOLATIONS = 3
+
+
+class Outcome(Protocol):
+    """How a solve in another process ended."""
+
+    status: str
+    plan: bytes | None
+    message: str
+
+
+class Solver(Protocol):
+    """Processes that plan and check."""
+
+    @property
+    def is_warm(self) -> bool: ...
+
+    async def solve(
+        self,
+        snapshot: bytes,
+        policy: str,
+        options: Mapping[str, Any],
+        *,
+        deadline_s: float,
+        work: int | None = None,
+        seed: int = 0,
+        on_incumbent: Callable[[bytes], None] | None = None,
+    ) -> Outcome: ...
+
+    async def check(self, snapshot: bytes, plan: bytes) -> list[str]: ...
+
+
+class Planner:
+    """Solves snapshots and offers what comes of it to the core.
+
+    Parameters
+    ----------
+    offer : callable
+        Takes events for the core.
+    """
+
+    def __init__(self, solver: Solver, offer: Callable[[Event], None]) -> None:
+        self._solver, self._offer = solver, offer
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.time_limit_s = 10.0
+        self.options: Mapping[str, Any] = {}
+        self.passed_over_limit = 10
+        self.commit_first_incumbent = True
+
+    def start(self, effect: Solve) -> None:
+        """Begin a round's solve."""
+        task = asyncio.get_running_loop().create_task(self._round(effect))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Give up what is being solved."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _round(self, effect: Solve) -> None:
+        began = time.monotonic()
+        try:
+            plan = await self._plan(effect)
+        except UnusablePlanError as error:
+            why, plan = str(error), None
+        except Exception as error:
+            # The round must end in an answer whatever the solver's side did.
+            why, plan = f"{type(error).__name__}: {error}", None
+        spent = time.monotonic() - began
+        if plan is None:
+            self._offer(
+                SolveFailed(round=effect.round, policy=effect.policy, why=why, solve_s=spent)
+            )
+        else:
+            self._offer(Solved(round=effect.round, plan=plan, solve_s=spent))
+
+    async def _plan(self, effect: Solve) -> Plan:
+        if effect.policy == "plain" or not self._solver.is_warm:
+            return plain_fcfs(effect.snapshot)
+        text = encode(write_snapshot(effect.snapshot))
+        first = asyncio.get_running_loop().create_future()
+
+        def found(body: bytes) -> None:
+            if not first.done():
+                first.set_result(body)
+
+        early = asyncio.ensure_future(self._early(effect, text, first))
+        try:
+            return await self.solve(
+                text, effect.policy, on_incumbent=found if self.commit_first_incumbent else None
+            )
+        finally:
+            early.cancel()
+
+    async def _early(self, effect: Solve, text: bytes, first: asyncio.Future[bytes]) -> None:
+        """Offer the first incumbent, checked, while the search goes on."""
+        body = await first
+        violations = await self._solver.check(text, body)
+        if not violations:
+            plan = read_plan(read_object(body.decode()))
+            self._offer(IncumbentFound(round=effect.round, plan=plan))
+
+    async def solve(
+        self,
+        snapshot: bytes,
+        policy: str,
+        *,
+        on_incumbent: Callable[[bytes], None] | None = None,
+    ) -> Plan:
+        """A plan that passed the checker.
+
+        Raises
+        ------
+        UnusablePlanError
+            With the reason.
+        """
+        options = {**self.options}
+        if policy == "auto":
+            options.setdefault("guard_after", self.passed_over_limit)
+        outcome = await self._solver.solve(
+            snapshot,
+            policy,
+            options if policy == "auto" else {},
+            deadline_s=self.time_limit_s,
+            on_incumbent=on_incumbent,
+        )
+        if outcome.plan is None:
+            raise UnusablePlanError(outcome.message or outcome.status)
+        try:
+            plan = read_plan(read_object(outcome.plan.decode()))
+        except (InputError, ValueError) as error:
+            raise UnusablePlanError(f"its plan cannot be read: {error}") from error
+        violations = await self._solver.check(snapshot, outcome.plan)
+        if violations:
+            more = len(violations) - SHOWN_VIOLATIONS
+            text = "; ".join(violations[:SHOWN_VIOLATIONS]) + (f"; {more} more" if more > 0 else "")
+            raise UnusablePlanError(f"its plan fails the check: {text}")
+        return plan
+
+    async def estimate(self, snapshot: Snapshot, policy: str) -> Plan:
+        """A plan for a what-if question."""
+        if not self._solver.is_warm:
+            return plain_fcfs(snapshot)
+        return await self.solve(encode(write_snapshot(snapshot)), policy)
+
+
+class UnusablePlanError(Exception):
+    """A solve that gave no plan, or one that must not be used."""

@@ -1,0 +1,84 @@
+"""Job records as JSON texts for the store, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from coalloc.core.records import JobRecord, JobState, Launch, PartRecord
+from coalloc.model.job_json import read_job, write_job
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder()
+_DEFAULTS: dict[str, Any] = {
+    "sources": {},
+    "needs": (),
+    "parts": (),
+    "link_gbps": {},
+    "array_index": None,
+    "attempt": 0,
+    "refusals": 0,
+    "not_before": 0.0,
+    "planned": 0.0,
+    "round": 0,
+    "policy": "",
+    "deadline": None,
+    "cancelled_by": "",
+    "started": None,
+    "ended": None,
+    "exit_code": None,
+    "skew_s": None,
+    "reason": "",
+    "detail": "",
+}
+_ALWAYS = ("id", "name", "user", "uid", "gid", "command", "submitted", "state")
+
+
+def record_object(record: JobRecord) -> dict[str, Any]:
+    """The record as plain values; what equals its default is left out."""
+    out: dict[str, Any] = {key: getattr(record, key) for key in _ALWAYS}
+    for key, default in _DEFAULTS.items():
+        value = getattr(record, key)
+        if value != default:
+            out[key] = value
+    out["job"] = write_job(record.job)
+    return out
+
+
+def write_record(record: JobRecord) -> str:
+    """The record as a JSON text."""
+    return _encoder.encode(record_object(record)).decode()
+
+
+def read_record(text: str) -> JobRecord:
+    """The record a text was written from."""
+    body: dict[str, Any] = _decoder.decode(text)
+    body["job"], _ = read_job(body["job"], f"job {body['id']}", body["submitted"])
+    body["state"] = JobState(body["state"])
+    if "needs" in body:
+        body["needs"] = tuple((kind, job) for kind, job in body["needs"])
+    if "parts" in body:
+        body["parts"] = msgspec.convert(body["parts"], tuple[PartRecord, ...])
+    return JobRecord(**body)
+
+
+def write_launch(launch: Launch) -> str:
+    """What a job executes, as a JSON text."""
+    return _encoder.encode(launch).decode()
+
+
+def read_launch(text: str) -> Launch:
+    """The launch a text was written from."""
+    return msgspec.json.decode(text, type=Launch)
+
+
+def write_object(body: Mapping[str, Any]) -> str:
+    """Plain values as a JSON text."""
+    return _encoder.encode(body).decode()
+
+
+def read_object(text: str) -> Any:
+    """Plain values from a JSON text."""
+    return _decoder.decode(text)

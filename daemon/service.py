@@ -1,0 +1,429 @@
+"""The daemon's loop: what arrives goes to the core in batches; its effects are carried out.
+
+A batch is everything that had arrived when the loop came round. Its writes are one
+transaction, and only when that is on disk do answers, orders and publications go out: that
+is group commit, and why an acknowledged job cannot be lost.
+
+While nothing can be written (disk full, read-only file system) submits are refused, no round
+starts, and what happens to running work is kept in memory and written when space returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from structlog.typing import FilteringBoundLogger
+
+from coalloc.core.coordinator import Coordinator
+from coalloc.core.effects import (
+    Drop,
+    Effect,
+    Greet,
+    Note,
+    Publish,
+    Record,
+    Reply,
+    Resend,
+    SaveJob,
+    SaveLaunch,
+    SaveToken,
+    Send,
+    Solve,
+    Wake,
+)
+from coalloc.core.events import Disconnected, Event, Requested, Stated, SubmitsLost, Ticked
+from coalloc.core.messages import Goodbye, Hello, Ping, Report, Statement, Welcome
+from coalloc.core.requests import Answer, Done, Refused, Submit
+from coalloc.daemon.answering import (
+    QUESTIONS,
+    RefusedError,
+    Sources,
+    array_of,
+    what_if,
+)
+from coalloc.daemon.config import Config
+from coalloc.daemon.config_settings import core_settings
+from coalloc.daemon.delivery import Delivery
+from coalloc.daemon.journal import recall, writes_of
+from coalloc.daemon.planning import Planner, Solver
+from coalloc.daemon.record_json import read_launch
+from coalloc.daemon.store import Store
+from coalloc.daemon.store_errors import StoreError
+from coalloc.daemon.wire.codec import decode_command
+from coalloc.daemon.wire.server import Endpoints, Origin, Server
+
+PING_EVERY_S = 2.0
+SILENT_S = 12.0
+"""An executor not heard of for this long is disconnected, seconds."""
+RETRY_WRITES_S = 1.0
+
+
+class Service:
+    """Owns the core and everything around it.
+
+    Parameters
+    ----------
+    user, uid, gid : str, int, int
+        In single-user mode, everybody.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        solver: Solver,
+        log: FilteringBoundLogger,
+        *,
+        user: str,
+        uid: int,
+        gid: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.config, self.store, self.log, self.clock = config, store, log, clock
+        self.user, self.uid, self.gid = user, uid, gid
+        memory = recall(store, config.daemon.keep_ended)
+        self.core = Coordinator(core_settings(config), memory.remembered)
+        self.planner = Planner(solver, self.offer)
+        self._use_options(config)
+        daemon = config.daemon
+        self.server = Server(
+            Endpoints(
+                clients=daemon.endpoint,
+                executors=daemon.executor_endpoint,
+                watchers=daemon.publish_endpoint,
+            ),
+            max_bytes=daemon.max_message_bytes,
+            on_request=self._requested,
+            on_statement=self._stated,
+            on_fault=self._faulted,
+        )
+        state = self.core.state
+        self.delivery = Delivery(self.server.tell, self._launch_of, epoch=state.epoch)
+        self.delivery.restore(memory.outbox)
+        self.sources = Sources(state=state, store=store, user=user, health=self._health)
+        self.on_note: Callable[[Note], None] | None = None
+        self.is_stopping = False
+        self._inbox: list[Event] = []
+        self._scheduled = False
+        self._unwritten: list[Effect] = []
+        self._waiters: dict[str, list[tuple[Origin, set[str]]]] = {}
+        self._heard: dict[str, float] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wakes: set[asyncio.TimerHandle] = set()
+        self._asides: set[asyncio.Task[None]] = set()
+
+    def open(self) -> None:
+        """Bind the sockets and begin; the loop must be running."""
+        self._loop = asyncio.get_running_loop()
+        self.server.open(self._loop)
+        self._beat()
+        self.offer(Ticked())
+
+    async def close(self) -> None:
+        """Stop planning, hand in what is left, close the sockets."""
+        self.is_stopping = True
+        await self.planner.close()
+        self._step()
+        for handle in self._wakes:
+            handle.cancel()
+        self.server.close()
+
+    def offer(self, event: Event) -> None:
+        """Put an event before the core, with everything else that arrives in this turn."""
+        self._inbox.append(event)
+        if not self._scheduled and self._loop is not None:
+            self._scheduled = True
+            self._loop.call_soon(self._step)
+
+    def reconfigure(self, config: Config) -> None:
+        """Use another configuration from now on."""
+        self.config = config
+        self._use_options(config)
+        self.core.reconfigure(core_settings(config))
+
+    def _use_options(self, config: Config) -> None:
+        rounds = config.rounds
+        self.planner.time_limit_s = rounds.time_limit_s
+        self.planner.options = rounds.options
+        self.planner.passed_over_limit = rounds.passed_over_limit
+        self.planner.commit_first_incumbent = rounds.commit_first_incumbent
+
+    def _step(self) -> None:
+        self._scheduled = False
+        batch, self._inbox = self._inbox, []
+        now = self.clock()
+        effects: list[Effect] = []
+        for event in batch:
+            try:
+                effects += self.core.handle(event, now)
+            except Exception:
+                # One event must not end the service; what it did change is still written.
+                self.log.exception("event_failed", kind=type(event).__name__)
+                effects += self.core.take_partial()
+                if isinstance(event, Requested):
+                    refusal = Refused(
+                        code="internal", message="internal error; see the daemon's log"
+                    )
+                    effects.append(Reply(origin=event.origin, answer=refusal))
+        self._carry_out(effects, now)
+
+    def _carry_out(self, effects: list[Effect], now: float) -> None:
+        writes = writes_of(effects, now)
+        if self._unwritten:
+            self._unwritten += effects
+            return
+        if writes:
+            try:
+                self.store.commit(writes)
+            except StoreError as error:
+                self._cannot_write(effects, error)
+                return
+        self._after_commit(effects, now)
+
+    def _cannot_write(self, effects: list[Effect], error: StoreError) -> None:
+        """Take back the submits of this batch, and keep the rest for later."""
+        self.log.error("store_failed", why=str(error))
+        self.core.state.rounds.blocked = True
+        new = {effect.job for effect in effects if isinstance(effect, SaveLaunch)}
+        lost: list[str] = []
+        kept: list[Effect] = []
+        for effect in effects:
+            match effect:
+                case SaveLaunch() | SaveToken():
+                    continue
+                case SaveJob(record=record) if record.id.partition("_")[0] in new:
+                    lost.append(record.id)
+                    continue
+                case Record(job=job) if job.partition("_")[0] in new:
+                    continue
+                case Reply(origin=origin, answer=Done(body=body)) if body.get("job") in new:
+                    self._answer(origin, Refused(code="storage", message=str(error)))
+                    continue
+            kept.append(effect)
+        now = self.clock()
+        self._unwritten = kept or [Note(event="store_waiting", fields={})]
+        if lost:
+            self._unwritten += self.core.handle(SubmitsLost(jobs=tuple(lost)), now)
+        self._later(RETRY_WRITES_S, self._write_again)
+
+    def _write_again(self) -> None:
+        now = self.clock()
+        try:
+            self.store.commit(writes_of(self._unwritten, now))
+        except StoreError:
+            self._later(RETRY_WRITES_S, self._write_again)
+            return
+        effects, self._unwritten = self._unwritten, []
+        self.log.info("store_returned", effects=len(effects))
+        self.core.state.rounds.blocked = False
+        self.core.state.rounds.want("store_returned")
+        self._after_commit(effects, now)
+        self.offer(Ticked())
+
+    def _after_commit(self, effects: list[Effect], now: float) -> None:
+        for effect in effects:
+            match effect:
+                case Send(cluster=cluster, seq=seq, order=order):
+                    self.delivery.add(cluster, seq, order)
+                case Drop(cluster=cluster, through_seq=seq):
+                    self.delivery.done(cluster, seq, now)
+                case Greet(cluster=cluster, base_seq=base):
+                    state = self.core.state
+                    welcome = Welcome(
+                        store=state.store,
+                        epoch=state.epoch,
+                        base_seq=base,
+                        lease_s=state.settings.lease_s,
+                    )
+                    self.server.tell(cluster, welcome)
+                case Resend(cluster=cluster, from_seq=seq):
+                    self.delivery.replay(cluster, seq, now)
+                case Reply(origin=origin, answer=answer):
+                    self._answer(origin, answer)
+                case Record():
+                    self._recorded(effect)
+                case Publish(topic=topic, body=body):
+                    self.server.publish(topic, body)
+                case Solve():
+                    self.planner.start(effect)
+                case Wake(at=at):
+                    self._later(max(0.0, at - now), lambda: self.offer(Ticked()))
+                case Note(event=event, fields=fields, level=level):
+                    getattr(self.log, _LEVELS.get(level, "info"))(event, **fields)
+                    if self.on_note is not None:
+                        self.on_note(effect)
+                case _:
+                    pass
+
+    def _recorded(self, effect: Record) -> None:
+        body = {
+            "seq": effect.seq,
+            "time": effect.time,
+            "kind": effect.kind,
+            "job": effect.job,
+            "fields": dict(effect.fields),
+        }
+        self.server.publish(f"event.{effect.kind}.{effect.job}", body)
+        if effect.kind == "job_ended":
+            self._job_ended(effect.job)
+
+    def _answer(self, origin: Any, answer: Answer) -> None:
+        if not isinstance(origin, Origin):
+            return
+        match answer:
+            case Done(body=body):
+                self.server.answer(origin, {"type": "done", **body})
+            case Refused(code=code, message=message):
+                refusal = {"type": "refused", "code": code, "message": message}
+                self.server.answer(origin, refusal)
+
+    def _requested(self, origin: Origin, body: Mapping[str, Any]) -> None:
+        kind = body["type"]
+        try:
+            if kind in QUESTIONS:
+                answer = QUESTIONS[kind](self.sources, body, self.clock())
+                self.server.answer(origin, {"type": kind, **answer})
+            elif kind == "wait":
+                self._wait(origin, body)
+            elif kind == "test_submit":
+                self._aside(self._estimate(origin, body))
+            else:
+                self._command(origin, body)
+        except RefusedError as error:
+            self._answer(origin, error.refused)
+        except StoreError as error:
+            self._answer(origin, Refused(code="storage", message=str(error)))
+
+    def _command(self, origin: Origin, body: Mapping[str, Any]) -> None:
+        command = decode_command(body)
+        if isinstance(command, Submit):
+            if self.is_stopping:
+                raise RefusedError("busy", "the daemon is stopping; nothing was queued")
+            if self._unwritten:
+                raise RefusedError("storage", "the daemon cannot write to its disk now")
+            self._recall_token(command.token)
+        self.offer(
+            Requested(
+                origin=origin,
+                user=self.user,
+                uid=self.uid,
+                gid=self.gid,
+                operator=True,
+                command=command,
+            )
+        )
+
+    def _recall_token(self, token: str) -> None:
+        """A resend of a submit whose job ended long ago is still the same job."""
+        key = (self.user, token)
+        if key not in self.core.state.tokens:
+            job = self.store.job_of_token(*key)
+            if job is not None:
+                self.core.state.tokens[key] = job
+
+    def _wait(self, origin: Origin, body: Mapping[str, Any]) -> None:
+        job = str(body.get("job") or "")
+        left = {record.id for record in array_of(self.sources, job) if not record.is_ended}
+        if not left:
+            self._waited(origin, job)
+            return
+        for member in left:
+            self._waiters.setdefault(member, []).append((origin, left))
+
+    def _job_ended(self, job: str) -> None:
+        for origin, left in self._waiters.pop(job, ()):
+            left.discard(job)
+            if not left:
+                self._waited(origin, job.partition("_")[0] if "_" in job else job)
+
+    def _waited(self, origin: Origin, job: str) -> None:
+        ended = [
+            {"id": r.id, "state": str(r.state), "exit_code": r.exit_code, "detail": r.detail}
+            for r in array_of(self.sources, job)
+        ]
+        self.server.answer(origin, {"type": "ended", "jobs": ended})
+
+    async def _estimate(self, origin: Origin, body: Mapping[str, Any]) -> None:
+        now = self.clock()
+        try:
+            snapshot, job = what_if(self.sources, body, now)
+            plan = await self.planner.estimate(snapshot, self.config.rounds.policy)
+        except RefusedError as error:
+            self._answer(origin, error.refused)
+            return
+        except Exception as error:
+            self._answer(origin, Refused(code="busy", message=f"no estimate: {error}"))
+            return
+        placed = next((p for p in plan.placements if p.job == job), None)
+        deferred = next((d for d in plan.deferred if d.job == job), None)
+        answer = {
+            "start_estimate": None if placed is None else placed.start,
+            "nodes": {} if placed is None else dict(placed.nodes),
+            "reason": "" if deferred is None else str(deferred.reason),
+            "detail": "" if deferred is None else deferred.detail,
+        }
+        self.server.answer(origin, {"type": "estimate", "time": now, **answer})
+
+    def _stated(self, statement: Statement) -> None:
+        self._heard[statement.cluster] = self.clock()
+        self.offer(Stated(statement=statement))
+        cluster = self.core.state.clusters.get(statement.cluster)
+        if cluster is not None and not cluster.connected and not isinstance(statement, Hello):
+            # It has not noticed that this is a new daemon; a newer epoch makes it say hello.
+            self.server.tell(statement.cluster, Ping(epoch=self.core.state.epoch))
+        if isinstance(statement, Report):
+            self.delivery.behind(statement.cluster, statement.last_seq, self.clock())
+        elif isinstance(statement, Goodbye):
+            self.server.forget(statement.cluster)
+
+    def _beat(self) -> None:
+        """Renew leases, push what waits, notice executors that fell silent."""
+        now = self.clock()
+        for name, cluster in self.core.state.clusters.items():
+            if not cluster.connected:
+                continue
+            if now - self._heard.get(name, now) > SILENT_S:
+                self.server.forget(name)
+                self.offer(Disconnected(cluster=name))
+                continue
+            self.server.tell(name, Ping(epoch=self.core.state.epoch))
+            if name in self.delivery.waiting():
+                self.delivery.pump(name)
+        self._later(PING_EVERY_S, self._beat)
+
+    def _launch_of(self, number: str) -> Any:
+        body = self.store.launch(number)
+        return None if body is None else read_launch(body)
+
+    def _faulted(self, where: str, code: str, message: str, first: bool) -> None:
+        if first:
+            self.log.warning("message_dropped", where=where, fault=code, what=message[:200])
+
+    def _health(self) -> Mapping[str, Any]:
+        return {
+            "writable": not self._unwritten,
+            "faults": dict(self.server.faults),
+            "orders_waiting": self.delivery.waiting(),
+        }
+
+    def _aside(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._asides.add(task)
+        task.add_done_callback(self._asides.discard)
+
+    def _later(self, delay: float, call: Callable[[], None]) -> None:
+        if self._loop is None:
+            return
+
+        def fire() -> None:
+            self._wakes.discard(handle)
+            call()
+
+        handle = self._loop.call_later(delay, fire)
+        self._wakes.add(handle)
+
+
+_LEVELS = {"debug": "debug", "info": "info", "warning": "warning", "error": "error"}

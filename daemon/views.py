@@ -1,0 +1,187 @@
+"""Answers to questions: queue, jobs, nodes, plan; read-only, from the core's state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from coalloc.core import assemble
+from coalloc.core.commit import occupation
+from coalloc.core.records import JobRecord, JobState
+from coalloc.core.state import State, arrival, procs_of
+from coalloc.daemon.record_json import record_object
+from coalloc.model.job_json import write_job
+from coalloc.model.jobs import MoldableJob, RigidJob
+
+
+def queue_rows(state: State, *, everything: bool, user: str, now: float) -> list[dict[str, Any]]:
+    """Active jobs by id, ended ones too where `everything` is asked for."""
+    return [
+        job_row(record, state, now)
+        for record in sorted(state.jobs.values(), key=lambda r: arrival(r.id))
+        if (everything or not record.is_ended) and (not user or record.user == user)
+    ]
+
+
+def job_row(record: JobRecord, state: State, now: float) -> dict[str, Any]:
+    """One line of the queue; a waiting job always has a reason, and a start where one is known."""
+    start, reason, detail = expectation(record, state, now)
+    nodes = {node: n for part in record.parts for node, n in part.nodes.items()}
+    job = record.job
+    return {
+        "id": record.id,
+        "name": record.name,
+        "user": record.user,
+        "state": str(record.state),
+        "procs": sum(nodes.values()) or procs_of(record),
+        "max_procs": job.max_procs if isinstance(job, MoldableJob) else None,
+        "submitted": record.submitted,
+        "started": record.started,
+        "ended": record.ended,
+        "time_limit": job.time_limit,
+        "start_estimate": start,
+        "reason": reason,
+        "detail": detail,
+        "nodes": nodes,
+        "clusters": [part.cluster for part in record.parts],
+        "exit_code": record.exit_code,
+        "skew_ms": None if record.skew_s is None else round(record.skew_s * 1e3, 3),
+    }
+
+
+def expectation(record: JobRecord, state: State, now: float) -> tuple[float | None, str, str]:
+    """When a waiting job is expected to start, why it waits, and the same in words."""
+    if not record.is_waiting:
+        return None, record.reason, record.detail
+    if record.state is JobState.HELD:
+        return None, record.reason or "held", record.detail or "held until released"
+    unmet = [
+        f"{kind}:{job}"
+        for kind, job in record.needs
+        if job in state.jobs and not state.jobs[job].is_ended
+    ]
+    outlook = state.outlook.get(record.id)
+    start = None if outlook is None else outlook.start
+    if unmet:
+        return start, "dependency", f"waits for {', '.join(unmet)}"
+    if record.not_before > now:
+        return max(record.not_before, start or 0.0), "backing_off", record.detail
+    if state.rounds.paused:
+        return None, "rounds_paused", "an operator has paused the rounds"
+    if outlook is None:
+        if not any(c.connected for c in state.clusters.values()):
+            return None, "unreachable", "no executor is connected"
+        return None, "next_round", "not planned yet; the next round decides"
+    if start is not None:
+        return start, "planned", f"planned to start on {', '.join(outlook.nodes)}"
+    return None, outlook.reason, outlook.detail
+
+
+def job_details(record: JobRecord, state: State, now: float) -> dict[str, Any]:
+    """Everything known of a job but what it executes."""
+    row = job_row(record, state, now)
+    full = record_object(record)
+    full["job"] = write_job(record.job)
+    return {**full, **row, "sources": dict(record.sources)}
+
+
+def node_rows(state: State, now: float) -> list[dict[str, Any]]:
+    """Clusters with their nodes, free slots, power, load and link use."""
+    view = occupation(state, now)
+    snapshot_max_age = state.settings.reading_max_age_s
+    rows = []
+    for name, cluster in state.clusters.items():
+        shown = assemble.cluster_view(name, cluster, state, now)
+        raw = {} if cluster.reading is None else {n.name: n for n in cluster.reading.nodes}
+        capacity = cluster.settings.link_gbps
+        used = 0.0
+        for record in state.placed_records():
+            used += record.link_gbps.get(name, 0.0)
+        rows.append(
+            {
+                "cluster": name,
+                "stale": cluster.is_stale(now, snapshot_max_age),
+                "connected": cluster.connected,
+                "drained": cluster.drained,
+                "error": cluster.error,
+                "age_s": None if cluster.reading is None else now - cluster.read_at,
+                "link_gbps": None if capacity == float("inf") else capacity,
+                "link_used_gbps": used,
+                "waiting_there": 0 if cluster.reading is None else cluster.reading.waiting,
+                "nodes": [
+                    {
+                        "name": node.name,
+                        "state": str(node.state),
+                        "slots": node.slots,
+                        "free": max(0, view.free.get(node.name, 0)),
+                        "power": node.power,
+                        "raw_power": raw[node.name].power,
+                        "load": raw[node.name].load,
+                        "features": list(node.features),
+                        "memory_mb": node.memory_mb,
+                    }
+                    for node in shown.nodes
+                ],
+            }
+        )
+    return rows
+
+
+def why(record: JobRecord, state: State, now: float) -> dict[str, Any]:
+    """What keeps a job from starting, with the figures behind it."""
+    start, reason, detail = expectation(record, state, now)
+    facts: list[str] = []
+    if record.is_waiting:
+        view = occupation(state, now)
+        needed = procs_of(record)
+        free = dict.fromkeys(state.clusters, 0)
+        for node, count in view.free.items():
+            free[view.cluster_of[node]] += max(0, count)
+        facts.append(
+            f"asks for {needed} processes; free now: "
+            + ", ".join(f"{name} {count}" for name, count in free.items())
+        )
+        job = record.job
+        if isinstance(job, RigidJob | MoldableJob) and job.proc_gbps:
+            facts.append(
+                f"{job.proc_gbps:g} Gbit/s per process; links left: "
+                + ", ".join(f"{name} {left:g}" for name, left in view.link_free.items())
+            )
+        ahead = sum(
+            1
+            for other in state.waiting
+            if arrival(other) < arrival(record.id) and other != record.id
+        )
+        passed = state.passed_over.get(record.id, 0)
+        facts.append(f"{ahead} waiting jobs arrived before it; passed over {passed} times")
+    stale = [
+        n for n, c in state.clusters.items() if c.is_stale(now, state.settings.reading_max_age_s)
+    ]
+    if stale and record.is_waiting:
+        facts.append(f"not counted, because unreachable: {', '.join(stale)}")
+    return {
+        "job": record.id,
+        "state": str(record.state),
+        "reason": reason,
+        "detail": detail,
+        "start_estimate": start,
+        "facts": facts,
+    }
+
+
+def test_snapshot(state: State, job: Any, now: float) -> dict[str, Any]:
+    """The snapshot of a round with one job more."""
+    from coalloc.model.snapshot_json import write_snapshot
+
+    snapshot = assemble.snapshot(state, now)
+    return write_snapshot(replace(snapshot, queue=(*snapshot.queue, job)))
+
+
+def plan_view(state: State) -> Mapping[str, Any]:
+    """The newest plan as it was written."""
+    from coalloc.model.plan_json import write_plan
+
+    if state.plan is None:
+        return {}
+    return {"round": state.last_round, "time": state.plan_time, "plan": write_plan(state.plan)}

@@ -1,0 +1,125 @@
+"""The client's end of the wire: a DEALER that asks and waits, and a subscriber.
+
+A rejected or unheard client would wait for ever, so every request has a time limit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import zmq
+
+from coalloc.daemon.wire.codec import decode_object, encode
+
+MAX_BYTES = 256 << 20
+
+
+class NoAnswerError(ConnectionError):
+    """The daemon did not answer in time."""
+
+
+class Asker:
+    """One connection to the daemon; requests may be pipelined.
+
+    Parameters
+    ----------
+    endpoint : str
+        Such as ``ipc:///run/coalloc/coalloc.sock``.
+    timeout_s : float
+        For one answer, seconds.
+    """
+
+    def __init__(self, endpoint: str, *, timeout_s: float = 10.0) -> None:
+        self.endpoint = endpoint
+        self.timeout_s = timeout_s
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = self._context.socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.SNDHWM, 100_000)
+        self._socket.setsockopt(zmq.RCVHWM, 100_000)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_BYTES)
+        self._socket.connect(endpoint)
+        self._numbers = itertools.count(1)
+        self._early: dict[str, dict[str, Any]] = {}
+
+    def ask(self, body: Mapping[str, Any], *, timeout_s: float | None = None) -> dict[str, Any]:
+        """Send one request and wait for its answer.
+
+        Raises
+        ------
+        NoAnswerError
+        """
+        return self.answer_to(self.send(body), timeout_s=timeout_s)
+
+    def send(self, body: Mapping[str, Any]) -> str:
+        """Send a request; returns its id for `answer_to`."""
+        request = f"{os.getpid()}-{next(self._numbers)}"
+        try:
+            self._socket.send(encode({**body, "id": request}), zmq.NOBLOCK)
+        except zmq.Again as error:
+            raise NoAnswerError(f"no daemon at {self.endpoint}") from error
+        return request
+
+    def answer_to(self, request: str, *, timeout_s: float | None = None) -> dict[str, Any]:
+        """Wait for the answer to a request that was sent."""
+        limit = self.timeout_s if timeout_s is None else timeout_s
+        end = time.monotonic() + limit
+        while request not in self._early:
+            left = end - time.monotonic()
+            if left <= 0.0 or not self._socket.poll(max(1, int(left * 1000))):
+                raise NoAnswerError(f"no answer from {self.endpoint} within {limit:g} s")
+            answer = decode_answer(self._socket.recv())
+            self._early[str(answer.get("id"))] = answer
+        return self._early.pop(request)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+        self._context.term()
+
+
+def decode_answer(frame: bytes) -> dict[str, Any]:
+    """An answer of the daemon."""
+    return decode_object(frame)
+
+
+class Watcher:
+    """Subscribes to the daemon's publications.
+
+    Parameters
+    ----------
+    topics : tuple of str
+        Prefixes, such as ``event`` or ``decision.alpha``.
+    """
+
+    def __init__(self, endpoint: str, topics: tuple[str, ...] = ("",)) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = self._context.socket(zmq.SUB)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.RCVHWM, 100_000)
+        for topic in topics:
+            self._socket.setsockopt(zmq.SUBSCRIBE, topic.encode())
+        self._socket.connect(endpoint)
+
+    def messages(self, timeout_s: float) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Publications as they come; ends when none came for `timeout_s`."""
+        while self._socket.poll(int(timeout_s * 1000)):
+            topic, frame = self._socket.recv_multipart()
+            yield topic.decode(), decode_publication(frame)
+
+    def close(self) -> None:
+        """Close the subscription."""
+        self._socket.close()
+        self._context.term()
+
+
+def decode_publication(frame: bytes) -> dict[str, Any]:
+    """The body of a publication."""
+    import msgspec
+
+    body = msgspec.json.decode(frame)
+    return body if isinstance(body, dict) else {}

@@ -1,0 +1,127 @@
+"""ZeroMQ sockets in an asyncio loop: every waiting message is handed over, no send blocks.
+
+Notes
+-----
+The descriptor of a ZeroMQ socket is edge-triggered: after any receive or send the socket's
+events must be looked at again, or a message may lie there unnoticed. HWM and LINGER are set
+before bind or connect; set afterwards they do not apply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import zmq
+
+OnFrames = Callable[[list[bytes]], None]
+
+MAX_FRAMES_AT_ONCE = 2000
+"""Taken from one socket before others get their turn."""
+
+
+class Port:
+    """One socket; `on_frames` gets every multipart message.
+
+    Parameters
+    ----------
+    kind : int
+        ``zmq.ROUTER``, ``zmq.DEALER``, ``zmq.XPUB`` or ``zmq.SUB``.
+    max_bytes : int
+        A longer frame ends its sender's connection.
+    """
+
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        kind: int,
+        on_frames: OnFrames,
+        *,
+        max_bytes: int,
+        hwm: int = 10_000,
+        identity: bytes = b"",
+    ) -> None:
+        self.socket = context.socket(kind)
+        self.on_frames = on_frames
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._again: asyncio.Handle | None = None
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.setsockopt(zmq.SNDHWM, hwm)
+        self.socket.setsockopt(zmq.RCVHWM, hwm)
+        self.socket.setsockopt(zmq.MAXMSGSIZE, max_bytes)
+        if identity:
+            self.socket.setsockopt(zmq.IDENTITY, identity)
+        if kind == zmq.ROUTER:
+            self.socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
+            self.socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        if kind == zmq.XPUB:
+            self.socket.setsockopt(zmq.XPUB_VERBOSE, 1)
+
+    def bind(self, endpoint: str) -> None:
+        """Listen; an ipc socket is readable and writable by its owner only."""
+        path = endpoint.removeprefix("ipc://")
+        if path == endpoint:
+            self.socket.bind(endpoint)
+            return
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        old = os.umask(0o177)
+        try:
+            self.socket.bind(endpoint)
+        finally:
+            os.umask(old)
+
+    def connect(self, endpoint: str) -> None:
+        """Talk to a listener, now or when it appears."""
+        self.socket.connect(endpoint)
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to hand over messages."""
+        self._loop = loop
+        loop.add_reader(self.socket.fileno(), self._drain)
+        self._soon()
+
+    def close(self) -> None:
+        """Hand over nothing more, and close."""
+        if self._loop is not None:
+            with suppress(ValueError, zmq.ZMQError):
+                self._loop.remove_reader(self.socket.fileno())
+            self._loop = None
+        self.socket.close(linger=200)
+
+    def send(self, frames: Sequence[bytes]) -> bool:
+        """Send without blocking; False if the peer is gone or full."""
+        try:
+            self.socket.send_multipart(frames, zmq.NOBLOCK)
+        except (zmq.Again, zmq.ZMQError):
+            return False
+        finally:
+            self._soon()
+        return True
+
+    def _soon(self) -> None:
+        if self._loop is not None and (self._again is None or self._again.cancelled()):
+            self._again = self._loop.call_soon(self._drain)
+
+    def _drain(self) -> None:
+        self._again = None
+        for _ in range(MAX_FRAMES_AT_ONCE):
+            if self.socket.closed:
+                return
+            try:
+                frames = self.socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            except zmq.ZMQError:
+                return
+            self.on_frames(frames)
+        self._soon()
+
+
+def new_context() -> zmq.Context[zmq.Socket[bytes]]:
+    """A context of our own, with room for many clients."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    context.set(zmq.MAX_SOCKETS, 4096)
+    return context
