@@ -1,0 +1,54 @@
+"""Messages to the service manager, see sd_notify(3); nothing happens without one."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+
+READY = "READY=1"
+STOPPING = "STOPPING=1"
+WATCHDOG = "WATCHDOG=1"
+
+
+def notify(*assignments: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Send assignments such as ``READY=1`` or ``STATUS=...`` in one message.
+
+    Returns
+    -------
+    bool
+        Whether it was sent; never raises, for no service should fail over it.
+    """
+    address = environ.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return False
+    text = "\n".join(" ".join(assignment.splitlines()) for assignment in assignments)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+            # "@" stands for the zero byte of an abstract address
+            sender.connect(f"\0{address[1:]}" if address[0] == "@" else address)
+            sender.sendall(text.encode(errors="replace"))
+    except OSError:
+        return False
+    return True
+
+
+def status(text: str) -> str:
+    """The assignment that ``systemctl status`` shows."""
+    return f"STATUS={text}"
+
+
+def reloading() -> tuple[str, str]:
+    """The assignments for the begin of a reload; `READY` ends it."""
+    return "RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}"
+
+
+def watchdog_interval_s(environ: Mapping[str, str] = os.environ) -> float | None:
+    """How often to send `WATCHDOG`, seconds: half of what the manager allows; None: not at all."""
+    usec = environ.get("WATCHDOG_USEC", "")
+    if not usec.isdigit() or int(usec) == 0:
+        return None
+    if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return None
+    return int(usec) / 2e6

@@ -1,0 +1,133 @@
+"""Logging: one JSON object a line, or lines for people."""
+
+import io
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+import structlog
+
+from coalloc.daemon import logs
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def restore() -> Iterator[None]:
+    """Put back what `configure` changes for the whole process."""
+    root = logging.getLogger()
+    handlers, level, raising = root.handlers[:], root.level, logging.raiseExceptions
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.raiseExceptions = raising
+    logging.captureWarnings(False)
+    structlog.reset_defaults()
+
+
+def test_json_lines() -> None:
+    stream = io.StringIO()
+    logs.configure("info", "auto", stream)
+    logs.get_logger(cluster="alpha").info("round_finished", round=3, gap=None, name="é")
+    (line,) = stream.getvalue().splitlines()
+    entry = json.loads(line)
+    assert list(entry)[:3] == ["timestamp", "level", "event"]
+    stamp = datetime.fromisoformat(entry.pop("timestamp"))
+    assert stamp.utcoffset() is not None
+    assert entry == {
+        "event": "round_finished",
+        "level": "info",
+        "cluster": "alpha",
+        "round": 3,
+        "gap": None,
+        "name": "é",
+    }
+
+
+def test_errors_keep_their_traceback_on_one_line() -> None:
+    stream = io.StringIO()
+    logs.configure("info", "json", stream)
+    try:
+        raise ValueError("broken\nvalue")
+    except ValueError:
+        logs.get_logger().exception("round_failed")
+    (line,) = stream.getvalue().splitlines()
+    entry = json.loads(line)
+    assert entry["exception"][0]["exc_type"] == "ValueError"
+    assert entry["level"] == "error"
+
+
+def test_lines_for_people_on_a_terminal() -> None:
+    stream = Terminal()
+    logs.configure("info", "auto", stream)
+    logs.get_logger().info("job_started", job="17")
+    assert "job_started" in stream.getvalue()
+    assert not stream.getvalue().startswith("{")
+
+
+def test_named_format_outranks_the_stream() -> None:
+    terminal = Terminal()
+    logs.configure("info", "json", terminal)
+    logs.get_logger().info("job_started")
+    assert json.loads(terminal.getvalue())["event"] == "job_started"
+    stream = io.StringIO()
+    logs.configure("info", "console", stream)
+    logs.get_logger().info("job_started")
+    assert "\x1b" not in stream.getvalue()  # no colours in a file
+
+
+def test_level_is_kept_and_can_be_changed() -> None:
+    stream = io.StringIO()
+    log = logs.get_logger()
+    logs.configure("warning", "json", stream)
+    log.info("hidden")
+    logs.configure("debug", "json", stream)
+    log.debug("shown")
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["shown"]
+
+
+def test_standard_library_is_routed_in() -> None:
+    stream = io.StringIO()
+    logs.configure("info", "json", stream)
+    logging.getLogger("somewhere").warning("%d left", 3)
+    logging.getLogger("apscheduler.scheduler").info("added a job")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert (first["event"], first["level"]) == ("3 left", "warning")
+    assert "DeprecationWarning: old" in second["event"]
+
+
+def test_closed_stream_is_no_error() -> None:
+    stream = io.StringIO()
+    logs.configure("info", "json", stream)
+    stream.close()
+    logs.get_logger().info("job_started")
+
+
+def test_rate_limit_counts_what_it_holds_back() -> None:
+    now = 0.0
+    limit = logs.RateLimit(10.0, clock=lambda: now)
+    assert [limit.once_per("a"), limit.once_per("a"), limit.once_per("b")] == [1, 0, 1]
+    now = 9.9
+    assert limit.once_per("a") == 0
+    now = 10.0
+    assert limit.once_per("a") == 3
+    assert limit.once_per("a") == 0
+
+
+def test_rate_limit_forgets_the_oldest_keys() -> None:
+    now = 0.0
+    limit = logs.RateLimit(10.0, clock=lambda: now)
+    for key in range(5000):
+        limit.once_per(str(key))
+    assert len(limit._seen) == logs.MAX_KEYS
+    assert limit.once_per("4999") == 0
+    assert limit.once_per("0") == 1
