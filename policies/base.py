@@ -1,0 +1,70 @@
+"""What a policy is: a pure function from a snapshot to a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from coalloc.model.fields import Table
+from coalloc.model.plan import Plan
+from coalloc.model.snapshot import Snapshot
+
+OnIncumbent = Callable[[Plan], None]
+"""Receives each plan that is better than the last one, while the search goes on."""
+
+
+def never() -> bool:
+    """Stop condition of a search that ends by itself or by its work limit."""
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How much a policy may do.
+
+    Attributes
+    ----------
+    work : int or None
+        Limit of work in counts that the policy defines; None is no limit. With the same input,
+        work limit and seed, and a `stop` that stays false, a policy returns the same plan.
+    seed : int
+        Seed of whatever is random.
+    stop : callable
+        True once the caller wants the best plan so far; polled between chunks of work. The hard
+        limit is the caller's, who kills the process.
+    """
+
+    work: int | None = None
+    seed: int = 0
+    stop: Callable[[], bool] = never
+
+
+class Solve(Protocol):
+    """The call of a policy; `options` are complete, as `coalloc.policies.options` reads them."""
+
+    def __call__(
+        self,
+        problem: Snapshot,
+        options: Mapping[str, Any],
+        budget: Budget,
+        on_incumbent: OnIncumbent | None = None,
+    ) -> Plan: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """One row of the registry.
+
+    Attributes
+    ----------
+    doc : str
+        One line for the user.
+    options : Table
+        Names, kinds and defaults of the options.
+    """
+
+    name: str
+    solve: Solve
+    doc: str
+    options: Table = field(default_factory=dict)

@@ -1,0 +1,376 @@
+"""The kernel's arrays from an `Intake`, and its working memory.
+
+Notes
+-----
+Classes are the usable kinds, cut by power. Where a queued process takes several slots of one node,
+a count of free slots does not say whether they lie on one node; such a kind is cut into classes of
+one node each, unless everything on it takes whole nodes. The cost of a round grows with the number
+of classes: a cluster of 1,000 nodes cut this way costs what 1,000 different powers cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.policies.kernel.compiled import (
+    FULL,
+    WIDTH,
+    Base,
+    Choice,
+    Outcome,
+    Problem,
+    Profile,
+    Scratch,
+)
+from coalloc.policies.kernel.intake import Intake, floored_power
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupation:
+    """What holds nodes now: for each entry a node, its slots, and until when."""
+
+    node: Ints
+    slots: Ints
+    until: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """A snapshot as the kernel sees it."""
+
+    intake: Intake
+    problem: Problem
+    base: Base
+    class_nodes: list[list[int]]
+    node_class: Ints
+    occupation: Occupation
+
+
+def compile_intake(intake: Intake, power_step: float = 0.0, patterns: Any = None) -> Compiled:
+    """Lay out an intake as arrays.
+
+    Parameters
+    ----------
+    power_step : float
+        Powers are rounded down to this step first; 0 keeps them.
+    patterns : array of int, P x K, optional
+        Processes per cluster, for searches that fix them.
+    """
+    alone = _single_node_kinds(intake)
+    class_kind: list[int] = []
+    powers: list[float] = []
+    members: list[list[int]] = []
+    node_class = np.full(len(intake.nodes), -1, dtype=np.int64)
+    for number, kind in enumerate(intake.kinds):
+        if not kind.usable:
+            continue
+        found: dict[Any, int] = {}
+        for node in kind.nodes:
+            power = floored_power(intake.nodes[node].power, power_step)
+            index = found.setdefault(node if alone[number] else power, len(members))
+            if index == len(members):
+                members.append([])
+                class_kind.append(number)
+                powers.append(power)
+            members[index].append(node)
+            node_class[node] = index
+    occupation = _occupation(intake, node_class)
+    return Compiled(
+        intake=intake,
+        problem=_problem(intake, class_kind, powers, patterns),
+        base=_base(intake, class_kind, members, node_class, occupation),
+        class_nodes=members,
+        node_class=node_class,
+        occupation=occupation,
+    )
+
+
+def _single_node_kinds(intake: Intake) -> list[bool]:
+    used = sorted({item.group for item in intake.items})
+    partly = {
+        intake.node_kind[place]
+        for place, count, _ in _holders(intake)
+        if count < intake.nodes[place].slots
+    }
+    out = []
+    for number, kind in enumerate(intake.kinds):
+        needs = {intake.groups[g].need[number] for g in used} - {0}
+        whole = needs == {kind.slots} and number not in partly
+        out.append(max(needs, default=1) > 1 and not whole)
+    return out
+
+
+def _holders(intake: Intake) -> list[tuple[int, int, float]]:
+    """Node, slots and end of whatever occupies nodes now, ``free_at`` apart."""
+    snapshot = intake.snapshot
+    places = {node.name: n for n, node in enumerate(intake.nodes)} if snapshot.running else {}
+    return [
+        (places[name], count, job.busy_until(snapshot.time, snapshot.overrun_s))
+        for job in snapshot.running
+        for name, count in job.nodes.items()
+        if name in places
+    ]
+
+
+def _occupation(intake: Intake, node_class: Ints) -> Occupation:
+    """Cut the occupation of each usable node into stretches that end once.
+
+    `running` and ``free_at`` may overlap; at any time the smaller of their sum and the node counts.
+    """
+    now = intake.snapshot.time
+    ends: dict[int, list[tuple[float, int]]] = {}
+    for node, count, until in _holders(intake):
+        ends.setdefault(node, []).append((until, count))
+    for n, node in enumerate(intake.nodes):
+        if node.free_at > now:
+            ends.setdefault(n, []).append((node.free_at, node.slots))
+    rows: list[tuple[int, int, float]] = []
+    for n in sorted(ends):
+        if node_class[n] < 0:
+            continue
+        held = 0
+        for until, count in sorted(ends[n], reverse=True):
+            part = min(count, intake.nodes[n].slots - held)
+            if part > 0:
+                rows.append((n, part, until))
+                held += part
+    return Occupation(
+        node=np.array([row[0] for row in rows], dtype=np.int64),
+        slots=np.array([row[1] for row in rows], dtype=np.int64),
+        until=np.array([row[2] for row in rows], dtype=np.float64),
+    )
+
+
+def _base(
+    intake: Intake,
+    class_kind: list[int],
+    members: list[list[int]],
+    node_class: Ints,
+    occupation: Occupation,
+) -> Base:
+    snapshot = intake.snapshot
+    now = snapshot.time
+    loads = [
+        (job.busy_until(now, snapshot.overrun_s), cluster, gbps)
+        for job in snapshot.running
+        for cluster, gbps in job.link_gbps.items()
+    ]
+    ends = {end for end, _, _ in loads} | set(occupation.until.tolist())
+    ends |= {reservation.end for reservation in intake.reservations}
+    times = np.array(sorted({now} | {end for end in ends if end > now}))
+    free = np.zeros((len(times), len(members)), dtype=np.int64)
+    capacity = [
+        intake.kinds[kind].slots * len(nodes)
+        for kind, nodes in zip(class_kind, members, strict=True)
+    ]
+    free[:] = np.array(capacity, dtype=np.int64)
+    # what is held until a time is missing in all rows before it
+    held = np.zeros((len(times) + 1, len(members)), dtype=np.int64)
+    upto = np.searchsorted(times, occupation.until)
+    np.add.at(held, (upto, node_class[occupation.node]), occupation.slots)
+    free -= held[::-1].cumsum(axis=0)[::-1][1:]
+    names = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
+    load = np.zeros((len(times), len(names)))
+    for end, cluster, gbps in loads:
+        if cluster in names:
+            load[: int(np.searchsorted(times, end)), names[cluster]] += gbps
+    return Base(time=times, free=free.astype(np.int32), load=_load_units(load, _links(intake)))
+
+
+def _links(intake: Intake) -> Floats:
+    return np.array([cluster.link_gbps for cluster in intake.snapshot.clusters], dtype=np.float64)
+
+
+def _load_units(load: Floats, links: Floats) -> Ints:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(load > 0.0, load / links, 0.0)
+    return (np.minimum(share, 8.0) * FULL + 0.5).astype(np.int64)
+
+
+def _problem(
+    intake: Intake, class_kind: list[int], powers: list[float], patterns: Any
+) -> Problem:
+    items, clusters = intake.items, intake.snapshot.clusters
+    modes = [mode for item in items for mode in item.modes]
+    parents = [parent for item in items for parent in item.parents]
+    children: list[list[int]] = [[] for _ in items]
+    for n, item in enumerate(items):
+        for parent, _ in item.parents:
+            children[parent].append(n)
+    kinds = [intake.kinds[kind] for kind in class_kind]
+    need = _ints([[group.need[kind] for kind in class_kind] for group in intake.groups])
+    need = need.reshape(len(intake.groups), len(class_kind))
+    group_class, group_size = _by_power(need, powers)
+    return Problem(
+        mode_first=_firsts([len(item.modes) for item in items]),
+        mode_procs=_ints([mode[0] for mode in modes]),
+        mode_scaled=_floats([mode[1] for mode in modes]),
+        mode_fixed=_floats([mode[2] for mode in modes]),
+        mode_comm=_floats([mode[3] for mode in modes]),
+        item_group=_ints([item.group for item in items]),
+        item_release=_floats([item.release for item in items]),
+        item_gbps=_floats([item.proc_gbps for item in items]),
+        item_splits=np.array([item.splits for item in items], dtype=np.bool_),
+        item_apart=np.array(
+            [
+                any(mode[3] > 0.0 for mode in item.modes) or any(g >= 0.0 for _, g in item.parents)
+                for item in items
+            ],
+            dtype=np.bool_,
+        ),
+        parent_first=_firsts([len(item.parents) for item in items]),
+        parent=_ints([parent for parent, _ in parents]),
+        parent_gbit=_floats([gbit for _, gbit in parents]),
+        child_first=_firsts([len(entry) for entry in children]),
+        child=_ints([child for entry in children for child in entry]),
+        need=need,
+        group_class=group_class,
+        group_size=group_size,
+        exempt=np.array(
+            [
+                [r in group.exempt for r in range(len(intake.reservations))]
+                for group in intake.groups
+            ],
+            dtype=np.int64,
+        ).reshape(len(intake.groups), len(intake.reservations)),
+        class_cluster=_ints([kind.cluster for kind in kinds]),
+        class_power=_floats(powers),
+        closed_first=_firsts([len(kind.cover) for kind in kinds]),
+        closed=_ints([r for kind in kinds for r in kind.cover]),
+        reserved=_floats([[r.start, r.end] for r in intake.reservations]).reshape(-1, 2),
+        link_gbps=_links(intake),
+        inverse_intra=_floats(
+            [1.0 / c.intra_gbps if isfinite(c.intra_gbps) else 0.0 for c in clusters]
+        ),
+        latency=_floats([c.link_latency_s for c in clusters]),
+        patterns=np.zeros((0, len(clusters)), dtype=np.int64)
+        if patterns is None
+        else np.ascontiguousarray(patterns, dtype=np.int64),
+    )
+
+
+def _by_power(need: Ints, powers: list[float]) -> tuple[Ints, Ints]:
+    """Allowed classes of each group by falling power; equal ones in reverse snapshot order.
+
+    The kernel fills from the back: weak nodes first, equal ones in snapshot order.
+    """
+    order = np.array(
+        sorted(range(len(powers)), key=lambda c: (-powers[c], -c)), dtype=np.int64
+    )
+    classes = np.zeros(need.shape, dtype=np.int64)
+    sizes = np.zeros(need.shape[0], dtype=np.int64)
+    for g in range(need.shape[0]):
+        mine = order[need[g, order] > 0]
+        classes[g, : mine.size] = mine
+        sizes[g] = mine.size
+    return classes, sizes
+
+
+def _ints(values: Sequence[Any]) -> Ints:
+    return np.array(values, dtype=np.int64)
+
+
+def _floats(values: Sequence[Any]) -> Floats:
+    return np.array(values, dtype=np.float64)
+
+
+def _firsts(counts: list[int]) -> Ints:
+    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)
+
+
+def free_choice(items: int) -> Choice:
+    """Leave everything to the decoder."""
+    return Choice(
+        mode=np.full(items, -1, dtype=np.int64),
+        power=np.zeros(items),
+        pattern=np.full(items, -1, dtype=np.int64),
+    )
+
+
+def make_outcome(problem: Problem) -> Outcome:
+    """Room for the answer of a decoder."""
+    n = problem.item_group.size
+    classes = problem.class_power.size
+    pool = 1
+    for item in range(n):
+        most = problem.mode_procs[problem.mode_first[item + 1] - 1]
+        pool += min(classes, int(most))
+    return Outcome(
+        start=np.full(n, np.nan),
+        end=np.full(n, np.nan),
+        mode=np.zeros(n, dtype=np.int64),
+        use_first=np.zeros(n, dtype=np.int64),
+        use_count=np.zeros(n, dtype=np.int64),
+        use_class=np.empty(pool, dtype=np.int64),
+        use_procs=np.empty(pool, dtype=np.int64),
+        missing=np.zeros(n, dtype=np.int64),
+        ready=np.full(n, inf),
+    )
+
+
+def make_profile(problem: Problem, base: Base) -> Profile:
+    """Room for every row that the items can make."""
+    classes, clusters = problem.class_power.size, problem.link_gbps.size
+    rows = base.time.size + 2 * problem.item_group.size + 4
+    blocks = rows // (WIDTH // 4) + 8
+    return Profile(
+        free=np.empty((rows, classes + clusters), dtype=np.int32),
+        load=np.empty((rows, clusters), dtype=np.int64),
+        recycled=np.empty(rows, dtype=np.int64),
+        block=np.zeros(blocks, dtype=np.int64),
+        recycled_block=np.empty(blocks, dtype=np.int64),
+        count=np.zeros(blocks, dtype=np.int64),
+        time=np.empty((blocks, WIDTH)),
+        row=np.empty((blocks, WIDTH), dtype=np.int64),
+        total=np.empty((blocks, WIDTH), dtype=np.int64),
+        peak=np.empty((blocks, WIDTH), dtype=np.int64),
+        dip=np.empty((blocks, WIDTH), dtype=np.int64),
+        dips=np.zeros(blocks, dtype=np.int64),
+        bounds=np.zeros((blocks, 4), dtype=np.int64),
+        size=np.zeros(4, dtype=np.int64),
+    )
+
+
+def make_scratch(problem: Problem) -> Scratch:
+    """Working memory of the kernels."""
+    n, groups = problem.item_group.size, problem.group_size.size
+    classes, clusters = problem.class_power.size, problem.link_gbps.size
+
+    def ints(size: Any) -> Ints:
+        return np.zeros(size, dtype=np.int64)
+
+    return Scratch(
+        least=np.zeros(classes, dtype=np.int32),
+        until=np.zeros(classes),
+        procs=ints(classes),
+        avail=ints(clusters),
+        loaded=ints(clusters),
+        low=ints(clusters),
+        take=ints(clusters),
+        best_take=ints(clusters),
+        left=ints(clusters),
+        cost=np.zeros(clusters),
+        rank=ints(clusters),
+        pick_class=ints(classes),
+        pick_procs=ints(classes),
+        best_class=ints(classes),
+        best_procs=ints(classes),
+        pick=ints(8),
+        pick_cost=np.zeros(4),
+        stamp=ints(groups),
+        sums=ints((groups, 4)),
+        reach=ints((groups, classes)),
+        shared=ints(clusters),
+        counters=ints(4),
+        position=np.full(n, -1, dtype=np.int64),
+        live=ints(n),
+    )

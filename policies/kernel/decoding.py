@@ -1,0 +1,168 @@
+"""One call from an intake and an order to a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.kernel.arrays import (
+    Compiled,
+    compile_intake,
+    free_choice,
+    make_outcome,
+    make_profile,
+    make_scratch,
+)
+from coalloc.policies.kernel.compiled import EASY, EVENT, INSERT, ROWS, STRICT, Outcome, decode
+from coalloc.policies.kernel.intake import Item, read_queue
+from coalloc.policies.kernel.layout import lay_on_nodes
+
+DECODERS = {"strict": STRICT, "insert": INSERT, "event": EVENT, "easy": EASY}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """The answer of a decoder with its measures, before nodes are chosen."""
+
+    outcome: Outcome
+    unplaced: int
+    makespan: float
+    weighted_completion: float
+    work: int
+    breakpoints: int
+
+    @property
+    def rank(self) -> tuple[int, float, float]:
+        """Smaller is better."""
+        return self.unplaced, self.makespan, self.weighted_completion
+
+
+class Planner:
+    """A snapshot made ready for any number of decodings."""
+
+    def __init__(self, snapshot: Snapshot, options: Mapping[str, Any]) -> None:
+        self.snapshot = snapshot
+        self.options = options
+        self.intake = read_queue(snapshot, options)
+        self.compiled: Compiled = compile_intake(self.intake, options.get("power_step", 0.0))
+        problem = self.compiled.problem
+        self.profile = make_profile(problem, self.compiled.base)
+        self.scratch = make_scratch(problem)
+        self.choice = free_choice(len(self.intake.items))
+        self.guarded = self._guarded(options.get("guard_after") or 0)
+        self.weights = np.array([item.job.weight for item in self.intake.items], dtype=np.float64)
+        self.numbers = np.array([item.number for item in self.intake.items], dtype=np.int64)
+
+    @property
+    def items(self) -> list[Item]:
+        """What there is to place, in arrival order."""
+        return self.intake.items
+
+    def _guarded(self, after: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Items of jobs that were passed over too often."""
+        chosen = [
+            n for n, item in enumerate(self.intake.items) if 0 < after <= item.job.passed_over
+        ]
+        return np.array(chosen, dtype=np.int64)
+
+    def decode(self, order: Sequence[int], decoder: str) -> Schedule:
+        """Place the items in this order.
+
+        Parameters
+        ----------
+        order : sequence of int
+            A permutation of the items.
+        decoder : str
+            strict, insert, event, easy.
+        """
+        out = make_outcome(self.compiled.problem)
+        work = decode(
+            self.compiled.problem,
+            self.compiled.base,
+            self.profile,
+            self.scratch,
+            out,
+            self.choice,
+            self.guarded,
+            np.array(order, dtype=np.int64),
+            DECODERS[decoder],
+        )
+        return self._measure(out, int(work))
+
+    def _measure(self, out: Outcome, work: int) -> Schedule:
+        now = self.snapshot.time
+        placed = ~np.isnan(out.end)
+        ends = np.where(placed, out.end, now) - now
+        last = np.zeros(len(self.snapshot.queue))
+        np.maximum.at(last, self.numbers, ends)
+        weight = np.zeros(len(self.snapshot.queue))
+        weight[self.numbers] = self.weights
+        return Schedule(
+            outcome=out,
+            unplaced=int((~placed).sum()),
+            makespan=float(ends.max(initial=0.0)),
+            weighted_completion=float((last * weight).sum()),
+            work=work,
+            breakpoints=int(self.profile.size[ROWS]),
+        )
+
+    def plan(
+        self, schedule: Schedule, policy: str, seed: int = 0, stats: Mapping[str, Any] | None = None
+    ) -> Plan:
+        """Choose nodes and write the plan."""
+        placements, unplaced = self._placements(schedule.outcome)
+        deferred = (*self.intake.deferred, *unplaced)
+        name = self.options.get("objective", "makespan")
+        value = schedule.makespan if name == "makespan" else schedule.weighted_completion
+        return Plan(
+            policy=policy,
+            options=dict(self.options),
+            status=Status.INFEASIBLE if self.intake.nothing_can_run else Status.HEURISTIC,
+            objective=Objective(
+                name=name, value=value, deferred=len({entry.job for entry in deferred})
+            ),
+            placements=tuple(placements),
+            deferred=deferred,
+            stats={
+                "work": schedule.work,
+                "seed": seed,
+                "classes": int(self.compiled.problem.class_power.size),
+                "breakpoints": schedule.breakpoints,
+                **(stats or {}),
+            },
+        )
+
+    def _placements(self, out: Outcome) -> tuple[list[Placement], list[Deferred]]:
+        first, nodes, procs = lay_on_nodes(self.compiled, out)
+        names = np.array([node.name for node in self.intake.nodes], dtype=object)
+        named = names[nodes].tolist()
+        counts = procs.tolist()
+        starts, ends, ranges = out.start.tolist(), out.end.tolist(), first.tolist()
+        placements, unplaced = [], []
+        for item, start, end, (a, b) in zip(self.items, starts, ends, ranges, strict=True):
+            task = None if item.task is None else item.task.id
+            if start != start:
+                unplaced.append(
+                    Deferred(
+                        job=item.job.id,
+                        task=task,
+                        reason=Reason.INSUFFICIENT,
+                        detail="finds no place beside what runs",
+                    )
+                )
+                continue
+            placements.append(
+                Placement(
+                    job=item.job.id,
+                    task=task,
+                    start=start,
+                    end=end,
+                    nodes=dict(zip(named[a:b], counts[a:b], strict=True)),
+                )
+            )
+        return placements, unplaced

@@ -1,0 +1,425 @@
+"""From a snapshot to what is to be planned: items, kinds of nodes, groups; plain Python.
+
+An *item* is a rigid job, a moldable job or a task of a workflow, with its modes. A *kind* is a set
+of nodes that differ in power only. A *group* is a set of items that may use the same kinds, with
+the same number of slots per process, and are let into the same reservations.
+
+What cannot be planned is deferred here, each with one reason: held; of a kind the kernel does not
+plan; infeasible (more than exists); insufficient (more than is usable now); or waiting for such a
+job.
+
+Notes
+-----
+Memory: a slot carries memory / slots of its node, and a process that needs more is charged
+ceil(need * slots / memory) slots of one node. Running jobs take the share of their slots, since
+nobody tells what they use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import floor, inf
+from typing import Any
+
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, Task, WorkflowJob
+from coalloc.model.plan import Deferred, Reason
+from coalloc.model.platform import Node, NodeState
+from coalloc.model.snapshot import Reservation, Snapshot
+from coalloc.model.speedup import AmdahlSpeedup, allotments
+from coalloc.policies.kernel.split import TOLERANCE, low_side, split
+
+Mode = tuple[int, float, float, float]
+"""Processes, seconds that scale with 1/power, fixed seconds, 8 * GB / n of communication."""
+
+
+def floored_power(power: float, step: float) -> float:
+    """Round a power down to a step; one below the step, to the largest halving of it.
+
+    Parameters
+    ----------
+    step : float
+        0 keeps the power as it is.
+    """
+    if step <= 0.0:
+        return power
+    while step > power * (1.0 + 1e-9):
+        step /= 2.0
+    return min(power, round(floor(power / step + 1e-9) * step, 12))
+
+
+@dataclass(slots=True, kw_only=True)
+class Kind:
+    """Nodes that differ in power only."""
+
+    cluster: int
+    features: frozenset[str]
+    memory_mb: int | None
+    slots: int
+    cover: tuple[int, ...]
+    usable: bool
+    nodes: list[int] = field(default_factory=list)
+
+    def need(self, memory_mb_per_proc: int) -> int:
+        """Slots charged per process; 0 if no process fits on a node."""
+        if memory_mb_per_proc <= 0 or self.memory_mb is None:
+            return 1
+        if memory_mb_per_proc > self.memory_mb:
+            return 0
+        return max(1, -(-memory_mb_per_proc * self.slots // self.memory_mb))
+
+
+@dataclass(slots=True, kw_only=True)
+class Group:
+    """Items with the same needs: slots per process on each kind, 0 where they may not run."""
+
+    need: tuple[int, ...]
+    exempt: frozenset[int]
+    usable: list[int]
+    """Processes that each cluster could take if it were empty, with what is usable now."""
+    exists: list[int]
+    """The same with every node up."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Item:
+    """One thing to place."""
+
+    job: Job
+    number: int
+    """Place of its job in the queue."""
+    task: Task | None = None
+    group: int = 0
+    modes: list[Mode] = field(default_factory=list)
+    proc_gbps: float = 0.0
+    splits: bool = False
+    release: float = 0.0
+    parents: list[tuple[int, float]] = field(default_factory=list)
+    """Items that must have ended, with 8 * GB of data; below 0 none, and no latency either."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Intake:
+    """What the decoders get to see."""
+
+    snapshot: Snapshot
+    nodes: list[Node]
+    node_kind: list[int]
+    kinds: list[Kind]
+    reservations: list[Reservation]
+    groups: list[Group]
+    items: list[Item]
+    deferred: list[Deferred]
+
+    @property
+    def nothing_can_run(self) -> bool:
+        """Whether the queue holds only what can never run."""
+        reasons = {entry.reason for entry in self.deferred}
+        return not self.items and reasons == {Reason.INFEASIBLE}
+
+
+def read_queue(snapshot: Snapshot, options: Mapping[str, Any]) -> Intake:
+    """Sort the queue into items to place and jobs to defer.
+
+    Parameters
+    ----------
+    options : mapping
+        ``coallocation`` and ``coallocate_moldable`` are read; absent ones have their default.
+    """
+    return _Reader(snapshot, options).read()
+
+
+class _Reader:
+    """The work of `read_queue`, with what is looked up often."""
+
+    def __init__(self, snapshot: Snapshot, options: Mapping[str, Any]) -> None:
+        self.snapshot = snapshot
+        self.rule = options.get("coallocation", "sooner")
+        self.split_moldable = options.get("coallocate_moldable", False)
+        self.clusters = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
+        self.links = [cluster.link_gbps for cluster in snapshot.clusters]
+        self.reservations = [r for r in snapshot.reservations if r.end > snapshot.time]
+        self.entitled: dict[str, frozenset[int]] = {}
+        for number, reservation in enumerate(self.reservations):
+            for job in reservation.jobs:
+                self.entitled[job] = self.entitled.get(job, frozenset()) | {number}
+        self.groups: list[Group] = []
+        self.by_key: dict[Any, int] = {}
+        self.by_need: dict[Any, int] = {}
+        self.reasons: dict[str, tuple[Reason, str]] = {}
+        self.task_reasons: dict[tuple[str, str], tuple[Reason, str]] = {}
+        self.slots = sum(cluster.slots for cluster in snapshot.clusters)
+
+    def read(self) -> Intake:
+        self._read_nodes()
+        drafts = {job.id: self._draft(n, job) for n, job in enumerate(self.snapshot.queue)}
+        self._defer_dependents()
+        items: list[Item] = []
+        span: dict[str, range] = {}
+        for job in self.snapshot.queue:
+            if job.id not in self.reasons:
+                span[job.id] = range(len(items), len(items) + len(drafts[job.id]))
+                items += drafts[job.id]
+        self._link(items, span)
+        return Intake(
+            snapshot=self.snapshot,
+            nodes=self.nodes,
+            node_kind=self.node_kind,
+            kinds=self.kinds,
+            reservations=self.reservations,
+            groups=self.groups,
+            items=items,
+            deferred=self._deferred(),
+        )
+
+    def _read_nodes(self) -> None:
+        cover: dict[str, tuple[int, ...]] = {}
+        for number, reservation in enumerate(self.reservations):
+            for name in reservation.nodes:
+                cover[name] = (*cover.get(name, ()), number)
+        self.nodes: list[Node] = []
+        self.node_kind: list[int] = []
+        self.kinds: list[Kind] = []
+        found: dict[Any, int] = {}
+        sets: dict[tuple[str, ...], frozenset[str]] = {}
+        for k, cluster in enumerate(self.snapshot.clusters):
+            for node in cluster.nodes:
+                usable = (
+                    node.state is NodeState.UP and not cluster.stale and node.free_at != inf
+                )
+                features = sets.setdefault(node.features, frozenset(node.features))
+                key = (k, features, node.memory_mb, node.slots, cover.get(node.name, ()), usable)
+                kind = found.setdefault(key, len(self.kinds))
+                if kind == len(self.kinds):
+                    self.kinds.append(
+                        Kind(
+                            cluster=k,
+                            features=features,
+                            memory_mb=node.memory_mb,
+                            slots=node.slots,
+                            cover=key[4],
+                            usable=usable,
+                        )
+                    )
+                self.kinds[kind].nodes.append(len(self.nodes))
+                self.node_kind.append(kind)
+                self.nodes.append(node)
+
+    def _group(self, job: Job) -> int:
+        exempt = self.entitled.get(job.id, frozenset())
+        key = (job.clusters, job.features, job.memory_mb_per_proc, exempt)
+        if key in self.by_key:
+            return self.by_key[key]
+        wanted = frozenset(job.features)
+        allowed = (
+            frozenset(range(len(self.links)))
+            if job.clusters is None
+            else frozenset(self.clusters[name] for name in job.clusters if name in self.clusters)
+        )
+        usable, exists = [0] * len(self.links), [0] * len(self.links)
+        need = []
+        for kind in self.kinds:
+            fits = kind.cluster in allowed and wanted <= kind.features
+            slots = kind.need(job.memory_mb_per_proc) if fits else 0
+            need.append(slots)
+            if slots:
+                procs = kind.slots // slots * len(kind.nodes)
+                exists[kind.cluster] += procs
+                usable[kind.cluster] += procs if kind.usable else 0
+        # Memory only matters through the slots it costs: thousands of sizes are few groups.
+        short = (tuple(need), exempt)
+        if short not in self.by_need:
+            self.by_need[short] = len(self.groups)
+            self.groups.append(
+                Group(need=short[0], exempt=exempt, usable=usable, exists=exists)
+            )
+        return self.by_key.setdefault(key, self.by_need[short])
+
+    def _draft(self, number: int, job: Job) -> list[Item]:
+        """Make the items of a job; note why it cannot be planned, if so."""
+        if job.held:
+            self.reasons[job.id] = (Reason.HELD, "held by its user or an operator")
+            return []
+        if isinstance(job, DivisibleJob):
+            self.reasons[job.id] = (Reason.UNSUPPORTED, "this policy plans no divisible jobs")
+            return []
+        group = self._group(job)
+        tasks: Sequence[Task | None] = job.tasks if isinstance(job, WorkflowJob) else (None,)
+        items = []
+        for task in tasks:
+            item = Item(job=job, number=number, task=task, group=group, release=job.earliest)
+            item.release = max(item.release, self.snapshot.time)
+            reason = self._set_modes(item)
+            if reason is None:
+                items.append(item)
+            elif task is None:
+                self.reasons[job.id] = reason
+            else:
+                self.task_reasons[job.id, task.id] = reason
+                what = f"task {task.id} of this workflow cannot run: {reason[1]}"
+                self.reasons.setdefault(job.id, (Reason.DEPENDENCY, what))
+        return items
+
+    def _set_modes(self, item: Item) -> tuple[Reason, str] | None:
+        """Fill in modes and splitting; return the reason if no mode can run."""
+        group = self.groups[item.group]
+        match item.job:
+            case RigidJob() as job:
+                item.proc_gbps, splits = job.proc_gbps, True
+            case MoldableJob() as job:
+                item.proc_gbps = job.proc_gbps or 0.0
+                splits = job.proc_gbps is not None or self.split_moldable
+            case _:
+                splits = False
+        item.splits = splits and self.rule != "forbidden" and len(self.links) > 1
+        item.modes = self._modes(item, group.usable)
+        if item.modes:
+            return None
+        low = _smallest(item)
+        if self._modes(item, group.exists):
+            free = sum(group.usable) if item.splits else max(group.usable, default=0)
+            return Reason.INSUFFICIENT, f"needs {low} processes; {free} could run with what is up"
+        return Reason.INFEASIBLE, self._why_never(item, group, low)
+
+    def _modes(self, item: Item, free: list[int]) -> list[Mode]:
+        """Return the modes that would fit on empty clusters of these sizes."""
+        splits = item.splits
+        largest = max(free, default=0)
+        if splits and self.rule == "needed" and _smallest(item) <= largest:
+            splits = False
+        cap = sum(free) if splits else largest
+        modes = [mode for mode in _offered(item, cap) if self._holds(item, mode[0], free, splits)]
+        if modes:
+            item.splits = splits
+        return modes
+
+    def _holds(self, item: Item, procs: int, free: list[int], splits: bool) -> bool:
+        if procs <= max(free, default=0):
+            return True
+        if not splits or procs > sum(free):
+            return False
+        low = [low_side(procs, item.proc_gbps, link, link * TOLERANCE) for link in self.links]
+        return split(procs, free, low) is not None
+
+    def _why_never(self, item: Item, group: Group, low: int) -> str:
+        total, largest = sum(group.exists), max(group.exists, default=0)
+        if low > self.slots:
+            return f"needs {low} processes; {self.slots} slots exist"
+        if low > total:
+            return (
+                f"needs {low} processes; {total} fit on nodes with its clusters, features and memory"
+            )
+        if not item.splits:
+            return f"needs {low} processes on one cluster; the largest takes {largest}"
+        return f"needs {low} processes; the links cannot carry any split of them"
+
+    def _defer_dependents(self) -> None:
+        """Defer whatever waits, directly or not, for a deferred job or for itself."""
+        queue = {job.id: job for job in self.snapshot.queue}
+        waits = {
+            job.id: [other for other in dict.fromkeys(job.after) if other in queue]
+            for job in self.snapshot.queue
+        }
+        missing = {name: len(others) for name, others in waits.items()}
+        children: dict[str, list[str]] = {}
+        for name, others in waits.items():
+            for other in others:
+                children.setdefault(other, []).append(name)
+        ready = [name for name in queue if not missing[name]]
+        seen: set[str] = set()
+        while ready:
+            name = ready.pop()
+            seen.add(name)
+            for child in children.get(name, ()):
+                if name in self.reasons:
+                    what = f"waits for job {name}, which has no start in this plan"
+                    self.reasons.setdefault(child, (Reason.DEPENDENCY, what))
+                missing[child] -= 1
+                if not missing[child]:
+                    ready.append(child)
+        for name in queue:
+            if name not in seen:
+                what = "waits for itself or for jobs that wait for themselves"
+                self.reasons.setdefault(name, (Reason.DEPENDENCY, what))
+
+    def _link(self, items: list[Item], span: dict[str, range]) -> None:
+        """Resolve ``after`` and the edges of workflows."""
+        snapshot = self.snapshot
+        busy = {job.id: job.busy_until(snapshot.time, snapshot.overrun_s) for job in snapshot.running}
+        for job in snapshot.queue:
+            if job.id not in span:
+                continue
+            mine = span[job.id]
+            inner: set[int] = set()
+            if isinstance(job, WorkflowJob):
+                place = {task.id: mine[t] for t, task in enumerate(job.tasks)}
+                for edge in job.edges:
+                    child = place[edge.child]
+                    items[child].parents.append((place[edge.parent], 8.0 * edge.gb))
+                    inner.add(child)
+            for other in dict.fromkeys(job.after):
+                for first in (i for i in mine if i not in inner):
+                    if other in span:
+                        items[first].parents += [(p, -1.0) for p in _exits(items, span[other])]
+                    elif other in busy:
+                        items[first].release = max(items[first].release, busy[other])
+
+    def _deferred(self) -> list[Deferred]:
+        out = []
+        for job in self.snapshot.queue:
+            if job.id not in self.reasons:
+                continue
+            reason, detail = self.reasons[job.id]
+            if not isinstance(job, WorkflowJob):
+                out.append(Deferred(job=job.id, reason=reason, detail=detail))
+                continue
+            for task in job.tasks:
+                why, what = self.task_reasons.get((job.id, task.id), (reason, detail))
+                out.append(Deferred(job=job.id, task=task.id, reason=why, detail=what))
+        return out
+
+
+def _exits(items: list[Item], span: range) -> list[int]:
+    """Items of a job that no other item of it waits for."""
+    job = items[span[0]].job
+    if not isinstance(job, WorkflowJob):
+        return list(span)
+    parents = {edge.parent for edge in job.edges}
+    return [span[t] for t, task in enumerate(job.tasks) if task.id not in parents]
+
+
+def _smallest(item: Item) -> int:
+    source = item.task or item.job
+    if isinstance(source, MoldableJob):
+        return max(source.min_procs, _offered(item, source.max_procs)[0][0])
+    if isinstance(source, Task):
+        return source.min_procs
+    return source.procs if isinstance(source, RigidJob) else 1
+
+
+def _offered(item: Item, cap: int) -> list[Mode]:
+    """Modes of at most `cap` processes, by rising count."""
+    job, task = item.job, item.task
+    if task is not None:
+        high = min(task.max_procs, cap)
+        if high < task.min_procs:
+            return []
+        fraction = task.parallel_fraction
+        ladder = AmdahlSpeedup(time_1=1.0, parallel_fraction=1.0 if task.comm_gb else fraction)
+        counts = [n for n, _ in allotments(ladder, task.min_procs, high)]
+        return [
+            (n, task.work * (1.0 - fraction + fraction / n), 0.0, 8.0 * task.comm_gb / n)
+            for n in counts
+        ]
+    if isinstance(job, RigidJob):
+        base = job.base_time
+        if job.procs > cap:
+            return []
+        return [(job.procs, base * job.sigma, base * (1.0 - job.sigma), 0.0)]
+    if isinstance(job, MoldableJob):
+        high = min(job.max_procs, cap)
+        if high < job.min_procs:
+            return []
+        modes = allotments(job.speedup, job.min_procs, high)
+        return [(n, time * job.sigma, time * (1.0 - job.sigma), 0.0) for n, time in modes]
+    return []

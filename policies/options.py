@@ -1,0 +1,105 @@
+"""Options of policies: their tables, and reading them from a command line or from JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from coalloc.model.errors import InputError
+from coalloc.model.fields import Field, Table, shown
+
+GUARD = Field(
+    kind="integer",
+    low=0,
+    nullable=True,
+    default=None,
+    doc="Jobs passed over this often are booked first, the others around them; 0 or null is off.",
+)
+OBJECTIVE = Field(
+    kind="text",
+    choices=("makespan", "weighted_completion"),
+    default="makespan",
+    doc="What the plan reports as its objective.",
+)
+
+COMMON: Table = {
+    "objective": OBJECTIVE,
+    "power_step": Field(
+        kind="number",
+        low=0,
+        high=1,
+        default=0.0,
+        doc="Powers are rounded down to this step before nodes are grouped; 0 keeps them exact.",
+    ),
+    "coallocation": Field(
+        kind="text",
+        choices=("sooner", "needed", "forbidden"),
+        default="sooner",
+        doc="When a job is split: where it ends sooner, where no cluster could hold it, or never.",
+    ),
+    "coallocate_moldable": Field(
+        kind="flag", default=False, doc="Split moldable jobs that name no proc_gbps, too."
+    ),
+    "guard_after": GUARD,
+}
+"""What every policy on the kernel understands."""
+
+STRICT: Table = {
+    **COMMON,
+    "skip": Field(
+        kind="flag", default=False, doc="Let later jobs start while an earlier one does not fit."
+    ),
+}
+
+AUTO: Table = {
+    **COMMON,
+    "guard_after": Field(**{**{k: getattr(GUARD, k) for k in GUARD.__slots__}, "default": 10}),
+}
+
+
+def read_options(given: Mapping[str, Any], table: Table, where: str = "options") -> dict[str, Any]:
+    """Complete a mapping of options with the defaults.
+
+    Raises
+    ------
+    InputError
+        ``options.skip: 3 is not true or false``, or the names that exist if one is unknown.
+    """
+    out = {name: field.default for name, field in table.items()}
+    for name, value in given.items():
+        out[name] = _known(name, table, where).read(value, f"{where}.{name}")
+    return out
+
+
+def parse_options(texts: Iterable[str], table: Table, where: str = "--set") -> dict[str, Any]:
+    """Read ``name=value`` texts; the result holds only what was named.
+
+    Values are JSON; where the option is a text, quotes may be left out.
+
+    Raises
+    ------
+    InputError
+    """
+    out: dict[str, Any] = {}
+    for text in texts:
+        name, equals, raw = text.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise InputError(where, f"{shown(text)} is not of the form name=value")
+        field = _known(name, table, where)
+        try:
+            value = json.loads(raw)
+        except ValueError:
+            value = raw
+        if field.kind == "text" and not isinstance(value, str) and value is not None:
+            value = raw
+        out[name] = field.read(value, f"{where} {name}")
+    return out
+
+
+def _known(name: str, table: Table, where: str) -> Field:
+    if name not in table:
+        names = ", ".join(sorted(table)) or "none"
+        raise InputError(f"{where} {name}", f"unknown option; this policy has {names}")
+    return table[name]

@@ -1,0 +1,70 @@
+"""The policies by name.
+
+Listing them imports neither numba nor numpy: the module of a policy is loaded when it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from coalloc.model.errors import InputError
+from coalloc.model.fields import Table
+from coalloc.model.plan import Plan
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.base import Budget, OnIncumbent, Policy, Solve
+from coalloc.policies.options import AUTO, COMMON, STRICT
+
+_SIMPLE = "coalloc.policies.simple"
+
+
+def _lazy(module: str, name: str) -> Solve:
+    """Load ``module`` on the first call; its table SOLVERS holds the function."""
+
+    def solve(
+        problem: Snapshot,
+        options: Mapping[str, Any],
+        budget: Budget,
+        on_incumbent: OnIncumbent | None = None,
+    ) -> Plan:
+        table: Mapping[str, Solve] = import_module(module).SOLVERS
+        return table[name](problem, options, budget, on_incumbent)
+
+    return solve
+
+
+def _row(name: str, module: str, options: Table, doc: str) -> Policy:
+    return Policy(name=name, solve=_lazy(module, name), doc=doc, options=options)
+
+
+POLICIES: Mapping[str, Policy] = {
+    policy.name: policy
+    for policy in (
+        _row("auto", "coalloc.policies.auto", AUTO, "best of the engines for what is queued"),
+        _row("fcfs", _SIMPLE, STRICT, "arrival order, nobody overtakes"),
+        _row("sjf", _SIMPLE, STRICT, "fewest processes first, nobody overtakes"),
+        _row("bjf", _SIMPLE, STRICT, "most processes first, nobody overtakes"),
+        _row("spt", _SIMPLE, STRICT, "shortest base time first, nobody overtakes"),
+        _row("lpt", _SIMPLE, STRICT, "longest base time first, nobody overtakes"),
+        _row("fpfs", _SIMPLE, COMMON, "arrival order, whatever fits starts"),
+        _row("easy", _SIMPLE, COMMON, "backfilling that keeps the first job's reservation"),
+        _row("conservative", _SIMPLE, COMMON, "backfilling that keeps every job's reservation"),
+        _row("plain", "coalloc.policies.plain", {}, "arrival order, starts now only; no compiler"),
+    )
+}
+"""Every policy that the daemon, ``solve`` and ``simulate`` know."""
+
+
+def lookup(name: str) -> Policy:
+    """Return the policy of this name.
+
+    Raises
+    ------
+    InputError
+        If there is none; the message lists the names.
+    """
+    policy = POLICIES.get(name)
+    if policy is None:
+        raise InputError("policy", f"there is no policy {name!r}; there are {', '.join(POLICIES)}")
+    return policy
