@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Any, Literal
@@ -12,6 +13,10 @@ from coalloc.model.errors import InputError
 Kind = Literal[
     "number", "integer", "text", "flag", "texts", "numbers", "integers", "counts", "loads", "any"
 ]
+
+
+LARGEST = 1e18
+"""No number of either format is larger, so that sums and products of them stay finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,19 +106,19 @@ class Field:
         return value
 
     def _inside(self, value: float, where: str) -> None:
-        try:
-            finite = isfinite(value)
-        except OverflowError:
-            finite = False
-        if not finite:
-            raise InputError(where, f"{shown(value)} is not a finite number")
+        # isfinite fails on a whole number of 400 digits, a comparison does not.
+        if not abs(value) <= LARGEST:
+            if abs(value) < inf:
+                raise InputError(where, f"{shown(value)} is outside {-LARGEST:g}..{LARGEST:g}")
+            raise InputError(where, f"{value} is not a finite number")
         if self.low <= value <= self.high and not (self.above and value == self.low):
             return
+        if self.above and value == self.low:
+            raise InputError(where, f"{_number(value)} is not above {self.low:g}")
         if self.high < inf:
-            left = "above " if self.above else ""
-            raise InputError(where, f"{value:g} is outside {left}{self.low:g}..{self.high:g}")
+            raise InputError(where, f"{_number(value)} is outside {self.low:g}..{self.high:g}")
         sign = "not above" if self.above else "below"
-        raise InputError(where, f"{value:g} is {sign} {self.low:g}")
+        raise InputError(where, f"{_number(value)} is {sign} {self.low:g}")
 
     def _text(self, value: Any, where: str) -> str:
         if not isinstance(value, str):
@@ -122,6 +127,11 @@ class Field:
             raise InputError(where, f"{shown(value)} is not one of {', '.join(self.choices)}")
         if self.needed and not value:
             raise InputError(where, "is empty")
+        if not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise InputError(where, f"{value!a} is not valid Unicode") from None
         return value
 
     def schema(self) -> dict[str, Any]:
@@ -202,7 +212,45 @@ def array(value: Any, where: str) -> Sequence[Any]:
     return value
 
 
+def plain(value: Any, where: str) -> Any:
+    """The value, if it is JSON throughout: no NaN, no infinity, no foreign object."""
+    rest = [(where, value)]
+    while rest:
+        place, item = rest.pop()
+        match item:
+            case float() if not isfinite(item):
+                raise InputError(place, f"{item} is not a finite number")
+            case None | bool() | int() | float() | str():
+                pass
+            case dict():
+                rest += [(f"{place}.{key}", part) for key, part in item.items()]
+            case list() | tuple():
+                rest += [(f"{place}[{i}]", part) for i, part in enumerate(item)]
+            case _:
+                raise InputError(place, f"{type(item).__name__} is not JSON")
+    return value
+
+
+def chosen(value: Any, key: str, choices: Iterable[str], where: str) -> str:
+    """The text at `key` of a JSON object, if it is one of these."""
+    name = mapping(value, where).get(key)
+    if name is None:
+        raise InputError(f"{where}.{key}", "is missing")
+    if not isinstance(name, str) or name not in choices:
+        raise InputError(f"{where}.{key}", f"{shown(name)} is not one of {', '.join(choices)}")
+    return name
+
+
 def shown(value: Any) -> str:
     """A short form of a value for an error message."""
-    text = repr(value)
+    # repr of a long container is slow, of a deep one it fails, as of a number of 5000 digits.
+    try:
+        text = reprlib.repr(value) if isinstance(value, list | tuple | dict) else repr(value)
+    except ValueError:
+        return "a number too long to show"
     return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _number(value: float) -> str:
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)

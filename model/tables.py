@@ -143,7 +143,9 @@ SPEEDUPS: dict[str, Table] = {
 
 RUNNING: Table = {
     "id": Field(kind="text", needed=True, doc="Id of the job."),
-    "nodes": Field(kind="counts", low=1, needed=True, doc="Slots taken on each node."),
+    "nodes": Field(
+        kind="counts", low=1, high=1_000_000, needed=True, doc="Slots taken on each node."
+    ),
     "start": Field(kind="number", needed=True, doc="Start, s."),
     "end": Field(kind="number", needed=True, doc="Expected end, s."),
     "link_gbps": Field(kind="loads", low=0, default={}, doc="Load on the links, Gbit/s."),
@@ -173,7 +175,13 @@ PLACEMENT: Table = {
     "task": Field(kind="text", doc="Task id, in a workflow."),
     "start": Field(kind="number", needed=True, doc="Start, s."),
     "end": Field(kind="number", needed=True, doc="Planned end, s."),
-    "nodes": Field(kind="counts", low=1, needed=True, doc="Processes on each node, in rank order."),
+    "nodes": Field(
+        kind="counts",
+        low=1,
+        high=1_000_000,
+        needed=True,
+        doc="Processes on each node, in rank order.",
+    ),
     "sc": Field(kind="number", low=1, default=1.0, doc="Accepted communication slowdown."),
 }
 DEFERRED: Table = {
