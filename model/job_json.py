@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from coalloc.model import tables
 from coalloc.model.errors import InputError
-from coalloc.model.fields import array, mapping, read_fields, shown
+from coalloc.model.fields import array, chosen, read_fields, shown
 from coalloc.model.jobs import DivisibleJob, Edge, Job, MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.speedup import (
     AmdahlSpeedup,
@@ -38,10 +39,7 @@ def read_job(value: Any, where: str, time: float) -> tuple[Job, list[str]]:
     ------
     InputError
     """
-    kind = mapping(value, where).get("kind")
-    if kind not in KINDS:
-        what = "is missing" if kind is None else f"{shown(kind)} is not one of {', '.join(KINDS)}"
-        raise InputError(f"{where}.kind", what)
+    kind = chosen(value, "kind", KINDS, where)
     fields = read_fields(value, KINDS[kind], where)
     del fields["kind"]
     fields.setdefault("submitted", time)
@@ -92,20 +90,17 @@ def _moldable(fields: dict[str, Any], where: str) -> tuple[MoldableJob, list[str
         raise InputError(
             f"{where}.min_procs", f"no listed process count lies in {lowest}..{highest}"
         )
-    listed = ", ".join(map(str, dropped[:5])) + (", ..." if len(dropped) > 5 else "")
-    warnings = [
-        f"job {fields['id']}: time rises or work falls at {listed} processes; the nearest smaller allotment is used"
-    ] * bool(dropped)
+    warnings = []
+    if dropped:
+        listed = ", ".join(map(str, dropped[:5])) + (", ..." if len(dropped) > 5 else "")
+        what = f"time rises or work falls at {listed} processes"
+        warnings = [f"job {fields['id']}: {what}; the nearest smaller allotment is used"]
     return MoldableJob(speedup=speedup, **fields), warnings
 
 
 def read_speedup(value: Any, where: str) -> tuple[Speedup, int, int | None, list[int]]:
     """Read a speed-up model; returns it with its default range and the repaired counts."""
-    model = mapping(value, where).get("model")
-    if model not in tables.SPEEDUPS:
-        raise InputError(
-            f"{where}.model", f"{shown(model)} is not one of {', '.join(tables.SPEEDUPS)}"
-        )
+    model = chosen(value, "model", tables.SPEEDUPS, where)
     fields = read_fields(value, tables.SPEEDUPS[model], where)
     match model:
         case "amdahl":
@@ -122,7 +117,7 @@ def read_speedup(value: Any, where: str) -> tuple[Speedup, int, int | None, list
             procs, times = fields["procs"], fields["times"]
             if not procs or len(procs) != len(times):
                 raise InputError(where, f"{len(procs)} procs but {len(times)} times")
-            if any(a >= b for a, b in zip(procs, procs[1:], strict=False)):
+            if any(a >= b for a, b in pairwise(procs)):
                 raise InputError(f"{where}.procs", "must rise")
             table, dropped = repaired(procs, times)
             return table, procs[0], procs[-1], dropped

@@ -62,9 +62,9 @@ class DowneySpeedup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSpeedup:
-    """Measured times at some process counts, rising counts, already monotone.
+    """Measured times at some process counts; counts rise, times do not (see `repaired`).
 
-    A count that is not listed runs like the nearest smaller listed one.
+    Only the listed counts are offered; between them `time` answers by the nearest smaller.
     """
 
     procs: tuple[int, ...]
@@ -79,9 +79,10 @@ Speedup = AmdahlSpeedup | DowneySpeedup | TableSpeedup
 
 
 def repaired(procs: tuple[int, ...], times: tuple[float, ...]) -> tuple[TableSpeedup, list[int]]:
-    """Keep the allotments at which time falls and work does not.
+    """Answer a count at which the time rises or the work falls by the nearest smaller one.
 
-    A dropped count is answered by the nearest smaller kept one.
+    Every count stays listed, and a repaired table is repaired no further: a count that is
+    answered by a smaller one takes no part in later comparisons of work.
 
     Returns
     -------
@@ -89,15 +90,15 @@ def repaired(procs: tuple[int, ...], times: tuple[float, ...]) -> tuple[TableSpe
     dropped : list of int
         Counts at which the time rose or the work fell.
     """
-    kept_procs, kept_times, dropped = [procs[0]], [times[0]], []
+    answers, dropped = [times[0]], []
+    best_time, best_work = times[0], times[0] * procs[0]
     for count, time in zip(procs[1:], times[1:], strict=True):
-        last_time, last_work = kept_times[-1], kept_times[-1] * kept_procs[-1]
-        if time > last_time or time * count < last_work * (1.0 - 1e-9):
+        if time < best_time and time * count >= best_work * (1.0 - 1e-9):
+            best_time, best_work = time, time * count
+        elif time != best_time:
             dropped.append(count)
-        else:
-            kept_procs.append(count)
-            kept_times.append(time)
-    return TableSpeedup(procs=tuple(kept_procs), times=tuple(kept_times)), dropped
+        answers.append(best_time)
+    return TableSpeedup(procs=procs, times=tuple(answers)), dropped
 
 
 def allotments(speedup: Speedup, low: int, high: int) -> tuple[tuple[int, float], ...]:
@@ -115,4 +116,4 @@ def allotments(speedup: Speedup, low: int, high: int) -> tuple[tuple[int, float]
         counts = sorted({round(low * ratio**step) for step in range(LADDER)} | {low, high})
     modes = [(n, speedup.time(n)) for n in counts]
     # A longer allotment that is no faster only wastes slots.
-    return tuple([modes[0], *(b for a, b in pairwise(modes) if b[1] < a[1])]) if modes else ()
+    return (modes[0], *(b for a, b in pairwise(modes) if b[1] < a[1])) if modes else ()
