@@ -19,6 +19,7 @@ jobs on multi-cluster systems".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import inf
 
 from coalloc.model.jobs import Edge, MoldableJob, RigidJob, Task
 from coalloc.model.platform import Cluster
@@ -85,14 +86,12 @@ def task_time(
     procs = sum(inside.values())
     fraction = task.parallel_fraction
     seconds = task.work / min_power * (1.0 - fraction + fraction / procs)
-    seconds += 8.0 * task.comm_gb / (procs * min(clusters[name].intra_gbps for name in inside))
+    seconds += _transfer(task.comm_gb / procs, min(clusters[name].intra_gbps for name in inside))
     if len(inside) > 1:
         seconds += max(
-            8.0
-            * task.comm_gb
-            * (n / procs)
-            * ((procs - n) / (procs - 1))
-            / clusters[name].link_gbps
+            _transfer(
+                task.comm_gb * (n / procs) * ((procs - n) / (procs - 1)), clusters[name].link_gbps
+            )
             for name, n in inside.items()
         )
     return seconds
@@ -109,4 +108,11 @@ def edge_delay(
     if ours == theirs:
         return 0.0
     used = [clusters[name] for name in ours | theirs]
-    return 8.0 * edge.gb / min(c.link_gbps for c in used) + max(c.link_latency_s for c in used)
+    return _transfer(edge.gb, min(c.link_gbps for c in used)) + max(c.link_latency_s for c in used)
+
+
+def _transfer(gb: float, gbps: float) -> float:
+    """Seconds for a volume in gigabytes; a link of capacity 0 never ends, but for nothing."""
+    if gb == 0.0:
+        return 0.0
+    return 8.0 * gb / gbps if gbps > 0.0 else inf
