@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 
 from coalloc.model.errors import InputError
+from coalloc.model.fields import shown
 
 LARGEST_SET = 1_000_000
 """A node set that stands for more nodes than this is refused."""
 
+_BRACKET = re.compile(r"\[([^\[\]]*)\]")
+_SEPARATOR = re.compile(r"[,&!^](?![^\[]*\])")
+"""Between sets, outside brackets."""
+_RANGE = re.compile(r" *([0-9]{1,18})(?: *- *([0-9]{1,18})(?:/([0-9]{1,18}))?)? *")
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:")
 
 
@@ -22,6 +28,11 @@ def expand(text: str, where: str = "") -> tuple[str, ...]:
     """
     if text and _PLAIN.issuperset(text):
         return (text,)
+    size = _size(text)
+    if size is None:
+        raise InputError(where, f"{shown(text)} is not a node set: brackets hold 1-4,7 or 0-8/2")
+    if size > LARGEST_SET:
+        raise InputError(where, f"{shown(text)} names {size} nodes, more than {LARGEST_SET}")
     from ClusterShell.NodeSet import (
         RESOLVER_NOGROUP,
         NodeSet,
@@ -29,15 +40,50 @@ def expand(text: str, where: str = "") -> tuple[str, ...]:
     )  # slow to load, seldom needed
 
     try:
-        names = NodeSet(text, resolver=RESOLVER_NOGROUP)
-        size = len(names)
-    except (NodeSetException, ValueError, OverflowError, MemoryError) as error:
-        raise InputError(where, f"{text!r} is not a node set: {error}") from error
-    if size == 0:
-        raise InputError(where, f"{text!r} names no node")
-    if size > LARGEST_SET:
-        raise InputError(where, f"{text[:40]!r} names {size} nodes, more than {LARGEST_SET}")
-    return tuple(names)
+        names = tuple(NodeSet(text, resolver=RESOLVER_NOGROUP))
+    except (NodeSetException, ValueError) as error:
+        raise InputError(where, f"{shown(text)} is not a node set: {error}") from error
+    if not names:
+        raise InputError(where, f"{shown(text)} names no node")
+    return names
+
+
+def expand_counts(counts: Mapping[str, int], where: str) -> dict[str, int]:
+    """Expand the node sets in a nodes map; the value counts for each node.
+
+    Raises
+    ------
+    InputError
+        If a node is named twice, or a text is not a node set.
+    """
+    out: dict[str, int] = {}
+    for text, count in counts.items():
+        for name in expand(text, f"{where}.{text}"):
+            if name in out:
+                raise InputError(f"{where}.{text}", f"node {shown(name)} is named twice")
+            out[name] = count
+    return out
+
+
+def _size(text: str) -> int | None:
+    """How many nodes a text names at most; None where a bracket holds what is no range.
+
+    ClusterShell would build a[1-99999999999] before anyone could ask its length.
+    """
+    total = 0
+    for one in _SEPARATOR.split(text):
+        product = 1
+        for inside in _BRACKET.findall(one):
+            size = 0
+            for part in inside.split(","):
+                found = _RANGE.fullmatch(part)
+                if found is None:
+                    return None
+                low, high, step = found.groups()
+                size += 1 if high is None else (int(high) - int(low)) // max(int(step or 1), 1) + 1
+            product *= max(size, 1)
+        total += product
+    return total
 
 
 def fold(names: Iterable[str]) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 from coalloc.model import tables
 from coalloc.model.errors import InputError
-from coalloc.model.fields import array, mapping, read_fields
+from coalloc.model.fields import array, mapping, plain, read_fields
+from coalloc.model.nodeset import expand_counts
 from coalloc.model.plan import Deferred, FrontPoint, Objective, Placement, Plan, Reason, Status
 
 
@@ -31,9 +32,9 @@ def read_plan(value: Any) -> Plan:
         _point(item, f"front[{i}]") for i, item in enumerate(array(top.get("front", ()), "front"))
     )
     for key in ("options", "stats"):
-        top[key] = dict(mapping(top.get(key, {}), key))
+        top[key] = dict(mapping(plain(top.get(key, {}), key), key))
     top["certificates"] = tuple(
-        mapping(item, f"certificates[{i}]")
+        mapping(plain(item, f"certificates[{i}]"), f"certificates[{i}]")
         for i, item in enumerate(array(top.get("certificates", ()), "certificates"))
     )
     if top.get("chosen") is not None and top["chosen"] >= len(top["front"]):
@@ -42,10 +43,15 @@ def read_plan(value: Any) -> Plan:
 
 
 def _placements(value: Any, where: str) -> tuple[Placement, ...]:
-    return tuple(
-        Placement(**read_fields(item, tables.PLACEMENT, f"{where}[{i}]"))
-        for i, item in enumerate(array(value, where))
-    )
+    return tuple(_placement(item, f"{where}[{i}]") for i, item in enumerate(array(value, where)))
+
+
+def _placement(value: Any, where: str) -> Placement:
+    fields = read_fields(value, tables.PLACEMENT, where)
+    # Plans are written expanded; one written by hand may fold its nodes.
+    if any("[" in name or "," in name for name in fields["nodes"]):
+        fields["nodes"] = expand_counts(fields["nodes"], f"{where}.nodes")
+    return Placement(**fields)
 
 
 def _deferred(value: Any, where: str) -> Deferred:

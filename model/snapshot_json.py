@@ -9,7 +9,7 @@ from coalloc.model import tables
 from coalloc.model.errors import InputError
 from coalloc.model.fields import array, read_fields, shown
 from coalloc.model.job_json import read_job, write_job
-from coalloc.model.nodeset import expand
+from coalloc.model.nodeset import expand, expand_counts
 from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.snapshot import OVERRUN_S, Reservation, Running, Snapshot
 
@@ -94,23 +94,12 @@ def _nodes(value: Any, where: str, taken: set[str], time: float) -> list[Node]:
     return nodes
 
 
-def expand_counts(counts: dict[str, int], slots: dict[str, int], where: str) -> dict[str, int]:
-    """Expand node sets in a nodes map; the value counts for each node."""
-    out: dict[str, int] = {}
-    for text, count in counts.items():
-        for name in expand(text, f"{where}.{text}"):
-            if name not in slots:
-                raise InputError(f"{where}.{text}", f"there is no node {shown(name)}")
-            if name in out:
-                raise InputError(f"{where}.{text}", f"node {shown(name)} is named twice")
-            out[name] = count
-    return out
-
-
 def _running(value: Any, where: str, slots: dict[str, int], clusters: set[str]) -> Running:
     fields = read_fields(value, tables.RUNNING, where)
-    fields["nodes"] = expand_counts(fields["nodes"], slots, f"{where}.nodes")
+    fields["nodes"] = expand_counts(fields["nodes"], f"{where}.nodes")
     for name, count in fields["nodes"].items():
+        if name not in slots:
+            raise InputError(f"{where}.nodes.{name}", f"there is no node {shown(name)}")
         if count > slots[name]:
             raise InputError(
                 f"{where}.nodes.{name}", f"{count} slots of a node that has {slots[name]}"
