@@ -1,0 +1,226 @@
+"""One process of a part, from the fork to the exec.
+
+It becomes the job's user, finds the command, enters the folder and opens the output at once, and
+then waits on a pipe for the order to go. Imports the standard library only, as the runner does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import pwd
+import signal
+import stat
+import time
+from typing import Any, NoReturn
+
+PR_SET_PDEATHSIG = 1
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+# What belongs to the executor's service, not to a job that was submitted from one.
+FOREIGN = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_FDS", "LISTEN_PID")
+DEFAULTED = ("SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGPIPE", "SIGXFSZ", "SIGUSR1", "SIGUSR2")
+
+prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+
+class FaultError(Exception):
+    """The part cannot run: reason and detail."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = " ".join(detail.split())[:500]
+
+
+class Rank:
+    """One process of the part, before it becomes the job's."""
+
+    def __init__(self, spec: dict[str, Any], index: int, account: pwd.struct_passwd | None) -> None:
+        self.spec = spec
+        self.account = account
+        self.index = index
+        place = spec["ranks"][index]
+        self.rank, self.node, self.cpus = place["rank"], place["node"], place["cpus"]
+        self.local_rank, self.local_size = place["local_rank"], place["local_size"]
+
+    def become(self, group: int, go_fd: int, say_fd: int) -> NoReturn:
+        """Prepare, wait for the order to go, and exec; never returns."""
+        runner = os.getppid()
+        try:
+            self._shed_signals()
+            os.setpgid(0, group)
+            self._pin()
+            self._drop_privileges()
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != runner:
+                os._exit(1)
+            env = self.environment()
+            path = self._prepare_files(env)
+            argv = [path if self.spec["script"] else self.spec["argv"][0], *self.spec["argv"][1:]]
+            os.write(say_fd, b"R %d\n" % self.index)
+            if os.read(go_fd, 1) != b"g":
+                os._exit(1)
+            os.write(say_fd, b"S %d %d\n" % (self.index, time.monotonic_ns()))
+            self._exec(path, argv, env)
+        except FaultError as fault:
+            text = f"F {self.index} {fault.reason} {fault.detail}\n"
+        except BaseException as error:
+            text = f"F {self.index} runner_failed {type(error).__name__}: {error}"[:500] + "\n"
+        os.write(say_fd, text.encode(errors="replace"))
+        os._exit(127)
+
+    @staticmethod
+    def _shed_signals() -> None:
+        signal.set_wakeup_fd(-1)
+        for name in DEFAULTED:
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+    def _pin(self) -> None:
+        if self.cpus is not None:
+            try:
+                os.sched_setaffinity(0, self.cpus)
+            except OSError as error:
+                raise FaultError(
+                    "node_unusable", f"{self.node}: CPUs {self.cpus}: {error.strerror}"
+                ) from error
+        with (
+            contextlib.suppress(OSError, ValueError),
+            open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file,
+        ):
+            if int(file.read()) < 0:  # an executor's protection is not its jobs'
+                file.seek(0)
+                file.write("0")
+
+    def _drop_privileges(self) -> None:
+        os.umask(0o022)
+        if self.spec["uid"] is None or self.account is None or os.geteuid() != 0:
+            return
+        gid = self.account.pw_gid if self.spec["gid"] is None else self.spec["gid"]
+        try:
+            os.initgroups(self.account.pw_name, gid)
+            os.setresgid(gid, gid, gid)
+            os.setresuid(self.spec["uid"], self.spec["uid"], self.spec["uid"])
+        except OSError as error:
+            raise FaultError("user_unknown", f"uid {self.spec['uid']}: {error.strerror}") from error
+
+    def environment(self) -> dict[str, str]:
+        """The user's variables, those of the account, and ours."""
+        spec = self.spec
+        env = {
+            key: value
+            for key, value in spec["env"].items()
+            if key and "=" not in key and "\0" not in key + value and key not in FOREIGN
+        }
+        if self.account is not None:
+            account = {
+                "HOME": self.account.pw_dir,
+                "USER": self.account.pw_name,
+                "LOGNAME": self.account.pw_name,
+                "SHELL": self.account.pw_shell or "/bin/sh",
+            }
+            env = env | account if spec["uid"] is not None else account | env
+        env.setdefault("PATH", DEFAULT_PATH)
+        host, _, port = spec["rendezvous"].rpartition(":")
+        rank, size = str(self.rank), str(spec["size"])
+        return env | {
+            "COALLOC_JOB_ID": spec["job"],
+            "COALLOC_RANK": rank,
+            "COALLOC_SIZE": size,
+            "COALLOC_PART": str(spec["part"]),
+            "COALLOC_ATTEMPT": str(spec["attempt"]),
+            "COALLOC_CLUSTER": spec["cluster"],
+            "COALLOC_NODE": self.node,
+            "COALLOC_NODELIST": spec["nodelist"],
+            "COALLOC_HOSTFILE": spec["hostfile"],
+            "COALLOC_RENDEZVOUS": spec["rendezvous"],
+            "COALLOC_CLAIM": spec["claim"],
+            "MASTER_ADDR": host.strip("[]"),
+            "MASTER_PORT": port,
+            "RANK": rank,
+            "WORLD_SIZE": size,
+            "LOCAL_RANK": str(self.local_rank),
+            "LOCAL_WORLD_SIZE": str(self.local_size),
+        }
+
+    def _prepare_files(self, env: dict[str, str]) -> str:
+        """Enter the folder, find the command, open its output; the path to execute."""
+        spec = self.spec
+        try:
+            os.chdir(spec["cwd"])
+        except OSError as error:
+            raise FaultError("cwd_missing", f"{spec['cwd']}: {error.strerror}") from error
+        env["PWD"] = spec["cwd"]
+        path = spec["script"] or found_command(spec["argv"][0], env["PATH"])
+        check_interpreter(path, spec["argv"][0])
+        null = os.open(os.devnull, os.O_RDONLY)
+        out = self._output(spec["stdout"] or "coalloc-%j.out")
+        err = self._output(spec["stderr"]) if spec["stderr"] else out
+        for fd, target in ((null, 0), (out, 1), (err, 2)):
+            os.dup2(fd, target, inheritable=True)
+        return str(path)
+
+    def _output(self, pattern: str) -> int:
+        names = {"%j": self.spec["job"], "%r": str(self.rank)}
+        pieces = pattern.split("%%")
+        for mark, name in names.items():
+            pieces = [piece.replace(mark, name) for piece in pieces]
+        path = "%".join(pieces)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | os.O_NONBLOCK
+        try:
+            fd = os.open(path, flags, 0o666)
+            os.set_blocking(fd, True)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            raise FaultError("output_unwritable", f"{path}: {why}") from error
+        return fd
+
+    def _exec(self, path: str, argv: list[str], env: dict[str, str]) -> NoReturn:
+        try:
+            try:
+                os.execve(path, argv, env)
+            except OSError as error:
+                if error.errno != errno.ENOEXEC:
+                    raise
+                os.execve("/bin/sh", ["/bin/sh", path, *argv[1:]], env)  # as execvp does
+        except OSError as error:
+            raise FaultError("not_executable", f"{argv[0]}: {error.strerror}") from error
+
+
+def found_command(name: str, search: str) -> str:
+    """The file that this command names, for the user this process runs as."""
+    places = [name] if "/" in name else [f"{p or '.'}/{name}" for p in search.split(os.pathsep)]
+    fault = FaultError("not_found", f"{name}: no such command")
+    for path in places:
+        try:
+            mode = os.stat(path).st_mode
+        except (OSError, ValueError) as error:
+            if isinstance(error, PermissionError):
+                fault = FaultError("not_executable", f"{path}: {error.strerror}")
+            continue
+        if stat.S_ISDIR(mode):
+            fault = FaultError("not_executable", f"{path}: is a folder")
+        elif os.access(path, os.X_OK):
+            return path
+        else:
+            fault = FaultError("not_executable", f"{path}: is not executable")
+    raise fault
+
+
+def check_interpreter(path: str, shown: str) -> None:
+    """Refuse a script whose first line names an interpreter that cannot be executed."""
+    try:
+        with open(path, "rb") as file:
+            line, newline, _ = file.read(256).partition(b"\n")
+    except OSError:
+        return  # executable but not readable: a program
+    words = line[2:].replace(b"\t", b" ").split(b" ") if line.startswith(b"#!") else []
+    interpreter = next((os.fsdecode(word) for word in words if word), "")
+    if interpreter and newline and not os.access(interpreter, os.X_OK):
+        why = " (the line ends in a carriage return)" if interpreter.endswith("\r") else ""
+        raise FaultError(
+            "bad_script",
+            f"{shown}: its interpreter {interpreter.strip()} cannot be executed{why}",
+        )

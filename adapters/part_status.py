@@ -1,0 +1,66 @@
+"""What a part's runner writes down, and how its launcher reads it.
+
+Imports the standard library only: the runner loads it without the rest of the package.
+
+Notes
+-----
+A status file has one slot for each step of a part, written once and checked by a CRC. The file
+is written in full before the part is ready, and then only overwritten in place: a full disk
+cannot keep an exit code from being recorded. START is on disk before anything is started: a
+part whose START is empty never ran, whatever crashed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from binascii import crc32
+from typing import Any
+
+PAGE = 4096
+READY, START, RUN, END = range(4)
+NEST_NAME, RUNNER_NAME = "coalloc-nest", "coalloc-part"
+
+
+def encoded(record: dict[str, Any]) -> bytes:
+    """A record as it stands in a slot."""
+    body = json.dumps(record, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (crc32(body), body)
+
+
+def decoded(raw: bytes) -> dict[str, Any] | None:
+    """The record in a slot; None where there is none, or not yet all of it."""
+    line, newline, _ = raw.partition(b"\n")
+    if not newline or line[:8] != b"%08x" % crc32(line[9:]):
+        return None
+    record = json.loads(line[9:])
+    return record if isinstance(record, dict) else None
+
+
+def status_size(procs: int) -> int:
+    """Bytes of a status file; the last slot has room for every exit code."""
+    return PAGE * (END + 1) + 8 * procs
+
+
+def boot_id() -> str:
+    """What names the present boot of this machine."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def descendants(root: int) -> list[int]:
+    """Living processes below this one."""
+    children: dict[int, list[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        if fields and fields[0] not in b"ZX":
+            children.setdefault(int(fields[1]), []).append(int(name))
+    found, front = [], [root]
+    while front:
+        front = [child for pid in front for child in children.get(pid, ())]
+        found += front
+    return found

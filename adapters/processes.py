@@ -1,0 +1,139 @@
+"""Where adapters make processes: the nest that hatches part runners, and the end of strays."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from coalloc.adapters.base import AdapterError
+
+SEND_LIMIT_S = 5.0
+STRAY_LIMIT_S = 2.0
+
+# The packages' own __init__ files are not run: the nest needs the standard library only.
+_BOOT = """
+import sys
+for name in ("coalloc", "coalloc.adapters"):
+    sys.modules[name] = package = type(sys)(name)
+    package.__path__ = [sys.argv[1]]
+from coalloc.adapters.part_runner import main
+main(sys.argv[2:])
+"""
+
+
+class Nest:
+    """The warm process that forks a runner for each claim.
+
+    It ends when this object is closed, or its owner dies; the runners live on. One that dies
+    is started anew by the next claim.
+    """
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._start()
+
+    @property
+    def pid(self) -> int:
+        """Process id; 0 where there is none."""
+        return self._child.pid if self._child is not None else 0
+
+    def hatch(self, folder: Path, orders_fd: int, lock_fd: int) -> None:
+        """Have a runner take over this folder and these descriptors; does not wait for it.
+
+        Raises
+        ------
+        AdapterError
+        """
+        if self._child is None or self._child.poll() is not None:
+            self._restart()
+        try:
+            self._send(folder, orders_fd, lock_fd)
+        except OSError:
+            self._restart()
+            try:
+                self._send(folder, orders_fd, lock_fd)
+            except OSError as error:
+                raise AdapterError(f"the part runners' nest does not answer: {error}") from error
+
+    def close(self) -> None:
+        """End the nest."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._child is not None:
+            try:
+                self._child.wait(SEND_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+                self._child.wait()
+            self._child = None
+
+    def _send(self, folder: Path, orders_fd: int, lock_fd: int) -> None:
+        assert self._socket is not None
+        socket.send_fds(self._socket, [os.fsencode(folder)], [orders_fd, lock_fd])
+
+    def _restart(self) -> None:
+        self.close()
+        self._start()
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(SEND_LIMIT_S)
+        command = [sys.executable, "-I", "-S", "-c", _BOOT, str(Path(__file__).parent)]
+        try:
+            # A session of its own: a Ctrl-C on the executor's terminal must not reach it.
+            self._child = subprocess.Popen(
+                [*command, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        except OSError as error:
+            ours.close()
+            raise AdapterError(f"cannot start the part runners' nest: {error}") from error
+        finally:
+            theirs.close()
+        self._socket = ours
+
+
+def kill_marked(mark: str) -> int:
+    """Kill every process whose environment holds this ``NAME=value``; return how many.
+
+    Waits, for a short while, until they are gone.
+    """
+    wanted = mark.encode() + b"\0"
+    killed: set[int] = set()
+    end = time.monotonic() + STRAY_LIMIT_S
+    while found := [pid for pid in _pids() if wanted in _environment(pid)]:
+        for pid in found:
+            with contextlib.suppress(OSError):
+                fd = os.pidfd_open(pid)
+                try:
+                    # Looked at again, now that the number cannot come to mean another process.
+                    if wanted in _environment(pid):
+                        signal.pidfd_send_signal(fd, signal.SIGKILL)
+                        killed.add(pid)
+                finally:
+                    os.close(fd)
+        if time.monotonic() > end:
+            break
+        time.sleep(0.01)
+    return len(killed)
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
