@@ -1,0 +1,78 @@
+"""Every adapter by its name in the configuration; each is loaded when it is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from coalloc.adapters.base import Adapter
+from coalloc.model.errors import InputError
+from coalloc.model.fields import shown
+
+
+class Check(Protocol):
+    """Reads an adapter's settings without touching the batch system."""
+
+    def __call__(self, value: Any, cluster: str, where: str) -> object:
+        """Return the settings read; raise InputError at `where` if they are malformed."""
+
+
+class Open(Protocol):
+    """Makes an adapter for one cluster."""
+
+    def __call__(self, value: Any, cluster: str, where: str, state_dir: Path) -> Adapter:
+        """Return the adapter.
+
+        Raises
+        ------
+        InputError
+            The settings are malformed.
+        AdapterError
+            The batch system cannot be used.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterKind:
+    """One kind of batch system."""
+
+    check: Check
+    open: Open
+    doc: str
+
+
+def adapter_kind(name: str, where: str = "adapter") -> AdapterKind:
+    """The adapter of this name.
+
+    Raises
+    ------
+    InputError
+    """
+    kind = ADAPTERS.get(name)
+    if kind is None:
+        raise InputError(where, f"{shown(name)} is not one of {', '.join(ADAPTERS)}")
+    return kind
+
+
+def _check_local(value: Any, cluster: str, where: str) -> object:
+    from coalloc.adapters.local_settings import read_settings
+
+    return read_settings(value, cluster, where)
+
+
+def _open_local(value: Any, cluster: str, where: str, state_dir: Path) -> Adapter:
+    from coalloc.adapters.local import open_local
+    from coalloc.adapters.local_settings import read_settings
+
+    return open_local(read_settings(value, cluster, where), state_dir)
+
+
+ADAPTERS: Mapping[str, AdapterKind] = {
+    "local": AdapterKind(
+        check=_check_local,
+        open=_open_local,
+        doc="this machine's CPUs as one cluster, or one of several",
+    ),
+}
