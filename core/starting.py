@@ -190,7 +190,7 @@ def _some_ended(state: State, record: JobRecord) -> None:
     )
     if bad is None:
         return
-    why = bad.detail or bad.reason or f"exit code {bad.exit_code}"
+    why = bad.detail or (f"exit code {bad.exit_code}" if bad.exit_code else bad.reason)
     abort_parts(state, record, f"part on {bad.cluster}: {why}")
 
 
@@ -268,7 +268,9 @@ def _end(state: State, record: JobRecord, now: float) -> None:
 def _verdict(record: JobRecord) -> tuple[JobState, str, str, int | None]:
     """End state, reason, detail and exit code of a job all of whose parts ended."""
     parts = record.parts
-    code = max((p.exit_code for p in parts if p.exit_code is not None), default=None)
+    # A part that we ended because another one failed does not decide the job's exit code.
+    own = [p for p in parts if p.exit_code and p.reason not in {"aborted", "cancelled"}] or parts
+    code = max((p.exit_code for p in own if p.exit_code is not None), default=None)
     lost = next((p for p in parts if p.state is PartState.LOST), None)
     limited = next((p for p in parts if p.reason == "time_limit"), None)
     refused = next((p for p in parts if p.state is PartState.REFUSED), None)
@@ -283,7 +285,8 @@ def _verdict(record: JobRecord) -> tuple[JobState, str, str, int | None]:
         return JobState.FAILED, "part_missing", detail, code
     if code:
         worst = next(p for p in parts if p.exit_code == code)
-        return JobState.FAILED, worst.reason or "exit", worst.detail or f"exit code {code}", code
+        detail = f"{worst.cluster}: {worst.detail}" if worst.detail else f"exit code {code}"
+        return JobState.FAILED, worst.reason or "exit", detail, code
     return JobState.COMPLETED, "", "", code
 
 

@@ -1,0 +1,107 @@
+"""``coalloc-executor``: one cluster's executor as a process.
+
+SIGTERM stops it in good order; the parts it has started go on, and are adopted when it is
+started again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import coalloc
+from coalloc.adapters.base import AdapterError
+from coalloc.adapters.registry import open_adapter
+from coalloc.daemon import logs, notify
+from coalloc.daemon.config import ClusterConfig, Config, ConfigError
+from coalloc.daemon.config_file import find_config, load
+from coalloc.daemon.executor import Executor
+from coalloc.model.errors import InputError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run an executor; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="coalloc-executor",
+        description="Reads one cluster and starts the parts of jobs on it, for coallocd.",
+        epilog="example: coalloc-executor --cluster alpha",
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the daemon's configuration")
+    parser.add_argument("--cluster", required=True, help="name of the cluster in the configuration")
+    parser.add_argument("--version", action="version", version=f"coalloc {coalloc.__version__}")
+    args = parser.parse_args(argv)
+    path = find_config(args.config)
+    try:
+        config = load(path)
+        cluster = _cluster(config, args.cluster, path)
+    except ConfigError as error:
+        print(f"coalloc-executor: error: {error}", file=sys.stderr)
+        return 2
+    logs.configure(config.daemon.log_level, config.daemon.log_format)
+    state_dir = Path(config.daemon.state_dir) / "executors" / cluster.name
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(state_dir / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            asyncio.run(_serve(config, cluster, state_dir))
+    except BlockingIOError:
+        message = f"an executor of cluster {cluster.name} is running already ({state_dir}/lock)"
+        print(f"coalloc-executor: error: {message}", file=sys.stderr)
+        return 1
+    except InputError as error:
+        print(f"coalloc-executor: error: {path}: {error}", file=sys.stderr)
+        return 2
+    except (AdapterError, OSError) as error:
+        print(f"coalloc-executor: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _cluster(config: Config, name: str, path: Path | None) -> ClusterConfig:
+    for cluster in config.clusters:
+        if cluster.name == name:
+            return cluster
+    known = ", ".join(cluster.name for cluster in config.clusters)
+    raise ConfigError(f"{path or 'defaults'}: there is no cluster {name!r}; there are: {known}")
+
+
+async def _serve(config: Config, cluster: ClusterConfig, state_dir: Path) -> None:
+    log = logs.get_logger(cluster=cluster.name)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    adapter = open_adapter(cluster.adapter, cluster.name, cluster.settings, state_dir)
+    executor = Executor(
+        cluster.name,
+        adapter,
+        config.daemon.executor_endpoint,
+        state_dir,
+        log,
+        interval_s=config.readings.interval_s,
+        timeout_s=config.readings.timeout_s,
+    )
+    executor.open()
+    notify.notify(notify.READY, notify.status(f"cluster {cluster.name}, pid {os.getpid()}"))
+    beat = loop.create_task(_beat())
+    await stop.wait()
+    beat.cancel()
+    notify.notify(notify.STOPPING)
+    await executor.close()
+
+
+async def _beat() -> None:
+    pause = notify.watchdog_interval_s()
+    while pause is not None:
+        notify.notify(notify.WATCHDOG)
+        await asyncio.sleep(pause)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+"""``coallocd``: the daemon as a process.
+
+SIGTERM and SIGINT stop it in good order (running jobs go on; their executors keep them),
+SIGHUP reads the configuration again and keeps the old one if the new one is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import getpass
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import coalloc
+from coalloc.core.effects import Note
+from coalloc.core.events import TimerFired
+from coalloc.daemon import logs, notify
+from coalloc.daemon.config import Config, ConfigError
+from coalloc.daemon.config_file import changes, find_config, load, needs_restart
+from coalloc.daemon.metrics import Metrics
+from coalloc.daemon.service import Service
+from coalloc.daemon.solver import SolverPool
+from coalloc.daemon.store import SqliteStore
+from coalloc.daemon.store_errors import StoreError
+from coalloc.daemon.timer import Timers
+
+PRUNE_EVERY_S = 300.0
+ROUND_GRACE_S = 30.0
+"""A round that takes this much longer than its limit stops the watchdog's messages, seconds."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the daemon; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="coallocd",
+        description="The coalloc daemon: plans and starts jobs over several clusters.",
+        epilog="example: coallocd --config /etc/coalloc/coallocd.toml --check-config",
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="configuration (TOML)")
+    parser.add_argument(
+        "--check-config", action="store_true", help="read the configuration, say if it is right, end"
+    )
+    parser.add_argument("--version", action="version", version=f"coalloc {coalloc.__version__}")
+    args = parser.parse_args(argv)
+    path = find_config(args.config)
+    try:
+        config = load(path)
+        _check_policies(config, path)
+    except ConfigError as error:
+        print(f"coallocd: error: {error}", file=sys.stderr)
+        return 2
+    if args.check_config:
+        print(f"{path or 'built-in defaults'}: ok, {len(config.clusters)} clusters")
+        return 0
+    logs.configure(config.daemon.log_level, config.daemon.log_format)
+    try:
+        asyncio.run(_serve(config, path))
+    except (StoreError, OSError, ConfigError) as error:
+        print(f"coallocd: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _check_policies(config: Config, path: Path | None) -> None:
+    """Refuse what the configuration reader cannot know to be wrong."""
+    from coalloc.model.errors import InputError
+    from coalloc.policies.registry import lookup
+
+    if config.daemon.mode != "single-user":
+        raise ConfigError(f"{path}: daemon.mode: {config.daemon.mode} is not available yet")
+    rounds = config.rounds
+    names = [("rounds.policy", rounds.policy)]
+    names += [(f"rounds.fallbacks[{i}]", name) for i, name in enumerate(rounds.fallbacks)]
+    names += [(f"rounds.trigger[{i}].policy", t.policy) for i, t in enumerate(rounds.trigger)]
+    for key, name in names:
+        if not name:
+            continue
+        try:
+            lookup(name)
+        except InputError as error:
+            raise ConfigError(f"{path or 'defaults'}: {key}: {error}") from error
+
+
+async def _serve(config: Config, path: Path | None) -> None:
+    log = logs.get_logger()
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    daemon = config.daemon
+    for folder in (daemon.state_dir, daemon.runtime_dir):
+        Path(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
+    async with AsyncExitStack() as stack:
+        store = SqliteStore(Path(daemon.state_dir) / "coalloc.db")
+        stack.callback(store.close)
+        solver = SolverPool(
+            cache_dir=Path(config.solver.cache_dir or daemon.state_dir),
+            nice=config.solver.nice,
+            memory_mb=config.solver.memory_mb,
+            log=log,
+        )
+        service = Service(
+            config, store, solver, log, user=getpass.getuser(), uid=os.getuid(), gid=os.getgid()
+        )
+        metrics = _Measured(service)
+        if daemon.metrics_address:
+            metrics.metrics.serve(daemon.metrics_address)
+            stack.callback(metrics.metrics.close)
+        await solver.start()
+        stack.push_async_callback(solver.close)
+        service.open()
+        stack.push_async_callback(service.close)
+        timers = Timers(lambda index: service.offer(TimerFired(trigger=index)))
+        timers.start(_periods(config))
+        stack.push_async_callback(timers.stop)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(signal.SIGHUP, _reload, service, timers, path)
+        beats = loop.create_task(_beat(service, store))
+        stack.callback(beats.cancel)
+        warm = loop.create_task(_warmed(solver, service))
+        stack.callback(warm.cancel)
+        state = service.core.state
+        log.info(
+            "daemon_started",
+            version=coalloc.__version__,
+            config=str(path or "defaults"),
+            endpoint=daemon.endpoint,
+            clusters=[cluster.name for cluster in config.clusters],
+            policy=config.rounds.policy,
+            epoch=state.epoch,
+            waiting=len(state.waiting),
+            placed=len(state.placed),
+        )
+        notify.notify(notify.READY, notify.status("serving"))
+        await stop.wait()
+        service.is_stopping = True
+        notify.notify(notify.STOPPING)
+        log.info("daemon_stopping", waiting=len(state.waiting), placed=len(state.placed))
+    log.info("daemon_stopped")
+
+
+async def _warmed(solver: SolverPool, service: Service) -> None:
+    """When the solver is ready, plan again what was planned without it."""
+    await solver.warm()
+    service.core.state.rounds.want("solver_warm")
+    from coalloc.core.events import Ticked
+
+    service.offer(Ticked())
+
+
+def _periods(config: Config) -> dict[int, float]:
+    triggers = enumerate(config.rounds.trigger)
+    return {index: trigger.every_s for index, trigger in triggers if trigger.kind == "timer"}
+
+
+def _reload(service: Service, timers: Timers, path: Path | None) -> None:
+    log = service.log
+    notify.notify(*notify.reloading())
+    try:
+        config = load(path)
+        _check_policies(config, path)
+    except ConfigError as error:
+        log.error("reload_failed", why=str(error), kept="the old configuration")
+        notify.notify(notify.READY)
+        return
+    changed = changes(service.config, config)
+    later = [key for key in changed if needs_restart(key)]
+    service.reconfigure(config)
+    timers.configure(_periods(config))
+    logs.configure(config.daemon.log_level, config.daemon.log_format)
+    log.info("configuration_reloaded", changed=changed, needs_restart=later)
+    notify.notify(notify.READY)
+
+
+async def _beat(service: Service, store: SqliteStore) -> None:
+    """Feed the watchdog while rounds make progress; keep the store small."""
+    pause = notify.watchdog_interval_s() or PRUNE_EVERY_S
+    pruned = 0.0
+    loop = asyncio.get_running_loop()
+    while True:
+        current = service.core.state.round
+        limit = service.config.rounds.time_limit_s + ROUND_GRACE_S
+        if current is None or service.clock() - current.started < limit:
+            state = service.core.state
+            text = f"{len(state.waiting)} waiting, {len(state.placed)} placed"
+            notify.notify(notify.WATCHDOG, notify.status(text))
+        if loop.time() - pruned > PRUNE_EVERY_S:
+            pruned = loop.time()
+            try:
+                store.prune(service.config.daemon.keep_events)
+            except StoreError as error:
+                service.log.error("prune_failed", why=str(error))
+        await asyncio.sleep(pause)
+
+
+class _Measured:
+    """Turns the core's log lines into metrics."""
+
+    def __init__(self, service: Service) -> None:
+        self.metrics = Metrics()
+        self.service = service
+        self.faults: dict[str, int] = {}
+        service.on_note = self.noted
+
+    def noted(self, note: Note) -> None:
+        """Count what a log line says."""
+        fields = note.fields
+        metrics, state = self.metrics, self.service.core.state
+        if note.event == "job_started":
+            metrics.started.inc()
+            if "skew_ms" in fields:
+                metrics.coallocated.inc()
+                metrics.skew_s.observe(fields["skew_ms"] / 1e3)
+        if note.event != "round_finished":
+            return
+        metrics.round_finished(
+            policy=fields["policy"],
+            status=fields["status"],
+            solve_s=fields["solve_s"],
+            gap=fields["gap"],
+        )
+        metrics.jobs.labels("waiting").set(len(state.waiting))
+        metrics.jobs.labels("placed").set(len(state.placed))
+        metrics.stale.set(fields["stale"])
+        for cluster, count in self.service.delivery.waiting().items():
+            metrics.outbox.labels(cluster).set(count)
+        for reason, count in self.service.server.faults.items():
+            metrics.dropped.labels(reason).inc(count - self.faults.get(reason, 0))
+            self.faults[reason] = count
+
+
+if __name__ == "__main__":
+    sys.exit(main())

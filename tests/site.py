@@ -1,0 +1,207 @@
+"""A site for tests of the core: clusters that read well, executors that obey or do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from coalloc.core.coordinator import Coordinator, Remembered
+from coalloc.core.effects import Effect, Note, Reply, SaveJob, Send, Solve
+from coalloc.core.events import Requested, Solved, Stated, Ticked
+from coalloc.core.messages import Hello, Order, PartReport, Read, Report
+from coalloc.core.records import JobRecord, Launch, PartState
+from coalloc.core.requests import Answer, Command, Done, Submit
+from coalloc.core.settings import ClusterSettings, Settings, Trigger
+from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
+from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.snapshot import Snapshot
+
+HOUR = 3600.0
+
+
+def reading(cluster: str, nodes: int, *, slots: int = 1, power: float = 1.0) -> ClusterReading:
+    """A cluster of equal nodes named after it."""
+    return ClusterReading(
+        cluster=cluster,
+        nodes=tuple(
+            NodeReading(name=f"{cluster}{i}", slots=slots, power=power) for i in range(1, nodes + 1)
+        ),
+    )
+
+
+def first_fit(snapshot: Snapshot) -> Plan:
+    """Start what fits now, in arrival order, node by node; for tests only."""
+    free = {
+        node.name: node.slots
+        for cluster, node in snapshot.nodes()
+        if node.state == "up" and not cluster.stale
+    }
+    for job in snapshot.running:
+        for name, count in job.nodes.items():
+            if name in free:
+                free[name] -= count
+    placements, deferred = [], []
+    for job in snapshot.queue:
+        procs = getattr(job, "procs", 1)
+        nodes: dict[str, int] = {}
+        for name, count in free.items():
+            take = min(count, procs - sum(nodes.values()))
+            if take > 0:
+                nodes[name] = take
+        if job.held or job.earliest > snapshot.time or job.after or sum(nodes.values()) < procs:
+            deferred.append(Deferred(job=job.id, reason=Reason.INSUFFICIENT, detail="no room"))
+            continue
+        for name, count in nodes.items():
+            free[name] -= count
+        end = snapshot.time + getattr(job, "base_time", 1.0)
+        placements.append(Placement(job=job.id, start=snapshot.time, end=end, nodes=nodes))
+    return Plan(
+        policy="first-fit",
+        status=Status.HEURISTIC,
+        objective=Objective(name="makespan", value=0.0, deferred=len(deferred)),
+        placements=tuple(placements),
+        deferred=tuple(deferred),
+    )
+
+
+class Site:
+    """A coordinator with its clusters; time moves only when told to.
+
+    Attributes
+    ----------
+    effects : list
+        Everything the core wanted, in order.
+    orders : list of (cluster, order)
+    """
+
+    def __init__(
+        self,
+        clusters: Mapping[str, int] | None = None,
+        *,
+        slots: int = 1,
+        remembered: Remembered | None = None,
+        solving: bool = True,
+        **settings: Any,
+    ) -> None:
+        self.sizes = dict(clusters or {"a": 2, "b": 2})
+        settings.setdefault("triggers", (Trigger(kind="queue_length"), Trigger(kind="job_finished")))
+        settings.setdefault("min_interval_s", 0.0)
+        self.settings = Settings(
+            clusters=tuple(ClusterSettings(name=name) for name in self.sizes), **settings
+        )
+        self.core = Coordinator(self.settings, remembered)
+        self.state = self.core.state
+        self.now = 1000.0
+        self.solving = solving
+        self.effects: list[Effect] = []
+        self.orders: list[tuple[str, int, Order]] = []
+        self.answers: list[Answer] = []
+        self.pending_solves: list[Solve] = []
+        for name, size in self.sizes.items():
+            self.do(Stated(statement=Hello(cluster=name)))
+            self.do(Stated(statement=Read(cluster=name, reading=reading(name, size, slots=slots))))
+
+    def do(self, event: Any) -> list[Effect]:
+        """Hand in an event; solves are answered at once if `solving`."""
+        effects = self.core.handle(event, self.now)
+        self.effects += effects
+        for effect in effects:
+            match effect:
+                case Send(cluster=cluster, seq=seq, order=order):
+                    self.orders.append((cluster, seq, order))
+                case Reply(answer=answer):
+                    self.answers.append(answer)
+                case Solve():
+                    if self.solving:
+                        plan = first_fit(effect.snapshot)
+                        self.do(Solved(round=effect.round, plan=plan, solve_s=0.0))
+                    else:
+                        self.pending_solves.append(effect)
+        return effects
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass; clusters are read again."""
+        self.now += seconds
+        for name, cluster in self.state.clusters.items():
+            if cluster.connected and cluster.reading is not None:
+                self.do(Stated(statement=Read(cluster=name, reading=cluster.reading)))
+        self.do(Ticked())
+
+    def ask(self, command: Command, *, user: str = "ann", operator: bool = False) -> Answer:
+        """A client's request and its answer."""
+        before = len(self.answers)
+        self.do(
+            Requested(
+                origin="client", user=user, uid=1, gid=1, operator=operator, command=command
+            )
+        )
+        assert len(self.answers) == before + 1
+        return self.answers[-1]
+
+    def submit(self, procs: int = 1, *, user: str = "ann", **kwargs: Any) -> str:
+        """Submit a rigid job; returns its id."""
+        token = kwargs.pop("token", f"t{len(self.answers)}")
+        fields = {"kind": "rigid", "procs": procs, "base_time": 100.0, **kwargs.pop("job", {})}
+        launch = Launch(argv=(kwargs.pop("program", "work"),))
+        answer = self.ask(Submit(token=token, job=fields, launch=launch, **kwargs), user=user)
+        assert isinstance(answer, Done), answer
+        return str(answer.body["job"])
+
+    def job(self, job: str) -> JobRecord:
+        """A job's record."""
+        return self.state.jobs[job]
+
+    def say(self, job: str, state: PartState, *, cluster: str = "", **fields: Any) -> None:
+        """Executors report on the parts of a job, those of one cluster or all."""
+        record = self.job(job)
+        for part in record.parts:
+            if cluster in {"", part.cluster}:
+                report = PartReport(
+                    job=job, attempt=record.attempt, part=part.index, state=state, **fields
+                )
+                self.report(part.cluster, report)
+
+    def report(self, cluster: str, *parts: PartReport) -> None:
+        """An executor reports; it has carried out every order."""
+        last = self.state.clusters[cluster].next_seq - 1
+        self.do(Stated(statement=Report(cluster=cluster, last_seq=last, parts=parts)))
+
+    def run(self, job: str) -> None:
+        """Take a placed job to running."""
+        self.say(job, PartState.READY)
+        self.say(job, PartState.RUNNING, started=self.now)
+
+    def finish(self, job: str, code: int = 0) -> None:
+        """End a running job."""
+        self.say(
+            job, PartState.FINISHED, exit_code=code, started=self.now, ended=self.now, reason="exited"
+        )
+
+    def orders_for(self, job: str, kind: type[Any]) -> list[tuple[str, Any]]:
+        """Orders of one kind about a job."""
+        return [(c, o) for c, _, o in self.orders if isinstance(o, kind) and o.job == job]
+
+    def notes(self, event: str) -> list[Mapping[str, Any]]:
+        """The fields of log lines of one kind."""
+        return [e.fields for e in self.effects if isinstance(e, Note) and e.event == event]
+
+    def saved(self) -> dict[str, JobRecord]:
+        """Every job as it was last written."""
+        return {e.record.id: e.record for e in self.effects if isinstance(e, SaveJob)}
+
+    def restarted(self, **settings: Any) -> Site:
+        """The same site after a crash of the daemon: what was written, and nothing else."""
+        state = self.state
+        remembered = Remembered(
+            jobs=list(self.saved().values()),
+            tokens=dict(state.tokens),
+            seqs={name: c.next_seq for name, c in state.clusters.items()},
+            unacked={name: c.acked_seq + 1 for name, c in state.clusters.items()},
+            epoch=state.epoch + 1,
+            last_job=state.last_job,
+            last_event=state.last_event,
+            last_round=state.last_round,
+        )
+        return Site(self.sizes, remembered=remembered, **settings)
+
+
