@@ -10,7 +10,7 @@ import numpy as np
 from coalloc.model.cost import base_time, edge_delay, run_time, task_time
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.speedup import TableSpeedup
-from coalloc.policies.check_sheet import RELATIVE, Flags, Sheet, Unit, shown
+from coalloc.policies.check_sheet import RELATIVE, Flags, Floats, Sheet, Unit, shown
 
 
 def processes(sheet: Sheet) -> Iterator[str]:
@@ -168,12 +168,7 @@ def run_times(sheet: Sheet) -> Iterator[str]:
     """End = start + run time by the cost model on the weakest node, power in steps."""
     if not sheet.units:
         return
-    power = sheet.nodes.power
-    step = number_option(sheet.options, "power_step", 0.0)
-    if step > 0.0:
-        levels = np.floor(power / step + RELATIVE)
-        # Below one step there is nothing to round down to.
-        power = np.where(levels >= 1.0, levels * step, power)
+    power = stepped(sheet.nodes.power, number_option(sheet.options, "power_step", 0.0))
     weakest = np.minimum.reduceat(power[sheet.node], sheet.first).tolist()
     by_name = {cluster.name: cluster for cluster in sheet.snapshot.clusters}
     allowed = sheet.tolerance(sheet.end).tolist()
@@ -190,6 +185,15 @@ def run_times(sheet: Sheet) -> Iterator[str]:
         if not abs(start[row] + seconds - end[row]) <= allowed[row]:
             found, wanted = shown(end[row] - start[row]), shown(seconds)
             yield f"{unit.name}: runs for {found} s, the cost model says {wanted} s"
+
+
+def stepped(power: Floats, step: float) -> Floats:
+    """Power rounded down to a multiple of the step; below one, of its largest fitting half."""
+    if step <= 0.0:
+        return power
+    halvings = np.ceil(np.log2(step / (power * (1.0 + RELATIVE))))
+    fitting = step / np.exp2(np.maximum(halvings, 0.0))
+    return np.minimum(power, np.floor(power / fitting + RELATIVE) * fitting)
 
 
 def options_valid(sheet: Sheet) -> Iterator[str]:
