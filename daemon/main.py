@@ -43,7 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration (TOML)")
     parser.add_argument(
-        "--check-config", action="store_true", help="read the configuration, say if it is right, end"
+        "--check-config",
+        action="store_true",
+        help="read the configuration, say if it is right, end",
     )
     parser.add_argument("--version", action="version", version=f"coalloc {coalloc.__version__}")
     args = parser.parse_args(argv)

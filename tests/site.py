@@ -84,7 +84,9 @@ class Site:
         **settings: Any,
     ) -> None:
         self.sizes = dict(clusters or {"a": 2, "b": 2})
-        settings.setdefault("triggers", (Trigger(kind="queue_length"), Trigger(kind="job_finished")))
+        settings.setdefault(
+            "triggers", (Trigger(kind="queue_length"), Trigger(kind="job_finished"))
+        )
         settings.setdefault("min_interval_s", 0.0)
         self.settings = Settings(
             clusters=tuple(ClusterSettings(name=name) for name in self.sizes), **settings
@@ -131,9 +133,7 @@ class Site:
         """A client's request and its answer."""
         before = len(self.answers)
         self.do(
-            Requested(
-                origin="client", user=user, uid=1, gid=1, operator=operator, command=command
-            )
+            Requested(origin="client", user=user, uid=1, gid=1, operator=operator, command=command)
         )
         assert len(self.answers) == before + 1
         return self.answers[-1]
@@ -174,7 +174,12 @@ class Site:
     def finish(self, job: str, code: int = 0) -> None:
         """End a running job."""
         self.say(
-            job, PartState.FINISHED, exit_code=code, started=self.now, ended=self.now, reason="exited"
+            job,
+            PartState.FINISHED,
+            exit_code=code,
+            started=self.now,
+            ended=self.now,
+            reason="exited",
         )
 
     def orders_for(self, job: str, kind: type[Any]) -> list[tuple[str, Any]]:
@@ -203,5 +208,3 @@ class Site:
             last_round=state.last_round,
         )
         return Site(self.sizes, remembered=remembered, **settings)
-
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from coalloc.core.effects import Solve
 from coalloc.core.events import (
     Disconnected,
@@ -20,7 +21,6 @@ from coalloc.core.records import JobState, PartState
 from coalloc.core.requests import Drain, PauseRounds, Refused, Resume, ResumeRounds, RoundNow
 from coalloc.core.settings import Trigger
 from coalloc.model.platform import NodeState
-
 from tests.site import HOUR, Site, first_fit, reading
 
 
@@ -40,7 +40,9 @@ def test_the_nth_submit_starts_a_round_and_not_the_one_before() -> None:
 
 
 def test_with_no_submits_the_timer_starts_a_round() -> None:
-    site = Site(triggers=(Trigger(kind="timer", every_s=HOUR), Trigger(kind="queue_length", at_least=3)))
+    site = Site(
+        triggers=(Trigger(kind="timer", every_s=HOUR), Trigger(kind="queue_length", at_least=3))
+    )
     site.do(TimerFired(trigger=0))
     assert len(solves(site)) == 1
     assert site.notes("round_finished")[0]["trigger"] == "timer"

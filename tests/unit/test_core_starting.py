@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
 from coalloc.core.events import Stated
 from coalloc.core.messages import Abort, Forget, Hello, PartReport, Prepare, Start
 from coalloc.core.records import JobState, PartState
 from coalloc.core.requests import Cancel, Done, Hold, Refused, Release
-
 from tests.site import Site
 
 
