@@ -146,21 +146,34 @@ class Field:
                 body = item
         if self.nullable:
             body = {"anyOf": [body, {"type": "null"}]}
-        return {**body, "description": self.doc}
+        default = {} if self.default is None else {"default": self.default}
+        return {**body, "description": self.doc, **default}
 
     def _item_schema(self) -> dict[str, Any]:
-        types = {"number": "number", "integer": "integer", "text": "string", "flag": "boolean"}
-        types |= {"texts": "string", "numbers": "number", "integers": "integer"}
-        types |= {"counts": "integer", "loads": "number"}
-        item: dict[str, Any] = {"type": types[self.kind]} if self.kind in types else {}
-        if self.low > -inf:
-            item["exclusiveMinimum" if self.above else "minimum"] = self.low
-        if self.high < inf:
-            item["maximum"] = self.high
+        kind = _SCHEMA_TYPES.get(self.kind)
+        item: dict[str, Any] = {} if kind is None else {"type": kind}
+        if kind in ("number", "integer"):
+            item["exclusiveMinimum" if self.above else "minimum"] = max(self.low, -LARGEST)
+            item["maximum"] = min(self.high, LARGEST)
         if self.choices:
-            item["enum"] = list(self.choices)
+            item["enum"] = [str(choice) for choice in self.choices]
+        elif kind == "string" and self.needed:
+            item["minLength"] = 1
         return item
 
+
+_SCHEMA_TYPES: Mapping[Kind, str] = {
+    "number": "number",
+    "numbers": "number",
+    "loads": "number",
+    "integer": "integer",
+    "integers": "integer",
+    "counts": "integer",
+    "text": "string",
+    "texts": "string",
+    "flag": "boolean",
+}
+"""Of the field, or of its items; a kind that is not here is described by its owner."""
 
 Table = Mapping[str, Field]
 
@@ -187,15 +200,14 @@ def read_fields(value: Any, table: Table, where: str) -> dict[str, Any]:
     return out
 
 
-def object_schema(table: Table, **extra: Any) -> dict[str, Any]:
+def object_schema(table: Table) -> dict[str, Any]:
     """The JSON Schema of an object with these fields and no others."""
-    schema: dict[str, Any] = {
+    return {
         "type": "object",
         "properties": {key: field.schema() for key, field in table.items()},
         "required": [key for key, field in table.items() if field.needed],
         "additionalProperties": False,
     }
-    return schema | extra
 
 
 def mapping(value: Any, where: str) -> Mapping[str, Any]:

@@ -70,7 +70,7 @@ JOB: Table = {
     ),
 }
 
-PROC_GBPS = Field(kind="number", low=0, doc="Peak bandwidth of one process, Gbit/s.")
+PROC_GBPS = Field(kind="number", low=0, default=0.0, doc="Peak bandwidth of one process, Gbit/s.")
 RIGID: Table = {
     **JOB,
     "procs": Field(kind="integer", low=1, high=10**9, needed=True, doc="Number of processes."),
