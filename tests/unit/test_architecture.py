@@ -52,6 +52,7 @@ PROCESSES = (
     "adapters/processes.py",
     "adapters/part_runner.py",
     "daemon/solver.py",
+    "daemon/solver_worker.py",
     "daemon/demo.py",
 )
 # Modules under policies/ that own a mixed-integer program.

@@ -1,0 +1,326 @@
+"""The processes that plan: a template that compiled everything once, and its forks.
+
+``python -m coalloc.daemon.solver_worker`` is started by `coalloc.daemon.solver`. It imports the
+policies, runs them on a tiny snapshot until all kernels are compiled, then keeps some forks ready.
+A fork waits on a socket that all share; whoever takes a request from it answers that one on the
+stream that came with it, and ends. So a solver never inherits anything from an earlier one, and may
+be killed at any time together with what it has started: it leads a process group.
+
+Notes
+-----
+Standard input is the life line: its end ends everything. Standard output tells the daemon what
+happens, one JSON object a line; what policies print goes to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import os
+import resource
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from coalloc.daemon.solver_frames import (
+    BEGUN,
+    DONE,
+    FAILED,
+    INCUMBENT,
+    PLAN,
+    REQUEST,
+    SNAPSHOT,
+    VIOLATIONS,
+    FrameError,
+    Request,
+    frame,
+    receive_frame,
+)
+from coalloc.model.plan import Plan
+from coalloc.model.plan_json import read_plan, write_plan
+from coalloc.model.snapshot import Snapshot
+from coalloc.model.snapshot_json import read_snapshot
+from coalloc.policies.base import Budget, Solve
+from coalloc.policies.check import check
+from coalloc.policies.options import read_options
+from coalloc.policies.registry import lookup
+
+WARMED = ("fcfs", "easy", "conservative", "auto")
+PR_SET_PDEATHSIG = 1
+LATE_S = 1.0
+"""A process that nobody killed at its hard limit is killed by the kernel after this, seconds."""
+MAX_FAILED_SPARES = 5
+OOM_SCORE = "500"
+"""Where memory runs out, the kernel takes a solver rather than the daemon."""
+
+TINY = {
+    "format": "coalloc-snapshot/1",
+    "clusters": [
+        {"name": name, "link_gbps": 1.0, "nodes": [{"name": f"{name}[1-2]", "power": power}]}
+        for name, power in (("a", 1.0), ("b", 0.5))
+    ],
+    "queue": [
+        {"id": "1", "kind": "rigid", "procs": 3, "base_time": 9.0, "sigma": 0.5, "proc_gbps": 0.1},
+        {"id": "2", "kind": "rigid", "procs": 1, "base_time": 5.0, "features": []},
+        {"id": "3", "kind": "moldable", "times": [10.0, 6.0]},
+        {
+            "id": "4",
+            "kind": "workflow",
+            "tasks": [{"id": "x", "work": 9.0}, {"id": "y", "work": 5.0}],
+            "edges": [{"from": "x", "to": "y", "gb": 0.1}],
+        },
+    ],
+    "running": [{"id": "5", "nodes": {"a1": 1}, "start": -5.0, "end": 5.0}],
+    "reservations": [{"id": "r", "nodes": ["b2"], "start": 50.0, "end": 60.0}],
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the template until its life line ends."""
+    parser = argparse.ArgumentParser(prog="coalloc-solver", description="started by coallocd")
+    parser.add_argument("--control", type=int, required=True, help="socket with the requests")
+    parser.add_argument("--spares", type=int, default=2)
+    parser.add_argument("--nice", type=int, default=0)
+    parser.add_argument("--memory-mb", type=int, default=0, help="address space; 0: unlimited")
+    parser.add_argument("--policies", help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(OSError):
+        os.nice(given.nice)
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
+        score.write(OOM_SCORE)
+    # What policies print while they are compiled must not look like our reports.
+    report = os.dup(1)
+    os.dup2(2, 1)
+    began = time.monotonic()
+    extra = runpy.run_path(given.policies)["SOLVERS"] if given.policies else {}
+    failures = [] if extra else warm()
+    tell(report, event="warm", seconds=round(time.monotonic() - began, 3), failures=failures)
+    gc.collect()
+    gc.freeze()  # what is here now is never collected, so its pages stay shared
+    control = socket.socket(fileno=given.control)
+    return Template(control, report, given.spares, given.memory_mb, extra).run()
+
+
+def warm() -> list[str]:
+    """Compile the kernels; returns what failed, one line each."""
+    failures = []
+    snapshot = read_snapshot(TINY)
+    for name in WARMED:
+        try:
+            plan = solved(snapshot, lookup(name).solve, Request(policy=name))
+            for violation in check(snapshot, plan).violations:
+                failures.append(f"{name}: {violation}")
+        except Exception as error:
+            failures.append(f"{name}: {told(error)}")
+    return failures
+
+
+def tell(report: int, **fields: Any) -> None:
+    """Report to the daemon; where nobody listens any more, nobody misses it."""
+    with suppress(OSError):
+        os.write(report, msgspec.json.encode(fields) + b"\n")
+
+
+class Template:
+    """Keeps forks ready and cleans up after them."""
+
+    def __init__(
+        self,
+        control: socket.socket,
+        report: int,
+        spares: int,
+        memory_mb: int,
+        extra: Mapping[str, Solve],
+    ) -> None:
+        self.control, self.report = control, report
+        self.wanted, self.memory_mb, self.extra = spares, memory_mb, extra
+        self.spares: set[int] = set()
+        self.busy: set[int] = set()
+        self.failed = 0
+        self.taken, self.taking = os.pipe()
+        self.ended, ending = os.pipe()
+        os.set_blocking(ending, False)
+        signal.set_wakeup_fd(ending, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, at: None)
+
+    def run(self) -> int:
+        selector = selectors.DefaultSelector()
+        for source in (0, self.taken, self.ended):
+            selector.register(source, selectors.EVENT_READ)
+        code = 0
+        while not code:
+            while len(self.spares) < self.wanted:
+                self.spares.add(self._fork())
+            ready = {key.fd for key, _ in selector.select()}
+            if 0 in ready and not os.read(0, 4096):
+                break
+            if self.taken in ready:
+                self._note_taken()
+            if self.ended in ready:
+                os.read(self.ended, 4096)
+                self._reap()
+            if self.failed >= MAX_FAILED_SPARES:
+                tell(
+                    self.report,
+                    event="failed",
+                    message=f"{self.failed} processes in a row died idle",
+                )
+                code = 1
+        for pid in self.spares | self.busy:
+            kill_group(pid)
+        return code
+
+    def _note_taken(self) -> None:
+        for text in os.read(self.taken, 4096).split():
+            pid = int(text)
+            if pid in self.spares:
+                self.spares.discard(pid)
+                self.busy.add(pid)
+            self.failed = 0
+
+    def _reap(self) -> None:
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        while self.spares or self.busy:
+            found = os.waitid(os.P_ALL, 0, options)
+            if found is None:
+                return
+            # While the dead leader is not reaped, its number cannot name another group.
+            kill_group(found.si_pid)
+            _, status = os.waitpid(found.si_pid, 0)
+            if found.si_pid in self.spares:
+                self.spares.discard(found.si_pid)
+                self.failed += 1
+            self.busy.discard(found.si_pid)
+            tell(
+                self.report, event="ended", pid=found.si_pid, code=os.waitstatus_to_exitcode(status)
+            )
+
+    def _fork(self) -> int:
+        template = os.getpid()
+        pid = os.fork()
+        if pid:
+            with suppress(OSError):  # both sides do it: whoever comes first
+                os.setpgid(pid, pid)
+            return pid
+        code = 1
+        try:
+            self._become_spare(template)
+            code = serve(self.control, self.taking, self.extra)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            # none of the template's clean-up is ours
+            os._exit(code)
+
+    def _become_spare(self, template: int) -> None:
+        with suppress(OSError):
+            os.setpgid(0, 0)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != template:
+            os._exit(1)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for descriptor in (self.taken, self.ended, self.report):
+            os.close(descriptor)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
+        if self.memory_mb:
+            size = self.memory_mb << 20
+            resource.setrlimit(resource.RLIMIT_AS, (size, size))
+
+
+def kill_group(pid: int) -> None:
+    """Kill a process group, if it still has members."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def serve(control: socket.socket, taking: int, extra: Mapping[str, Solve]) -> int:
+    """Wait for one request, answer it, and return the exit code."""
+    message, descriptors, _, _ = socket.recv_fds(control, 16, 1)
+    if not message or not descriptors:
+        return 0  # the daemon is gone
+    control.close()
+    os.write(taking, b"%d\n" % os.getpid())
+    os.close(taking)
+    with socket.socket(fileno=descriptors[0]) as stream:
+        stream.setblocking(True)
+        try:
+            answer(stream, extra)
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            return 0  # nobody waits for the answer any more
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
+            # one write: lines of several processes share this stream
+            sys.stderr.write(traceback.format_exc())
+            stream.sendall(frame(FAILED, told(error).encode(errors="replace")))
+    return 0
+
+
+def answer(stream: socket.socket, extra: Mapping[str, Solve]) -> None:
+    """Read a request from a stream and answer it there."""
+    request = msgspec.json.decode(_body(stream, REQUEST), type=Request)
+    stream.sendall(frame(BEGUN, b"%d" % os.getpid()))
+    # The last resort, should the daemon be too busy to kill: the kernel does it.
+    left = request.hard_at + LATE_S - time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, max(left, 0.001))
+    snapshot = read_snapshot(msgspec.json.decode(_body(stream, SNAPSHOT)))
+    if not request.policy:
+        plan = read_plan(msgspec.json.decode(_body(stream, PLAN)))
+        found = check(snapshot, plan).violations
+        stream.sendall(frame(VIOLATIONS, msgspec.json.encode(found)))
+        return
+    solve = extra.get(request.policy) or lookup(request.policy).solve
+
+    def send(plan: Plan) -> None:
+        stream.sendall(frame(INCUMBENT, encoded(plan)))
+
+    stream.sendall(frame(DONE, encoded(solved(snapshot, solve, request, send))))
+
+
+def solved(snapshot: Snapshot, solve: Solve, request: Request, send: Any | None = None) -> Plan:
+    """Call a policy; of the options, it gets those that it knows."""
+    options: Mapping[str, Any] = request.options
+    with suppress(ValueError):  # not in the registry: a test's own
+        table = lookup(request.policy).options
+        known = {name: value for name, value in options.items() if name in table}
+        options = read_options(known, table)
+
+    def stop() -> bool:
+        return time.monotonic() >= request.soft_at
+
+    limits = {"stop": stop} if request.soft_at else {}
+    budget = Budget(work=request.work, seed=request.seed, **limits)
+    return solve(snapshot, options, budget, send)
+
+
+def encoded(plan: Plan) -> bytes:
+    """The plan as JSON; numpy's numbers in its stats become plain ones."""
+    return msgspec.json.encode(write_plan(plan), enc_hook=lambda value: value.item())
+
+
+def told(error: BaseException) -> str:
+    """An error in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _body(stream: socket.socket, expected: bytes) -> bytes:
+    kind, body = receive_frame(stream)
+    if kind != expected:
+        raise FrameError(f"{kind!r} where {expected!r} was expected")
+    return body
+
+
+if __name__ == "__main__":
+    sys.exit(main())
