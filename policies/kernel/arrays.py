@@ -196,9 +196,7 @@ def _load_units(load: Floats, links: Floats) -> Ints:
     return (np.minimum(share, 8.0) * FULL + 0.5).astype(np.int64)
 
 
-def _problem(
-    intake: Intake, class_kind: list[int], powers: list[float], patterns: Any
-) -> Problem:
+def _problem(intake: Intake, class_kind: list[int], powers: list[float], patterns: Any) -> Problem:
     items, clusters = intake.items, intake.snapshot.clusters
     modes = [mode for item in items for mode in item.modes]
     parents = [parent for item in items for parent in item.parents]
@@ -263,9 +261,7 @@ def _by_power(need: Ints, powers: list[float]) -> tuple[Ints, Ints]:
 
     The kernel fills from the back: weak nodes first, equal ones in snapshot order.
     """
-    order = np.array(
-        sorted(range(len(powers)), key=lambda c: (-powers[c], -c)), dtype=np.int64
-    )
+    order = np.array(sorted(range(len(powers)), key=lambda c: (-powers[c], -c)), dtype=np.int64)
     classes = np.zeros(need.shape, dtype=np.int64)
     sizes = np.zeros(need.shape[0], dtype=np.int64)
     for g in range(need.shape[0]):

@@ -52,10 +52,19 @@ from numba import njit
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile, with a cache where one can be written."""
+    return _compile(function)
+
+
+def part(function: Callable[..., Any]) -> Any:
+    """Compile what only kernels call: without the wrappers for calls from Python."""
+    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def _compile(function: Callable[..., Any], **flags: bool) -> Any:
     try:
-        return njit(cache=True, error_model="numpy")(function)
+        return njit(cache=True, error_model="numpy", **flags)(function)
     except RuntimeError:  # numba raises at import where nothing is writable for its cache
-        return njit(error_model="numpy")(function)
+        return njit(error_model="numpy", **flags)(function)
 
 
 WIDTH = 64
@@ -190,7 +199,7 @@ class Outcome(NamedTuple):
 # ---- the profile
 
 
-@kernel
+@part
 def locate(profile, t):
     """Place in the order, and offset, of the row in force at t."""
     low, high = 0, profile.size[BLOCKS] - 1
@@ -211,7 +220,7 @@ def locate(profile, t):
     return low, left
 
 
-@kernel
+@part
 def bound(profile, block):
     """Recompute what a block offers at least and at most."""
     a, b = profile.total[block, 0], profile.total[block, 0]
@@ -230,7 +239,7 @@ def bound(profile, block):
     profile.dips[block] = dips
 
 
-@kernel
+@part
 def move(profile, source, i, target, j):
     """Copy an entry of a block."""
     profile.time[target, j] = profile.time[source, i]
@@ -240,7 +249,7 @@ def move(profile, source, i, target, j):
     profile.dip[target, j] = profile.dip[source, i]
 
 
-@kernel
+@part
 def add_block(profile, place):
     """Make an empty block at this place in the order."""
     size = profile.size
@@ -257,7 +266,7 @@ def add_block(profile, place):
     return block
 
 
-@kernel
+@part
 def cut(profile, t):
     """Make a row begin at t; True if it is new."""
     place, i = locate(profile, t)
@@ -297,7 +306,7 @@ def cut(profile, t):
     return True
 
 
-@kernel
+@part
 def drop(profile, t):
     """Remove the row that begins at t, and merge blocks that become small."""
     place, i = locate(profile, t)
@@ -326,7 +335,7 @@ def drop(profile, t):
     bound(profile, block)
 
 
-@kernel
+@part
 def reset(problem, base, profile):
     """Load the profile with what runs now."""
     clusters = profile.load.shape[1]
@@ -361,7 +370,7 @@ def reset(problem, base, profile):
             bound(profile, block)
 
 
-@kernel
+@part
 def load_units(gbps, procs, inside, capacity):
     """Equation (4) in units of the link's capacity."""
     if gbps <= 0.0 or procs <= 1 or inside == 0 or inside == procs or capacity == inf:
@@ -450,7 +459,7 @@ def undo(problem, profile, scratch, out, item, made):
 # ---- one start
 
 
-@kernel
+@part
 def closes(problem, group, c, t):
     """When a reservation next closes a class to a group, at or after t; inf never."""
     at = inf
@@ -461,7 +470,7 @@ def closes(problem, group, c, t):
     return at
 
 
-@kernel
+@part
 def low_side(gbps, procs, residual, capacity):
     """The count w of `split`: the link admits 0..w and procs - w..procs; procs if all."""
     if gbps <= 0.0 or procs <= 1 or capacity == inf:
@@ -481,7 +490,7 @@ def low_side(gbps, procs, residual, capacity):
     return t
 
 
-@kernel
+@part
 def spread(problem, scratch, item, procs):
     """Split over clusters into best_take: fewest, then least load; the number of clusters or 0."""
     clusters = problem.link_gbps.size
@@ -531,7 +540,7 @@ def spread(problem, scratch, item, procs):
     return best
 
 
-@kernel
+@part
 def fill(problem, scratch, group, size):
     """Lay best_take on classes, weakest first."""
     left = scratch.left
@@ -556,7 +565,7 @@ def fill(problem, scratch, group, size):
     scratch.pick_cost[1] = weakest
 
 
-@kernel
+@part
 def allot(problem, scratch, item, procs, size, pattern):
     """Choose nodes among the first `size` classes; the number of clusters, 0 if none will do."""
     group = problem.item_group[item]
@@ -605,7 +614,7 @@ def allot(problem, scratch, item, procs, size, pattern):
     return used
 
 
-@kernel
+@part
 def window(problem, profile, scratch, item, mode, start, place, i, cutoff, power, pattern, only):
     """Best end of an item that begins at `start`, in the row at (place, i); inf if none.
 
@@ -734,7 +743,7 @@ def window(problem, profile, scratch, item, mode, start, place, i, cutoff, power
 # ---- all starts
 
 
-@kernel
+@part
 def clear(profile, place, i, start, total, peak, length):
     """First start from `start` on with enough of both numbers in every row; place -1 if none."""
     blocks = profile.size[BLOCKS]
@@ -773,7 +782,7 @@ def clear(profile, place, i, start, total, peak, length):
             return place, i, start
 
 
-@kernel
+@part
 def data_ready(problem, out, item, k):
     """When the parents' data have reached cluster k, s."""
     ready = problem.item_release[item]
@@ -887,7 +896,7 @@ def seek(problem, profile, scratch, out, choice, item, lower, now):
         only += 1
 
 
-@kernel
+@part
 def commit(problem, profile, scratch, out, item, end):
     """Book what `seek` found, and tell the children."""
     first = scratch.counters[USES]
@@ -951,7 +960,7 @@ def serial(problem, profile, scratch, out, choice, order, strict):
         scratch.position[order[pos]] = -1
 
 
-@kernel
+@part
 def survey(problem, profile, scratch, group, row, head_row, t):
     """Refresh what a group finds free now, and beside the booking of the head."""
     shared = scratch.shared
@@ -984,7 +993,7 @@ def survey(problem, profile, scratch, group, row, head_row, t):
     scratch.stamp[group] = scratch.counters[STAMP]
 
 
-@kernel
+@part
 def may_fit(problem, scratch, item, t, head_start, spare):
     """Whether it is worth trying an item now; `spare` is the free capacity of all links, Gbit/s."""
     group = problem.item_group[item]
@@ -1092,8 +1101,8 @@ def events(problem, profile, scratch, out, choice, order, t, easy):
 
 
 @kernel
-def decode(problem, base, profile, scratch, out, choice, first, order, decoder):
-    """Place everything: `first` by insertion, then `order` by the decoder; the work done."""
+def begin(problem, base, profile, scratch, out):
+    """Empty the profile and the outcome."""
     reset(problem, base, profile)
     scratch.counters[WINDOWS] = 0
     scratch.counters[STAMP] = 0
@@ -1109,10 +1118,29 @@ def decode(problem, base, profile, scratch, out, choice, first, order, decoder):
         out.missing[item] = parents
         out.ready[item] = problem.item_release[item] if parents == 0 else inf
         scratch.position[item] = -1
-    if first.size > 0:
+
+
+def decode(
+    problem: Problem,
+    base: Base,
+    profile: Profile,
+    scratch: Scratch,
+    out: Outcome,
+    choice: Choice,
+    first: Any,
+    order: Any,
+    decoder: int,
+) -> int:
+    """Place everything: `first` by insertion, then `order` by the decoder; the work done.
+
+    No kernel, since a kernel contains the code of all that it calls, and this one would contain
+    everything. A compiled search calls `begin` and a decoder itself.
+    """
+    begin(problem, base, profile, scratch, out)
+    if first.size:
         serial(problem, profile, scratch, out, choice, first, False)
     if decoder <= INSERT:
         serial(problem, profile, scratch, out, choice, order, decoder == STRICT)
     else:
         events(problem, profile, scratch, out, choice, order, base.time[0], decoder == EASY)
-    return scratch.counters[WINDOWS]
+    return int(scratch.counters[WINDOWS])

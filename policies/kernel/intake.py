@@ -184,9 +184,7 @@ class _Reader:
         sets: dict[tuple[str, ...], frozenset[str]] = {}
         for k, cluster in enumerate(self.snapshot.clusters):
             for node in cluster.nodes:
-                usable = (
-                    node.state is NodeState.UP and not cluster.stale and node.free_at != inf
-                )
+                usable = node.state is NodeState.UP and not cluster.stale and node.free_at != inf
                 features = sets.setdefault(node.features, frozenset(node.features))
                 key = (k, features, node.memory_mb, node.slots, cover.get(node.name, ()), usable)
                 kind = found.setdefault(key, len(self.kinds))
@@ -230,9 +228,7 @@ class _Reader:
         short = (tuple(need), exempt)
         if short not in self.by_need:
             self.by_need[short] = len(self.groups)
-            self.groups.append(
-                Group(need=short[0], exempt=exempt, usable=usable, exists=exists)
-            )
+            self.groups.append(Group(need=short[0], exempt=exempt, usable=usable, exists=exists))
         return self.by_key.setdefault(key, self.by_need[short])
 
     def _draft(self, number: int, job: Job) -> list[Item]:
@@ -306,9 +302,7 @@ class _Reader:
         if low > self.slots:
             return f"needs {low} processes; {self.slots} slots exist"
         if low > total:
-            return (
-                f"needs {low} processes; {total} fit on nodes with its clusters, features and memory"
-            )
+            return f"needs {low} processes; {total} fit on nodes with its clusters, features and memory"
         if not item.splits:
             return f"needs {low} processes on one cluster; the largest takes {largest}"
         return f"needs {low} processes; the links cannot carry any split of them"
@@ -345,7 +339,9 @@ class _Reader:
     def _link(self, items: list[Item], span: dict[str, range]) -> None:
         """Resolve ``after`` and the edges of workflows."""
         snapshot = self.snapshot
-        busy = {job.id: job.busy_until(snapshot.time, snapshot.overrun_s) for job in snapshot.running}
+        busy = {
+            job.id: job.busy_until(snapshot.time, snapshot.overrun_s) for job in snapshot.running
+        }
         for job in snapshot.queue:
             if job.id not in span:
                 continue
