@@ -1,0 +1,441 @@
+"""Real parts on this machine: what starts, what it sees, how it ends, what is said of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coalloc.adapters.base import PartReport, PartState
+from coalloc.adapters.part_status import END, PAGE
+from tests.integration.launching import Bed, Signpost, is_alive, wait_dead
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> Iterator[Bed]:
+    bed = Bed(tmp_path)
+    yield bed
+    bed.close()
+
+
+@pytest.fixture
+def sign(tmp_path: Path) -> Iterator[Signpost]:
+    sign = Signpost(tmp_path / "sign")
+    yield sign
+    sign.close()
+
+
+def test_processes_run_and_end_with_their_codes(bed: Bed) -> None:
+    spec = bed.shell("exit $COALLOC_RANK", nodes=(("n1", 2), ("n2", 1)), first_rank=3, size=6)
+    report = bed.run(spec)
+    assert report.state is PartState.FINISHED
+    assert report.codes == (3, 4, 5)
+    assert report.exit_code == 5
+    assert (report.reason, report.detail) == ("exited", "rank 3 exited with 3")
+    assert report.started is not None
+    assert report.ended is not None
+    assert report.started <= report.ended
+    assert report.max_rss_mb > 0
+
+
+def test_death_by_a_signal_is_told_from_an_exit(bed: Bed) -> None:
+    report = bed.run(bed.shell("kill -SEGV $$"))
+    assert report.codes == (-signal.SIGSEGV,)
+    assert report.exit_code == 128 + signal.SIGSEGV
+    assert (report.reason, report.detail) == ("signalled", "rank 0 was killed by SIGSEGV")
+
+
+def test_nothing_runs_before_the_barrier_opens(bed: Bed) -> None:
+    spec = bed.spec("touch", "began")
+    assert bed.claim(spec).state is PartState.READY
+    assert not (bed.cwd / "began").exists()
+    bed.launcher.go(spec.key)
+    assert bed.ended(spec.key).codes == (0,)
+    assert (bed.cwd / "began").exists()
+
+
+def test_environment(bed: Bed) -> None:
+    spec = bed.spec(
+        "env",
+        job="12_3",
+        attempt=2,
+        part=1,
+        nodes=(("n1", 1), ("n2", 2)),
+        first_rank=4,
+        size=7,
+        nodelist="a1,n[1-2]",
+        hosts=(("a1", 4), ("n1", 1), ("n2", 2)),
+        rendezvous="10.0.0.1:29500",
+        env={"MINE": "a b", "NOTIFY_SOCKET": "/run/x", "COALLOC_RANK": "99", "BAD=": "1", "": "2"},
+        stdout="env-%r",
+    )
+    assert bed.run(spec).codes == (0, 0, 0)
+    seen = dict(line.split("=", 1) for line in bed.output("env-6").splitlines())
+    expected = {
+        "MINE": "a b",
+        "COALLOC_JOB_ID": "12_3",
+        "COALLOC_RANK": "6",
+        "COALLOC_SIZE": "7",
+        "COALLOC_PART": "1",
+        "COALLOC_CLUSTER": "c",
+        "COALLOC_NODELIST": "a1,n[1-2]",
+        "COALLOC_RENDEZVOUS": "10.0.0.1:29500",
+        "COALLOC_NODE": "n2",
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "29500",
+        "RANK": "6",
+        "WORLD_SIZE": "7",
+        "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "2",
+        "PWD": str(bed.cwd),
+    }
+    assert {key: seen.get(key) for key in expected} == expected
+    assert Path(seen["COALLOC_HOSTFILE"]).read_text() == "a1 slots=4\nn1 slots=1\nn2 slots=2\n"
+    assert {"HOME", "USER", "PATH"} <= seen.keys()
+    # the executor's own environment is not the job's
+    assert not {"NOTIFY_SOCKET", "BAD", "", "PYTEST_CURRENT_TEST"} & seen.keys()
+
+
+def test_a_process_inherits_nothing_of_the_runner(bed: Bed) -> None:
+    report = bed.run(
+        bed.shell(
+            "for fd in /proc/$$/fd/*; do readlink $fd; done;"
+            "grep -E 'Sig(Blk|Ign)' /proc/self/status; umask; cat"
+        )
+    )
+    assert report.codes == (0,)  # `cat` ends at once: nothing comes in
+    out = bed.output()
+    assert "pipe" not in out
+    assert "lock" not in out
+    assert "barrier" not in out
+    assert "0022" in out
+    masks = [int(line.split()[1], 16) for line in out.splitlines() if line.startswith("Sig")]
+    assert masks == [0, 0]
+
+
+def test_ranks_append_to_one_file_or_to_their_own(bed: Bed) -> None:
+    both = (("n1", 2),)
+    bed.run(bed.shell("echo out $COALLOC_RANK; echo err $COALLOC_RANK >&2", nodes=both))
+    assert sorted(bed.output().splitlines()) == ["err 0", "err 1", "out 0", "out 1"]
+    spec = bed.shell(
+        "echo out; echo err >&2", job="2", nodes=both, stdout="%j-%r-100%%.out", stderr="%j.err"
+    )
+    bed.run(spec)
+    assert bed.output("2-1-100%.out") == "out\n"
+    assert bed.output("2.err") == "err\nerr\n"
+    bed.run(bed.shell("echo again", job="3", stdout="2.err"))
+    assert bed.output("2.err") == "err\nerr\nagain\n"  # nothing is ever overwritten
+
+
+def test_script_runs_from_a_private_copy(bed: Bed) -> None:
+    script = '#!/bin/sh\necho "$1-$2"; ls -l "$0"; rm "$0"; echo still here\n'
+    report = bed.run(bed.spec("job.sh", "a b", "c", script=script))
+    assert report.codes == (0,)
+    lines = bed.output().splitlines()
+    assert lines[0] == "a b-c"
+    assert lines[1].startswith("-rwx------")
+    assert lines[2] == "still here"
+
+
+def test_script_without_a_first_line_is_a_shell_script(bed: Bed) -> None:
+    assert bed.run(bed.spec("job", "7", script='echo "got $1"\n')).codes == (0,)
+    assert bed.output() == "got 7\n"
+
+
+def test_pinning(tmp_path: Path) -> None:
+    cpu = max(os.sched_getaffinity(0))
+    bed = Bed(tmp_path, {"nodes": ["free", {"name": "pinned", "slots": 2, "cpus": [str(cpu)]}]})
+    code = "import os; print(sorted(os.sched_getaffinity(0)))"
+    spec = bed.spec(
+        sys.executable, "-c", code, nodes=(("free", 1), ("pinned", 1)), stdout="cpus-%r"
+    )
+    assert bed.run(spec).codes == (0, 0)
+    assert bed.output("cpus-0") == f"{sorted(os.sched_getaffinity(0))}\n"
+    assert bed.output("cpus-1") == f"[{cpu}]\n"
+    bed.close()
+
+
+# ---- what cannot start: refused before anything runs, with the reason -----------------------
+
+
+def refused(bed: Bed, *argv: str, **fields: object) -> PartReport:
+    report = bed.claim(bed.spec(*argv, **fields))
+    assert report.state is PartState.REFUSED
+    assert report.codes == ()
+    assert report.started is None
+    assert report.exit_code is None
+    return report
+
+
+def test_missing_command(bed: Bed) -> None:
+    report = refused(bed, "no-such-command-of-ours")
+    assert (report.reason, report.detail) == (
+        "not_found",
+        "no-such-command-of-ours: no such command",
+    )
+    assert refused(bed, "/no/such/file", job="2").reason == "not_found"
+    assert refused(bed, "./absent", job="3").reason == "not_found"
+
+
+def test_command_that_is_not_executable(bed: Bed) -> None:
+    (bed.cwd / "plain").write_text("text")
+    report = refused(bed, "./plain")
+    assert (report.reason, report.detail) == ("not_executable", "./plain: is not executable")
+    assert refused(bed, "/tmp", job="2").detail == "/tmp: is a folder"
+
+
+@pytest.mark.parametrize(
+    ("first_line", "detail"),
+    [
+        ("#!/no/such/shell -e", "job.sh: its interpreter /no/such/shell cannot be executed"),
+        (  # written on another system
+            "#!/bin/sh\r",
+            "job.sh: its interpreter /bin/sh cannot be executed "
+            "(the line ends in a carriage return)",
+        ),
+        ("#! \t/etc/passwd", "job.sh: its interpreter /etc/passwd cannot be executed"),
+    ],
+)
+def test_script_with_a_bad_interpreter(bed: Bed, first_line: str, detail: str) -> None:
+    report = refused(bed, "job.sh", script=f"{first_line}\necho no\n")
+    assert (report.reason, report.detail) == ("bad_script", detail)
+
+
+def test_bad_folder_or_output(bed: Bed) -> None:
+    report = refused(bed, "true", cwd="/no/such/folder")
+    assert (report.reason, report.detail) == (
+        "cwd_missing",
+        "/no/such/folder: No such file or directory",
+    )
+    report = refused(bed, "true", job="2", stdout="absent/%j.out")
+    assert (report.reason, report.detail) == (
+        "output_unwritable",
+        "absent/2.out: No such file or directory",
+    )
+    assert refused(bed, "true", job="3", stdout="/tmp").reason == "output_unwritable"
+    os.mkfifo(bed.cwd / "pipe")  # nobody reads it: opening it must not hang the part
+    assert refused(bed, "true", job="4", stdout="pipe").reason == "output_unwritable"
+
+
+def test_unknown_user(bed: Bed) -> None:
+    if os.geteuid() != 0:
+        report = refused(bed, "true", uid=os.geteuid() + 1)
+        assert "only root" in report.detail
+    else:
+        report = refused(bed, "true", uid=3_999_999_999)
+        assert report.detail == "there is no user with uid 3999999999"
+    assert report.reason == "user_unknown"
+
+
+def test_arguments_that_only_the_exec_finds_too_long(bed: Bed) -> None:
+    report = bed.run(bed.spec("true", "x" * 200_000))  # over the limit for one argument
+    assert report.state is PartState.FINISHED
+    assert report.reason == "not_executable"
+    assert "Argument list too long" in report.detail
+
+
+# ---- the end: limits, orders, and what tries to stay -----------------------------------------
+
+
+def test_time_limit(bed: Bed, sign: Signpost) -> None:
+    report = bed.run(bed.spec("sleep", "600", time_limit_s=0.2))
+    assert report.reason == "time_limit"
+    assert report.codes == (-signal.SIGTERM,)
+    assert report.detail == "ran longer than its limit of 0.2 s"
+
+
+def test_cancel_lets_a_job_clean_up(bed: Bed, sign: Signpost) -> None:
+    text = f"trap 'echo cleaned; exit 3' TERM; echo up > {sign.path}; while :; do sleep 0.05; done"
+    spec = bed.shell(text)
+    bed.start(spec)
+    assert sign.line() == "up"
+    bed.launcher.cancel(spec.key)
+    report = bed.ended(spec.key)
+    assert report.reason == "cancelled"
+    assert report.codes == (3,)
+    assert "cleaned" in bed.output()
+
+
+def test_cancel_kills_who_ignores_the_signal(bed: Bed, sign: Signpost) -> None:
+    spec = bed.shell(f"trap '' TERM; echo up > {sign.path}; while :; do sleep 0.05; done")
+    bed.start(spec)
+    sign.line()
+    bed.launcher.cancel(spec.key, grace_s=0.1)
+    report = bed.ended(spec.key)
+    assert report.codes == (-signal.SIGKILL,)
+    assert report.reason == "cancelled"
+
+
+STRAY = """
+import os, signal, sys
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.closerange(0, 3)
+        with open(sys.argv[1], "w") as file:
+            file.write(f"{os.getpid()}\\n")
+        while True:
+            signal.pause()
+    os._exit(0)
+if sys.argv[2] == "stay":
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize(
+    "parent",
+    [
+        "stay",  # cancelled while its parent runs
+        "leave",  # the parent ends by itself: the stray does not outlive the part
+    ],
+)
+def test_grandchildren_in_sessions_of_their_own_are_killed(
+    bed: Bed, sign: Signpost, parent: str
+) -> None:
+    spec = bed.spec(sys.executable, "-c", STRAY, str(sign.path), parent)
+    bed.start(spec)
+    stray = int(sign.line())
+    if parent == "stay":
+        assert is_alive(stray)
+        bed.launcher.cancel(spec.key, grace_s=0.1)
+    report = bed.ended(spec.key)
+    assert not is_alive(stray)
+    assert report.reason == ("cancelled" if parent == "stay" else "exited")
+
+
+def test_stopped_processes_are_ended_too(bed: Bed, sign: Signpost) -> None:
+    spec = bed.shell(f"echo $$ > {sign.path}; kill -STOP $$; exit 5")
+    bed.start(spec)
+    sign.line()
+    bed.launcher.cancel(spec.key)
+    assert bed.ended(spec.key).reason == "cancelled"
+
+
+def test_abort_before_the_start(bed: Bed) -> None:
+    spec = bed.spec("touch", "began")
+    bed.launcher.claim(spec)
+    bed.launcher.abort(spec.key, "another part\nwas refused")  # it may not even be ready
+    report = bed.ended(spec.key)
+    assert report.state is PartState.REFUSED
+    assert (report.reason, report.detail) == ("aborted", "another part was refused")
+    bed.launcher.go(spec.key)  # too late, and harmless
+    assert bed.report(spec.key) == report
+    assert not (bed.cwd / "began").exists()
+
+
+def test_abort_after_the_start_ends_the_processes(bed: Bed) -> None:
+    spec = bed.spec("sleep", "600")
+    bed.start(spec)
+    bed.launcher.abort(spec.key, "superseded")
+    report = bed.ended(spec.key)
+    assert report.state is PartState.FINISHED
+    assert (report.reason, report.codes) == ("aborted", (-signal.SIGTERM,))
+
+
+def test_lease_expires_and_starts_nothing(bed: Bed) -> None:
+    spec = bed.spec("touch", "began", lease_s=0.3)
+    bed.launcher.claim(spec)
+    report = bed.ended(spec.key)
+    assert report.state is PartState.REFUSED
+    assert (report.reason, report.detail) == ("expired", "not renewed for 0.3 s")
+    assert not (bed.cwd / "began").exists()
+
+
+def test_go_after_the_lease_of_a_runner_that_was_held_up(bed: Bed) -> None:
+    spec = bed.spec("touch", "began", lease_s=0.5)
+    assert bed.claim(spec).state is PartState.READY
+    runner = bed.runner_pid(spec.key)
+    os.kill(runner, signal.SIGSTOP)
+    bed.launcher.go(spec.key)
+    # The order lies in the FIFO; the runner sees it together with the end of its lease.
+    wait_lease(0.6)
+    os.kill(runner, signal.SIGCONT)
+    assert bed.ended(spec.key).reason == "expired"
+    assert not (bed.cwd / "began").exists()
+
+
+def wait_lease(seconds: float) -> None:
+    """Let a lease run out: the passing of time is the event."""
+    subprocess.run(["sleep", str(seconds)], check=True)
+
+
+def test_renewed_lease_stands(bed: Bed) -> None:
+    spec = bed.spec("true", lease_s=0.6)
+    assert bed.claim(spec).state is PartState.READY
+    for _ in range(4):
+        wait_lease(0.3)
+        bed.launcher.renew()
+    assert bed.report(spec.key).state is PartState.READY
+    bed.launcher.go(spec.key)
+    assert bed.ended(spec.key).codes == (0,)
+
+
+def test_second_go_is_harmless(bed: Bed, sign: Signpost) -> None:
+    spec = bed.shell(f"echo up >> runs; echo up > {sign.path}; read x < {bed.cwd}/end")
+    os.mkfifo(bed.cwd / "end")
+    bed.start(spec)
+    sign.line()
+    bed.launcher.go(spec.key)
+    bed.launcher.go(spec.key)
+    (bed.cwd / "end").write_text("now\n")
+    assert bed.ended(spec.key).codes == (0,)
+    assert bed.output("runs") == "up\n"
+
+
+def test_killed_runner_is_lost_and_takes_its_processes_along(bed: Bed, sign: Signpost) -> None:
+    spec = bed.spec(sys.executable, "-c", STRAY, str(sign.path), "stay")
+    bed.start(spec)
+    stray = int(sign.line())
+    os.kill(bed.runner_pid(spec.key), signal.SIGKILL)
+    report = bed.ended(spec.key)
+    assert report.state is PartState.LOST
+    assert report.reason == "runner_died"
+    assert report.started is not None
+    wait_dead(stray)
+    assert bed.report(spec.key) == report
+
+
+def test_runner_killed_at_the_barrier_started_nothing(bed: Bed) -> None:
+    spec = bed.spec("touch", "began")
+    bed.claim(spec)
+    os.kill(bed.runner_pid(spec.key), signal.SIGKILL)
+    report = bed.ended(spec.key)
+    assert report.state is PartState.REFUSED
+    assert report.reason == "runner_died"
+    assert not (bed.cwd / "began").exists()
+
+
+def test_process_killed_at_the_barrier(bed: Bed) -> None:
+    spec = bed.spec("true", nodes=(("n1", 2),))
+    bed.claim(spec)
+    runner = bed.runner_pid(spec.key)
+    children = Path(f"/proc/{runner}/task/{runner}/children").read_text().split()
+    os.kill(int(children[1]), signal.SIGKILL)
+    assert bed.ended(spec.key).reason == "rank_died"
+
+
+def test_terminated_runner_ends_its_part_in_good_order(bed: Bed) -> None:
+    spec = bed.spec("sleep", "600")
+    bed.start(spec)
+    os.kill(bed.runner_pid(spec.key), signal.SIGTERM)
+    report = bed.ended(spec.key)
+    assert (report.reason, report.codes) == ("cancelled", (-signal.SIGTERM,))
+
+
+def test_exit_code_needs_no_more_space(bed: Bed, sign: Signpost) -> None:
+    """The file of the status has its full size before anything starts, and keeps it."""
+    spec = bed.spec("sh", "-c", "exit 3", nodes=(("n1", 4), ("n2", 4)))
+    bed.claim(spec)
+    status = bed.state / spec.key.folder / "status"
+    before = status.stat()
+    bed.launcher.go(spec.key)
+    assert bed.ended(spec.key).codes == (3,) * 8
+    after = status.stat()
+    assert (before.st_size, before.st_blocks) == (after.st_size, after.st_blocks)
+    assert after.st_size > END * PAGE
