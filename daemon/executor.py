@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 import zmq
-from structlog.typing import FilteringBoundLogger
+from structlog.stdlib import BoundLogger
 
 from coalloc.adapters.base import (
     Adapter,
@@ -74,7 +74,7 @@ class Executor:
         adapter: Adapter,
         endpoint: str,
         state_dir: Path,
-        log: FilteringBoundLogger,
+        log: BoundLogger,
         *,
         interval_s: float,
         timeout_s: float,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import fcntl
 import os
 import signal
 import sys
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import coalloc
 from coalloc.adapters.base import AdapterError
-from coalloc.adapters.registry import open_adapter
+from coalloc.adapters.registry import adapter_kind
 from coalloc.daemon import logs, notify
 from coalloc.daemon.config import ClusterConfig, Config, ConfigError
 from coalloc.daemon.config_file import find_config, load
@@ -47,13 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     state_dir = Path(config.daemon.state_dir) / "executors" / cluster.name
     try:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(state_dir / "lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            asyncio.run(_serve(config, cluster, state_dir))
-    except BlockingIOError:
-        message = f"an executor of cluster {cluster.name} is running already ({state_dir}/lock)"
-        print(f"coalloc-executor: error: {message}", file=sys.stderr)
-        return 1
+        asyncio.run(_serve(config, cluster, state_dir))
     except InputError as error:
         print(f"coalloc-executor: error: {path}: {error}", file=sys.stderr)
         return 2
@@ -77,7 +70,9 @@ async def _serve(config: Config, cluster: ClusterConfig, state_dir: Path) -> Non
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    adapter = open_adapter(cluster.adapter, cluster.name, cluster.settings, state_dir)
+    where = f"clusters.{cluster.name}"
+    kind = adapter_kind(cluster.adapter, f"{where}.adapter")
+    adapter = kind.open(dict(cluster.settings), cluster.name, f"{where}.settings", state_dir)
     executor = Executor(
         cluster.name,
         adapter,

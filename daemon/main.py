@@ -17,8 +17,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import coalloc
+from coalloc.adapters.registry import adapter_kind
 from coalloc.core.effects import Note
-from coalloc.core.events import TimerFired
+from coalloc.core.events import Ticked, TimerFired
 from coalloc.daemon import logs, notify
 from coalloc.daemon.config import Config, ConfigError
 from coalloc.daemon.config_file import changes, find_config, load, needs_restart
@@ -28,6 +29,8 @@ from coalloc.daemon.solver import SolverPool
 from coalloc.daemon.store import SqliteStore
 from coalloc.daemon.store_errors import StoreError
 from coalloc.daemon.timer import Timers
+from coalloc.model.errors import InputError
+from coalloc.policies.registry import lookup
 
 PRUNE_EVERY_S = 300.0
 ROUND_GRACE_S = 30.0
@@ -52,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     path = find_config(args.config)
     try:
         config = load(path)
-        _check_policies(config, path)
+        _check_names(config, path)
     except ConfigError as error:
         print(f"coallocd: error: {error}", file=sys.stderr)
         return 2
@@ -68,11 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _check_policies(config: Config, path: Path | None) -> None:
+def _check_names(config: Config, path: Path | None) -> None:
     """Refuse what the configuration reader cannot know to be wrong."""
-    from coalloc.model.errors import InputError
-    from coalloc.policies.registry import lookup
-
     if config.daemon.mode != "single-user":
         raise ConfigError(f"{path}: daemon.mode: {config.daemon.mode} is not available yet")
     rounds = config.rounds
@@ -86,6 +86,12 @@ def _check_policies(config: Config, path: Path | None) -> None:
             lookup(name)
         except InputError as error:
             raise ConfigError(f"{path or 'defaults'}: {key}: {error}") from error
+    for i, cluster in enumerate(config.clusters):
+        try:
+            kind = adapter_kind(cluster.adapter, f"clusters[{i}].adapter")
+            kind.check(dict(cluster.settings), cluster.name, f"clusters[{i}].settings")
+        except InputError as error:
+            raise ConfigError(f"{path or 'defaults'}: {error}") from error
 
 
 async def _serve(config: Config, path: Path | None) -> None:
@@ -102,7 +108,6 @@ async def _serve(config: Config, path: Path | None) -> None:
             cache_dir=Path(config.solver.cache_dir or daemon.state_dir),
             nice=config.solver.nice,
             memory_mb=config.solver.memory_mb,
-            log=log,
         )
         service = Service(
             config, store, solver, log, user=getpass.getuser(), uid=os.getuid(), gid=os.getgid()
@@ -112,7 +117,7 @@ async def _serve(config: Config, path: Path | None) -> None:
             metrics.metrics.serve(daemon.metrics_address)
             stack.callback(metrics.metrics.close)
         await solver.start()
-        stack.push_async_callback(solver.close)
+        stack.push_async_callback(solver.stop)
         service.open()
         stack.push_async_callback(service.close)
         timers = Timers(lambda index: service.offer(TimerFired(trigger=index)))
@@ -147,10 +152,9 @@ async def _serve(config: Config, path: Path | None) -> None:
 
 async def _warmed(solver: SolverPool, service: Service) -> None:
     """When the solver is ready, plan again what was planned without it."""
-    await solver.warm()
+    while not await solver.wait_warm(60.0):
+        service.log.warning("solver_still_cold", policy_meanwhile="plain")
     service.core.state.rounds.want("solver_warm")
-    from coalloc.core.events import Ticked
-
     service.offer(Ticked())
 
 
@@ -164,7 +168,7 @@ def _reload(service: Service, timers: Timers, path: Path | None) -> None:
     notify.notify(*notify.reloading())
     try:
         config = load(path)
-        _check_policies(config, path)
+        _check_names(config, path)
     except ConfigError as error:
         log.error("reload_failed", why=str(error), kept="the old configuration")
         notify.notify(notify.READY)

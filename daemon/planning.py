@@ -24,9 +24,14 @@ SHOWN_VIOLATIONS = 3
 class Outcome(Protocol):
     """How a solve in another process ended."""
 
-    status: str
-    plan: bytes | None
-    message: str
+    @property
+    def status(self) -> str: ...
+
+    @property
+    def plan(self) -> bytes | None: ...
+
+    @property
+    def message(self) -> str: ...
 
 
 class Solver(Protocol):
@@ -136,13 +141,12 @@ class Planner:
         UnusablePlanError
             With the reason.
         """
-        options = {**self.options}
-        if policy == "auto":
-            options.setdefault("guard_after", self.passed_over_limit)
+        # A policy takes of these what it knows.
+        options = {"guard_after": self.passed_over_limit, **self.options}
         outcome = await self._solver.solve(
             snapshot,
             policy,
-            options if policy == "auto" else {},
+            options,
             deadline_s=self.time_limit_s,
             on_incumbent=on_incumbent,
         )

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from structlog.typing import FilteringBoundLogger
+from structlog.stdlib import BoundLogger
 
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.effects import (
@@ -75,7 +75,7 @@ class Service:
         config: Config,
         store: Store,
         solver: Solver,
-        log: FilteringBoundLogger,
+        log: BoundLogger,
         *,
         user: str,
         uid: int,
