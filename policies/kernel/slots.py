@@ -1,0 +1,110 @@
+"""Numbered slots for counts on classes, over a whole trace; compiled.
+
+A plan says how many slots of which class a job gets; a trace file names them. Jobs are taken by
+start time, ends before starts, and get the lowest free slots of their classes. Counts that keep to
+the size of every class can always be laid out like this (see `compiled`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from coalloc.policies.kernel.compiled import kernel
+
+
+@kernel
+def grown(old: Any) -> Any:
+    """Return a longer array that begins like the old one."""
+    new = np.empty(2 * old.size, dtype=old.dtype)
+    for i in range(old.size):
+        new[i] = old[i]
+    return new
+
+
+@kernel
+def number_slots(
+    order: Any,
+    use_first: Any,
+    use_count: Any,
+    use_class: Any,
+    use_slots: Any,
+    slot_first: Any,
+    slots: Any,
+    jobs: Any,
+) -> Any:
+    """Give every job its slots.
+
+    Parameters
+    ----------
+    order : array of int
+        2 N events: job, or jobs + job where it ends; in the order in which they happen.
+    use_first, use_count : array of int, N
+        Range of each job in the next two.
+    use_class, use_slots : array of int
+        Class, and slots of it.
+    slot_first : array of int, classes + 1
+        Range of each class in the next.
+    slots : array of int
+        Numbers of the slots, rising in each class.
+    jobs : int
+        N.
+
+    Returns
+    -------
+    first, count : array of int, N
+        Range of each job in the next two.
+    low, high : array of int
+        Ranges of slots, `high` exclusive.
+    length : int
+        Entries of these that are used.
+    fault : int
+        The job for which a class had too few free slots, or -1.
+    """
+    first = np.zeros(jobs, dtype=np.int64)
+    count = np.zeros(jobs, dtype=np.int64)
+    low = np.empty(max(16, use_class.size), dtype=np.int64)
+    high = np.empty(max(16, use_class.size), dtype=np.int64)
+    busy = np.zeros(slots.size, dtype=np.bool_)
+    place = np.zeros(slots.size, dtype=np.int64)
+    for i in range(slots.size):
+        place[slots[i]] = i
+    lowest = slot_first.copy()
+    top = 0
+    for event in order:
+        if event >= jobs:
+            job = event - jobs
+            for r in range(first[job], first[job] + count[job]):
+                for slot in range(low[r], high[r]):
+                    busy[place[slot]] = False
+            for u in range(use_first[job], use_first[job] + use_count[job]):
+                lowest[use_class[u]] = slot_first[use_class[u]]
+            continue
+        job = event
+        first[job] = top
+        for u in range(use_first[job], use_first[job] + use_count[job]):
+            c = use_class[u]
+            left = use_slots[u]
+            i = lowest[c]
+            fresh = True
+            while left > 0:
+                if i >= slot_first[c + 1]:
+                    return first, count, low, high, top, job
+                if not busy[i]:
+                    busy[i] = True
+                    left -= 1
+                    if not fresh and high[top - 1] == slots[i]:
+                        high[top - 1] += 1
+                    else:
+                        if top == low.size:
+                            low = grown(low)
+                            high = grown(high)
+                        low[top] = slots[i]
+                        high[top] = slots[i] + 1
+                        top += 1
+                        fresh = False
+                i += 1
+            lowest[c] = i
+        count[job] = top - first[job]
+    return first, count, low, high, top, -1

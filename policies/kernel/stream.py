@@ -1,0 +1,426 @@
+"""Replay of rigid jobs on one profile that is changed in place; compiled.
+
+Where `decode` builds a plan from a snapshot, `advance` here follows a whole log: the profile holds
+the running jobs (and, for `INSERT`, what the waiting ones have booked), an end gives slots back,
+and at every instant only what can have changed is looked at. It starts a job exactly when a round
+of the daemon would, because it asks the same `seek` on the same profile:
+
+STRICT
+    The first job of the queue starts if its earliest end begins now, else nobody does.
+EVENT, EASY
+    One pass over the queue as in `events`; the head's booking is taken back after it. Where
+    nothing was given back since the last pass, only new jobs are tried: what did not fit then
+    fits even less later.
+INSERT
+    Bookings stay. A job that ends at its estimate changes nothing that was not planned; one that
+    ends earlier has all bookings made afresh in arrival order (compression).
+
+Notes
+-----
+Every kernel here calls kernels of `compiled`, which numba's cache does not notice when they change.
+So the names under which these are cached contain a checksum of that file.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from math import inf
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from coalloc.policies.kernel import compiled
+from coalloc.policies.kernel.compiled import (
+    BLOCKS,
+    EASY,
+    FREE_BLOCKS,
+    FREE_ROWS,
+    FULL,
+    INSERT,
+    ROUNDING,
+    ROWS,
+    SHORTEST,
+    STAMP,
+    STRICT,
+    WIDTH,
+    book,
+    bound,
+    locate,
+    may_fit,
+    move,
+    reset,
+    seek,
+    survey,
+)
+
+INSTANT = 1e-6
+"""What happens within this time is one instant, the latest of it; seconds."""
+
+ARRIVED, FIRST, LAST, RUNNING, ENDED, INSTANTS, DEEPEST = 0, 1, 2, 3, 4, 5, 6
+
+
+def _stamp() -> str:
+    try:
+        return f"{crc32(inspect.getsource(compiled).encode()):08x}"
+    except OSError:  # no source beside the byte code: it does not change either
+        return "0"
+
+
+_SUFFIX = f"_{_stamp()}"
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile, with a cache that is left behind when `compiled` changes."""
+    function.__qualname__ += _SUFFIX
+    return compiled.kernel(function)
+
+
+def part(function: Callable[..., Any]) -> Any:
+    """Compile what only kernels call."""
+    function.__qualname__ += _SUFFIX
+    return compiled.part(function)
+
+
+class Stream(NamedTuple):
+    """The log, and how far its replay has come. N jobs by rising submit time."""
+
+    key: Any  # N, position in the queue: smaller first, ties by arrival
+    scaled: Any  # N, s at power 1: the real run time's part that scales with 1 / power
+    fixed: Any  # N, s
+    exact: Any  # N, whether the real run time is the estimate
+    queue: Any  # N, waiting jobs from count[FIRST] to count[LAST]
+    heap_time: Any  # N, real ends of the running jobs
+    heap_job: Any  # 2 N: the heap's jobs, then those that end at this instant
+    start: Any  # N, s, nan before
+    end: Any  # N, s
+    count: Any  # ARRIVED, FIRST, LAST, RUNNING, ENDED, INSTANTS, DEEPEST
+
+
+# ---- the profile
+
+
+@part
+def remove(profile, place, i):
+    """Take a row out; no block becomes empty."""
+    block = profile.block[place]
+    size = profile.size
+    profile.recycled[size[FREE_ROWS]] = profile.row[block, i]
+    size[FREE_ROWS] += 1
+    size[ROWS] -= 1
+    for k in range(i, profile.count[block] - 1):
+        move(profile, block, k + 1, block, k)
+    profile.count[block] -= 1
+    gone = -1
+    if profile.count[block] == 0:
+        gone = place
+    else:
+        if profile.count[block] < WIDTH // 4 and place + 1 < size[BLOCKS]:
+            other = profile.block[place + 1]
+            if profile.count[block] + profile.count[other] <= 3 * WIDTH // 4:
+                for k in range(profile.count[other]):
+                    move(profile, other, k, block, profile.count[block] + k)
+                profile.count[block] += profile.count[other]
+                gone = place + 1
+        bound(profile, block)
+    if gone >= 0:
+        profile.recycled_block[size[FREE_BLOCKS]] = profile.block[gone]
+        size[FREE_BLOCKS] += 1
+        size[BLOCKS] -= 1
+        for k in range(gone, size[BLOCKS]):
+            profile.block[k] = profile.block[k + 1]
+
+
+@part
+def tidy(profile, t):
+    """Remove the row that begins at t if it is like the row before."""
+    place, i = locate(profile, t)
+    block = profile.block[place]
+    if profile.time[block, i] != t or (place == 0 and i == 0):
+        return
+    if i > 0:
+        before = profile.row[block, i - 1]
+    else:
+        other = profile.block[place - 1]
+        before = profile.row[other, profile.count[other] - 1]
+    row = profile.row[block, i]
+    for c in range(profile.free.shape[1]):
+        if profile.free[row, c] != profile.free[before, c]:
+            return
+    for k in range(profile.load.shape[1]):
+        if profile.load[row, k] != profile.load[before, k]:
+            return
+    remove(profile, place, i)
+
+
+@part
+def forget(profile, t):
+    """Remove the rows that are over at t."""
+    while True:
+        block = profile.block[0]
+        if profile.count[block] > 1:
+            following = profile.time[block, 1]
+        elif profile.size[BLOCKS] > 1:
+            following = profile.time[profile.block[1], 0]
+        else:
+            return
+        if following > t:
+            return
+        remove(profile, 0, 0)
+
+
+@part
+def hold(problem, profile, scratch, out, item, end):
+    """Book what `seek` found, in the job's own part of the pool."""
+    out.start[item] = scratch.pick_cost[3]
+    out.end[item] = end
+    first = out.use_first[item]
+    length = scratch.pick[4]
+    out.use_count[item] = length
+    for u in range(length):
+        out.use_class[first + u] = scratch.best_class[u]
+        out.use_procs[first + u] = scratch.best_procs[u]
+    scratch.counters[STAMP] += 1
+    book(problem, profile, scratch, out, item, 1)
+
+
+@part
+def leave(problem, profile, scratch, out, item, t):
+    """Give back what a job has booked from t on."""
+    if out.end[item] <= t:
+        return
+    begin = max(out.start[item], t)
+    out.start[item] = begin
+    book(problem, profile, scratch, out, item, -1)
+    tidy(profile, out.end[item])
+    tidy(profile, begin)
+
+
+# ---- running jobs
+
+
+@part
+def push(stream, time, job):
+    """Add an end to the heap."""
+    at = stream.count[RUNNING]
+    stream.count[RUNNING] += 1
+    while at > 0:
+        parent = (at - 1) >> 1
+        if stream.heap_time[parent] <= time:
+            break
+        stream.heap_time[at] = stream.heap_time[parent]
+        stream.heap_job[at] = stream.heap_job[parent]
+        at = parent
+    stream.heap_time[at] = time
+    stream.heap_job[at] = job
+
+
+@part
+def pop(stream):
+    """Take the first end from the heap; its job."""
+    job = stream.heap_job[0]
+    stream.count[RUNNING] -= 1
+    last = stream.count[RUNNING]
+    time, moved = stream.heap_time[last], stream.heap_job[last]
+    at = 0
+    while 2 * at + 1 < last:
+        child = 2 * at + 1
+        if child + 1 < last and stream.heap_time[child + 1] < stream.heap_time[child]:
+            child += 1
+        if stream.heap_time[child] >= time:
+            break
+        stream.heap_time[at] = stream.heap_time[child]
+        stream.heap_job[at] = stream.heap_job[child]
+        at = child
+    stream.heap_time[at] = time
+    stream.heap_job[at] = moved
+    return job
+
+
+@part
+def begin(problem, out, stream, item, t):
+    """Let a booked job run from t on."""
+    weakest = inf
+    first = out.use_first[item]
+    for u in range(first, first + out.use_count[item]):
+        weakest = min(weakest, problem.class_power[out.use_class[u]])
+    end = out.end[item]
+    if out.start[item] < t:  # booked for an earlier part of this instant
+        end = t + max(problem.mode_scaled[item] / weakest + problem.mode_fixed[item], SHORTEST)
+    if not stream.exact[item]:
+        length = max(stream.scaled[item] / weakest + stream.fixed[item], SHORTEST)
+        end = min(end, t + length)
+    stream.start[item] = t
+    stream.end[item] = end
+    push(stream, end, item)
+
+
+# ---- rounds
+
+
+@part
+def enqueue(stream, item):
+    """Put a job into the queue by its key; its place."""
+    queue, key = stream.queue, stream.key
+    at = stream.count[LAST]
+    stream.count[LAST] += 1
+    while at > stream.count[FIRST] and key[queue[at - 1]] > key[item]:
+        queue[at] = queue[at - 1]
+        at -= 1
+    queue[at] = item
+    return at
+
+
+@part
+def start_strictly(problem, profile, scratch, out, choice, stream, t):
+    """Start from the front of the queue while the earliest end begins now."""
+    count = stream.count
+    while count[FIRST] < count[LAST]:
+        item = stream.queue[count[FIRST]]
+        place, i = locate(profile, t)
+        if problem.mode_procs[item] > profile.total[profile.block[place], i]:
+            return
+        end = seek(problem, profile, scratch, out, choice, item, t, False)
+        if end == inf or scratch.pick_cost[3] > t:
+            return
+        hold(problem, profile, scratch, out, item, end)
+        begin(problem, out, stream, item, t)
+        count[FIRST] += 1
+
+
+@part
+def start_fitting(problem, profile, scratch, out, choice, stream, t, easy, new):
+    """Start what fits, in queue order; `new`: the first job not tried since a release."""
+    count, queue = stream.count, stream.queue
+    head = -1
+    if easy and new > count[FIRST]:
+        item = queue[count[FIRST]]
+        end = seek(problem, profile, scratch, out, choice, item, t, False)
+        if end < inf and scratch.pick_cost[3] > t:
+            hold(problem, profile, scratch, out, item, end)
+            head = item
+        else:
+            new = count[FIRST]
+    scratch.counters[STAMP] += 1
+    row, head_row, head_start, total, spare = 0, -1, inf, 0, 0.0
+    fresh = False
+    kept = new
+    for pos in range(new, count[LAST]):
+        item = queue[pos]
+        placed = False
+        if not fresh:
+            fresh = True
+            place, i = locate(profile, t)
+            row = profile.row[profile.block[place], i]
+            total = profile.total[profile.block[place], i]
+            spare = 0.0
+            for k in range(problem.link_gbps.size):
+                left = FULL + ROUNDING - profile.load[row, k]
+                if left > 0:
+                    spare += problem.link_gbps[k] * (left / FULL)
+            head_row, head_start = -1, inf
+            if head >= 0:
+                head_start = out.start[head]
+                a, b = locate(profile, head_start)
+                head_row = profile.row[profile.block[a], b]
+        if problem.mode_procs[item] <= total:
+            group = problem.item_group[item]
+            if scratch.stamp[group] != scratch.counters[STAMP]:
+                survey(problem, profile, scratch, group, row, head_row, t)
+            if may_fit(problem, scratch, item, t, head_start, spare):
+                end = seek(problem, profile, scratch, out, choice, item, t, True)
+                if end < inf:
+                    hold(problem, profile, scratch, out, item, end)
+                    placed = True
+        if easy and head < 0 and not placed:
+            end = seek(problem, profile, scratch, out, choice, item, t, False)
+            if end < inf:
+                hold(problem, profile, scratch, out, item, end)
+                fresh = False
+                placed = out.start[item] <= t
+                if not placed:
+                    head = item
+        if placed:
+            begin(problem, out, stream, item, t)
+            fresh = False
+        else:
+            queue[kept] = item
+            kept += 1
+    count[LAST] = kept
+    if head >= 0:
+        leave(problem, profile, scratch, out, head, t)
+
+
+@part
+def start_booked(problem, profile, scratch, out, choice, stream, t, new, again):
+    """Book the new jobs, or all of them again, and start what is booked for now."""
+    count, queue = stream.count, stream.queue
+    if again:
+        for pos in range(count[FIRST], new):
+            leave(problem, profile, scratch, out, queue[pos], t)
+        new = count[FIRST]
+    for pos in range(new, count[LAST]):
+        item = queue[pos]
+        end = seek(problem, profile, scratch, out, choice, item, t, False)
+        if end < inf:
+            hold(problem, profile, scratch, out, item, end)
+        else:
+            out.start[item] = inf
+            out.end[item] = -inf
+    kept = count[FIRST]
+    for pos in range(count[FIRST], count[LAST]):
+        item = queue[pos]
+        if out.start[item] <= t:
+            begin(problem, out, stream, item, t)
+        else:
+            queue[kept] = item
+            kept += 1
+    count[LAST] = kept
+
+
+@kernel
+def clear_profile(problem, base, profile):
+    """Empty the profile."""
+    reset(problem, base, profile)
+
+
+@kernel
+def advance(problem, profile, scratch, out, choice, stream, decoder, instants):
+    """Go on for so many instants; False when nothing can happen any more."""
+    count, release = stream.count, problem.item_release
+    jobs = release.size
+    for _ in range(instants):
+        arrival = release[count[ARRIVED]] if count[ARRIVED] < jobs else inf
+        t = min(arrival, stream.heap_time[0]) if count[RUNNING] > 0 else arrival
+        if t == inf:
+            return False
+        limit = t + INSTANT
+        if arrival <= limit:
+            t = max(t, arrival)
+        freed, early = False, False
+        ended = count[ENDED]
+        while count[RUNNING] > 0 and stream.heap_time[0] <= limit:
+            t = max(t, stream.heap_time[0])
+            stream.heap_job[jobs + count[ENDED] - ended] = pop(stream)
+            count[ENDED] += 1
+        for x in range(count[ENDED] - ended):
+            item = stream.heap_job[jobs + x]
+            freed = True
+            early = early or out.end[item] > t + INSTANT
+            leave(problem, profile, scratch, out, item, t)
+        forget(profile, t)
+        new = count[LAST]
+        while count[ARRIVED] < jobs and release[count[ARRIVED]] <= t:
+            new = min(new, enqueue(stream, count[ARRIVED]))
+            count[ARRIVED] += 1
+        count[INSTANTS] += 1
+        count[DEEPEST] = max(count[DEEPEST], count[LAST] - count[FIRST])
+        if decoder == STRICT:
+            if freed or new == count[FIRST]:
+                start_strictly(problem, profile, scratch, out, choice, stream, t)
+        elif decoder == INSERT:
+            start_booked(problem, profile, scratch, out, choice, stream, t, new, early)
+        else:
+            first = count[FIRST] if freed else new
+            easy = decoder == EASY
+            start_fitting(problem, profile, scratch, out, choice, stream, t, easy, first)
+    return True

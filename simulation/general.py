@@ -1,0 +1,302 @@
+"""Replay by the daemon's own core, in virtual time, under any policy.
+
+Notes
+-----
+The same `Coordinator` as in the daemon gets the submissions, the readings and the executors'
+statements, and asks for plans. What is simulated is around it: the clock, the policy called where
+the daemon's solver stands, executors that are ready at once, and the end of every job.
+
+- A job ends when its real base time, stretched by the weakest node it got, is over; the plan knew
+  only the estimate.
+- What happens at one instant (ends before arrivals) is handed in before a round is due. Instants
+  closer than `SAME_INSTANT_S` are one, the latest of them.
+- Rounds are due when a job arrives or ends, and when the latest plan starts something; the
+  daemon's minimum interval between rounds and its margin for overrunning jobs are zero here.
+- Powers are those of the platform file, not rounded to steps.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+from coalloc.core.coordinator import Coordinator
+from coalloc.core.effects import Reply, Send, Solve
+from coalloc.core.events import Event, Requested, Solved, Stated, Ticked, TimerFired
+from coalloc.core.messages import Hello, Order, PartReport, Prepare, Read, Report, Start
+from coalloc.core.records import Launch, PartState
+from coalloc.core.requests import Refused, Submit
+from coalloc.core.settings import ClusterSettings, Settings, Trigger
+from coalloc.model.cost import run_time
+from coalloc.model.job_json import write_job
+from coalloc.model.plan import Objective, Plan, Reason, Status
+from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.snapshot import Snapshot
+from coalloc.simulation.trace import Outcome
+from coalloc.simulation.workload import SlotMap, Workload
+
+SAME_INSTANT_S = 1e-6
+TRIGGERS = (
+    Trigger(kind="timer", every_s=inf),
+    Trigger(kind="queue_length"),
+    Trigger(kind="job_finished"),
+)
+WAKE_UP = 0
+"""Index of the timer, which stands for the start times of the latest plan."""
+SET_BY_DAEMON = ("id", "submitted", "earliest")
+
+Solver = Callable[[Snapshot], Plan]
+
+
+@dataclass(slots=True)
+class GeneralResult:
+    """What the replay found, by index of the job.
+
+    Attributes
+    ----------
+    start, end : list of float
+        Seconds; meaningless where the job did not run.
+    outcome : list of Outcome
+    nodes : list of mapping of node name to processes
+    reasons : dict of index to str
+        Why a job did not run.
+    rounds : int
+    """
+
+    start: list[float]
+    end: list[float]
+    outcome: list[Outcome]
+    nodes: list[Mapping[str, int]]
+    reasons: dict[int, str] = field(default_factory=dict)
+    rounds: int = 0
+
+
+def replay_general(
+    workload: Workload,
+    slot_map: SlotMap,
+    solve: Solver,
+    on_progress: Callable[[int], None] | None = None,
+) -> GeneralResult:
+    """Replay a workload.
+
+    Parameters
+    ----------
+    workload : Workload
+    slot_map : SlotMap
+        Of the platform to replay on.
+    solve : callable
+        Snapshot to plan.
+    on_progress : callable, optional
+        Told the number of jobs that have ended or were refused.
+    """
+    return _Replay(workload, slot_map, solve, on_progress or (lambda _: None)).run()
+
+
+class _Replay:
+    """One replay: the coordinator, and the world around it."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        slot_map: SlotMap,
+        solve: Solver,
+        on_progress: Callable[[int], None],
+    ) -> None:
+        count = len(workload.jobs)
+        self.jobs = workload.jobs
+        self.slot_map = slot_map
+        self.solve = solve
+        self.on_progress = on_progress
+        nodes = [node for cluster in slot_map.platform.clusters for node in cluster.nodes]
+        self.power = {node.name: node.power for node in nodes}
+        self.core = Coordinator(_settings(slot_map))
+        self.index: dict[str, int] = {}
+        self.parts: dict[str, list[tuple[str, Prepare]]] = {}
+        self.ends: list[tuple[float, str]] = []
+        self.arrived = 0
+        self.wake_up = inf
+        self.done = 0
+        self.result = GeneralResult(
+            start=[0.0] * count,
+            end=[0.0] * count,
+            outcome=[Outcome.WAITING] * count,
+            nodes=[{}] * count,
+        )
+
+    def run(self) -> GeneralResult:
+        self._connect(self.jobs[0].job.submitted if self.jobs else 0.0)
+        while (now := self._next_instant()) < inf:
+            # All of an instant is known before its round, whose daemon would debounce it.
+            self.core.state.rounds.paused = True
+            while self.ends and self.ends[0][0] <= now:
+                self._finish(heapq.heappop(self.ends)[1], now)
+            while self.arrived < len(self.jobs) and self._arrival() <= now:
+                self._submit(now)
+            if self.wake_up <= now:
+                self._handle(TimerFired(trigger=WAKE_UP), now)
+            self.wake_up = inf
+            self.core.state.rounds.paused = False
+            self._handle(Ticked(), now)
+            self.on_progress(self.done)
+        self._explain_waiting()
+        return self.result
+
+    def _arrival(self) -> float:
+        return self.jobs[self.arrived].job.submitted if self.arrived < len(self.jobs) else inf
+
+    def _next_instant(self) -> float:
+        """Return the next time at which anything happens, or the last of several close ones."""
+        first = min(self.ends[0][0] if self.ends else inf, self._arrival(), self.wake_up)
+        limit = first + SAME_INSTANT_S
+        now = max((t for t in (self._arrival(), self.wake_up) if t <= limit), default=first)
+        if self.ends and self.ends[0][0] <= limit:
+            now = max(now, *(t for t, _ in self.ends if t <= limit))
+        return now
+
+    def _connect(self, now: float) -> None:
+        """Every executor says hello, and its cluster is read."""
+        for cluster in self.slot_map.platform.clusters:
+            self._handle(Stated(statement=Hello(cluster=cluster.name)), now)
+            nodes = tuple(
+                NodeReading(
+                    name=node.name,
+                    power=node.power,
+                    slots=node.slots,
+                    features=node.features,
+                    memory_mb=node.memory_mb,
+                    state=node.state,
+                )
+                for node in cluster.nodes
+            )
+            reading = ClusterReading(cluster=cluster.name, nodes=nodes)
+            self._handle(Stated(statement=Read(cluster=cluster.name, reading=reading)), now)
+
+    def _submit(self, now: float) -> None:
+        body = {
+            key: value
+            for key, value in write_job(self.jobs[self.arrived].job).items()
+            if key not in SET_BY_DAEMON
+        }
+        number = self.arrived
+        self.arrived += 1
+        command = Submit(token=str(number), job=body, launch=Launch(argv=("replayed",)))
+        self._handle(
+            Requested(
+                origin=number, user="replay", uid=-1, gid=-1, operator=False, command=command
+            ),
+            now,
+        )
+
+    def _finish(self, job: str, now: float) -> None:
+        for cluster, order in self.parts.pop(job):
+            self._report(cluster, order, PartState.FINISHED, now, ended=now, exit_code=0)
+        self.done += 1
+
+    def _report(
+        self, cluster: str, order: Prepare, state: PartState, now: float, **fields: Any
+    ) -> None:
+        part = PartReport(
+            job=order.job, attempt=order.attempt, part=order.part, state=state, **fields
+        )
+        acked = self.core.state.clusters[cluster].next_seq - 1
+        statement = Report(cluster=cluster, last_seq=acked, parts=(part,))
+        self._handle(Stated(statement=statement), now)
+
+    def _handle(self, event: Event, now: float) -> None:
+        """Hand in an event and carry out its effects; plans are made after everything else."""
+        effects = deque(self.core.handle(event, now))
+        while effects:
+            match effects.popleft():
+                case Reply(origin=int(number), answer=answer):
+                    if isinstance(answer, Refused):
+                        self._refuse(number, answer.message)
+                    else:
+                        self.index[answer.body["job"]] = number
+                case Send(cluster=cluster, order=order):
+                    self._order(cluster, order, now)
+                case Solve(round=number, snapshot=snapshot):
+                    plan = self._plan(snapshot)
+                    effects += self.core.handle(Solved(round=number, plan=plan, solve_s=0.0), now)
+                case _:
+                    pass
+
+    def _plan(self, snapshot: Snapshot) -> Plan:
+        if not snapshot.queue:
+            objective = Objective(name="makespan", value=0.0)
+            return Plan(policy="plain", status=Status.HEURISTIC, objective=objective)
+        self.result.rounds += 1
+        plan = self.solve(snapshot)
+        later = [p.start for p in plan.placements if p.start > snapshot.time + SAME_INSTANT_S]
+        self.wake_up = min(later, default=inf)
+        return plan
+
+    def _refuse(self, number: int, reason: str) -> None:
+        self.result.outcome[number] = Outcome.REFUSED
+        self.result.reasons[number] = reason
+        self.done += 1
+
+    def _order(self, cluster: str, order: Order, now: float) -> None:
+        """Be an executor that does at once what it is told."""
+        match order:
+            case Prepare():
+                self.parts.setdefault(order.job, []).append((cluster, order))
+                self._report(cluster, order, PartState.READY, now)
+            case Start(job=job):
+                mine = next(part for home, part in self.parts[job] if home == cluster)
+                self._report(cluster, mine, PartState.RUNNING, now, started=now)
+                if cluster == self.parts[job][-1][0]:
+                    self._run(job, mine.all_nodes, now)
+            case _:
+                pass
+
+    def _run(self, job: str, nodes: Mapping[str, int], now: float) -> None:
+        """All parts run: fix when the job ends."""
+        number = self.index[job]
+        logged = self.jobs[number]
+        weakest = min(self.power[name] for name in nodes)
+        end = now + run_time(logged.run_s, logged.job.sigma, weakest)
+        result = self.result
+        result.start[number], result.end[number] = now, end
+        result.nodes[number] = nodes
+        result.outcome[number] = Outcome.KILLED if logged.killed else Outcome.COMPLETED
+        heapq.heappush(self.ends, (end, job))
+
+    def _explain_waiting(self) -> None:
+        """Tell what is left in the queue, which nothing can ever change."""
+        for job in self.core.state.waiting:
+            number, outlook = self.index[job], self.core.state.outlook.get(job)
+            reason = outlook.reason if outlook else ""
+            detail = (outlook.detail if outlook else "") or reason or "no round placed it"
+            never = reason == Reason.INFEASIBLE
+            self.result.outcome[number] = Outcome.REFUSED if never else Outcome.WAITING
+            self.result.reasons[number] = detail
+
+
+def _settings(slot_map: SlotMap) -> Settings:
+    """Return the settings of a daemon that never waits and trusts its readings for ever."""
+    return Settings(
+        clusters=tuple(
+            ClusterSettings(
+                name=cluster.name,
+                link_gbps=cluster.link_gbps,
+                intra_gbps=cluster.intra_gbps,
+                link_latency_s=cluster.link_latency_s,
+                intra_latency_s=cluster.intra_latency_s,
+            )
+            for cluster in slot_map.platform.clusters
+        ),
+        policy="replayed",
+        fallbacks=(),
+        triggers=TRIGGERS,
+        min_interval_s=0.0,
+        commit_first_incumbent=False,
+        power_step=0.0,
+        reading_max_age_s=inf,
+        overrun_s=0.0,
+        max_jobs_per_user=0,
+        keep_ended=0,
+    )

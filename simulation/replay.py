@@ -1,0 +1,188 @@
+"""Replay a workload on a platform under one policy; see `streaming` and `general`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from coalloc.adapters.formats.platforms import Platform
+from coalloc.model.errors import InputError
+from coalloc.policies.base import Budget
+from coalloc.policies.options import read_options
+from coalloc.policies.registry import lookup
+from coalloc.simulation.general import GeneralResult, replay_general
+from coalloc.simulation.streaming import StreamResult, can_stream, replay_streaming
+from coalloc.simulation.trace import Outcome, Trace
+from coalloc.simulation.workload import Floats, Ints, SlotMap, Workload, map_slots
+
+Path = Literal["auto", "stream", "general"]
+
+
+def replay(
+    workload: Workload,
+    platform: Platform,
+    policy: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    path: Path = "auto",
+    work: int | None = None,
+    seed: int = 0,
+    on_progress: Callable[[int], None] | None = None,
+) -> Trace:
+    """Replay a workload.
+
+    Parameters
+    ----------
+    workload : Workload
+    platform : Platform
+    policy : str
+        Registry name.
+    options : mapping, optional
+        Of the policy.
+    path : str
+        ``stream``, ``general``, or ``auto``: the first one where it can follow the policy.
+    work, seed : int
+        Of every call of the policy, on the general path.
+    on_progress : callable, optional
+        Told the number of jobs that have ended or were refused.
+
+    Returns
+    -------
+    Trace
+        ``stats`` holds the seconds it took.
+
+    Raises
+    ------
+    InputError
+        If there is no such policy or option, or the chosen path cannot follow them.
+    """
+    row = lookup(policy)
+    complete = read_options(options or {}, row.options)
+    slot_map = map_slots(platform)
+    streamed = can_stream(policy, complete)
+    if path == "stream" and not streamed:
+        raise InputError("--path", f"{policy} with these options needs the general path")
+    began = time.perf_counter()
+    if streamed and path != "general":
+        found = replay_streaming(workload, slot_map, policy, complete, on_progress)
+        elapsed = time.perf_counter() - began
+        stats = {"elapsed_s": elapsed, "instants": found.instants, "longest_queue": found.deepest}
+        return _from_stream(workload, slot_map, policy, found, stats)
+    budget = Budget(work=work, seed=seed)
+    result = replay_general(
+        workload,
+        slot_map,
+        lambda snapshot: row.solve(snapshot, complete, budget),
+        on_progress,
+    )
+    stats = {"elapsed_s": time.perf_counter() - began, "rounds": result.rounds}
+    return _from_general(workload, slot_map, policy, result, stats)
+
+
+def _from_stream(
+    workload: Workload, slot_map: SlotMap, policy: str, found: StreamResult, stats: dict[str, Any]
+) -> Trace:
+    count = len(workload.jobs)
+    start, end = np.full(count, np.nan), np.full(count, np.nan)
+    start[found.index], end[found.index] = found.start, found.end
+    killed = np.array([logged.killed for logged in workload.jobs], np.bool_)
+    outcome = np.where(killed, Outcome.KILLED, Outcome.COMPLETED).astype(np.int8)
+    outcome[np.isnan(start)] = Outcome.WAITING
+    outcome[list(found.reasons)] = Outcome.REFUSED
+    waiting = np.flatnonzero(outcome == Outcome.WAITING).tolist()
+    use_first, use_count = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    use_first[found.index] = found.use_first
+    use_count[found.index] = np.where(np.isnan(found.start), 0, found.use_count)
+    nodes = slot_map.node_first
+    classes = [
+        np.concatenate([np.arange(nodes[n], nodes[n + 1]) for n in members])
+        for members in found.class_nodes
+    ]
+    ranges = _slots(start, end, use_first, use_count, found.use_class, found.use_procs, classes)
+    return Trace(
+        workload=workload,
+        slot_map=slot_map,
+        policy=policy,
+        path="stream",
+        start=start,
+        end=end,
+        outcome=outcome,
+        first=ranges[0],
+        low=ranges[1],
+        high=ranges[2],
+        reasons=dict(found.reasons) | dict.fromkeys(waiting, "no instant had room for it"),
+        stats=stats,
+    )
+
+
+def _from_general(
+    workload: Workload, slot_map: SlotMap, policy: str, result: GeneralResult, stats: dict[str, Any]
+) -> Trace:
+    outcome = np.array(result.outcome, np.int8)
+    ran = outcome <= Outcome.KILLED
+    start = np.where(ran, np.array(result.start), np.nan)
+    end = np.where(ran, np.array(result.end), np.nan)
+    number = {name: n for n, name in enumerate(slot_map.node_names)}
+    counts = np.array([len(nodes) for nodes in result.nodes], np.int64)
+    use_node = np.array([number[n] for nodes in result.nodes for n in nodes], np.int64)
+    use_slots = np.array([c for nodes in result.nodes for c in nodes.values()], np.int64)
+    nodes = [
+        np.arange(slot_map.node_first[n], slot_map.node_first[n + 1]) for n in range(len(number))
+    ]
+    ranges = _slots(start, end, np.cumsum(counts) - counts, counts, use_node, use_slots, nodes)
+    return Trace(
+        workload=workload,
+        slot_map=slot_map,
+        policy=policy,
+        path="general",
+        start=start,
+        end=end,
+        outcome=outcome,
+        first=ranges[0],
+        low=ranges[1],
+        high=ranges[2],
+        reasons=result.reasons,
+        stats=stats,
+    )
+
+
+def _slots(
+    start: Floats,
+    end: Floats,
+    use_first: Ints,
+    use_count: Ints,
+    use_class: Ints,
+    use_slots: Ints,
+    classes: list[Ints],
+) -> tuple[Ints, Ints, Ints]:
+    """Number the slots of every job; ranges as in `Trace`."""
+    from coalloc.policies.kernel.slots import number_slots
+
+    jobs = len(start)
+    ran = np.flatnonzero(~np.isnan(start))
+    events = np.concatenate((ran, ran + jobs))
+    times = np.concatenate((start[ran], end[ran]))
+    # At one time ends come first; ends have the larger numbers.
+    order = events[np.lexsort((events < jobs, times))]
+    sizes = np.array([len(slots) for slots in classes], np.int64)
+    slot_first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+    slots = np.concatenate(classes).astype(np.int64)
+    first, count, low, high, _, fault = number_slots(
+        order, use_first, use_count, use_class, use_slots, slot_first, slots, jobs
+    )
+    if fault >= 0:
+        raise AssertionError(f"more slots in use than exist when job number {fault} starts")
+    # From the order of starts to the order of jobs.
+    pieces = np.repeat(first, count) + _within(count)
+    return np.concatenate(([0], np.cumsum(count))).astype(np.int64), low[pieces], high[pieces]
+
+
+def _within(count: Ints) -> Ints:
+    """Return 0, 1, ... for each job, as many as it has ranges."""
+    ends = np.cumsum(count)
+    return np.arange(int(ends[-1]) if len(ends) else 0, dtype=np.int64) - np.repeat(
+        ends - count, count
+    )

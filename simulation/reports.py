@@ -1,0 +1,148 @@
+"""What a replay leaves behind: a CSV of its jobs, a summary, a table for the eye."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from coalloc.simulation.metrics import Metrics
+from coalloc.simulation.trace import Outcome, Trace
+
+# Batsim's columns, which evalys reads.
+COLUMNS = (
+    *("job_id", "workload_name", "profile", "submission_time", "requested_number_of_resources"),
+    *("requested_time", "success", "final_state", "starting_time", "execution_time"),
+    *("finish_time", "waiting_time", "turnaround_time", "stretch", "allocated_resources"),
+    "consumed_energy",
+)
+FINAL_STATES = {
+    Outcome.COMPLETED: "COMPLETED_SUCCESSFULLY",
+    Outcome.KILLED: "COMPLETED_WALLTIME_REACHED",
+    Outcome.REFUSED: "REJECTED",
+    Outcome.WAITING: "REJECTED",
+}
+NO_ENERGY = -1
+"""Batsim's value where energy is not simulated."""
+
+
+def write_jobs(trace: Trace, path: Path) -> None:
+    """Write a row per job, refused ones included, in Batsim's columns.
+
+    Resources are slots, numbered cluster by cluster and node by node, as ``0-3 8``. The profile
+    is ``delay``: a job here is its run time.
+    """
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows(_job_rows(trace))
+
+
+def _job_rows(trace: Trace) -> Iterable[tuple[Any, ...]]:
+    starts, ends = trace.start.tolist(), trace.end.tolist()
+    first, low, high = trace.first.tolist(), trace.low.tolist(), trace.high.tolist()
+    for i, logged in enumerate(trace.workload.jobs):
+        job, outcome = logged.job, Outcome(int(trace.outcome[i]))
+        head = (job.id, trace.workload.name, "delay", _number(job.submitted), job.procs)
+        state = (_number(job.base_time), int(outcome is Outcome.COMPLETED), FINAL_STATES[outcome])
+        if outcome > Outcome.KILLED:
+            yield (*head, *state, -1, -1, -1, -1, -1, -1, "", NO_ENERGY)
+            continue
+        start, end = starts[i], ends[i]
+        ranges = " ".join(
+            str(a) if b - a == 1 else f"{a}-{b - 1}"
+            for a, b in zip(
+                low[first[i] : first[i + 1]], high[first[i] : first[i + 1]], strict=True
+            )
+        )
+        times = (start, end - start, end, start - job.submitted, end - job.submitted)
+        stretch = (end - job.submitted) / (end - start)
+        yield (*head, *state, *map(_number, (*times, stretch)), ranges, NO_ENERGY)
+
+
+def _number(value: float) -> str:
+    return f"{value:.6f}".rstrip("0").rstrip(".")
+
+
+def summarise(trace: Trace, metrics: Metrics, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the summary of a replay as a JSON object."""
+    workload = trace.workload
+    reasons = Counter(trace.reasons.values())
+    refused = [
+        {"job": workload.jobs[i].job.id, "procs": workload.jobs[i].job.procs, "reason": reason}
+        for i, reason in trace.reasons.items()
+    ]
+    return {
+        "format": "coalloc-simulation/1",
+        "policy": trace.policy,
+        "workload": workload.name,
+        "platform": trace.slot_map.platform.name,
+        "slots": trace.slot_map.slots,
+        "path": trace.path,
+        "options": options,
+        "metrics": metrics.as_json(),
+        "refused": refused,
+        "refused_reasons": dict(reasons),
+        "log": {
+            "left_out": dict(workload.left_out),
+            "adjusted": dict(workload.adjusted),
+            "notes": list(workload.notes),
+        },
+        "stats": dict(trace.stats),
+    }
+
+
+def write_json(value: Any, path: Path) -> None:
+    """Write JSON, indented, with a newline at the end."""
+    path.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+ROWS: tuple[tuple[str, Callable[[Metrics], str]], ...] = (
+    ("jobs run", lambda m: f"{m.completed + m.killed}"),
+    ("  killed at the estimate", lambda m: f"{m.killed}"),
+    ("jobs refused", lambda m: f"{m.refused}"),
+    ("jobs left waiting", lambda m: f"{m.waiting}"),
+    ("makespan", lambda m: duration(m.makespan_s)),
+    ("mean wait", lambda m: duration(m.mean_wait_s)),
+    ("95th percentile wait", lambda m: duration(m.p95_wait_s)),
+    ("longest wait", lambda m: duration(m.max_wait_s)),
+    ("mean bounded slowdown", lambda m: f"{m.mean_bounded_slowdown:.2f}"),
+    ("95th percentile bsld", lambda m: f"{m.p95_bounded_slowdown:.2f}"),
+    ("utilisation", lambda m: f"{m.utilisation:.1%}"),
+    ("compaction", lambda m: f"{m.compaction:.1%}"),
+    ("co-allocated jobs", lambda m: f"{m.coallocated_share:.2%}"),
+    ("peak link use", lambda m: f"{m.peak_link_use:.1%}"),
+)
+
+
+def side_by_side(results: Sequence[tuple[Trace, Metrics]]) -> str:
+    """Return a table with one column per policy."""
+    cells = [["", *(trace.policy for trace, _ in results)]]
+    cells += [[label, *(show(metrics) for _, metrics in results)] for label, show in ROWS]
+    cells.append(["simulated jobs/s", *(_speed(trace) for trace, _ in results)])
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        row[0].ljust(widths[0])
+        + "".join(f"  {cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
+        for row in cells
+    ]
+    lines.insert(1, "-" * len(lines[0]))
+    return "\n".join(lines)
+
+
+def _speed(trace: Trace) -> str:
+    seconds = trace.stats.get("elapsed_s", 0.0)
+    return f"{len(trace.start) / seconds:,.0f}" if seconds else "-"
+
+
+def duration(seconds: float) -> str:
+    """Show seconds as ``2d 03:04:05``, or as ``12.3 s`` below a minute."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    days, rest = divmod(whole, 86400)
+    clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    return f"{days}d {clock}" if days else clock

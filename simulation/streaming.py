@@ -1,0 +1,252 @@
+"""Replay on the kernel's own profile, without a snapshot per event.
+
+For rigid jobs under the simple orders and backfilling. The starts are those of the general path,
+which a test holds it to; what differs is the cost: an instant costs what has changed in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from coalloc.model.jobs import RigidJob
+from coalloc.model.plan import Reason
+from coalloc.model.snapshot import Snapshot
+from coalloc.simulation.workload import Floats, Ints, SlotMap, Workload
+
+DECODERS = {
+    "fcfs": "strict",
+    "sjf": "strict",
+    "bjf": "strict",
+    "spt": "strict",
+    "lpt": "strict",
+    "fpfs": "event",
+    "easy": "easy",
+    "conservative": "insert",
+}
+CHUNK = 20_000
+"""Instants between two reports of progress."""
+UNDERSTOOD: Mapping[str, tuple[Any, ...]] = {
+    "skip": (False, True),
+    "guard_after": (None, 0),
+    "coallocation": ("sooner", "needed", "forbidden"),
+    "power_step": (0.0,),
+    "coallocate_moldable": (False, True),
+    "objective": ("makespan", "weighted_completion"),
+}
+"""Options that this path knows, with the values it can follow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamResult:
+    """What the replay found.
+
+    Attributes
+    ----------
+    index : array of int
+        Jobs that were replayed; the others can never run.
+    start, end : array of float
+        Of those jobs, seconds; NaN where it never started.
+    use_first, use_count : array of int
+        Range of each of those jobs in the next two.
+    use_class, use_procs : array of int
+        Class of nodes, processes on it.
+    class_nodes : list of list of int
+        Nodes of each class, by number in snapshot order.
+    reasons : mapping of job to str
+        Why a job can never run.
+    instants, deepest : int
+        Instants at which something happened; longest queue.
+    """
+
+    index: Ints
+    start: Floats
+    end: Floats
+    use_first: Ints
+    use_count: Ints
+    use_class: Ints
+    use_procs: Ints
+    class_nodes: list[list[int]]
+    reasons: Mapping[int, str]
+    instants: int
+    deepest: int
+
+
+def can_stream(policy: str, options: Mapping[str, Any]) -> bool:
+    """Whether this path knows the policy and all that its options ask for."""
+    return policy in DECODERS and all(
+        value in UNDERSTOOD.get(name, ()) for name, value in options.items()
+    )
+
+
+def replay_streaming(
+    workload: Workload,
+    slot_map: SlotMap,
+    policy: str,
+    options: Mapping[str, Any],
+    on_progress: Callable[[int], None] | None = None,
+) -> StreamResult:
+    """Replay a workload.
+
+    Parameters
+    ----------
+    workload : Workload
+    slot_map : SlotMap
+    policy : str
+        One for which `can_stream` holds.
+    options : mapping
+        Complete, as the policy reads them.
+    on_progress : callable, optional
+        Told the number of jobs that have ended or were refused.
+    """
+    # Loaded here: the compiler takes a moment, and help pages do not need it.
+    from coalloc.policies.kernel import arrays, compiled, stream
+
+    compiled_sample, item, reasons = _sampled(workload, slot_map, options)
+    index = np.flatnonzero(item >= 0)
+    problem = _problem(compiled_sample.problem, workload, index, item[index])
+    out = _outcome(compiled.Outcome, problem)
+    follow = stream.Stream(
+        key=_keys(policy, problem),
+        scaled=(workload.run * workload.sigma)[index],
+        fixed=(workload.run * (1.0 - workload.sigma))[index],
+        exact=(workload.run == workload.estimate)[index],
+        queue=np.zeros(len(index), np.int64),
+        heap_time=np.zeros(len(index) + 1),
+        heap_job=np.zeros(2 * len(index) + 1, np.int64),
+        start=np.full(len(index), np.nan),
+        end=np.full(len(index), np.nan),
+        count=np.zeros(8, np.int64),
+    )
+    name = "event" if options.get("skip") else DECODERS[policy]
+    decoders = {
+        "strict": compiled.STRICT,
+        "event": compiled.EVENT,
+        "easy": compiled.EASY,
+        "insert": compiled.INSERT,
+    }
+    base = compiled_sample.base
+    profile = arrays.make_profile(problem, base)
+    scratch = arrays.make_scratch(problem)
+    choice = arrays.free_choice(len(index))
+    stream.clear_profile(problem, base, profile)
+    more = len(index) > 0
+    while more:
+        more = stream.advance(problem, profile, scratch, out, choice, follow, decoders[name], CHUNK)
+        if on_progress:
+            on_progress(int(follow.count[stream.ENDED]) + len(reasons))
+    return StreamResult(
+        index=index,
+        start=follow.start,
+        end=follow.end,
+        use_first=out.use_first,
+        use_count=out.use_count,
+        use_class=out.use_class,
+        use_procs=out.use_procs,
+        class_nodes=compiled_sample.class_nodes,
+        reasons=reasons,
+        instants=int(follow.count[stream.INSTANTS]),
+        deepest=int(follow.count[stream.DEEPEST]),
+    )
+
+
+def _sampled(
+    workload: Workload, slot_map: SlotMap, options: Mapping[str, Any]
+) -> tuple[Any, Ints, dict[int, str]]:
+    """Let the kernel's own intake judge one job of each sort.
+
+    What it decides (which nodes, whether to split, whether it can ever run) depends on the number
+    of processes, the clusters, and for a job larger than any cluster on its bandwidth.
+
+    Returns
+    -------
+    compiled : Compiled
+    item : array of int
+        Item of the sample for each job, below 0 where it can never run.
+    reasons : dict of job to str
+    """
+    from coalloc.policies.kernel.arrays import compile_intake
+    from coalloc.policies.kernel.intake import read_queue
+
+    sorts: dict[Any, int] = {}
+    sample: list[RigidJob] = []
+    sort_of = np.empty(len(workload.jobs), np.int64)
+    sizes = {cluster.name: cluster.slots for cluster in slot_map.platform.clusters}
+    largest: dict[Any, int] = {None: max(sizes.values())}
+    for i, logged in enumerate(workload.jobs):
+        job = logged.job
+        if job.clusters not in largest:
+            largest[job.clusters] = max(sizes[name] for name in job.clusters or ())
+        wide = job.procs > largest[job.clusters]
+        key = (job.procs, job.proc_gbps if wide else 0.0, job.clusters)
+        sort_of[i] = sorts.setdefault(key, len(sample))
+        if sort_of[i] == len(sample):
+            sample.append(replace(job, id=str(len(sample))))
+    begin = float(workload.submit[0])
+    clusters = tuple(
+        replace(cluster, nodes=tuple(replace(node, free_at=begin) for node in cluster.nodes))
+        for cluster in slot_map.platform.clusters
+    )
+    intake = read_queue(Snapshot(time=begin, clusters=clusters, queue=tuple(sample)), options)
+    item_of_sort = np.full(len(sample), -1, np.int64)
+    for number, item in enumerate(intake.items):
+        item_of_sort[item.number] = number
+    never = {int(entry.job): entry for entry in intake.deferred}
+    reasons = {}
+    for i in np.flatnonzero(item_of_sort[sort_of] < 0).tolist():
+        entry = never[int(sort_of[i])]
+        # Nodes of a platform file do not come back: what is down now is down for ever.
+        never_up = entry.reason is Reason.INSUFFICIENT
+        reasons[i] = entry.detail + (" in the platform file" if never_up else "")
+    return compile_intake(intake), item_of_sort[sort_of], reasons
+
+
+def _problem(sample: Any, workload: Workload, index: Ints, item: Ints) -> Any:
+    """Return the kernel's problem for all jobs: one mode each, no precedence."""
+    count = len(index)
+    estimate, sigma = workload.estimate[index], workload.sigma[index]
+    return sample._replace(
+        mode_first=np.arange(count + 1, dtype=np.int64),
+        mode_procs=workload.procs[index],
+        mode_scaled=estimate * sigma,
+        mode_fixed=estimate * (1.0 - sigma),
+        mode_comm=np.zeros(count),
+        item_group=sample.item_group[item],
+        item_release=workload.submit[index],
+        item_gbps=workload.gbps[index],
+        item_splits=sample.item_splits[item],
+        item_apart=np.zeros(count, np.bool_),
+        parent_first=np.zeros(count + 1, np.int64),
+        child_first=np.zeros(count + 1, np.int64),
+    )
+
+
+def _outcome(make: Any, problem: Any) -> Any:
+    """Return room for the answer, with a place of its own for every job's uses."""
+    count = len(problem.item_group)
+    most = np.minimum(problem.mode_procs, len(problem.class_power))
+    ends = np.cumsum(most, dtype=np.int64)
+    total = int(ends[-1]) if count else 1
+    return make(
+        start=np.full(count, np.nan),
+        end=np.full(count, np.nan),
+        mode=np.zeros(count, np.int64),
+        use_first=ends - most,
+        use_count=np.zeros(count, np.int64),
+        use_class=np.zeros(total, np.int64),
+        use_procs=np.zeros(total, np.int64),
+        missing=np.zeros(count, np.int64),
+        ready=np.zeros(count),
+    )
+
+
+def _keys(policy: str, problem: Any) -> Floats:
+    """What the queue is sorted by."""
+    length = problem.mode_scaled + problem.mode_fixed
+    procs = problem.mode_procs.astype(np.float64)
+    return {"sjf": procs, "bjf": -procs, "spt": length, "lpt": -length}.get(
+        policy, np.zeros(len(procs))
+    )

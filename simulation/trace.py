@@ -1,0 +1,109 @@
+"""The outcome of a replay: when each job ran, on which slots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.simulation.workload import Floats, Ints, SlotMap, Workload
+
+
+class Outcome(IntEnum):
+    """How a job of a replay ended."""
+
+    COMPLETED = 0
+    KILLED = 1
+    """Ran until its estimate, where the log has it running longer."""
+    REFUSED = 2
+    """Can never run on this platform."""
+    WAITING = 3
+    """Still waiting when nothing could happen any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """A finished replay.
+
+    Attributes
+    ----------
+    workload : Workload
+    slot_map : SlotMap
+    policy : str
+    path : str
+        ``stream`` or ``general``.
+    start, end : array of float
+        Seconds on the workload's axis; NaN where the job did not run.
+    outcome : array of int
+        `Outcome` of each job.
+    first : array of int
+        ``first[i]:first[i + 1]`` are the ranges of slots of job i.
+    low, high : array of int
+        Ranges of slots, `high` exclusive; none crosses a cluster.
+    reasons : mapping of job index to str
+        Why it did not run.
+    stats : mapping
+        Rounds, seconds of computing.
+    """
+
+    workload: Workload
+    slot_map: SlotMap
+    policy: str
+    path: str
+    start: Floats
+    end: Floats
+    outcome: NDArray[np.int8]
+    first: Ints
+    low: Ints
+    high: Ints
+    reasons: Mapping[int, str] = field(default_factory=dict)
+    stats: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ran(self) -> NDArray[np.bool_]:
+        """Which jobs ran."""
+        return self.outcome <= Outcome.KILLED
+
+    def range_jobs(self) -> Ints:
+        """Return the job of every range."""
+        return np.repeat(np.arange(len(self.start), dtype=np.int64), np.diff(self.first))
+
+    def range_clusters(self) -> Ints:
+        """Return the cluster of every range."""
+        return np.searchsorted(self.slot_map.cluster_first, self.low, side="right") - 1
+
+    def cluster_counts(self) -> tuple[Ints, Ints, Ints]:
+        """Processes of each job on each cluster it uses.
+
+        Returns
+        -------
+        job, cluster, count : arrays of int
+            By rising job, then cluster.
+        """
+        clusters = len(self.slot_map.cluster_first) - 1
+        keys = self.range_jobs() * clusters + self.range_clusters()
+        unique, inverse = np.unique(keys, return_inverse=True)
+        counts = np.zeros(len(unique), np.int64)
+        np.add.at(counts, inverse, self.high - self.low)
+        return unique // clusters, unique % clusters, counts
+
+
+def link_demands(trace: Trace) -> tuple[Ints, Ints, Floats]:
+    """Load of every job on every link it uses, Gbit/s: equation (4) of the cost model.
+
+    Returns
+    -------
+    job, cluster : arrays of int
+    gbps : array of float
+        Only loads above zero.
+    """
+    job, cluster, count = trace.cluster_counts()
+    procs = trace.workload.procs[job]
+    inside = count.astype(np.float64)
+    gbps = trace.workload.gbps[job] * inside * (procs - inside) / np.maximum(procs - 1, 1)
+    loaded = gbps > 0.0
+    return job[loaded], cluster[loaded], gbps[loaded]

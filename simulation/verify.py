@@ -1,0 +1,66 @@
+"""A finished replay as a plan, for the checker.
+
+Seen afterwards, a replay is a plan: every job with its real run time, none before its submission.
+So the checker that guards the daemon's plans also says whether a replay is possible, and nothing
+of the event loop is trusted: not its counts of slots, not its links, not its run times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.check import check
+from coalloc.simulation.trace import Outcome, Trace
+
+
+def verify(trace: Trace) -> list[str]:
+    """Return what is impossible in a trace, one line each; empty if nothing is."""
+    return list(check(*as_plan(trace)).violations)
+
+
+def as_plan(trace: Trace) -> tuple[Snapshot, Plan]:
+    """Turn a trace into a snapshot, whose queue holds all its jobs, and a plan for it."""
+    jobs = trace.workload.jobs
+    begin = jobs[0].job.submitted if jobs else 0.0
+    clusters = tuple(
+        replace(cluster, nodes=tuple(replace(node, free_at=begin) for node in cluster.nodes))
+        for cluster in trace.slot_map.platform.clusters
+    )
+    queue = tuple(replace(logged.job, base_time=logged.run_s) for logged in jobs)
+    placements, deferred = [], []
+    starts, ends = trace.start.tolist(), trace.end.tolist()
+    for i, logged in enumerate(jobs):
+        if trace.outcome[i] > Outcome.KILLED:
+            reason = Reason.INFEASIBLE if trace.outcome[i] == Outcome.REFUSED else Reason.UNKNOWN
+            detail = trace.reasons.get(i, "")
+            deferred.append(Deferred(job=logged.job.id, reason=reason, detail=detail))
+            continue
+        nodes = node_counts(trace, i)
+        placements.append(Placement(job=logged.job.id, start=starts[i], end=ends[i], nodes=nodes))
+    makespan = max((p.end for p in placements), default=begin) - begin
+    plan = Plan(
+        policy=trace.policy,
+        status=Status.HEURISTIC,
+        objective=Objective(name="makespan", value=makespan, deferred=len(deferred)),
+        placements=tuple(placements),
+        deferred=tuple(deferred),
+    )
+    return Snapshot(time=begin, clusters=clusters, queue=queue), plan
+
+
+def node_counts(trace: Trace, job: int) -> Mapping[str, int]:
+    """Return the processes of a job on each of its nodes."""
+    table = trace.slot_map
+    out: dict[str, int] = {}
+    for index in range(int(trace.first[job]), int(trace.first[job + 1])):
+        slot, high = int(trace.low[index]), int(trace.high[index])
+        node = int(table.node_first.searchsorted(slot, side="right")) - 1
+        while slot < high:
+            end = min(high, int(table.node_first[node + 1]))
+            name = table.node_names[node]
+            out[name] = out.get(name, 0) + end - slot
+            slot, node = end, node + 1
+    return out

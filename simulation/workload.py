@@ -1,0 +1,166 @@
+"""What is replayed: the jobs of a log on the slots of a platform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.adapters.formats.platforms import Platform
+from coalloc.adapters.formats.swf import read_swf
+from coalloc.adapters.formats.swf_jobs import JobRule, LoggedJob, make_jobs
+from coalloc.model.errors import InputError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """Jobs by rising submit time.
+
+    Attributes
+    ----------
+    name : str
+    jobs : tuple of LoggedJob
+    left_out, adjusted : mapping of reason to count
+        What the rule for logs did.
+    notes : tuple of str
+        What the reader repaired, one line per log.
+    """
+
+    name: str
+    jobs: tuple[LoggedJob, ...]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    adjusted: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def submit(self) -> Floats:
+        """Submit times, s."""
+        return np.array([logged.job.submitted for logged in self.jobs], np.float64)
+
+    @cached_property
+    def procs(self) -> Ints:
+        """Processes."""
+        return np.array([logged.job.procs for logged in self.jobs], np.int64)
+
+    @cached_property
+    def estimate(self) -> Floats:
+        """Base times as planning sees them, s."""
+        return np.array([logged.job.base_time for logged in self.jobs], np.float64)
+
+    @cached_property
+    def run(self) -> Floats:
+        """Real base times, s."""
+        return np.array([logged.run_s for logged in self.jobs], np.float64)
+
+    @cached_property
+    def sigma(self) -> Floats:
+        """Weights of processing."""
+        return np.array([logged.job.sigma for logged in self.jobs], np.float64)
+
+    @cached_property
+    def gbps(self) -> Floats:
+        """Bandwidth of one process, Gbit/s."""
+        return np.array([logged.job.proc_gbps for logged in self.jobs], np.float64)
+
+
+def read_workload(
+    paths: Sequence[str | Path], rule: JobRule | None = None, limit: int | None = None
+) -> Workload:
+    """Read job logs; several are merged on one axis of time, each from its first submission.
+
+    Parameters
+    ----------
+    paths : sequence of path
+        SWF logs, gzipped or not.
+    rule : JobRule
+    limit : int, optional
+        Jobs to keep, the earliest ones.
+
+    Raises
+    ------
+    InputError
+    """
+    names, made, notes = [], [], []
+    for path in paths:
+        log = read_swf(path)
+        try:
+            made.append(make_jobs(log, rule))
+        except InputError as error:
+            raise InputError(f"{path}: {error.where}", error.what) from error
+        names.append(Path(path).name.partition(".")[0])
+        notes.append(f"{Path(path).name}: {log.summary.describe()}")
+    left_out: dict[str, int] = {}
+    adjusted: dict[str, int] = {}
+    for part in made:
+        for total, counts in ((left_out, part.left_out), (adjusted, part.adjusted)):
+            for reason, count in counts.items():
+                total[reason] = total.get(reason, 0) + count
+    jobs = made[0].jobs if len(made) == 1 else _merged([part.jobs for part in made])
+    if not jobs:
+        raise InputError(", ".join(map(str, paths)), "has no job that can be replayed")
+    return Workload(
+        name="+".join(names),
+        jobs=jobs[:limit],
+        left_out=left_out,
+        adjusted=adjusted,
+        notes=tuple(notes),
+    )
+
+
+def _merged(logs: Sequence[tuple[LoggedJob, ...]]) -> tuple[LoggedJob, ...]:
+    """Merge logs by submit time; ids get the number of their log in front."""
+    jobs = [
+        replace(logged, job=replace(logged.job, id=f"{number}-{logged.job.id}"))
+        for number, log in enumerate(logs, 1)
+        for logged in log
+    ]
+    jobs.sort(key=lambda logged: logged.job.submitted)
+    return tuple(jobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotMap:
+    """Every slot of a platform has a number: cluster by cluster, node by node.
+
+    Attributes
+    ----------
+    platform : Platform
+    cluster_first : array of int
+        First slot of each cluster, and the number of slots at the end.
+    node_first : array of int
+        First slot of each node, and the number of slots at the end.
+    node_names : tuple of str
+    node_cluster : array of int
+    """
+
+    platform: Platform
+    cluster_first: Ints
+    node_first: Ints
+    node_names: tuple[str, ...]
+    node_cluster: Ints
+
+    @property
+    def slots(self) -> int:
+        """Slots of all clusters."""
+        return int(self.cluster_first[-1])
+
+
+def map_slots(platform: Platform) -> SlotMap:
+    """Number the slots of a platform."""
+    counts = [cluster.slots for cluster in platform.clusters]
+    nodes = [node for cluster in platform.clusters for node in cluster.nodes]
+    homes = [k for k, cluster in enumerate(platform.clusters) for _ in cluster.nodes]
+    return SlotMap(
+        platform=platform,
+        cluster_first=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+        node_first=np.concatenate(([0], np.cumsum([n.slots for n in nodes]))).astype(np.int64),
+        node_names=tuple(node.name for node in nodes),
+        node_cluster=np.array(homes, np.int64),
+    )
