@@ -1,0 +1,257 @@
+"""A real daemon and real executors as processes, on ipc sockets in a temporary folder."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from coalloc.daemon.wire.client import Asker, NoAnswerError
+
+LIMIT_S = 60.0
+CACHE = tempfile.mkdtemp(prefix="co-numba-")
+"""Compiled kernels, shared by the daemons of one run of the tests."""
+atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
+CONFIG = """\
+[daemon]
+state_dir = "{root}/state"
+runtime_dir = "{root}/run"
+log_format = "json"
+{daemon}
+
+[solver]
+cache_dir = "{cache}"
+
+[rounds]
+policy = "{policy}"
+min_interval_s = 0.0
+{rounds}
+
+[readings]
+interval_s = 0.5
+max_age_s = 30.0
+
+[start]
+{start}
+
+{clusters}
+"""
+CLUSTER = """\
+[[clusters]]
+name = "{name}"
+link_gbps = 1.0
+settings = {{ nodes = {nodes}, slots = {slots} }}
+"""
+
+
+class Running:
+    """The processes of one site.
+
+    Parameters
+    ----------
+    root : Path
+        Short: a socket's path holds 107 bytes.
+    policy : str
+        ``plain`` needs no warm solver.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        clusters: Mapping[str, int] | None = None,
+        slots: int = 1,
+        policy: str = "plain",
+        daemon: str = "",
+        rounds: str = "",
+        start: str = "",
+    ) -> None:
+        self.root = root
+        self.names = list(clusters or {"alpha": 4, "beta": 4})
+        self.work = root / "work"
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.config = root / "coallocd.toml"
+        self.log = root / "coallocd.log"
+        sections = [
+            CLUSTER.format(name=name, nodes=nodes, slots=slots)
+            for name, nodes in (clusters or {"alpha": 4, "beta": 4}).items()
+        ]
+        self.config.write_text(
+            CONFIG.format(
+                root=root,
+                cache=CACHE,
+                policy=policy,
+                daemon=daemon,
+                rounds=rounds,
+                start=start,
+                clusters="\n".join(sections),
+            )
+        )
+        self.endpoint = f"ipc://{root}/run/coalloc.sock"
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._asker: Asker | None = None
+
+    def start_daemon(self, *, wait: bool = True) -> None:
+        """Start ``coallocd``."""
+        self._start("coallocd", "daemon.main", [])
+        if wait:
+            self.until(self.is_serving)
+
+    def start_executor(self, cluster: str) -> None:
+        """Start one cluster's executor."""
+        self._start(cluster, "daemon.executor_main", ["--cluster", cluster])
+
+    def start(self) -> None:
+        """Start everything, and wait until every cluster is read."""
+        self.start_daemon()
+        for name in self.names:
+            self.start_executor(name)
+        self.until(self.is_complete)
+
+    def _start(self, name: str, module: str, arguments: Sequence[str]) -> None:
+        log = self.log if name == "coallocd" else self.root / f"{name}.log"
+        with open(log, "ab") as output:
+            self.processes[name] = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    f"coalloc.{module}",
+                    "--config",
+                    str(self.config),
+                    *arguments,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> int:
+        """Send a signal to a process and wait for its end; returns its exit code."""
+        process = self.processes.pop(name)
+        process.send_signal(number)
+        return process.wait(LIMIT_S)
+
+    def stop(self) -> None:
+        """End everything, the jobs' processes too."""
+        if self._asker is not None:
+            self._asker.close()
+            self._asker = None
+        for name in list(self.processes):
+            self.kill(name, signal.SIGTERM)
+        for spec in self.root.glob("state/executors/*/*/*.json"):
+            _kill_named(spec)
+
+    @property
+    def asker(self) -> Asker:
+        """A connection to the daemon."""
+        if self._asker is None:
+            self._asker = Asker(self.endpoint, timeout_s=10.0)
+        return self._asker
+
+    def ask(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """One request and its answer."""
+        return self.asker.ask({"type": kind, **fields})
+
+    def submit(self, argv: Sequence[str], procs: int = 1, **fields: Any) -> str:
+        """Submit a rigid job; returns its id."""
+        answer = self.ask("submit", **self.submission(argv, procs, **fields))
+        assert answer["type"] == "done", answer
+        return str(answer["job"])
+
+    def submission(
+        self, argv: Sequence[str], procs: int = 1, *, token: str = "", **fields: Any
+    ) -> dict[str, Any]:
+        """The body of a submit."""
+        job = {"kind": "rigid", "procs": procs, "base_time": 5.0, **fields.pop("job", {})}
+        launch = {
+            "argv": list(argv),
+            "cwd": str(self.work),
+            "env": {"PATH": os.environ["PATH"]},
+            **fields.pop("launch", {}),
+        }
+        return {"token": token or uuid.uuid4().hex, "job": job, "launch": launch, **fields}
+
+    def job(self, job: str) -> dict[str, Any]:
+        """What ``show`` says of a job."""
+        answer = self.ask("show", job=job)
+        assert answer["type"] == "show", answer
+        details: dict[str, Any] = answer["job"]
+        return details
+
+    def wait(self, job: str) -> dict[str, Any]:
+        """Wait for the end of a job."""
+        self.until(lambda: self.job(job)["state"] in ENDED)
+        return self.job(job)
+
+    def is_serving(self) -> bool:
+        """The daemon answers."""
+        with self.fresh_asker(1.0) as asker:
+            try:
+                return bool(asker.ask({"type": "status"})["type"] == "status")
+            except NoAnswerError:
+                return False
+
+    def is_complete(self) -> bool:
+        """Every cluster is connected and read."""
+        clusters = self.ask("nodes")["clusters"]
+        return all(not cluster["stale"] for cluster in clusters)
+
+    @contextmanager
+    def fresh_asker(self, timeout_s: float) -> Iterator[Asker]:
+        """A connection of its own."""
+        asker = Asker(self.endpoint, timeout_s=timeout_s)
+        try:
+            yield asker
+        finally:
+            asker.close()
+
+    def until(self, holds: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
+        """Wait for something to hold, or fail with the logs."""
+        end = time.monotonic() + limit_s
+        while not holds():
+            if time.monotonic() > end:
+                logs = "".join(
+                    f"--- {path.name}\n{path.read_text()[-3000:]}"
+                    for path in self.root.glob("*.log")
+                )
+                raise AssertionError(f"not within {limit_s:g} s\n{logs}")
+            time.sleep(0.02)
+
+    def lines(self, event: str) -> list[dict[str, Any]]:
+        """The daemon's log lines of one kind."""
+        out = []
+        for text in self.log.read_text().splitlines():
+            if text.startswith("{"):
+                line = json.loads(text)
+                if line.get("event") == event:
+                    out.append(line)
+        return out
+
+
+ENDED = {"completed", "failed", "cancelled", "timeout", "lost"}
+
+
+def _kill_named(path: Path) -> None:
+    """End the process group a part's files name, if it is still there."""
+    try:
+        body = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return
+    pid = body.get("pid") if isinstance(body, dict) else None
+    if isinstance(pid, int) and pid > 1 and Path(f"/proc/{pid}").exists():
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            return
