@@ -7,6 +7,7 @@ import select
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from coalloc.adapters.base import PartKey, PartReport, PartSpec, PartState
 from coalloc.adapters.local_launcher import LocalLauncher
@@ -33,8 +34,8 @@ class Bed:
             self.wait([report.key for report in reports], lambda report: report.is_ended)
         self.launcher.close()
 
-    def spec(self, *argv: str, job: str = "1", **fields: object) -> PartSpec:
-        values: dict[str, object] = {
+    def spec(self, *argv: str, job: str = "1", **fields: Any) -> PartSpec:
+        values: dict[str, Any] = {
             "attempt": 1,
             "part": 0,
             "cluster": "c",
@@ -42,9 +43,9 @@ class Bed:
             "cwd": str(self.cwd),
             "grace_s": 5.0,
         }
-        return PartSpec(job=job, argv=argv, **(values | fields))  # type: ignore[arg-type]
+        return PartSpec(job=job, argv=argv, **(values | fields))
 
-    def shell(self, text: str, **fields: object) -> PartSpec:
+    def shell(self, text: str, **fields: Any) -> PartSpec:
         return self.spec("sh", "-c", text, **fields)
 
     def claim(self, spec: PartSpec) -> PartReport:

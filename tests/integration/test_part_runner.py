@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -163,7 +164,7 @@ def test_pinning(tmp_path: Path) -> None:
 # ---- what cannot start: refused before anything runs, with the reason -----------------------
 
 
-def refused(bed: Bed, *argv: str, **fields: object) -> PartReport:
+def refused(bed: Bed, *argv: str, **fields: Any) -> PartReport:
     report = bed.claim(bed.spec(*argv, **fields))
     assert report.state is PartState.REFUSED
     assert report.codes == ()

@@ -1,0 +1,179 @@
+"""What every registered adapter promises; a new row in the registry needs a row here."""
+
+from __future__ import annotations
+
+import dataclasses
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coalloc.adapters.base import (
+    Adapter,
+    ClaimRefusedError,
+    Launcher,
+    PartKey,
+    PartReport,
+    PartSpec,
+    PartState,
+)
+from coalloc.adapters.registry import ADAPTERS, adapter_kind
+from coalloc.model.errors import InputError
+
+LIMIT_S = 20.0
+
+# Settings with which an adapter can be opened anywhere, with at least two slots in the cluster.
+SETTINGS: dict[str, Any] = {
+    "local": {"nodes": ["n[1-2]"], "slots": 2},
+}
+
+
+@pytest.fixture(params=sorted(ADAPTERS))
+def name(request: pytest.FixtureRequest) -> str:
+    assert request.param in SETTINGS, f"{request.param} has no settings to be tested with"
+    return str(request.param)
+
+
+@pytest.fixture
+def adapter(name: str, tmp_path: Path) -> Iterator[Adapter]:
+    adapter = ADAPTERS[name].open(SETTINGS[name], "c", "clusters.c", tmp_path / "state")
+    yield adapter
+    if adapter.launcher is not None:
+        adapter.launcher.close()
+
+
+@pytest.fixture
+def launcher(adapter: Adapter) -> Launcher:
+    if adapter.launcher is None:
+        pytest.skip("this adapter only reads")
+    return adapter.launcher
+
+
+def until(launcher: Launcher, key: PartKey, is_done: Callable[[PartReport], bool]) -> PartReport:
+    end = time.monotonic() + LIMIT_S
+    while True:
+        report = next(report for report in launcher.poll() if report.key == key)
+        if is_done(report):
+            return report
+        assert time.monotonic() < end, f"not so after {LIMIT_S:g} s: {report}"
+        fd = launcher.fileno()
+        select.select([] if fd is None else [fd], [], [], 0.2)
+
+
+def part(adapter: Adapter, cwd: Path, *argv: str, job: str = "1") -> PartSpec:
+    node = adapter.reader.read().nodes[0]
+    return PartSpec(
+        job=job, attempt=1, part=0, cluster="c", argv=argv, nodes=((node.name, 1),), cwd=str(cwd)
+    )
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(InputError) as caught:
+        adapter_kind("pbs", "clusters.c.adapter")
+    assert str(caught.value).startswith("clusters.c.adapter: 'pbs' is not one of local")
+
+
+def test_registry_loads_no_adapter() -> None:
+    code = (
+        "import sys, coalloc.adapters.registry\n"
+        "loaded = [m for m in sys.modules if m == 'psutil' or m.startswith('coalloc.adapters.')]\n"
+        "print(sorted(loaded))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "['coalloc.adapters.base', 'coalloc.adapters.registry']"
+
+
+def test_settings_are_checked_without_touching_anything(name: str) -> None:
+    kind = adapter_kind(name)
+    kind.check(SETTINGS[name], "c", "clusters.c")
+    with pytest.raises(InputError, match=r"^clusters\.c\.sigmma: unknown key$"):
+        kind.check({**SETTINGS[name], "sigmma": 1}, "c", "clusters.c")
+    with pytest.raises(InputError, match=r"^clusters\.c: 3 is not an object$"):
+        kind.check(3, "c", "clusters.c")
+    assert kind.doc
+
+
+def test_reading(adapter: Adapter) -> None:
+    for _ in range(2):
+        reading = adapter.reader.read()
+        assert reading.cluster == "c"
+        names = [node.name for node in reading.nodes]
+        assert names
+        assert len(set(names)) == len(names)
+        assert all(0.0 < node.power <= 1.0 for node in reading.nodes)
+        assert all(0.0 <= node.load <= 1.0 for node in reading.nodes)
+        assert all(node.slots >= 1 for node in reading.nodes)
+        assert not any(running.ours for running in reading.running)
+        assert dataclasses.fields(reading)  # frozen records all the way
+        hash(reading.nodes)
+
+
+def test_life_of_a_part(adapter: Adapter, launcher: Launcher, tmp_path: Path) -> None:
+    spec = part(adapter, tmp_path, "sh", "-c", "exit 3")
+    assert launcher.adopt() == ()
+    assert launcher.claim(spec).is_new
+    assert not launcher.claim(spec).is_new
+    ready = until(launcher, spec.key, lambda r: r.state is not PartState.PREPARING)
+    assert ready.state is PartState.READY
+    assert launcher.adopt() == (ready,)
+    launcher.renew()
+    launcher.go(spec.key)
+    launcher.go(spec.key)
+    ended = until(launcher, spec.key, lambda r: r.is_ended)
+    assert ended.state is PartState.FINISHED
+    assert ended.exit_code == 3
+    assert ended.started is not None
+    assert ended.ended is not None
+    launcher.abort(spec.key)
+    launcher.cancel(spec.key)
+    assert launcher.poll() == (ended,)
+    launcher.forget(spec.key)
+    launcher.forget(spec.key)
+    assert launcher.poll() == ()
+
+
+def test_aborted_part_never_starts(adapter: Adapter, launcher: Launcher, tmp_path: Path) -> None:
+    spec = part(adapter, tmp_path, "touch", "began")
+    launcher.claim(spec)
+    launcher.abort(spec.key, "no")
+    launcher.go(spec.key)
+    ended = until(launcher, spec.key, lambda r: r.is_ended)
+    assert ended.state is PartState.REFUSED
+    assert ended.reason == "aborted"
+    assert not (tmp_path / "began").exists()
+
+
+def test_cancelled_part_ends(adapter: Adapter, launcher: Launcher, tmp_path: Path) -> None:
+    spec = part(adapter, tmp_path, "sleep", "600")
+    launcher.claim(spec)
+    until(launcher, spec.key, lambda r: r.state is PartState.READY)
+    launcher.go(spec.key)
+    until(launcher, spec.key, lambda r: r.state is PartState.RUNNING)
+    launcher.cancel(spec.key, grace_s=1.0)
+    ended = until(launcher, spec.key, lambda r: r.is_ended)
+    assert ended.state is PartState.FINISHED
+    assert ended.reason == "cancelled"
+    assert ended.exit_code is not None
+    assert ended.exit_code > 128
+
+
+def test_command_that_does_not_exist(adapter: Adapter, launcher: Launcher, tmp_path: Path) -> None:
+    spec = part(adapter, tmp_path, "no-such-command-of-ours")
+    launcher.claim(spec)
+    ended = until(launcher, spec.key, lambda r: r.is_ended)
+    assert ended.state is PartState.REFUSED
+    assert ended.reason == "not_found"
+    assert "no-such-command-of-ours" in ended.detail
+
+
+def test_unknown_node(adapter: Adapter, launcher: Launcher, tmp_path: Path) -> None:
+    spec = dataclasses.replace(part(adapter, tmp_path, "true"), nodes=(("no-such-node", 1),))
+    with pytest.raises(ClaimRefusedError) as caught:
+        launcher.claim(spec)
+    assert caught.value.reason == "unknown_node"
+    assert launcher.poll() == ()

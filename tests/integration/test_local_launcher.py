@@ -1,0 +1,438 @@
+"""The launcher across restarts, crashes, users and full disks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coalloc.adapters.base import (
+    AdapterError,
+    ClaimRefusedError,
+    PartKey,
+    PartState,
+)
+from coalloc.adapters.local_launcher import LocalLauncher
+from coalloc.adapters.part_status import PAGE, START, encoded
+from tests.integration.launching import LIMIT_S, Bed, Signpost, wait_dead
+
+NOBODY = 65534
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs jobs of other users")
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> Iterator[Bed]:
+    bed = Bed(tmp_path)
+    yield bed
+    bed.close()
+
+
+@pytest.fixture
+def sign(tmp_path: Path) -> Iterator[Signpost]:
+    sign = Signpost(tmp_path / "sign")
+    yield sign
+    sign.close()
+
+
+@pytest.fixture
+def open_root() -> Iterator[Path]:
+    """A folder that other users can enter."""
+    path = Path(tempfile.mkdtemp(prefix="coalloc-test-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+# ---- claims ----------------------------------------------------------------------------------
+
+
+def test_second_claim_of_a_key_is_the_first(bed: Bed) -> None:
+    spec = bed.shell("echo once >> runs")
+    assert bed.launcher.claim(spec).is_new
+    again = bed.launcher.claim(spec)
+    assert again.key == spec.key
+    assert not again.is_new
+    bed.claim(spec)
+    bed.launcher.go(spec.key)
+    bed.ended(spec.key)
+    assert not bed.launcher.claim(spec).is_new  # also after its end
+    assert bed.output("runs") == "once\n"
+
+
+def test_slots_are_claimed_once(bed: Bed) -> None:
+    first = bed.spec("true", nodes=(("n1", 3), ("n2", 4)))
+    bed.claim(first)
+    with pytest.raises(ClaimRefusedError) as caught:
+        bed.launcher.claim(bed.spec("true", job="2", nodes=(("n3", 1), ("n1", 2))))
+    assert caught.value.reason == "nodes_taken"
+    assert caught.value.detail == "n1: 2 slots wanted, 1 of 4 free"
+    bed.launcher.go(first.key)
+    bed.ended(first.key)
+    bed.launcher.claim(bed.spec("true", job="2", nodes=(("n3", 1), ("n1", 2))))
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"nodes": (("n9", 1),)}, "unknown_node"),
+        ({"nodes": (("n1", 5),)}, "nodes_taken"),  # more than it has
+        ({"nodes": (("n1", 0),)}, "bad_spec"),
+        ({"nodes": ()}, "bad_spec"),
+        ({"argv": ()}, "bad_spec"),
+        ({"argv": ("true\0",)}, "bad_spec"),
+        ({"job": "x" * 250}, "bad_spec"),  # no folder can have this name
+    ],
+)
+def test_impossible_claims_leave_nothing(bed: Bed, fields: dict[str, Any], reason: str) -> None:
+    argv = fields.pop("argv", ("true",))
+    assert isinstance(argv, tuple)
+    with pytest.raises(ClaimRefusedError) as caught:
+        bed.launcher.claim(bed.spec(*argv, **fields))
+    assert caught.value.reason == reason
+    assert bed.launcher.poll() == ()
+    assert sorted(path.name for path in bed.state.iterdir()) == ["lock", "news"]
+
+
+@pytest.mark.parametrize("job", ["../../etc", ".", "a+b+1+2", "job 1", "ä/ö", "%2F"])
+def test_any_job_id_has_a_folder_of_its_own(bed: Bed, job: str) -> None:
+    spec = bed.spec("true", job=job, stdout="out")
+    assert bed.run(spec).codes == (0,)
+    folder = bed.state / spec.key.folder
+    assert folder.parent == bed.state
+    assert folder.is_dir()
+    assert PartKey.of_folder(folder.name) == spec.key
+
+
+def test_forget_removes_what_has_ended_only(bed: Bed, sign: Signpost) -> None:
+    spec = bed.shell(f"echo up > {sign.path}; sleep 600")
+    bed.start(spec)
+    bed.launcher.forget(spec.key)
+    assert bed.report(spec.key).state is PartState.RUNNING
+    bed.launcher.cancel(spec.key)
+    bed.ended(spec.key)
+    bed.launcher.forget(spec.key)
+    bed.launcher.forget(spec.key)
+    assert bed.launcher.poll() == ()
+    assert not (bed.state / spec.key.folder).exists()
+    assert bed.output() == ""  # the user's files stay
+
+
+def test_orders_to_unknown_parts_are_harmless(bed: Bed) -> None:
+    key = PartKey(job="no", attempt=1, part=0)
+    bed.launcher.go(key)
+    bed.launcher.abort(key)
+    bed.launcher.cancel(key)
+    bed.launcher.renew(key)
+    bed.launcher.forget(key)
+
+
+def test_one_executor_for_each_folder(bed: Bed) -> None:
+    with pytest.raises(AdapterError, match="another executor uses this folder"):
+        LocalLauncher(bed.settings, bed.state)
+
+
+def test_unusable_state_folder(tmp_path: Path, bed: Bed) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(AdapterError, match="Not a directory"):
+        LocalLauncher(bed.settings, tmp_path / "file" / "state")
+
+
+# ---- restarts --------------------------------------------------------------------------------
+
+EXECUTOR = """
+import os, select, sys
+from pathlib import Path
+from coalloc.adapters.base import PartSpec, PartState
+from coalloc.adapters.local_launcher import LocalLauncher
+from coalloc.adapters.local_settings import read_settings
+
+state, cwd, sign, until = sys.argv[1:]
+launcher = LocalLauncher(read_settings({"nodes": ["n[1-4]"], "slots": 4}, "c"), Path(state))
+command = ("sh", "-c", f"echo $$ > {sign}; read code < {cwd}/end; exit $code")
+spec = PartSpec(
+    job="1", attempt=1, part=0, cluster="c", argv=command, nodes=(("n1", 1),), cwd=cwd
+)
+launcher.claim(spec)
+while until != "claimed":
+    report = launcher.poll()[0]
+    if report.state == until:
+        break
+    if report.state is PartState.READY:
+        launcher.go(spec.key)
+    select.select([launcher.fileno()], [], [], 0.2)
+print("there", flush=True)
+sys.stdin.read()
+"""
+
+
+def executor_killed(tmp_path: Path, sign: Signpost, until: str) -> Path:
+    """Run an executor until its part is so far, kill it, and return the state folder."""
+    cwd, state = tmp_path / "work", tmp_path / "state"
+    cwd.mkdir()
+    os.mkfifo(cwd / "end")
+    with subprocess.Popen(
+        [sys.executable, "-c", EXECUTOR, str(state), str(cwd), str(sign.path), until],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as executor:
+        assert executor.stdout is not None
+        assert executor.stdout.readline() == "there\n"
+        executor.kill()
+    return state
+
+
+@pytest.mark.parametrize("until", ["claimed", "ready", "running"])
+def test_parts_are_adopted_after_a_killed_executor(
+    tmp_path: Path, sign: Signpost, until: str
+) -> None:
+    executor_killed(tmp_path, sign, until)
+    bed = Bed(tmp_path)
+    (report,) = bed.launcher.adopt()
+    assert report.key == PartKey(job="1", attempt=1, part=0)
+    assert not report.is_ended or until == "claimed"
+    if until == "running":
+        assert report.state is PartState.RUNNING
+        assert report.started is not None
+        bed.launcher.go(report.key)  # told again, since the daemon cannot know
+    with pytest.raises(ClaimRefusedError, match="n1"):  # its slots are still taken
+        bed.launcher.claim(bed.spec("true", job="2", nodes=(("n1", 4),)))
+    bed.wait_one(report.key, lambda r: r.state is not PartState.PREPARING)
+    bed.launcher.go(report.key)
+    sign.line()
+    (tmp_path / "work" / "end").write_text("7\n")
+    assert bed.ended(report.key).codes == (7,)
+    bed.close()
+
+
+def test_part_that_ended_while_no_executor_ran(tmp_path: Path, sign: Signpost) -> None:
+    executor_killed(tmp_path, sign, "running")
+    pid = int(sign.line())
+    (tmp_path / "work" / "end").write_text("9\n")
+    wait_dead(pid)
+    bed = Bed(tmp_path)
+    report = bed.ended(PartKey(job="1", attempt=1, part=0))
+    assert report.codes == (9,)
+    assert report.started is not None
+    bed.close()
+
+
+def test_launcher_closed_and_opened_again(tmp_path: Path) -> None:
+    bed = Bed(tmp_path)
+    spec = bed.spec("true")
+    bed.claim(spec)
+    bed.launcher.close()
+    bed = Bed(tmp_path)
+    assert [report.state for report in bed.launcher.adopt()] == [PartState.READY]
+    bed.launcher.go(spec.key)
+    assert bed.ended(spec.key).codes == (0,)
+    bed.close()
+
+
+def test_dead_nest_is_replaced_and_its_runners_live(bed: Bed, sign: Signpost) -> None:
+    first = bed.shell(f"echo up > {sign.path}; read x < end", job="1")
+    os.mkfifo(bed.cwd / "end")
+    bed.start(first)
+    nest = bed.launcher._nest.pid
+    os.kill(nest, signal.SIGKILL)
+    wait_dead(nest)
+    assert bed.run(bed.spec("true", job="2")).codes == (0,)
+    assert bed.report(first.key).state is PartState.RUNNING
+    sign.line()
+    (bed.cwd / "end").write_text("x\n")
+    assert bed.ended(first.key).codes == (0,)
+
+
+def test_claim_that_no_runner_took(bed: Bed) -> None:
+    """The nest is dead before it has looked at the claim: refused, not waited for."""
+    nest = bed.launcher._nest.pid
+    os.kill(nest, signal.SIGSTOP)
+    spec = bed.spec("touch", "began")
+    bed.launcher.claim(spec)
+    assert bed.report(spec.key).state is PartState.PREPARING
+    os.kill(nest, signal.SIGKILL)
+    report = bed.ended(spec.key)
+    assert (report.state, report.reason) == (PartState.REFUSED, "runner_died")
+    assert not (bed.cwd / "began").exists()
+
+
+def left_behind(root: Path, status: bytes) -> PartKey:
+    """What a loss of power leaves: no runner, and a spec that never reached the disk."""
+    key = PartKey(job="5", attempt=3, part=1)
+    folder = root / "state" / key.folder
+    folder.mkdir(parents=True)
+    (folder / "spec.json").touch()
+    (folder / "status").write_bytes(status)
+    return key
+
+
+@pytest.mark.parametrize(
+    ("start", "state", "reason"),
+    [
+        (b"", PartState.REFUSED, "runner_died"),
+        (encoded({"boot": "another"}), PartState.LOST, "restarted"),
+        (b"\x01half of a rec", PartState.LOST, "runner_died"),  # torn: it may have run
+    ],
+)
+def test_parts_after_a_loss_of_power(
+    tmp_path: Path, start: bytes, state: PartState, reason: str
+) -> None:
+    key = left_behind(tmp_path, b"\0" * (START * PAGE) + start)
+    (tmp_path / "state" / ".new-abc").mkdir()
+    bed = Bed(tmp_path)
+    (report,) = bed.launcher.adopt()
+    assert (report.key, report.state, report.reason) == (key, state, reason)
+    assert not (tmp_path / "state" / ".new-abc").exists()
+    bed.launcher.forget(key)
+    bed.close()
+
+
+def test_news_of_an_end_that_no_disk_took(bed: Bed, sign: Signpost) -> None:
+    spec = bed.shell(f"echo up > {sign.path}; sleep 600")
+    bed.start(spec)
+    end = {"state": "finished", "reason": "exited", "detail": "", "codes": [4], "ended": 1.0}
+    line = f"{spec.key.folder} ".encode() + encoded(end)
+    (bed.state / "news").write_bytes(b"nonsense\n\xff\xfe x\n" + line)
+    assert bed.ended(spec.key).codes == (4,)
+    os.kill(bed.runner_pid(spec.key), signal.SIGTERM)
+
+
+def test_descriptor_is_readable_when_there_is_news(bed: Bed) -> None:
+    spec = bed.spec("true")
+    bed.launcher.claim(spec)
+    assert select.select([bed.launcher.fileno()], [], [], LIMIT_S)[0]
+    assert bed.report(spec.key).state is PartState.READY
+    assert not select.select([bed.launcher.fileno()], [], [], 0)[0]
+
+
+# ---- full disks ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "disk"
+    path.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(path)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("cannot mount a small disk here")
+    yield path
+    subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def fill(path: Path) -> None:
+    with contextlib.suppress(OSError), open(path, "wb", buffering=0) as file:
+        while file.write(b"x" * 4096):
+            pass
+
+
+def test_exit_code_arrives_from_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
+    bed = Bed(small_disk)
+    bed.cwd = tmp_path
+    first = bed.spec("sh", "-c", "exit 6", nodes=(("n1", 2),))
+    assert bed.claim(first).state is PartState.READY
+    fill(small_disk / "filler")
+    with pytest.raises(ClaimRefusedError) as caught:
+        bed.launcher.claim(bed.spec("true", job="2"))
+    assert caught.value.reason == "state_unwritable"
+    bed.launcher.go(first.key)
+    assert bed.ended(first.key).codes == (6, 6)
+    bed.launcher.forget(first.key)
+    (small_disk / "filler").unlink()
+    assert bed.run(bed.spec("true", job="2")).codes == (0,)  # it recovers
+    bed.close()
+
+
+# ---- other users -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def user_bed(open_root: Path) -> Iterator[Bed]:
+    bed = Bed(open_root)
+    os.chown(bed.cwd, NOBODY, -1)
+    yield bed
+    bed.close()
+
+
+@needs_root
+def test_runs_as_the_user(user_bed: Bed) -> None:
+    bed = user_bed
+    account = pwd.getpwuid(NOBODY)
+    script = "#!/bin/sh\nid -u; id -g; id -G; umask; echo $HOME $USER $LOGNAME $1\n"
+    script += 'cat "$COALLOC_HOSTFILE"; ls -ln "$0"\n'
+    env = {"HOME": "/root", "USER": "root", "PATH": os.environ["PATH"]}
+    spec = bed.spec("job.sh", "x", script=script, env=env, uid=NOBODY)
+    assert bed.run(spec).codes == (0,)
+    lines = bed.output().splitlines()
+    groups = os.getgrouplist(account.pw_name, account.pw_gid)
+    assert lines[:4] == [str(NOBODY), str(account.pw_gid), " ".join(map(str, groups)), "0022"]
+    assert lines[4] == f"{account.pw_dir} nobody nobody x"
+    assert lines[5] == "n1 slots=1"
+    assert lines[6].split()[2] == str(NOBODY)
+    output = (bed.cwd / "coalloc-1.out").stat()
+    assert (output.st_uid, output.st_mode & 0o777) == (NOBODY, 0o644)
+
+
+@needs_root
+def test_group_of_the_job(user_bed: Bed) -> None:
+    spec = user_bed.spec("id", "-g", uid=NOBODY, gid=12)
+    assert user_bed.run(spec).codes == (0,)
+    assert user_bed.output() == "12\n"
+
+
+@needs_root
+def test_nothing_is_done_for_a_user_with_roots_rights(user_bed: Bed, tmp_path: Path) -> None:
+    """Links and folders of the user lead nowhere the user could not go."""
+    bed = user_bed
+    secret = tmp_path / "secret"
+    secret.write_text("untouched")
+    (bed.cwd / "link").symlink_to(secret)
+    report = bed.claim(bed.spec("true", uid=NOBODY, stdout="link"))
+    assert report.reason == "output_unwritable"
+    assert secret.read_text() == "untouched"
+    assert bed.claim(bed.spec("true", job="2", uid=NOBODY, cwd="/root")).reason == "cwd_missing"
+    private = tmp_path / "tool"
+    private.write_text("#!/bin/sh\n")
+    private.chmod(0o700)
+    report = bed.claim(bed.spec(str(private), job="3", uid=NOBODY))
+    assert report.reason in {"not_executable", "not_found"}
+    state = bed.state / bed.spec("true").key.folder
+    command = f"cat {state}/spec.json || echo go > {state}/barrier || ls {bed.state}"
+    assert bed.run(bed.shell(command, job="4", uid=NOBODY)).exit_code != 0
+
+
+@needs_root
+def test_another_users_processes_are_ended(user_bed: Bed) -> None:
+    spec = user_bed.shell("trap '' TERM; echo up; sleep 600 & wait", uid=NOBODY)
+    user_bed.start(spec)
+    user_bed.launcher.cancel(spec.key, grace_s=0.1)
+    assert user_bed.ended(spec.key).reason == "cancelled"
+
+
+def test_state_is_closed_to_others(bed: Bed) -> None:
+    spec = bed.spec("true", script="#!/bin/sh\n")
+    bed.claim(spec)
+    folder = bed.state / spec.key.folder
+    modes = {
+        path.relative_to(folder).as_posix(): path.stat().st_mode & 0o777
+        for path in folder.rglob("*")
+    }
+    assert modes == {
+        "spec.json": 0o600,
+        "lock": 0o600,
+        "barrier": 0o600,
+        "status": 0o600,
+        "user": 0o700,
+        "user/script": 0o700,
+        "user/hostfile": 0o600,
+    }
