@@ -17,14 +17,12 @@ SEND_LIMIT_S = 5.0
 STRAY_LIMIT_S = 2.0
 
 # The packages' own __init__ files are not run: the nest needs the standard library only.
-_BOOT = """
-import sys
-for name in ("coalloc", "coalloc.adapters"):
-    sys.modules[name] = package = type(sys)(name)
-    package.__path__ = [sys.argv[1]]
-from coalloc.adapters.part_runner import main
-main(sys.argv[2:])
-"""
+_BOOT = (
+    "import sys; a = sys.argv; "
+    "[(sys.modules.update({n: m}), setattr(m, '__path__', a[1:2])) "
+    "for n in ('coalloc', 'coalloc.adapters') for m in [type(sys)(n)]]; "
+    "from coalloc.adapters.part_runner import main; main(a[2:])"
+)
 
 
 class Nest:
