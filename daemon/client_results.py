@@ -1,0 +1,278 @@
+"""What the client hands back: frozen, typed, in the words of docs/PROTOCOL.md.
+
+Times are wall-clock seconds since 1970 unless a name says otherwise. A field that a newer
+daemon adds is ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+
+class Submitted(Struct, frozen=True, kw_only=True):
+    """A job is queued, and on the daemon's disk.
+
+    Attributes
+    ----------
+    job : str
+        Its number; of an array, the array's.
+    jobs : tuple of str
+        The job, or every member of the array.
+    again : bool
+        The token was known: this is the job of an earlier submit.
+    token : str
+        What a resend must carry to be the same job.
+    """
+
+    job: str
+    jobs: tuple[str, ...]
+    again: bool = False
+    token: str = ""
+
+
+class QueueRow(Struct, frozen=True, kw_only=True):
+    """One job of the queue.
+
+    Attributes
+    ----------
+    state : str
+        ``pending``, ``held``, ``preparing``, ``starting``, ``running``, ``completed``,
+        ``failed``, ``cancelled``, ``timeout`` or ``lost``.
+    procs : int
+        Processes it uses, or asks for at the least.
+    max_procs : int or None
+        The most a moldable job can use.
+    time_limit : float or None
+        Seconds of run time.
+    start_estimate : float or None
+        When a waiting job is expected to start.
+    reason, detail : str
+        Why it waits or how it ended; the same in words.
+    nodes : mapping of node name to processes
+    clusters : tuple of str
+        One for each part.
+    skew_ms : float or None
+        Between the first processes of its parts, milliseconds.
+    """
+
+    id: str
+    name: str
+    user: str
+    state: str
+    procs: int
+    submitted: float
+    max_procs: int | None = None
+    started: float | None = None
+    ended: float | None = None
+    time_limit: float | None = None
+    start_estimate: float | None = None
+    reason: str = ""
+    detail: str = ""
+    nodes: dict[str, int] = field(default_factory=dict)
+    clusters: tuple[str, ...] = ()
+    exit_code: int | None = None
+    skew_ms: float | None = None
+
+
+class PartRow(Struct, frozen=True, kw_only=True):
+    """What one cluster runs of a job."""
+
+    cluster: str
+    index: int
+    nodes: dict[str, int]
+    first_rank: int
+    state: str
+    exit_code: int | None = None
+    started: float | None = None
+    ended: float | None = None
+    reason: str = ""
+    detail: str = ""
+
+
+class JobDetails(QueueRow, frozen=True, kw_only=True):
+    """Everything the daemon knows of a job but its environment.
+
+    Attributes
+    ----------
+    job : mapping
+        As planned, in the snapshot format.
+    sources : mapping of field to origin
+        Where base_time, sigma and proc_gbps came from: ``user``, ``defaults``, ``history``,
+        ``time_limit`` or ``built-in``.
+    launch : mapping
+        ``argv``, ``script``, ``cwd``, ``stdout``, ``stderr``.
+    needs : tuple of (kind, id)
+    attempt : int
+        Starts tried.
+    planned : float
+        Planned run time of the current attempt, seconds.
+    link_gbps : mapping of cluster to Gbit/s
+    events : tuple of mapping
+        ``seq``, ``time``, ``kind`` and what the event says, by rising ``seq``.
+    """
+
+    job: dict[str, Any]
+    command: str = ""
+    uid: int = -1
+    gid: int = -1
+    sources: dict[str, str] = field(default_factory=dict)
+    launch: dict[str, Any] = field(default_factory=dict)
+    needs: tuple[tuple[str, str], ...] = ()
+    array_index: int | None = None
+    parts: tuple[PartRow, ...] = ()
+    attempt: int = 0
+    refusals: int = 0
+    planned: float = 0.0
+    link_gbps: dict[str, float] = field(default_factory=dict)
+    round: int = 0
+    policy: str = ""
+    cancelled_by: str = ""
+    events: tuple[dict[str, Any], ...] = ()
+
+
+class Why(Struct, frozen=True, kw_only=True):
+    """What keeps a job from starting; `facts` are the figures behind it."""
+
+    job: str
+    state: str
+    reason: str
+    detail: str
+    start_estimate: float | None = None
+    facts: tuple[str, ...] = ()
+
+
+class EndedJob(Struct, frozen=True, kw_only=True):
+    """How a job ended."""
+
+    id: str
+    state: str
+    exit_code: int | None = None
+    detail: str = ""
+
+
+class NodeRow(Struct, frozen=True, kw_only=True):
+    """One node.
+
+    Attributes
+    ----------
+    state : str
+        ``up``, ``draining`` or ``down``.
+    free : int
+        Slots that could take a process now.
+    power, raw_power : float
+        As planned with, and as read, (0, 1].
+    load : float
+        Share taken by work that is not ours, 0..1.
+    """
+
+    name: str
+    state: str
+    slots: int
+    free: int
+    power: float
+    raw_power: float
+    load: float
+    features: tuple[str, ...] = ()
+    memory_mb: int | None = None
+
+
+class ClusterRow(Struct, frozen=True, kw_only=True):
+    """One cluster with its nodes.
+
+    Attributes
+    ----------
+    stale : bool
+        The last reading is too old or there is none: it gets no new work.
+    connected : bool
+        Its executor is there.
+    error : str
+        Why there is no newer reading.
+    age_s : float or None
+        Of the last reading, seconds.
+    link_gbps : float or None
+        Capacity of its link, Gbit/s; None is unlimited.
+    waiting_there : int
+        Jobs in the batch system's own queue.
+    """
+
+    cluster: str
+    stale: bool
+    connected: bool
+    drained: bool
+    nodes: tuple[NodeRow, ...]
+    error: str = ""
+    age_s: float | None = None
+    link_gbps: float | None = None
+    link_used_gbps: float = 0.0
+    waiting_there: int = 0
+
+
+class PlanAnswer(Struct, frozen=True, kw_only=True):
+    """The newest plan.
+
+    Attributes
+    ----------
+    plan : mapping
+        In the plan format; empty where no round has been planned.
+    time : float
+        When its round began.
+    node_clusters : mapping of node name to cluster name
+    """
+
+    plan: dict[str, Any] = field(default_factory=dict)
+    round: int = 0
+    time: float = 0.0
+    node_clusters: dict[str, str] = field(default_factory=dict)
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """One entry of the numbered event stream."""
+
+    seq: int
+    time: float
+    kind: str
+    job: str = ""
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+class Estimate(Struct, frozen=True, kw_only=True):
+    """When a job would start if it were submitted now; nothing is queued."""
+
+    start_estimate: float | None = None
+    nodes: dict[str, int] = field(default_factory=dict)
+    reason: str = ""
+    detail: str = ""
+
+
+class ServiceStatus(Struct, frozen=True, kw_only=True):
+    """How the daemon is.
+
+    Attributes
+    ----------
+    epoch : int
+        Starts of the daemon on this store.
+    rounds : int
+        Planned so far.
+    clusters : mapping of cluster to whether its executor is there
+    writable : bool
+        The store takes writes.
+    faults : mapping of fault to count
+        Malformed messages.
+    orders_waiting : mapping of cluster to count
+        Orders that its executor has not carried out yet.
+    """
+
+    time: float
+    user: str
+    epoch: int
+    rounds: int
+    paused: bool
+    waiting: int
+    placed: int
+    clusters: dict[str, bool] = field(default_factory=dict)
+    writable: bool = True
+    faults: dict[str, int] = field(default_factory=dict)
+    orders_waiting: dict[str, int] = field(default_factory=dict)
+    protocol: int = 1

@@ -1,0 +1,172 @@
+"""From what a user asks for to the body of a submit request."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, Unpack
+
+ENV_KEPT = frozenset({"COALLOC_CONFIG"})
+"""Of our own variables, what a job inherits; the others describe the job that submits it."""
+
+
+class JobOptions(TypedDict, total=False):
+    """What `Client.submit` understands besides the command; all may be left out.
+
+    Attributes
+    ----------
+    procs : int or (int, int)
+        Processes; a pair is the range of a moldable job. Default 1.
+    time_limit, base_time : float
+        Kill time, and run time on dedicated full-speed nodes; seconds.
+    speedup : mapping
+        Of a moldable job, in the snapshot format, such as
+        ``{"model": "amdahl", "time": 100.0, "parallel_fraction": 0.95}``.
+    times : mapping of process count to seconds
+        The same as a table.
+    sigma : float
+        Weight of processing against communication, 0..1.
+    proc_gbps : float
+        Peak bandwidth of one process, Gbit/s.
+    memory_mb_per_proc : int
+        MiB.
+    weight : float
+    clusters, features : sequence of str
+        Clusters that may run it; features that every node must have.
+    earliest : float
+        No start before, seconds since 1970.
+    needs : sequence of (kind, job)
+        ``afterok``, ``afterany`` or ``afternotok`` and a job's id.
+    array : sequence of int
+        Indices; one job for each.
+    name : str
+    hold, hold_infeasible : bool
+        Queue it held; queue it held where it can never run, instead of refusing it.
+    script : str
+        Text of a script; the command's first word is its name then.
+    env : mapping
+        Default: this process's environment.
+    cwd : str
+        Default: this process's folder.
+    stdout, stderr : str
+        Patterns of output files: ``%j`` job, ``%r`` rank.
+    token : str
+        A resend with the same token is the same job. Default: a new one.
+    """
+
+    procs: int | tuple[int, int]
+    time_limit: float | None
+    base_time: float | None
+    speedup: Mapping[str, Any] | None
+    times: Mapping[int, float] | None
+    sigma: float | None
+    proc_gbps: float | None
+    memory_mb_per_proc: int
+    weight: float
+    clusters: Sequence[str]
+    features: Sequence[str]
+    earliest: float | None
+    needs: Sequence[tuple[str, str]]
+    array: Sequence[int]
+    name: str
+    hold: bool
+    hold_infeasible: bool
+    script: str
+    env: Mapping[str, str] | None
+    cwd: str | None
+    stdout: str
+    stderr: str
+    token: str | None
+
+
+_JOB_FIELDS = (
+    *("time_limit", "base_time", "sigma", "proc_gbps", "weight", "earliest"),
+    *("memory_mb_per_proc", "clusters", "features"),
+)
+_LAUNCH_FIELDS = ("script", "stdout", "stderr")
+_REQUEST_FIELDS = ("name", "hold", "hold_infeasible")
+_KNOWN = frozenset(JobOptions.__annotations__)
+
+
+def submission(argv: Sequence[str], **options: Unpack[JobOptions]) -> dict[str, Any]:
+    """The body of a submit request.
+
+    Parameters
+    ----------
+    argv : sequence of str
+        Command and arguments; the name and arguments of a script.
+    **options
+        See `JobOptions`.
+
+    Raises
+    ------
+    TypeError
+        For an unknown option, and a text in place of a sequence.
+    ValueError
+        For an empty command, and a moldable job without times.
+    """
+    given: dict[str, Any] = {k: v for k, v in options.items() if v is not None}
+    unknown = given.keys() - _KNOWN
+    if unknown:
+        raise TypeError(f"unknown option {min(unknown)!r}; there are {', '.join(sorted(_KNOWN))}")
+    for key, value in (("argv", argv), *given.items()):
+        if isinstance(value, str) and key in {"argv", "clusters", "features", "needs", "array"}:
+            raise TypeError(f"{key}: a sequence is wanted, not a text")
+    if not argv:
+        raise ValueError("argv: is empty")
+    job = _shape(given)
+    job |= {key: given[key] for key in _JOB_FIELDS if key in given}
+    launch = {
+        "argv": list(argv),
+        "env": portable(given.get("env", os.environ)),
+        "cwd": os.path.abspath(given.get("cwd", "")),
+        **{key: given[key] for key in _LAUNCH_FIELDS if key in given},
+    }
+    return {
+        "type": "submit",
+        "token": given.get("token") or uuid.uuid4().hex,
+        "job": job,
+        "launch": launch,
+        "needs": [list(pair) for pair in given.get("needs", ())],
+        "array": list(given.get("array", ())),
+        **{key: given[key] for key in _REQUEST_FIELDS if key in given},
+    }
+
+
+def _shape(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Kind, processes and speed-up."""
+    procs, speedup, times = given.get("procs"), given.get("speedup"), given.get("times")
+    if speedup is None and times is None:
+        if isinstance(procs, tuple):
+            raise ValueError("procs: a range needs speedup or times")
+        return {"kind": "rigid", "procs": 1 if procs is None else procs}
+    if speedup is not None and times is not None:
+        raise ValueError("speedup, times: only one of them")
+    if times is not None:
+        counts = sorted(times)
+        speedup = {"model": "table", "procs": counts, "times": [times[n] for n in counts]}
+    job: dict[str, Any] = {"kind": "moldable", "speedup": dict(speedup or {})}
+    if procs is not None:
+        low, high = procs if isinstance(procs, tuple) else (procs, procs)
+        job |= {"min_procs": low, "max_procs": high}
+    return job
+
+
+def portable(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables that can be sent and mean the same to the job.
+
+    Left out: text that is not Unicode, and what describes the job we are in ourselves.
+    """
+    return {
+        name: value
+        for name, value in env.items()
+        if (name in ENV_KEPT or not name.startswith("COALLOC_"))
+        and _is_text(name)
+        and _is_text(value)
+    }
+
+
+def _is_text(text: str) -> bool:
+    # what is not UTF-8 in the environment arrives as lone surrogates
+    return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
