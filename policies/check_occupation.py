@@ -177,7 +177,8 @@ def reservations(sheet: Sheet) -> Iterator[str]:
         entries = by_node[inside]
         rows = sheet.row[entries]
         until = kept.end - sheet.tolerance(np.array([kept.end]))[0]
-        meets = (sheet.start[rows] < until) & (sheet.swept_end[rows] > kept.start)
+        begin, end = sheet.start[rows], sheet.swept_end[rows]
+        meets = (begin < until) & (end > kept.start) & (begin < end)
         for entry in np.sort(entries[meets]):
             unit = sheet.units[sheet.row[entry]]
             if unit.job.id not in kept.jobs:
