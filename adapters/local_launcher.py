@@ -95,8 +95,10 @@ class LocalLauncher:
 
     def renew(self, key: PartKey | None = None) -> None:
         """Let the claim, or every claim, stand for another lease."""
-        for each in list(self._parts) if key is None else [key]:
-            self._order(each, "renew")
+        for each in self._parts if key is None else [key]:
+            live = self._live.get(each)
+            if live is None or live.state is not PartState.RUNNING:
+                self._order(each, "renew")
 
     def poll(self) -> tuple[PartReport, ...]:
         """Return how every part is that was not forgotten."""

@@ -144,6 +144,8 @@ class PartFolder:
         with self.locked() as is_ours:
             if is_ours:
                 return self._sealed()
+        if not self.path.is_dir():
+            return self._vanished()
         run = decoded(status[RUN * PAGE : END * PAGE])
         if run is not None:
             return PartReport(
@@ -214,6 +216,18 @@ class PartFolder:
             finally:
                 os.close(fd)
         return ended_report(self.key, end)
+
+    def _vanished(self) -> PartReport:
+        """The end of a part whose folder somebody removed: nobody can direct it any more."""
+        if self.claim:
+            kill_marked(f"COALLOC_CLAIM={self.claim}")
+        return PartReport(
+            key=self.key,
+            state=PartState.LOST,
+            ended=time.time(),
+            reason="state_removed",
+            detail=f"{self.path} was removed while it ran",
+        )
 
 
 def ended_report(key: PartKey, end: Mapping[str, Any]) -> PartReport:

@@ -281,13 +281,19 @@ class Runner:
         elif grace_s is None:
             grace_s = self.spec["grace_s"]
         self.kill_at = min(self.kill_at, now + (grace_s or 0.0))
-        self._signal_group(signum)
-
-    def _signal_group(self, signum: int) -> None:
         if self.group and self.pids:
+            self._signal_all(signum)
+
+    def _signal_all(self, signum: int) -> None:
+        """Signal the group at once, then who has left it, each process once."""
+        for each in (signum, signal.SIGCONT):
             with contextlib.suppress(OSError):
-                os.killpg(self.group, signum)
-                os.killpg(self.group, signal.SIGCONT)
+                os.killpg(self.group, each)
+        for pid in descendants(os.getpid()):
+            with contextlib.suppress(OSError):
+                if os.getpgid(pid) != self.group:
+                    os.kill(pid, signum)
+                    os.kill(pid, signal.SIGCONT)
 
     def _has_leftovers(self) -> bool:
         """Whether children that forked away are left, which are then ended too."""

@@ -316,6 +316,18 @@ def test_descriptor_is_readable_when_there_is_news(bed: Bed) -> None:
     assert not select.select([bed.launcher.fileno()], [], [], 0)[0]
 
 
+def test_folder_that_somebody_removed(bed: Bed, sign: Signpost) -> None:
+    spec = bed.shell(f"echo $$ > {sign.path}; sleep 600")
+    bed.start(spec)
+    pid = int(sign.line())
+    shutil.rmtree(bed.state / spec.key.folder)
+    report = bed.ended(spec.key)
+    assert (report.state, report.reason) == (PartState.LOST, "state_removed")
+    wait_dead(pid)
+    bed.launcher.forget(spec.key)
+    assert bed.launcher.poll() == ()
+
+
 # ---- full disks ------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from coalloc.adapters.base import PartReport, PartState
 from coalloc.adapters.part_status import END, PAGE
+from coalloc.adapters.processes import kill_marked
 from tests.integration.launching import Bed, Signpost, is_alive, wait_dead
 
 
@@ -308,6 +310,28 @@ def test_grandchildren_in_sessions_of_their_own_are_killed(
     report = bed.ended(spec.key)
     assert not is_alive(stray)
     assert report.reason == ("cancelled" if parent == "stay" else "exited")
+
+
+def test_processes_that_multiply_are_ended(bed: Bed, sign: Signpost) -> None:
+    """Each leaves a new one behind as fast as it can, in a session of its own."""
+    code = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "open(sys.argv[1], 'w').write('up\\n')\n"
+        "while True:\n"
+        "    if os.fork(): os._exit(0)\n"
+        "    os.setsid()\n"
+    )
+    spec = bed.shell(f'{sys.executable} -c "{code}" {sign.path}; exec sleep 600', grace_s=0.1)
+    bed.start(spec)
+    sign.line()
+    bed.launcher.cancel(spec.key)
+    report = bed.ended(spec.key)
+    assert report.reason == "cancelled"
+    assert "could not be killed" not in report.detail
+    mark = (bed.state / spec.key.folder / "spec.json").read_text()
+    claim = json.loads(mark)["claim"]
+    assert kill_marked(f"COALLOC_CLAIM={claim}") == 0
 
 
 def test_stopped_processes_are_ended_too(bed: Bed, sign: Signpost) -> None:
