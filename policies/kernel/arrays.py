@@ -361,7 +361,7 @@ def make_scratch(problem: Problem) -> Scratch:
         best_class=ints(classes),
         best_procs=ints(classes),
         pick=ints(8),
-        pick_cost=np.zeros(4),
+        pick_cost=np.zeros(5),
         stamp=ints(groups),
         sums=ints((groups, 4)),
         reach=ints((groups, classes)),
@@ -369,4 +369,8 @@ def make_scratch(problem: Problem) -> Scratch:
         counters=ints(4),
         position=np.full(n, -1, dtype=np.int64),
         live=ints(n),
+        live_procs=ints(n),
+        live_ready=np.zeros(n),
+        live_top=np.zeros(n),
+        glance=ints(2),
     )

@@ -79,7 +79,7 @@ STRICT, INSERT, EVENT, EASY = 0, 1, 2, 3
 
 ROWS, FREE_ROWS, BLOCKS, FREE_BLOCKS = 0, 1, 2, 3
 WINDOWS, STAMP, USES = 0, 1, 2
-BOOKED_END, HEAD_START, TAKEN_POWER = 0, 1, 2
+SPARE = 4
 
 
 class Problem(NamedTuple):
@@ -172,14 +172,18 @@ class Scratch(NamedTuple):
     best_class: Any  # C
     best_procs: Any  # C
     pick: Any  # 3: length, clusters; jump
-    pick_cost: Any  # 2
+    pick_cost: Any  # 5
     stamp: Any  # G
     sums: Any  # G x 4: total now, peak now, total beside the head, peak beside the head
     reach: Any  # G x C, running sum of what is free now, by falling power
     shared: Any  # K
     counters: Any
     position: Any  # N
-    live: Any  # N
+    live: Any  # N, what `events` has still to place, by order
+    live_procs: Any  # N, smallest allotment
+    live_ready: Any  # N, s
+    live_top: Any  # N, s on the strongest nodes
+    glance: Any  # 2: free now; free now and beside the head
 
 
 class Outcome(NamedTuple):
@@ -1022,80 +1026,116 @@ def may_fit(problem, scratch, item, t, head_start, spare):
     return t + problem.mode_scaled[first] / power + problem.mode_fixed[first] <= head_start + TOL
 
 
-@kernel
-def events(problem, profile, scratch, out, choice, order, t, easy):
-    """At each event start what fits now, in this order; `easy`: the head books its place."""
-    live = scratch.live
+@part
+def following(profile, t):
+    """When the row after the one in force at t begins, s; inf if that is the last."""
+    place, i = locate(profile, t)
+    if i + 1 < profile.count[profile.block[place]]:
+        return profile.time[profile.block[place], i + 1]
+    if place + 1 < profile.size[BLOCKS]:
+        return profile.time[profile.block[place + 1], 0]
+    return inf
+
+
+@part
+def line_up(problem, scratch, out, order):
+    """List what has no place yet, with what decides quickly; how many."""
     count = 0
     for pos in range(order.size):
-        if not out.start[order[pos]] == out.start[order[pos]]:
-            live[count] = order[pos]
-            count += 1
-    head = -1
+        item = order[pos]
+        if out.start[item] == out.start[item]:
+            continue
+        first, last = problem.mode_first[item], problem.mode_first[item + 1] - 1
+        group = problem.item_group[item]
+        power = problem.class_power[problem.group_class[group, 0]]
+        scratch.live[count] = item
+        scratch.live_procs[count] = problem.mode_procs[first]
+        scratch.live_ready[count] = out.ready[item]
+        scratch.live_top[count] = problem.mode_scaled[last] / power + problem.mode_fixed[last]
+        count += 1
+    return count
+
+
+@part
+def look(problem, profile, scratch, out, head, t):
+    """Note what is free at t, and beside the booking of the head: the row of each, -1 none."""
     place, i = locate(profile, t)
+    row = profile.row[profile.block[place], i]
+    scratch.glance[0] = profile.total[profile.block[place], i]
+    scratch.glance[1] = 1 << 60
+    spare = 0.0
+    for k in range(problem.link_gbps.size):
+        left = FULL + ROUNDING - profile.load[row, k]
+        if left > 0:
+            spare += problem.link_gbps[k] * (left / FULL)
+    scratch.pick_cost[SPARE] = spare
+    head_row = -1
+    if head >= 0:
+        a, b = locate(profile, out.start[head])
+        head_row = profile.row[profile.block[a], b]
+        shared = 0
+        for c in range(problem.class_power.size):
+            shared += min(profile.free[row, c], profile.free[head_row, c])
+        scratch.glance[1] = shared
+    return row, head_row
+
+
+@kernel
+def events(problem, profile, scratch, out, choice, order, t, easy):
+    """At each event start what fits now, in this order; `easy`: the head books its place.
+
+    The first item that does not fit now is the head. Its booking stands until it starts: nobody
+    who starts beside it delays it, so it would find the same place again.
+    """
+    live, procs, ready = scratch.live, scratch.live_procs, scratch.live_ready
+    top, glance = scratch.live_top, scratch.glance
+    count = line_up(problem, scratch, out, order)
+    head = -1
     while count > 0:
         scratch.counters[STAMP] += 1
-        row, head_row, head_start, total, spare = 0, -1, inf, 0, 0.0
-        fresh = False
+        row, head_row = look(problem, profile, scratch, out, head, t)
+        head_start = out.start[head] if head >= 0 else inf
         wake = inf
         kept = 0
         for pos in range(count):
-            item = live[pos]
-            placed = False
-            if out.ready[item] > t:
-                if out.missing[item] == 0:
-                    wake = min(wake, out.ready[item])
-            else:
-                if not fresh:
-                    fresh = True
-                    place, i = locate(profile, t)
-                    row = profile.row[profile.block[place], i]
-                    total = profile.total[profile.block[place], i]
-                    spare = 0.0
-                    for k in range(problem.link_gbps.size):
-                        left = FULL + ROUNDING - profile.load[row, k]
-                        if left > 0:
-                            spare += problem.link_gbps[k] * (left / FULL)
-                    head_row, head_start = -1, inf
-                    if head >= 0:
-                        head_start = out.start[head]
-                        a, b = locate(profile, head_start)
-                        head_row = profile.row[profile.block[a], b]
-                if problem.mode_procs[problem.mode_first[item]] <= total:
-                    group = problem.item_group[item]
-                    if scratch.stamp[group] != scratch.counters[STAMP]:
-                        survey(problem, profile, scratch, group, row, head_row, t)
-                    if may_fit(problem, scratch, item, t, head_start, spare):
-                        end = seek(problem, profile, scratch, out, choice, item, t, True)
-                        if end < inf:
-                            commit(problem, profile, scratch, out, item, end)
-                            placed = True
-                if easy and head < 0 and not placed:
+            if ready[pos] > t:
+                item = live[pos]
+                ready[pos] = out.ready[item]
+                if ready[pos] > t:
+                    wake = min(wake, ready[pos])
+                    if kept < pos:
+                        live[kept], procs[kept] = item, procs[pos]
+                        ready[kept], top[kept] = ready[pos], top[pos]
+                    kept += 1
+                    continue
+            tried = procs[pos] <= glance[0] and (
+                procs[pos] <= glance[1] or t + top[pos] <= head_start + TOL
+            )
+            if tried or (easy and head < 0):
+                item = live[pos]
+                group = problem.item_group[item]
+                if scratch.stamp[group] != scratch.counters[STAMP]:
+                    survey(problem, profile, scratch, group, row, head_row, t)
+                spare = scratch.pick_cost[SPARE]
+                end = inf
+                if tried and may_fit(problem, scratch, item, t, head_start, spare):
+                    end = seek(problem, profile, scratch, out, choice, item, t, True)
+                if end == inf and easy and head < 0:
                     end = seek(problem, profile, scratch, out, choice, item, t, False)
-                    if end < inf:
-                        commit(problem, profile, scratch, out, item, end)
-                        placed = True
-                        if out.start[item] > t:
-                            head = item
-                if placed:
-                    fresh = False
-            if not placed:
-                live[kept] = item
-                kept += 1
+                if end < inf:
+                    commit(problem, profile, scratch, out, item, end)
+                    if out.start[item] > t:
+                        head, head_start = item, out.start[item]
+                    row, head_row = look(problem, profile, scratch, out, head, t)
+                    continue
+            if kept < pos:
+                live[kept], procs[kept] = live[pos], procs[pos]
+                ready[kept], top[kept] = ready[pos], top[pos]
+            kept += 1
         count = kept
-        # the next event
-        place, i = locate(profile, t)
-        i += 1
-        if i >= profile.count[profile.block[place]]:
-            place += 1
-            i = 0
-        after = inf
-        if place < profile.size[BLOCKS]:
-            after = profile.time[profile.block[place], i]
-        after = min(after, wake)
-        if after == inf:
+        t = min(wake, following(profile, t))
+        if t == inf:
             break
-        t = after
         if head >= 0 and out.start[head] <= t:
             head = -1
 
