@@ -169,6 +169,9 @@ class LocalLauncher:
             raise ClaimRefusedError("bad_spec", "the job's id is too long")
         if not part.argv or part.procs < 1 or any(count < 1 for _, count in part.nodes):
             raise ClaimRefusedError("bad_spec", "a part needs a command and processes")
+        if any(number is not None and number < 0 for number in (part.uid, part.gid)):
+            # to the kernel -1 means "as it is", which would be root
+            raise ClaimRefusedError("bad_spec", f"{part.uid}:{part.gid} is no user and group")
         if any("\0" in text for text in (*part.argv, part.cwd, part.stdout, part.stderr)):
             raise ClaimRefusedError("bad_spec", "a command or path holds a NUL character")
         taken: dict[str, int] = {}

@@ -105,6 +105,8 @@ class Rank:
             os.setresuid(self.spec["uid"], self.spec["uid"], self.spec["uid"])
         except OSError as error:
             raise FaultError("user_unknown", f"uid {self.spec['uid']}: {error.strerror}") from error
+        if 0 in (*os.getresuid(), *os.getresgid()) and 0 not in (self.spec["uid"], gid):
+            raise FaultError("user_unknown", f"uid {self.spec['uid']}: root's rights remain")
 
     def environment(self) -> dict[str, str]:
         """The user's variables, those of the account, and ours."""
@@ -154,6 +156,8 @@ class Rank:
             raise FaultError("cwd_missing", f"{spec['cwd']}: {error.strerror}") from error
         env["PWD"] = spec["cwd"]
         path = spec["script"] or found_command(spec["argv"][0], env["PATH"])
+        if spec["script"] and not os.access(path, os.X_OK):
+            raise FaultError("state_unreachable", f"{path}: uid {os.getuid()} cannot execute it")
         check_interpreter(path, spec["argv"][0])
         null = os.open(os.devnull, os.O_RDONLY)
         out = self._output(spec["stdout"] or "coalloc-%j.out")

@@ -91,6 +91,8 @@ def test_slots_are_claimed_once(bed: Bed) -> None:
         ({"nodes": ()}, "bad_spec"),
         ({"argv": ()}, "bad_spec"),
         ({"argv": ("true\0",)}, "bad_spec"),
+        ({"uid": -1}, "bad_spec"),
+        ({"uid": 65534, "gid": -1}, "bad_spec"),  # to the kernel: keep root's group
         ({"job": "x" * 250}, "bad_spec"),  # no folder can have this name
     ],
 )
@@ -421,6 +423,13 @@ def test_nothing_is_done_for_a_user_with_roots_rights(user_bed: Bed, tmp_path: P
     state = bed.state / bed.spec("true").key.folder
     command = f"cat {state}/spec.json || echo go > {state}/barrier || ls {bed.state}"
     assert bed.run(bed.shell(command, job="4", uid=NOBODY)).exit_code != 0
+
+
+@needs_root
+def test_state_folder_that_the_user_cannot_enter(user_bed: Bed) -> None:
+    user_bed.state.chmod(0o700)
+    report = user_bed.claim(user_bed.spec("job.sh", script="#!/bin/sh\n", uid=NOBODY))
+    assert (report.state, report.reason) == (PartState.REFUSED, "state_unreachable")
 
 
 @needs_root
