@@ -114,11 +114,11 @@ class Field:
         if self.low <= value <= self.high and not (self.above and value == self.low):
             return
         if self.above and value == self.low:
-            raise InputError(where, f"{_number(value)} is not above {self.low:g}")
+            raise InputError(where, f"{_short(value)} is not above {self.low:g}")
         if self.high < inf:
-            raise InputError(where, f"{_number(value)} is outside {self.low:g}..{self.high:g}")
+            raise InputError(where, f"{_short(value)} is outside {self.low:g}..{self.high:g}")
         sign = "not above" if self.above else "below"
-        raise InputError(where, f"{_number(value)} is {sign} {self.low:g}")
+        raise InputError(where, f"{_short(value)} is {sign} {self.low:g}")
 
     def _text(self, value: Any, where: str) -> str:
         if not isinstance(value, str):
@@ -255,6 +255,8 @@ def chosen(value: Any, key: str, choices: Iterable[str], where: str) -> str:
 
 def shown(value: Any) -> str:
     """A short form of a value for an error message."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
     # repr of a long container is slow, of a deep one it fails, as of a number of 5000 digits.
     try:
         text = reprlib.repr(value) if isinstance(value, list | tuple | dict) else repr(value)
@@ -263,6 +265,8 @@ def shown(value: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def _number(value: float) -> str:
+def _short(value: float) -> str:
+    if isinstance(value, int) and abs(value) < 10**15:
+        return str(value)
     short = f"{value:g}"
     return short if float(short) == value else repr(value)
