@@ -289,11 +289,11 @@ def test_a_plan_that_is_wrong_throughout_is_reported_in_few_lines() -> None:
 
 
 def test_the_order_of_placements_and_nodes_does_not_matter() -> None:
+    backwards = list(reversed(plan().placements))
     turned = replace(
         plan(),
         placements=tuple(
-            replace(p, nodes=dict(reversed(list(p.nodes.items()))))
-            for p in reversed(plan().placements)
+            replace(p, nodes=dict(reversed(list(p.nodes.items())))) for p in backwards
         ),
     )
     before, after = check(snapshot(), plan()), check(snapshot(), turned)
