@@ -268,6 +268,7 @@ class Coordinator:
     def _acked(self, cluster: ClusterState, name: str, last_seq: int) -> None:
         if cluster.acked_seq < last_seq < cluster.next_seq:
             cluster.acked_seq = last_seq
+            cluster.asked = {key: seq for key, seq in cluster.asked.items() if seq > last_seq}
             self.state.out.append(Drop(cluster=name, through_seq=last_seq))
 
     def _read(self, cluster: ClusterState, read: Read, now: float) -> None:

@@ -32,6 +32,8 @@ from coalloc.core.messages import (
 )
 from coalloc.core.records import PART_ENDED, PartState
 
+HELLO_EVERY_S = 1.0
+"""A hello has the orders sent again; one that waits for its answer is not repeated, seconds."""
 Key = tuple[str, int, int]
 """Job, attempt, part."""
 
@@ -134,6 +136,7 @@ class ExecutorState:
     welcomed: bool = False
     last_heard: float = float("-inf")
     last_said: float = float("-inf")
+    last_hello: float = float("-inf")
     lease_s: float = 60.0
 
 
@@ -148,7 +151,7 @@ class ExecutorCore:
     def hello(self, now: float) -> list[ExecutorEffect]:
         """Begin or resume a conversation."""
         state = self.state
-        state.last_said = now
+        state.last_said = state.last_hello = now
         hello = Hello(
             cluster=state.cluster,
             store=state.store,
@@ -168,7 +171,7 @@ class ExecutorCore:
                     self.state.last_heard = now
                     self._out.append(RenewLeases())
                 elif epoch > self.state.epoch:
-                    self._out += self.hello(now)
+                    self._ask_welcome(now)
             case Heard(message=Numbered() as numbered):
                 self._ordered(numbered, now)
             case PartNews(report=report):
@@ -189,27 +192,36 @@ class ExecutorCore:
         state.last_seq = max(state.last_seq, welcome.base_seq - 1)
         state.epoch, state.lease_s = welcome.epoch, welcome.lease_s
         state.welcomed, state.last_heard = True, now
+        state.last_hello = float("-inf")
         self._save()
         self._out.append(RenewLeases())
 
     def _ordered(self, numbered: Numbered, now: float) -> None:
         state = self.state
         if not state.welcomed or numbered.epoch != state.epoch:
-            self._tell("order_refused", "warning", epoch=numbered.epoch, known=state.epoch)
-            self._out += self.hello(now)
+            if self._ask_welcome(now):
+                self._tell("order_refused", "warning", epoch=numbered.epoch, known=state.epoch)
             return
         state.last_heard = now
         if numbered.seq <= state.last_seq:
             self._report(now, numbered.order.job)
             return
         if numbered.seq > state.last_seq + 1:
-            self._tell("orders_missed", "warning", expected=state.last_seq + 1, got=numbered.seq)
-            self._out += self.hello(now)
+            if self._ask_welcome(now):
+                expected = state.last_seq + 1
+                self._tell("orders_missed", "warning", expected=expected, got=numbered.seq)
             return
         self._carry_out(numbered.order)
         state.last_seq = numbered.seq
         self._save()
         self._report(now, numbered.order.job)
+
+    def _ask_welcome(self, now: float) -> bool:
+        """Say hello, unless an answer to the last one may still come; whether it was said."""
+        if now - self.state.last_hello < HELLO_EVERY_S:
+            return False
+        self._out += self.hello(now)
+        return True
 
     def _carry_out(self, order: Order) -> None:
         match order:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coalloc.core.effects import Effect, Note, Record, SaveJob, SaveMeta, Send
-from coalloc.core.messages import Order
+from coalloc.core.messages import Abort, Forget, Order
 from coalloc.core.power import PowerState
 from coalloc.core.records import JobRecord, Outlook
 from coalloc.core.settings import ClusterSettings, Settings
@@ -36,6 +36,8 @@ class ClusterState:
     drained_nodes: set[str] = field(default_factory=set)
     next_seq: int = 1
     acked_seq: int = 0
+    asked: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    """Orders under way that say nothing new when repeated, with their numbers."""
 
     def is_stale(self, now: float, max_age_s: float) -> bool:
         """Nothing may be concluded from what was read last."""
@@ -124,8 +126,17 @@ class State:
         self.backing_off.discard(job)
 
     def send(self, cluster: str, order: Order) -> None:
-        """Put an order into a cluster's outbox."""
+        """Put an order into a cluster's outbox.
+
+        An abort or a forget that is still under way is not sent again: an executor repeats
+        what it knows of a part until it has carried them out.
+        """
         target = self.clusters[cluster]
+        if isinstance(order, Abort | Forget):
+            asked = (type(order).__name__, order.job, order.attempt)
+            if target.asked.get(asked, 0) > target.acked_seq:
+                return
+            target.asked[asked] = target.next_seq
         self.out.append(Send(cluster=cluster, seq=target.next_seq, order=order))
         target.next_seq += 1
         self.out.append(SaveMeta(key=f"seq.{cluster}", value=str(target.next_seq)))

@@ -143,6 +143,10 @@ class Running:
         process.send_signal(number)
         return process.wait(LIMIT_S)
 
+    def kill_when_ended(self, name: str) -> int:
+        """Wait for a process to end by itself; returns its exit code."""
+        return self.processes.pop(name).wait(LIMIT_S)
+
     def stop(self) -> None:
         """End everything, the jobs' processes too."""
         if self._asker is not None:

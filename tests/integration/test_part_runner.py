@@ -373,13 +373,13 @@ def test_lease_expires_and_starts_nothing(bed: Bed) -> None:
 
 
 def test_go_after_the_lease_of_a_runner_that_was_held_up(bed: Bed) -> None:
-    spec = bed.spec("touch", "began", lease_s=0.5)
+    spec = bed.spec("touch", "began", lease_s=2.0)
     assert bed.claim(spec).state is PartState.READY
     runner = bed.runner_pid(spec.key)
     os.kill(runner, signal.SIGSTOP)
     bed.launcher.go(spec.key)
     # The order lies in the FIFO; the runner sees it together with the end of its lease.
-    wait_lease(0.6)
+    wait_lease(2.1)
     os.kill(runner, signal.SIGCONT)
     assert bed.ended(spec.key).reason == "expired"
     assert not (bed.cwd / "began").exists()
@@ -391,10 +391,10 @@ def wait_lease(seconds: float) -> None:
 
 
 def test_renewed_lease_stands(bed: Bed) -> None:
-    spec = bed.spec("true", lease_s=0.6)
+    spec = bed.spec("true", lease_s=2.0)
     assert bed.claim(spec).state is PartState.READY
-    for _ in range(4):
-        wait_lease(0.3)
+    for _ in range(2):
+        wait_lease(1.2)
         bed.launcher.renew()
     assert bed.report(spec.key).state is PartState.READY
     bed.launcher.go(spec.key)

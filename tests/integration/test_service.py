@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,14 +13,6 @@ import pytest
 from tests.integration.running import Running
 
 SHOW = 'echo "$COALLOC_JOB_ID $COALLOC_RANK $COALLOC_SIZE $COALLOC_PART $COALLOC_CLUSTER"'
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    """A short temporary folder: socket paths hold 107 bytes."""
-    path = Path(tempfile.mkdtemp(prefix="co-"))
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture

@@ -216,3 +216,12 @@ def test_after_a_restart_carried_out_orders_stay_carried_out() -> None:
     kept = ExecutorState(cluster="a", store=saved.store, epoch=saved.epoch, last_seq=saved.last_seq)
     again = Bench(kept)
     assert ClaimPart not in map(type, again.order(prepare(), seq=1))
+
+
+def test_many_orders_of_a_new_epoch_cause_one_hello() -> None:
+    """Each hello has everything sent again: answering each refused order would never end."""
+    bench = Bench()
+    hellos = [said(bench.order(prepare(), seq=n, epoch=6), Hello) for n in range(1, 100)]
+    assert sum(map(len, hellos)) == 1
+    bench.now += 1.5
+    assert said(bench.order(prepare(), seq=100, epoch=6), Hello)

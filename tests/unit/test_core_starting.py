@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coalloc.core.events import Stated
-from coalloc.core.messages import Abort, Forget, Hello, PartReport, Prepare, Start
+from coalloc.core.messages import Abort, Forget, Hello, PartReport, Prepare, Report, Start
 from coalloc.core.records import JobState, PartState
 from coalloc.core.requests import Cancel, Done, Hold, Refused, Release
 from tests.site import Site
@@ -280,3 +280,17 @@ def test_an_executor_that_returns_tells_what_it_has() -> None:
     )
     site.do(Stated(statement=Hello(cluster="a", parts=(done,))))
     assert site.job(job).state is JobState.COMPLETED
+
+
+def test_what_an_executor_repeats_does_not_fill_its_outbox() -> None:
+    """An ended part is reported until it is forgotten; the order to forget is under way once."""
+    site = Site({"a": 1})
+    ended = PartReport(job="77", attempt=1, part=0, state=PartState.FINISHED)
+    for _ in range(5):
+        site.do(Stated(statement=Report(cluster="a", last_seq=0, parts=(ended,))))
+    assert len(site.orders_for("77", Forget)) == 1
+    site.report("a")
+    site.report("a", ended)
+    assert len(site.orders_for("77", Forget)) == 2, (
+        "it was carried out, and the part is still there"
+    )
