@@ -247,6 +247,5 @@ def _keys(policy: str, problem: Any) -> Floats:
     """What the queue is sorted by."""
     length = problem.mode_scaled + problem.mode_fixed
     procs = problem.mode_procs.astype(np.float64)
-    return {"sjf": procs, "bjf": -procs, "spt": length, "lpt": -length}.get(
-        policy, np.zeros(len(procs))
-    )
+    keys: dict[str, Floats] = {"sjf": procs, "bjf": -procs, "spt": length, "lpt": -length}
+    return keys.get(policy, np.zeros(len(procs)))

@@ -1,0 +1,232 @@
+"""``coalloc simulate``: replay job logs on a platform under several policies.
+
+The command line mounts `add_arguments` and `run`; ``python -m coalloc.simulation`` is the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from coalloc.adapters.formats.platforms import Platform, read_platform
+from coalloc.adapters.formats.swf_jobs import JobRule, read_bandwidth, read_sigma
+from coalloc.model.errors import InputError
+from coalloc.policies.options import parse_options
+from coalloc.policies.registry import lookup
+from coalloc.simulation.gantt import write_gantt
+from coalloc.simulation.metrics import Metrics, measure
+from coalloc.simulation.replay import replay
+from coalloc.simulation.reports import side_by_side, summarise, write_jobs, write_json
+from coalloc.simulation.trace import Trace
+from coalloc.simulation.verify import verify
+from coalloc.simulation.workload import Workload, read_workload
+
+DONE, FAILED, UNREADABLE = 0, 1, 2
+HELP = "replay a job log on a platform, under one or several policies"
+EXAMPLE = """\
+example:
+  coalloc simulate --workload KTH-SP2-1996-2.1-cln.swf.gz \\
+      --platform etc/platforms/kth-sp2.toml --policy fcfs,easy -o out
+
+Estimates plan, real run times end jobs; a job is killed at its estimate. Logs carry neither sigma
+nor bandwidth: they are 1 and 0 (no communication known) unless --sigma and --bandwidth say
+otherwise, as a number, uniform:LOW,HIGH or choice:A,B,..., drawn with --seed.
+With -o, each policy leaves POLICY.jobs.csv (Batsim's columns, for evalys), POLICY.summary.json
+and POLICY.gantt.svg there."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.description = HELP[0].upper() + HELP[1:] + "."
+    parser.epilog = EXAMPLE
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add = parser.add_argument
+    add(
+        "--workload",
+        metavar="FILE",
+        action="append",
+        required=True,
+        help="job log, SWF or .xswf, gzipped or not; given again, logs are merged in time",
+    )
+    add("--platform", metavar="FILE", required=True, help="clusters: TOML, JSON or SimGrid XML")
+    add(
+        "--policy",
+        metavar="P[,P...]",
+        default="easy",
+        help="policies to compare, see `coalloc policies` (default: easy)",
+    )
+    add("-o", "--output", metavar="DIR", type=Path, help="write jobs, summaries and pictures")
+    add("--limit", metavar="N", type=_positive, help="replay only the first N jobs")
+    add("--sigma", metavar="S", default="1", help="weight of processing, 0..1 (default: 1)")
+    add(
+        "--bandwidth",
+        metavar="B",
+        default="0",
+        help="of one process: Gbit/s, or with Mbps or Gbps after it (default: 0)",
+    )
+    add("--seed", metavar="N", type=int, default=0, help="of every random draw (default: 0)")
+    add(
+        "--keep-clusters",
+        action="store_true",
+        help="keep each job on the cluster that the log names for it",
+    )
+    add(
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="option of the policies; may be given again",
+    )
+    add("--work", metavar="N", type=_positive, help="work limit of each call of a search")
+    add(
+        "--path",
+        choices=("auto", "stream", "general"),
+        default="auto",
+        help="stream: state changed in place, for the simple orders; general: the daemon's core",
+    )
+    add("--json", action="store_true", help="print the summaries as JSON")
+    add("--quiet", action="store_true", help="no progress, no notes on the log")
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is below 1")
+    return value
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry out the command.
+
+    Returns
+    -------
+    int
+        0 done, 1 a replay turned out to be impossible, 2 unreadable input.
+    """
+    try:
+        return _run(args)
+    except InputError as error:
+        print(f"coalloc: error: {error}", file=sys.stderr)
+        return UNREADABLE
+    except OSError as error:
+        print(f"coalloc: error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return FAILED
+
+
+def _run(args: argparse.Namespace) -> int:
+    policies = list(dict.fromkeys(name.strip() for name in args.policy.split(",")))
+    options = {name: parse_options(args.set, lookup(name).options) for name in policies}
+    platform = read_platform(args.platform)
+    rule = JobRule(
+        sigma=read_sigma(args.sigma),
+        bandwidth=read_bandwidth(args.bandwidth),
+        seed=args.seed,
+        keep_clusters=args.keep_clusters,
+        partitions=platform.partitions,
+        clusters=tuple(cluster.name for cluster in platform.clusters),
+    )
+    workload = read_workload(args.workload, rule, args.limit)
+    if args.output:
+        args.output.mkdir(parents=True, exist_ok=True)
+    if not args.quiet:
+        _describe(workload, platform)
+    faults = 0
+    results: list[tuple[Trace, Metrics]] = []
+    summaries = []
+    for name in policies:
+        with _progress(name, len(workload.jobs), args.quiet) as report:
+            trace = replay(
+                workload,
+                platform,
+                name,
+                options[name],
+                path=args.path,
+                work=args.work,
+                seed=args.seed,
+                on_progress=report,
+            )
+        faults += _tell_faults(name, verify(trace))
+        metrics = measure(trace)
+        results.append((trace, metrics))
+        summary = summarise(trace, metrics, _settings(args, options[name]))
+        summaries.append(summary)
+        if args.output:
+            write_jobs(trace, args.output / f"{name}.jobs.csv")
+            write_json(summary, args.output / f"{name}.summary.json")
+            write_gantt(trace, args.output / f"{name}.gantt.svg")
+    if args.json:
+        print(json.dumps(summaries, indent=1, allow_nan=False))
+    else:
+        print(side_by_side(results))
+        _tell_refused(results)
+    return FAILED if faults else DONE
+
+
+def _settings(args: argparse.Namespace, options: dict[str, Any]) -> dict[str, Any]:
+    """Return what the figures depend on besides log and platform."""
+    return {
+        "policy": options,
+        "sigma": args.sigma,
+        "bandwidth": args.bandwidth,
+        "seed": args.seed,
+        "keep_clusters": args.keep_clusters,
+        "limit": args.limit,
+        "work": args.work,
+    }
+
+
+def _describe(workload: Workload, platform: Platform) -> None:
+    """Say on standard error what is replayed, and what was changed to make it so."""
+    lines = list(workload.notes)
+    for counts, what in ((workload.left_out, "left out"), (workload.adjusted, "jobs with")):
+        lines += [f"{what}: {reason}: {count}" for reason, count in counts.items()]
+    lines.append(
+        f"replaying {len(workload.jobs)} jobs on {platform.name}: "
+        f"{len(platform.clusters)} clusters, {platform.slots} slots"
+    )
+    print("\n".join(lines), file=sys.stderr)
+
+
+def _tell_faults(policy: str, faults: Sequence[str]) -> int:
+    for fault in faults[:10]:
+        print(f"coalloc: error: {policy}: {fault}", file=sys.stderr)
+    if len(faults) > 10:
+        print(f"coalloc: error: {policy}: {len(faults) - 10} more", file=sys.stderr)
+    return len(faults)
+
+
+def _tell_refused(results: Sequence[tuple[Trace, Metrics]]) -> None:
+    """Name the jobs that did not run, once for policies that agree."""
+    told: dict[str, list[str]] = {}
+    for trace, _ in results:
+        lines = []
+        for i, reason in list(trace.reasons.items())[:10]:
+            lines.append(f"  job {trace.workload.jobs[i].job.id}: {reason}")
+        if len(trace.reasons) > 10:
+            lines.append(f"  and {len(trace.reasons) - 10} more, see the summaries")
+        if lines:
+            told.setdefault("\n".join(lines), []).append(trace.policy)
+    for text, policies in told.items():
+        print(f"\ndid not run ({', '.join(policies)}):\n{text}")
+
+
+@contextmanager
+def _progress(name: str, jobs: int, quiet: bool) -> Iterator[Callable[[int], None] | None]:
+    """Show a bar while a replay runs, on a terminal only."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description:>14}"), BarColumn(), MofNCompleteColumn())
+    with Progress(
+        *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
+    ) as bar:
+        task = bar.add_task(name, total=jobs)
+        yield lambda done: bar.update(task, completed=done)
