@@ -69,10 +69,27 @@ def _open_local(value: Any, cluster: str, where: str, state_dir: Path) -> Adapte
     return open_local(read_settings(value, cluster, where), state_dir)
 
 
+def _check_trace(value: Any, cluster: str, where: str) -> object:
+    from coalloc.adapters.trace import read_settings
+
+    return read_settings(value, cluster, where)
+
+
+def _open_trace(value: Any, cluster: str, where: str, state_dir: Path) -> Adapter:
+    from coalloc.adapters.trace import open_trace, read_settings
+
+    return open_trace(read_settings(value, cluster, where))
+
+
 ADAPTERS: Mapping[str, AdapterKind] = {
     "local": AdapterKind(
         check=_check_local,
         open=_open_local,
         doc="this machine's CPUs as one cluster, or one of several",
+    ),
+    "trace": AdapterKind(
+        check=_check_trace,
+        open=_open_trace,
+        doc="a cluster of a platform file, for rehearsals; it only reads",
     ),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import select
 import subprocess
 import sys
@@ -27,10 +28,22 @@ from coalloc.model.errors import InputError
 
 LIMIT_S = 20.0
 
+PLATFORM = {"clusters": [{"name": "c", "nodes": [{"name": "n[1-2]", "slots": 2}]}]}
+
 # Settings with which an adapter can be opened anywhere, with at least two slots in the cluster.
-SETTINGS: dict[str, Any] = {
-    "local": {"nodes": ["n[1-2]"], "slots": 2},
+SETTINGS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "local": lambda _: {"nodes": ["n[1-2]"], "slots": 2},
+    "trace": lambda folder: {"platform": str(written(folder / "platform.json", PLATFORM))},
 }
+
+
+READ_ONLY = {"trace"}
+launching = pytest.mark.parametrize("name", sorted(set(ADAPTERS) - READ_ONLY), indirect=True)
+
+
+def written(path: Path, content: object) -> Path:
+    path.write_text(json.dumps(content))
+    return path
 
 
 @pytest.fixture(params=sorted(ADAPTERS))
@@ -41,7 +54,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def adapter(name: str, tmp_path: Path) -> Iterator[Adapter]:
-    adapter = ADAPTERS[name].open(SETTINGS[name], "c", "clusters.c", tmp_path / "state")
+    adapter = ADAPTERS[name].open(SETTINGS[name](tmp_path), "c", "clusters.c", tmp_path / "state")
     yield adapter
     if adapter.launcher is not None:
         adapter.launcher.close()
@@ -49,8 +62,7 @@ def adapter(name: str, tmp_path: Path) -> Iterator[Adapter]:
 
 @pytest.fixture
 def launcher(adapter: Adapter) -> Launcher:
-    if adapter.launcher is None:
-        pytest.skip("this adapter only reads")
+    assert adapter.launcher is not None
     return adapter.launcher
 
 
@@ -88,17 +100,19 @@ def test_registry_loads_no_adapter() -> None:
     assert done.stdout.strip() == "['coalloc.adapters.base', 'coalloc.adapters.registry']"
 
 
-def test_settings_are_checked_without_touching_anything(name: str) -> None:
+def test_settings_are_checked_without_touching_anything(name: str, tmp_path: Path) -> None:
     kind = adapter_kind(name)
-    kind.check(SETTINGS[name], "c", "clusters.c")
+    settings = SETTINGS[name](tmp_path)
+    kind.check(settings, "c", "clusters.c")
     with pytest.raises(InputError, match=r"^clusters\.c\.sigmma: unknown key$"):
-        kind.check({**SETTINGS[name], "sigmma": 1}, "c", "clusters.c")
+        kind.check({**settings, "sigmma": 1}, "c", "clusters.c")
     with pytest.raises(InputError, match=r"^clusters\.c: 3 is not an object$"):
         kind.check(3, "c", "clusters.c")
     assert kind.doc
 
 
-def test_reading(adapter: Adapter) -> None:
+def test_reading(name: str, adapter: Adapter) -> None:
+    assert (adapter.launcher is None) is (name in READ_ONLY)
     for _ in range(2):
         reading = adapter.reader.read()
         assert reading.cluster == "c"
@@ -113,6 +127,7 @@ def test_reading(adapter: Adapter) -> None:
         hash(reading.nodes)
 
 
+@launching
 def test_life_of_a_part(adapter: Adapter, launcher: Launcher, tmp_path: Path) -> None:
     spec = part(adapter, tmp_path, "sh", "-c", "exit 3")
     assert launcher.adopt() == ()
@@ -137,6 +152,7 @@ def test_life_of_a_part(adapter: Adapter, launcher: Launcher, tmp_path: Path) ->
     assert launcher.poll() == ()
 
 
+@launching
 def test_aborted_part_never_starts(adapter: Adapter, launcher: Launcher, tmp_path: Path) -> None:
     spec = part(adapter, tmp_path, "touch", "began")
     launcher.claim(spec)
@@ -148,6 +164,7 @@ def test_aborted_part_never_starts(adapter: Adapter, launcher: Launcher, tmp_pat
     assert not (tmp_path / "began").exists()
 
 
+@launching
 def test_cancelled_part_ends(adapter: Adapter, launcher: Launcher, tmp_path: Path) -> None:
     spec = part(adapter, tmp_path, "sleep", "600")
     launcher.claim(spec)
@@ -162,6 +179,7 @@ def test_cancelled_part_ends(adapter: Adapter, launcher: Launcher, tmp_path: Pat
     assert ended.exit_code > 128
 
 
+@launching
 def test_command_that_does_not_exist(adapter: Adapter, launcher: Launcher, tmp_path: Path) -> None:
     spec = part(adapter, tmp_path, "no-such-command-of-ours")
     launcher.claim(spec)
@@ -171,6 +189,7 @@ def test_command_that_does_not_exist(adapter: Adapter, launcher: Launcher, tmp_p
     assert "no-such-command-of-ours" in ended.detail
 
 
+@launching
 def test_unknown_node(adapter: Adapter, launcher: Launcher, tmp_path: Path) -> None:
     spec = dataclasses.replace(part(adapter, tmp_path, "true"), nodes=(("no-such-node", 1),))
     with pytest.raises(ClaimRefusedError) as caught:
