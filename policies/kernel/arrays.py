@@ -2,10 +2,9 @@
 
 Notes
 -----
-Classes are the usable kinds, cut by power. Where a queued process takes several slots of one node,
-a count of free slots does not say whether they lie on one node; such a kind is cut into classes of
-one node each, unless everything on it takes whole nodes. The cost of a round grows with the number
-of classes: a cluster of 1,000 nodes cut this way costs what 1,000 different powers cost.
+Classes are the usable kinds, by power; of a kind that is cut (see `intake`), every node. The cost
+of a round grows with the number of classes: a cluster of 1,000 nodes whose queue asks for more
+memory than a slot's share costs what 1,000 different powers cost.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupation:
-    """What holds nodes now: for each entry a node, its slots, and until when."""
+    """What holds nodes now: for each entry a node, its units, and until when."""
 
     node: Ints
-    slots: Ints
+    units: Ints
     until: Floats
 
 
@@ -65,7 +64,6 @@ def compile_intake(intake: Intake, power_step: float = 0.0, patterns: Any = None
     patterns : array of int, P x K, optional
         Processes per cluster, for searches that fix them.
     """
-    alone = _single_node_kinds(intake)
     class_kind: list[int] = []
     powers: list[float] = []
     members: list[list[int]] = []
@@ -76,7 +74,7 @@ def compile_intake(intake: Intake, power_step: float = 0.0, patterns: Any = None
         found: dict[Any, int] = {}
         for node in kind.nodes:
             power = floored_power(intake.nodes[node].power, power_step)
-            index = found.setdefault(node if alone[number] else power, len(members))
+            index = found.setdefault(node if kind.cut else power, len(members))
             if index == len(members):
                 members.append([])
                 class_kind.append(number)
@@ -92,21 +90,6 @@ def compile_intake(intake: Intake, power_step: float = 0.0, patterns: Any = None
         node_class=node_class,
         occupation=occupation,
     )
-
-
-def _single_node_kinds(intake: Intake) -> list[bool]:
-    used = sorted({item.group for item in intake.items})
-    partly = {
-        intake.node_kind[place]
-        for place, count, _ in _holders(intake)
-        if count < intake.nodes[place].slots
-    }
-    out = []
-    for number, kind in enumerate(intake.kinds):
-        needs = {intake.groups[g].need[number] for g in used} - {0}
-        whole = needs == {kind.slots} and number not in partly
-        out.append(max(needs, default=1) > 1 and not whole)
-    return out
 
 
 def _holders(intake: Intake) -> list[tuple[int, int, float]]:
@@ -141,11 +124,11 @@ def _occupation(intake: Intake, node_class: Ints) -> Occupation:
         for until, count in sorted(ends[n], reverse=True):
             part = min(count, intake.nodes[n].slots - held)
             if part > 0:
-                rows.append((n, part, until))
+                rows.append((n, part * intake.kinds[intake.node_kind[n]].grain, until))
                 held += part
     return Occupation(
         node=np.array([row[0] for row in rows], dtype=np.int64),
-        slots=np.array([row[1] for row in rows], dtype=np.int64),
+        units=np.array([row[1] for row in rows], dtype=np.int64),
         until=np.array([row[2] for row in rows], dtype=np.float64),
     )
 
@@ -169,14 +152,14 @@ def _base(
     times = np.array(sorted({now} | {end for end in ends if end > now}))
     free = np.zeros((len(times), len(members)), dtype=np.int64)
     capacity = [
-        intake.kinds[kind].slots * len(nodes)
+        intake.kinds[kind].slots * intake.kinds[kind].grain * len(nodes)
         for kind, nodes in zip(class_kind, members, strict=True)
     ]
     free[:] = np.array(capacity, dtype=np.int64)
     # what is held until a time is missing in all rows before it
     held = np.zeros((len(times) + 1, len(members)), dtype=np.int64)
     upto = np.searchsorted(times, occupation.until)
-    np.add.at(held, (upto, node_class[occupation.node]), occupation.slots)
+    np.add.at(held, (upto, node_class[occupation.node]), occupation.units)
     free -= held[::-1].cumsum(axis=0)[::-1][1:]
     names = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
     load = np.zeros((len(times), len(names)))
@@ -242,6 +225,7 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float], pattern
         ).reshape(len(intake.groups), len(intake.reservations)),
         class_cluster=_ints([kind.cluster for kind in kinds]),
         class_power=_floats(powers),
+        class_grain=_ints([kind.grain for kind in kinds]),
         closed_first=_firsts([len(kind.cover) for kind in kinds]),
         closed=_ints([r for kind in kinds for r in kind.cover]),
         reserved=_floats([[r.start, r.end] for r in intake.reservations]).reshape(-1, 2),

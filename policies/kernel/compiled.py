@@ -12,14 +12,15 @@ class. Slots of a class are interchangeable, because whatever closes a node in t
 time axis (a reservation) is part of the class, while running jobs and ``free_at`` close only a
 beginning [time, x). So a slot that is free when a placement starts stays free until the next
 placement is put on it, and the number of free slots at that instant is what the profile counts
-(interval graphs are perfect). Where a process takes several slots of *one node*, the slots of a
-class are no longer interchangeable; there every node is a class of its own (`arrays`).
+(interval graphs are perfect). Where a process takes more than a slot of *one node*, the slots of a
+class are no longer interchangeable; there every node is a class of its own, counted in units of
+which a slot has `class_grain` (`intake`).
 
 Notes
 -----
 *Profile.* Rows are stretches of constant free slots and link load; a row's data lie in a pool, and
 blocks of up to `WIDTH` entries (start time, row, and two numbers for skipping) keep them in order.
-``total`` is the number of free slots of a row, ``peak`` the largest sum of one cluster: a block whose
+``total`` is the number of whole free slots of a row, ``peak`` the largest sum of one cluster: a block whose
 maxima are too small, or whose minima are large enough, is passed in one step. ``dip`` marks a row
 that may offer less than the one before it: only these can lower the minimum over a window. `book`
 takes or gives back a placement; `undo` also removes the rows that `book` made, so that a search
@@ -103,12 +104,13 @@ class Problem(NamedTuple):
     parent_gbit: Any  # edges; below 0 a mere order
     child_first: Any  # N + 1
     child: Any  # edges
-    need: Any  # G x C, slots per process, 0 not allowed
+    need: Any  # G x C, units per process, 0 not allowed
     group_class: Any  # G x C, allowed classes by falling power
     group_size: Any  # G
     exempt: Any  # G x R
     class_cluster: Any  # C
     class_power: Any  # C
+    class_grain: Any  # C, units in a slot
     closed_first: Any  # C + 1
     closed: Any  # reservations of each class
     reserved: Any  # R x 2, start and end, s
@@ -137,7 +139,7 @@ class Base(NamedTuple):
 class Profile(NamedTuple):
     """Free slots and link load over time."""
 
-    free: Any  # rows x (C + K): classes, then sums of clusters
+    free: Any  # rows x (C + K): units of classes, then whole slots of clusters
     load: Any  # rows x K
     recycled: Any  # rows given back
     block: Any  # blocks in order
@@ -357,6 +359,7 @@ def reset(problem, base, profile):
         for c in range(classes):
             count = base.free[r, c]
             profile.free[r, c] = count
+            count //= problem.class_grain[c]
             profile.free[r, classes + problem.class_cluster[c]] += count
             total += count
         for k in range(clusters):
@@ -426,8 +429,10 @@ def book(problem, profile, scratch, out, item, sign):
         for u in range(first, last):
             c = out.use_class[u]
             k = classes + problem.class_cluster[c]
-            slots = sign * out.use_procs[u] * problem.need[group, c]
-            profile.free[row, c] -= slots
+            grain = problem.class_grain[c]
+            slots = profile.free[row, c] // grain
+            profile.free[row, c] -= sign * out.use_procs[u] * problem.need[group, c]
+            slots -= profile.free[row, c] // grain
             profile.free[row, k] -= slots
             gone += slots
         profile.total[block, i] -= gone
@@ -1075,7 +1080,8 @@ def look(problem, profile, scratch, out, head, t):
         head_row = profile.row[profile.block[a], b]
         shared = 0
         for c in range(problem.class_power.size):
-            shared += min(profile.free[row, c], profile.free[head_row, c])
+            units = min(profile.free[row, c], profile.free[head_row, c])
+            shared += units // problem.class_grain[c]
         scratch.glance[1] = shared
     return row, head_row
 

@@ -142,6 +142,7 @@ class Planner:
         names = np.array([node.name for node in self.intake.nodes], dtype=object)
         named = names[nodes].tolist()
         counts = procs.tolist()
+        singly = bool((procs == 1).all())
         starts, ends, ranges = out.start.tolist(), out.end.tolist(), first.tolist()
         placements, unplaced = [], []
         for item, start, end, (a, b) in zip(self.items, starts, ends, ranges, strict=True):
@@ -162,7 +163,11 @@ class Planner:
                     task=task,
                     start=start,
                     end=end,
-                    nodes=dict(zip(named[a:b], counts[a:b], strict=True)),
+                    nodes=(
+                        dict.fromkeys(named[a:b], 1)
+                        if singly
+                        else dict(zip(named[a:b], counts[a:b], strict=True))
+                    ),
                 )
             )
         return placements, unplaced

@@ -10,16 +10,18 @@ job.
 
 Notes
 -----
-Memory: a slot carries memory / slots of its node, and a process that needs more is charged
-ceil(need * slots / memory) slots of one node. Running jobs take the share of their slots, since
-nobody tells what they use.
+Memory: a slot carries memory / slots of its node, and a process that needs more is charged more
+than one slot. Free slots of several nodes then say too little, so such a kind is *cut*: each of its
+nodes stands for itself, and is counted in `grain` units a slot, fine enough to charge the memory
+exactly. Where everything on a kind takes whole nodes, nothing needs to be cut. Running jobs take
+the share of their slots, since nobody tells what they use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import floor, inf
+from math import floor, inf, lcm
 from typing import Any
 
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, Task, WorkflowJob
@@ -31,6 +33,9 @@ from coalloc.policies.kernel.split import TOLERANCE, low_side, split
 
 Mode = tuple[int, float, float, float]
 """Processes, seconds that scale with 1/power, fixed seconds, 8 * GB / n of communication."""
+
+MOST_UNITS = 1 << 30
+"""Units of one node at most: they are counted in 32 bits."""
 
 
 def floored_power(power: float, step: float) -> float:
@@ -59,26 +64,52 @@ class Kind:
     cover: tuple[int, ...]
     usable: bool
     nodes: list[int] = field(default_factory=list)
+    cut: bool = False
+    grain: int = 1
+
+    def room(self, memory_mb_per_proc: int) -> int:
+        """Processes that an empty node takes."""
+        if memory_mb_per_proc <= 0 or self.memory_mb is None:
+            return self.slots
+        return min(self.slots, self.memory_mb // memory_mb_per_proc)
 
     def need(self, memory_mb_per_proc: int) -> int:
-        """Slots charged per process; 0 if no process fits on a node."""
+        """Units charged per process; 0 if no process fits on a node."""
         if memory_mb_per_proc <= 0 or self.memory_mb is None:
-            return 1
+            return self.grain
         if memory_mb_per_proc > self.memory_mb:
             return 0
-        return max(1, -(-memory_mb_per_proc * self.slots // self.memory_mb))
+        units = -(-memory_mb_per_proc * self.slots * self.grain // self.memory_mb)
+        return max(self.grain, units)
+
+    def cut_up(self) -> None:
+        """Count in units that divide slots and memory, if they are not too many."""
+        self.cut = True
+        units = lcm(self.slots, self.memory_mb or 1)
+        self.grain = (units if units < MOST_UNITS else MOST_UNITS) // self.slots
 
 
 @dataclass(slots=True, kw_only=True)
 class Group:
-    """Items with the same needs: slots per process on each kind, 0 where they may not run."""
+    """Items with the same needs: units per process on each kind, 0 where they may not run."""
 
     need: tuple[int, ...]
     exempt: frozenset[int]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Needs:
+    """What a job asks of its nodes, before kinds are cut.
+
+    `usable` is the number of processes that each cluster takes if it is empty, with the nodes that
+    are up; `exists` the same with all nodes.
+    """
+
+    kinds: tuple[bool, ...]
+    memory_mb: int
+    exempt: frozenset[int]
     usable: list[int]
-    """Processes that each cluster could take if it were empty, with what is usable now."""
     exists: list[int]
-    """The same with every node up."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -143,9 +174,8 @@ class _Reader:
         for number, reservation in enumerate(self.reservations):
             for job in reservation.jobs:
                 self.entitled[job] = self.entitled.get(job, frozenset()) | {number}
-        self.groups: list[Group] = []
+        self.needs: list[_Needs] = []
         self.by_key: dict[Any, int] = {}
-        self.by_need: dict[Any, int] = {}
         self.reasons: dict[str, tuple[Reason, str]] = {}
         self.task_reasons: dict[tuple[str, str], tuple[Reason, str]] = {}
         self.slots = sum(cluster.slots for cluster in snapshot.clusters)
@@ -161,13 +191,14 @@ class _Reader:
                 span[job.id] = range(len(items), len(items) + len(drafts[job.id]))
                 items += drafts[job.id]
         self._link(items, span)
+        groups = self._group(items)
         return Intake(
             snapshot=self.snapshot,
             nodes=self.nodes,
             node_kind=self.node_kind,
             kinds=self.kinds,
             reservations=self.reservations,
-            groups=self.groups,
+            groups=groups,
             items=items,
             deferred=self._deferred(),
         )
@@ -203,7 +234,7 @@ class _Reader:
                 self.node_kind.append(kind)
                 self.nodes.append(node)
 
-    def _group(self, job: Job) -> int:
+    def _needs(self, job: Job) -> int:
         exempt = self.entitled.get(job.id, frozenset())
         key = (job.clusters, job.features, job.memory_mb_per_proc, exempt)
         if key in self.by_key:
@@ -215,21 +246,58 @@ class _Reader:
             else frozenset(self.clusters[name] for name in job.clusters if name in self.clusters)
         )
         usable, exists = [0] * len(self.links), [0] * len(self.links)
-        need = []
-        for kind in self.kinds:
-            fits = kind.cluster in allowed and wanted <= kind.features
-            slots = kind.need(job.memory_mb_per_proc) if fits else 0
-            need.append(slots)
-            if slots:
-                procs = kind.slots // slots * len(kind.nodes)
+        fits = tuple(kind.cluster in allowed and wanted <= kind.features for kind in self.kinds)
+        for kind, fit in zip(self.kinds, fits, strict=True):
+            if fit:
+                procs = kind.room(job.memory_mb_per_proc) * len(kind.nodes)
                 exists[kind.cluster] += procs
                 usable[kind.cluster] += procs if kind.usable else 0
-        # Memory only matters through the slots it costs: thousands of sizes are few groups.
-        short = (tuple(need), exempt)
-        if short not in self.by_need:
-            self.by_need[short] = len(self.groups)
-            self.groups.append(Group(need=short[0], exempt=exempt, usable=usable, exists=exists))
-        return self.by_key.setdefault(key, self.by_need[short])
+        needs = _Needs(
+            kinds=fits,
+            memory_mb=job.memory_mb_per_proc,
+            exempt=exempt,
+            usable=usable,
+            exists=exists,
+        )
+        self.by_key[key] = len(self.needs)
+        self.needs.append(needs)
+        return self.by_key[key]
+
+    def _group(self, items: list[Item]) -> list[Group]:
+        """Cut kinds where memory asks for it; join items that need the same."""
+        used = sorted({item.group for item in items})
+        self._cut([self.needs[n] for n in used])
+        groups: list[Group] = []
+        found: dict[Any, int] = {}
+        group_of: dict[int, int] = {}
+        for n in used:
+            needs = self.needs[n]
+            units = tuple(
+                kind.need(needs.memory_mb) if fit else 0
+                for kind, fit in zip(self.kinds, needs.kinds, strict=True)
+            )
+            group_of[n] = found.setdefault((units, needs.exempt), len(groups))
+            if group_of[n] == len(groups):
+                groups.append(Group(need=units, exempt=needs.exempt))
+        for item in items:
+            item.group = group_of[item.group]
+        return groups
+
+    def _cut(self, used: list[_Needs]) -> None:
+        slots = {node.name: n for n, node in enumerate(self.nodes)} if self.snapshot.running else {}
+        partly = {
+            self.node_kind[slots[name]]
+            for job in self.snapshot.running
+            for name, count in job.nodes.items()
+            if name in slots and count < self.nodes[slots[name]].slots
+        }
+        for number, kind in enumerate(self.kinds):
+            if kind.memory_mb is None or kind.slots == 1:
+                continue
+            needs = {kind.need(n.memory_mb) for n in used if n.kinds[number]} - {0}
+            whole = needs == {kind.slots} and number not in partly
+            if max(needs, default=1) > 1 and not whole:
+                kind.cut_up()
 
     def _draft(self, number: int, job: Job) -> list[Item]:
         """Make the items of a job; note why it cannot be planned, if so."""
@@ -239,11 +307,11 @@ class _Reader:
         if isinstance(job, DivisibleJob):
             self.reasons[job.id] = (Reason.UNSUPPORTED, "this policy plans no divisible jobs")
             return []
-        group = self._group(job)
+        needs = self._needs(job)
         tasks: Sequence[Task | None] = job.tasks if isinstance(job, WorkflowJob) else (None,)
         items = []
         for task in tasks:
-            item = Item(job=job, number=number, task=task, group=group, release=job.earliest)
+            item = Item(job=job, number=number, task=task, group=needs, release=job.earliest)
             item.release = max(item.release, self.snapshot.time)
             reason = self._set_modes(item)
             if reason is None:
@@ -258,7 +326,7 @@ class _Reader:
 
     def _set_modes(self, item: Item) -> tuple[Reason, str] | None:
         """Fill in modes and splitting; return the reason if no mode can run."""
-        group = self.groups[item.group]
+        needs = self.needs[item.group]
         match item.job:
             case RigidJob() as job:
                 item.proc_gbps, splits = job.proc_gbps, True
@@ -268,14 +336,14 @@ class _Reader:
             case _:
                 splits = False
         item.splits = splits and self.rule != "forbidden" and len(self.links) > 1
-        item.modes = self._modes(item, group.usable)
+        item.modes = self._modes(item, needs.usable)
         if item.modes:
             return None
         low = _smallest(item)
-        if self._modes(item, group.exists):
-            free = sum(group.usable) if item.splits else max(group.usable, default=0)
+        if self._modes(item, needs.exists):
+            free = sum(needs.usable) if item.splits else max(needs.usable, default=0)
             return Reason.INSUFFICIENT, f"needs {low} processes; {free} could run with what is up"
-        return Reason.INFEASIBLE, self._why_never(item, group, low)
+        return Reason.INFEASIBLE, self._why_never(item, needs, low)
 
     def _modes(self, item: Item, free: list[int]) -> list[Mode]:
         """Return the modes that would fit on empty clusters of these sizes."""
@@ -297,8 +365,8 @@ class _Reader:
         low = [low_side(procs, item.proc_gbps, link, link * TOLERANCE) for link in self.links]
         return split(procs, free, low) is not None
 
-    def _why_never(self, item: Item, group: Group, low: int) -> str:
-        total, largest = sum(group.exists), max(group.exists, default=0)
+    def _why_never(self, item: Item, needs: _Needs, low: int) -> str:
+        total, largest = sum(needs.exists), max(needs.exists, default=0)
         if low > self.slots:
             return f"needs {low} processes; {self.slots} slots exist"
         if low > total:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,63 +14,100 @@ Ints = NDArray[np.int64]
 
 
 @kernel
-def lay(order, start, use_first, use_count, use_class, use_procs, use_need, nodes_first, nodes,
-        free, until, gives, releases, histogram, out_first, out_node, out_procs):  # fmt: skip
-    """Give each placement, by `order` (rising start), free slots of its classes.
+def give_back(
+    free: Any, gives: Any, out_first: Any, out_node: Any, out_units: Any, entry: Any
+) -> None:
+    """Free the nodes of a placement, or of what ran before."""
+    items = out_first.shape[0]
+    if entry >= items:
+        free[gives[entry - items, 0]] += gives[entry - items, 1]
+        return
+    for x in range(out_first[entry, 0], out_first[entry, 1]):
+        free[out_node[x]] += out_units[x]
 
-    `releases` orders all entries (placements, then occupations of now) by their end; entry e
-    ends at until[e] and gives[e] is, for an occupation, its node and slots.
+
+@kernel
+def share_out(
+    need: Any, rest: Any, free: Any, first: Any, last: Any, histogram: Any, quota: Any
+) -> None:
+    """Decide how many processes the nodes first..last of a class get, on as few as possible.
+
+    The emptiest nodes are filled, and what is left goes to the fullest node that holds it: nodes
+    with room for more than quota[0] get all they can, and quota[1] nodes with just that; one with
+    room for quota[2] gets quota[3].
     """
-    items = order.size
-    top = 0
-    r = 0
-    for pos in range(items):
-        item = order[pos]
+    largest = 0
+    for x in range(first, last):
+        count = free[x] // need
+        histogram[count] += 1
+        largest = max(largest, count)
+    level = largest
+    while level > 0 and histogram[level] * level <= rest:
+        rest -= histogram[level] * level
+        level -= 1
+    whole, part = 0, 0
+    if level > 0 and rest > 0:
+        whole = rest // level
+        rest -= whole * level
+        if rest > 0:
+            part = rest
+            while part < level and histogram[part] == 0:
+                part += 1
+    for x in range(largest + 1):
+        histogram[x] = 0
+    quota[0], quota[1], quota[2], quota[3] = level, whole, part, rest
+
+
+@kernel
+def lay(
+    order: Any,
+    start: Any,
+    uses: Any,
+    use_class: Any,
+    use_procs: Any,
+    use_need: Any,
+    class_first: Any,
+    free: Any,
+    until: Any,
+    gives: Any,
+    releases: Any,
+    histogram: Any,
+    out_first: Any,
+    out_node: Any,
+    out_units: Any,
+    out_procs: Any,
+) -> Any:
+    """Give each placement, by `order` (rising start), free units of its classes.
+
+    Nodes are numbered so that those of a class follow each other. `releases` orders all entries (placements, then what runs now) by their end; entry e ends at
+    until[e], and gives[e] is, for what runs now, its node and units.
+    """
+    quota = np.zeros(4, dtype=np.int64)
+    top, r = 0, 0
+    for item in order:
         while r < releases.size and until[releases[r]] <= start[item]:
-            entry = releases[r]
+            give_back(free, gives, out_first, out_node, out_units, releases[r])
             r += 1
-            if entry >= use_first.size:
-                free[gives[entry - use_first.size, 0]] += gives[entry - use_first.size, 1]
-                continue
-            for x in range(out_first[entry, 0], out_first[entry, 1]):
-                free[out_node[x, 0]] += out_node[x, 1]
         out_first[item, 0] = top
-        for u in range(use_first[item], use_first[item] + use_count[item]):
-            c, need, rest = use_class[u], use_need[u], use_procs[u]
-            largest = 0
-            for x in range(nodes_first[c], nodes_first[c + 1]):
-                count = free[nodes[x]] // need
-                histogram[count] += 1
-                largest = max(largest, count)
-            # whole nodes from the emptiest down, then the fullest node that holds what is left
-            level = largest
-            while level > 0 and histogram[level] * level <= rest:
-                rest -= histogram[level] * level
-                level -= 1
-            whole, part = 0, 0
-            if level > 0 and rest > 0:
-                whole = rest // level
-                rest -= whole * level
-                if rest > 0:
-                    part = rest
-                    while part < level and histogram[part] == 0:
-                        part += 1
-            for x in range(nodes_first[c], nodes_first[c + 1]):
-                count = free[nodes[x]] // need
-                histogram[count] = 0
+        for u in range(uses[item, 0], uses[item, 0] + uses[item, 1]):
+            need = use_need[u]
+            first, last = class_first[use_class[u]], class_first[use_class[u] + 1]
+            share_out(need, use_procs[u], free, first, last, histogram, quota)
+            for x in range(first, last):
+                count = free[x] // need
                 procs = 0
-                if count > level:
+                if count > quota[0]:
                     procs = count
-                elif count == level and whole > 0:
+                elif count == quota[0] and quota[1] > 0:
                     procs = count
-                    whole -= 1
-                elif part > 0 and count == part:
-                    procs = rest
-                    part = 0
+                    quota[1] -= 1
+                elif count == quota[2] and quota[2] > 0:
+                    procs = quota[3]
+                    quota[2] = 0
                 if procs > 0:
-                    free[nodes[x]] -= procs * need
-                    out_node[top, 0] = nodes[x]
-                    out_node[top, 1] = procs * need
+                    free[x] -= procs * need
+                    out_node[top] = x
+                    out_units[top] = procs * need
                     out_procs[top] = procs
                     top += 1
         out_first[item, 1] = top
@@ -83,49 +122,52 @@ def lay_on_nodes(compiled: Compiled, out: Outcome) -> tuple[Ints, Ints, Ints]:
     first : N x 2
         Range of each item in the other two.
     nodes, procs : arrays
-        Node numbers, in snapshot order inside an item, and processes on them.
+        Node numbers, cluster by cluster in snapshot order, and processes on them.
     """
-    problem = compiled.problem
+    problem, intake = compiled.problem, compiled.intake
     n = out.start.size
     placed = np.flatnonzero(~np.isnan(out.start))
-    order = placed[np.lexsort((out.end[placed], out.start[placed]))]
+    sizes = np.array([len(nodes) for nodes in compiled.class_nodes], dtype=np.int64)
+    class_first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+    node = np.array([x for nodes in compiled.class_nodes for x in nodes], dtype=np.int64)
+    kinds = [intake.kinds[intake.node_kind[x]] for x in node]
+    free = np.array([kind.slots * kind.grain for kind in kinds], dtype=np.int64)
+    number = np.zeros(len(intake.nodes), dtype=np.int64)
+    number[node] = np.arange(node.size)
     held = compiled.occupation
+    holder = number[held.node]
+    np.subtract.at(free, holder, held.units)
+    # a placement's classes in rising order: these follow the clusters
+    use_item = np.repeat(placed, out.use_count[placed])
+    slot = np.concatenate(
+        [np.arange(a, a + b) for a, b in zip(out.use_first, out.use_count, strict=True)] or [placed]
+    )
+    use_class = out.use_class[slot]
+    sort = np.lexsort((use_class, use_item))
+    use_class, use_procs = use_class[sort], out.use_procs[slot][sort]
+    counts = out.use_count * ~np.isnan(out.start)
+    uses = np.stack((np.cumsum(counts) - counts, counts), axis=1)
     until = np.concatenate((np.where(np.isnan(out.end), np.inf, out.end), held.until))
-    uses = int(out.use_count.sum())
-    use_item = np.empty(uses, dtype=np.int64)
-    for item in placed:
-        first = out.use_first[item]
-        use_item[first : first + out.use_count[item]] = item
-    use_class, use_procs = out.use_class[:uses], out.use_procs[:uses]
-    use_need = problem.need[problem.item_group[use_item], use_class]
-    slots = np.array([node.slots for node in compiled.intake.nodes], dtype=np.int64)
-    free = slots.copy()
-    np.subtract.at(free, held.node, held.slots)
-    sizes = [len(nodes) for nodes in compiled.class_nodes]
-    nodes_first = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))).astype(np.int64)
-    room = int(np.minimum(use_procs, np.array(sizes, dtype=np.int64)[use_class]).sum()) + 1
+    room = int(np.minimum(use_procs, sizes[use_class]).sum()) + 1
     out_first = np.zeros((n, 2), dtype=np.int64)
-    out_node = np.empty((room, 2), dtype=np.int64)
-    out_procs = np.empty(room, dtype=np.int64)
-    top = lay(
-        order,
+    out_node, out_units, out_procs = (np.empty(room, dtype=np.int64) for _ in range(3))
+    lay(
+        placed[np.lexsort((out.end[placed], out.start[placed]))],
         out.start,
-        out.use_first,
-        out.use_count,
+        uses,
         use_class,
         use_procs,
-        use_need,
-        nodes_first,
-        np.array([node for nodes in compiled.class_nodes for node in nodes], dtype=np.int64),
+        problem.need[problem.item_group[use_item], use_class],
+        class_first,
         free,
         until,
-        np.stack((held.node, held.slots), axis=1),
+        np.stack((holder, held.units), axis=1),
         np.argsort(until, kind="stable"),
-        np.zeros(int(slots.max(initial=0)) + 1, dtype=np.int64),
+        np.zeros(max((kind.slots for kind in kinds), default=0) + 1, dtype=np.int64),
         out_first,
         out_node,
+        out_units,
         out_procs,
     )
-    item_of = np.repeat(order, out_first[order, 1] - out_first[order, 0])
-    by_node = np.lexsort((out_node[:top, 0], out_first[item_of, 0]))
-    return out_first, out_node[by_node, 0], out_procs[by_node]
+    top = int(out_first.max(initial=0))
+    return out_first, node[out_node[:top]], out_procs[:top]
