@@ -1,0 +1,296 @@
+"""Pure readers of what is typed: times, bandwidths, arrays, dependencies, ``#COALLOC`` lines.
+
+Each takes a text and returns a value, or raises `argparse.ArgumentTypeError` with one sentence.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+import time
+from argparse import ArgumentTypeError as BadText
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+MOST_INDICES = 1_000_000
+NEEDS = ("afterok", "afterany", "afternotok")
+BASE_VARIABLES = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER")
+"""What a job gets of the environment where it asks for none of it."""
+PREFIX = "#COALLOC"
+
+_SUFFIXES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SUFFIXED = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([smhd])", re.ASCII)
+_CLOCK = re.compile(r"(?:([0-9]+)-)?([0-9]+)(?::([0-9]+))?(?::([0-9]+))?", re.ASCII)
+_NUMBER = r"([0-9]+\.?[0-9]*(?:[eE][-+]?[0-9]+)?|\.[0-9]+)"
+_BANDWIDTH = re.compile(_NUMBER + r" *([kKMGT]?)(bps|bit/s|b/s|Bps|B/s)", re.ASCII)
+_MEMORY = re.compile(_NUMBER + r"([kKmMgGtT]?)[bB]?", re.ASCII)
+_PIECE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", re.ASCII)
+_JOB = re.compile(r"[0-9]+(?:_[0-9]+)?", re.ASCII)
+_BEGIN_NOW = re.compile(r"now(?:\+([0-9]+)([a-z]*))?", re.ASCII)
+_BEGIN_UNITS = {
+    **dict.fromkeys(("", "second", "seconds"), 1),
+    **dict.fromkeys(("minute", "minutes"), 60),
+    **dict.fromkeys(("hour", "hours"), 3600),
+    **dict.fromkeys(("day", "days"), 86400),
+    **dict.fromkeys(("week", "weeks"), 7 * 86400),
+}
+_BEGIN_DATES = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%d")
+_BEGIN_NAMES = {"midnight": (0, 0, 0), "noon": (12, 0, 0)}
+
+
+def seconds(text: str) -> float:
+    """A length of time as in sbatch: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S; or 90s, 5m, 1.5h, 2d."""
+    found = _SUFFIXED.fullmatch(text)
+    if found:
+        value = float(found[1]) * _SUFFIXES[found[2]]
+    else:
+        clock = _CLOCK.fullmatch(text)
+        if clock is None:
+            raise BadText(
+                f"{text!r} is not a time: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S or 90s, 5m, 2h, 1d"
+            )
+        days, a, b, c = (None if part is None else int(part) for part in clock.groups())
+        if days is not None:
+            value = days * 86400.0 + (a or 0) * 3600.0 + (b or 0) * 60.0 + (c or 0)
+        elif c is not None:
+            value = (a or 0) * 3600.0 + (b or 0) * 60.0 + c
+        else:
+            value = (a or 0) * 60.0 + (b or 0)
+    if not 0.0 < value < 1e12:
+        raise BadText(f"{text!r} is not a time above 0")
+    return value
+
+
+def time_limit(text: str) -> float | None:
+    """A length of time; 0, INFINITE and UNLIMITED are none."""
+    if text.upper() in {"0", "INFINITE", "UNLIMITED"}:
+        return None
+    return seconds(text)
+
+
+def gbps(text: str) -> float:
+    """A bandwidth with its unit in Gbit/s: 75Mbps, 1.5Gbps, 10MB/s (bytes)."""
+    found = _BANDWIDTH.fullmatch(text)
+    if found is None:
+        if text == "0":
+            return 0.0
+        raise BadText(f"{text!r} is not a bandwidth with its unit, such as 75Mbps or 1.5Gbps")
+    scale = {"": 1e-9, "k": 1e-6, "K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}[found[2]]
+    value = float(found[1]) * scale * (8.0 if found[3].startswith("B") else 1.0)
+    if not value < 1e9:
+        raise BadText(f"{text!r} is too large")
+    return value
+
+
+def mebibytes(text: str) -> int:
+    """Memory in MiB, rounded up; units K, M (the default), G, T of 1024."""
+    found = _MEMORY.fullmatch(text)
+    if found is None:
+        raise BadText(f"{text!r} is not an amount of memory, such as 500M or 4G")
+    scale = {"k": 1 / 1024, "": 1, "m": 1, "g": 1024, "t": 1024 * 1024}[found[2].lower()]
+    value = float(found[1]) * scale
+    if not value < 1e15:
+        raise BadText(f"{text!r} is too large")
+    return math.ceil(value)
+
+
+def procs(text: str) -> int | tuple[int, int]:
+    """A number of processes, or the range of a moldable job: 8, 1-64."""
+    low, dash, high = text.partition("-")
+    if not (_is_count(low) and (not dash or _is_count(high))):
+        raise BadText(f"{text!r} is not a number of processes, such as 8, or a range, such as 1-64")
+    if not dash:
+        return int(low)
+    if int(low) > int(high):
+        raise BadText(f"{text!r}: {low} is above {high}")
+    return int(low), int(high)
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= 1
+
+
+def number(text: str) -> float:
+    """A finite number that is not negative."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise BadText(f"{text!r} is not a number") from None
+    if not 0.0 <= value < 1e18:
+        raise BadText(f"{text!r} is not a finite number of at least 0")
+    return value
+
+
+def fraction(text: str) -> float:
+    """A number in 0..1."""
+    value = number(text)
+    if value > 1.0:
+        raise BadText(f"{text} is outside 0..1")
+    return value
+
+
+def count(text: str) -> int:
+    """A whole number that is not negative."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 15):
+        raise BadText(f"{text!r} is not a whole number of at least 0")
+    return int(text)
+
+
+def speedup(text: str) -> dict[str, Any]:
+    """A speed-up model without its time: amdahl:0.95, downey:A,SIGMA."""
+    model, _, rest = text.partition(":")
+    values = rest.split(",")
+    if model == "amdahl" and len(values) == 1 and rest:
+        return {"model": "amdahl", "parallel_fraction": fraction(rest)}
+    if model == "downey" and len(values) == 2:
+        return {"model": "downey", "A": number(values[0]), "sigma": number(values[1])}
+    raise BadText(f"{text!r} is neither amdahl:FRACTION nor downey:A,SIGMA")
+
+
+def times(text: str) -> dict[int, float]:
+    """Run times by process count, seconds: 1:100,2:55,8:20."""
+    out: dict[int, float] = {}
+    for pair in text.split(","):
+        low, colon, value = pair.partition(":")
+        if not colon or not _is_count(low):
+            raise BadText(f"{pair!r} is not PROCESSES:SECONDS, as in 1:100,2:55,8:20")
+        if int(low) in out:
+            raise BadText(f"{low} processes are named twice")
+        out[int(low)] = number(value)
+        if out[int(low)] == 0.0:
+            raise BadText(f"{pair!r}: the time must be above 0")
+    return out
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names separated by commas."""
+    out = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not out:
+        raise BadText("no name is given")
+    return out
+
+
+def features(text: str) -> tuple[str, ...]:
+    """Features that every node must have: fast&ib or fast,ib."""
+    if re.search(r"[|*\[\]()]", text):
+        raise BadText(f"{text!r}: only 'and' is known: fast&ib")
+    return names(text.replace("&", ","))
+
+
+def indices(text: str) -> tuple[int, ...]:
+    """Indices of a job array: 0-9,12,20-30:2."""
+    if "%" in text:
+        raise BadText(f"{text!r}: a limit on jobs at once (%) is not supported")
+    out: dict[int, None] = {}
+    for piece in text.split(","):
+        found = _PIECE.fullmatch(piece.strip())
+        if found is None:
+            raise BadText(f"{piece!r} is neither an index nor a range, as in 0-9,12,20-30:2")
+        low, step = int(found[1]), int(found[3] or 1)
+        high = int(found[2]) if found[2] else low
+        if high < low or step < 1:
+            raise BadText(f"{piece!r} is an empty range")
+        if (high - low) // step + len(out) >= MOST_INDICES:
+            raise BadText(f"{text!r} has more than {MOST_INDICES} indices")
+        out.update(dict.fromkeys(range(low, high + 1, step)))
+    return tuple(sorted(out))
+
+
+def needs(text: str) -> tuple[tuple[str, str], ...]:
+    """Dependencies: afterok:1:2,afterany:3."""
+    out = []
+    for part in text.split(","):
+        kind, *jobs = part.split(":")
+        if kind not in NEEDS:
+            raise BadText(f"{kind!r} is not one of {', '.join(NEEDS)}")
+        for job in jobs or [""]:
+            if not _JOB.fullmatch(job):
+                raise BadText(f"{part!r}: {job!r} is not the number of a job")
+            out.append((kind, job))
+    return tuple(out)
+
+
+def job(text: str) -> str:
+    """The number of a job, 12, or of a member of an array, 12_3."""
+    if not _JOB.fullmatch(text):
+        raise BadText(f"{text!r} is not the number of a job, such as 12 or 12_3")
+    return text
+
+
+def begin(text: str, now: float) -> float:
+    """When to start at the earliest, as in sbatch: now+1hour, 16:00, noon, 2030-01-20T12:34."""
+    found = _BEGIN_NOW.fullmatch(text)
+    if found:
+        if (found[2] or "") not in _BEGIN_UNITS:
+            raise BadText(f"{text!r}: {found[2]!r} is not seconds, minutes, hours, days or weeks")
+        return now + int(found[1] or 0) * _BEGIN_UNITS[found[2] or ""]
+    for layout in _BEGIN_DATES:
+        try:
+            return time.mktime(time.strptime(text, layout))
+        except (ValueError, OverflowError):
+            continue
+    clock = _BEGIN_NAMES.get(text)
+    for layout in ("%H:%M", "%H:%M:%S") if clock is None else ():
+        try:
+            parsed = time.strptime(text, layout)
+        except ValueError:
+            continue
+        clock = parsed.tm_hour, parsed.tm_min, parsed.tm_sec
+    if text in {"today", "tomorrow"}:
+        today = time.localtime(now)
+        days = text == "tomorrow"
+        return time.mktime((today.tm_year, today.tm_mon, today.tm_mday + days, 0, 0, 0, 0, 0, -1))
+    if clock is None:
+        raise BadText(f"{text!r} is not a time, such as now+1hour, 16:00 or 2030-01-20T12:34")
+    local = time.localtime(now)
+    for later in (0, 1):
+        day = (local.tm_year, local.tm_mon, local.tm_mday + later)
+        at = time.mktime((*day, *clock, 0, 0, -1))
+        if at >= now:
+            break
+    return at
+
+
+def exported(text: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a job: ALL, NONE, or VAR,VAR=value, also after ALL."""
+    items = [item for item in text.split(",") if item]
+    out: dict[str, str] = {}
+    if items[:1] == ["ALL"]:
+        out.update(environ)
+        del items[0]
+    else:
+        out.update((name, environ[name]) for name in BASE_VARIABLES if name in environ)
+        if items == ["NONE"]:
+            return out
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not name or name in {"ALL", "NONE"}:
+            raise BadText(f"{text!r} is not ALL, NONE, or a list of VAR and VAR=value")
+        if equals:
+            out[name] = value
+        elif name in environ:
+            out[name] = environ[name]
+    return out
+
+
+def script_options(text: str) -> Iterator[tuple[int, list[str]]]:
+    """The options in a script's ``#COALLOC`` lines, each with the number of its line.
+
+    As in sbatch, they end at the first line that is neither blank nor a comment.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        With the number of the line.
+    """
+    for index, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if stripped and not stripped.startswith("#"):
+            return
+        if line.startswith(PREFIX) and line[len(PREFIX) :][:1] in {"", " ", "\t"}:
+            try:
+                words = shlex.split(line[len(PREFIX) :], comments=True)
+            except ValueError as error:
+                raise BadText(f"line {index}: {str(error).lower()}") from None
+            yield index, words

@@ -1,0 +1,407 @@
+"""``coalloc submit``: sbatch's habits, and what co-allocation adds."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from coalloc.daemon import cli_parse as parse
+from coalloc.daemon.cli_common import BAD_USAGE, Command, CommandError, Parser, connect, note
+from coalloc.daemon.cli_text import instant, node_set
+from coalloc.daemon.cli_wait import wait_and_tell
+from coalloc.daemon.client import Client, NoAnswerError, RefusedError
+from coalloc.daemon.client_results import Submitted
+from coalloc.daemon.submission import JobOptions, portable, submission
+
+LARGEST_SCRIPT = 4 << 20
+"""Bytes; as sbatch's default."""
+
+ABOUT = """\
+Queue a job: a script, or a command after --.
+
+A script begins with #! and may hold options in lines that start with #COALLOC, before its
+first command; the command line wins. The script is copied when it is submitted: it need not
+be executable, and may be changed afterwards.
+
+A job with more processes than one cluster has is split over several; --bandwidth says what
+that asks of the links. --ntasks=1-64 lets the planner choose, from --speedup or --times.
+
+Lengths of time are written as in sbatch (M, M:S, H:M:S, D-H, D-H:M, D-H:M:S), or with a unit:
+90s, 5m, 1.5h, 2d."""
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "coalloc submit [options] SCRIPT [ARG...] | -- COMMAND [ARG...]"
+    _add_shape(parser.add_argument_group("what it needs"))
+    _add_order(parser.add_argument_group("when and where"))
+    _add_launch(parser.add_argument_group("how it runs"))
+    _add_answer(parser.add_argument_group("what is printed"))
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="SCRIPT [ARG...]")
+
+
+def _add_shape(group: Any) -> None:
+    group.add_argument(
+        "-n", "--ntasks", type=parse.procs, metavar="N|MIN-MAX", help="processes (default 1)"
+    )
+    group.add_argument(
+        "-t", "--time", type=_limit, metavar="TIME", help="it is ended after this run time"
+    )
+    group.add_argument(
+        "--base-time",
+        type=parse.seconds,
+        metavar="TIME",
+        help="expected run time on dedicated full-speed nodes; with --speedup, on one process",
+    )
+    group.add_argument(
+        "--sigma",
+        type=parse.fraction,
+        metavar="0..1",
+        help="weight of processing against communication",
+    )
+    group.add_argument(
+        "--bandwidth",
+        type=parse.gbps,
+        metavar="RATE",
+        help="peak of one process's communication, such as 75Mbps or 1.5Gbps",
+    )
+    group.add_argument(
+        "--speedup",
+        type=parse.speedup,
+        metavar="MODEL",
+        help="amdahl:FRACTION or downey:A,SIGMA, with --base-time",
+    )
+    group.add_argument(
+        "--times",
+        type=parse.times,
+        metavar="N:S,...",
+        help="run times by processes, seconds, such as 1:100,2:55,8:20",
+    )
+    group.add_argument(
+        "--mem-per-proc",
+        type=parse.mebibytes,
+        metavar="SIZE",
+        help="memory of one process, in M unless K, G or T is given",
+    )
+
+
+def _add_order(group: Any) -> None:
+    group.add_argument(
+        "-M", "--clusters", type=parse.names, metavar="NAMES", help="clusters that may run it"
+    )
+    group.add_argument(
+        "-C",
+        "--constraint",
+        type=parse.features,
+        metavar="FEATURES",
+        help="features every node must have: fast&ib",
+    )
+    group.add_argument(
+        "--weight", "--priority", type=parse.number, metavar="W", help="importance (default 1)"
+    )
+    group.add_argument(
+        "-d",
+        "--dependency",
+        type=parse.needs,
+        metavar="KIND:JOB,...",
+        help="afterok:1:2,afterany:3,afternotok:4",
+    )
+    group.add_argument("--begin", metavar="TIME", help="no start before: now+1hour, 16:00")
+    group.add_argument(
+        "-a", "--array", type=parse.indices, metavar="INDICES", help="such as 0-9,12,20-30:2"
+    )
+    group.add_argument("-H", "--hold", action="store_true", help="queue it held")
+    group.add_argument(
+        "--hold-infeasible",
+        action="store_true",
+        help="queue it, held, even if it can never run; otherwise it is refused",
+    )
+
+
+def _add_launch(group: Any) -> None:
+    group.add_argument("-J", "--job-name", metavar="NAME", help="default: the script's")
+    group.add_argument(
+        "-o",
+        "--output",
+        metavar="PATTERN",
+        help="file for its output: %%j job, %%r rank (default coalloc-%%j.out)",
+    )
+    group.add_argument(
+        "-e", "--error", metavar="PATTERN", help="file for its errors (default: that of -o)"
+    )
+    group.add_argument("-D", "--chdir", metavar="DIR", help="working folder (default: this one)")
+    group.add_argument(
+        "--export",
+        metavar="WHAT",
+        help="environment: ALL (default), NONE, or VAR,VAR=value, also after ALL",
+    )
+    group.add_argument("--wrap", metavar="TEXT", help="a shell command instead of a script")
+
+
+def _add_answer(group: Any) -> None:
+    group.add_argument(
+        "--test-only", action="store_true", help="say when it would start; queue nothing"
+    )
+    group.add_argument(
+        "-W", "--wait", action="store_true", help="until it has ended; its exit code is ours"
+    )
+    group.add_argument("--parsable", action="store_true", help="print the job's number only")
+    group.add_argument(
+        "--token", metavar="TEXT", help="a submit with the token of an earlier one is the same job"
+    )
+
+
+def _limit(text: str) -> float:
+    """A time limit; infinite is none (None would mean that the option was not given)."""
+    value = parse.time_limit(text)
+    return float("inf") if value is None else value
+
+
+def _run(args: argparse.Namespace) -> int:
+    argv, script = _what(args)
+    options = args
+    if script:
+        options = _with_script_options(args, script, argv[0])
+    body = submission(argv, **_job_options(options, script))
+    with connect(args) as client:
+        if options.test_only:
+            return _test(client, body)
+        try:
+            done = client.send_submission(body)
+        except NoAnswerError as error:
+            raise CommandError(
+                f"{error}; if it was queued after all, --token {body['token']} finds it"
+            ) from error
+        except RefusedError as error:
+            hint = " (--hold-infeasible queues it, held)" if error.code == "infeasible" else ""
+            raise CommandError(f"{error.message}{hint}") from error
+        _tell(done, options)
+        if not options.wait:
+            return 0
+        sys.stdout.flush()
+        return wait_and_tell(client, done.job, quiet=True)
+
+
+def _what(args: argparse.Namespace) -> tuple[list[str], str]:
+    """Command line, and text of the script if it is one."""
+    words = list(args.command)
+    if args.wrap is not None:
+        if words:
+            raise _usage("--wrap takes no script")
+        return ["wrap"], f"#!/bin/sh\n{args.wrap}\n"
+    if words[:1] == ["--"]:
+        if not words[1:]:
+            raise _usage("no command after --")
+        return words[1:], ""
+    if not words:
+        if sys.stdin.isatty():
+            raise _usage("neither a script nor a command after -- is given")
+        return ["stdin"], read_script(sys.stdin.buffer.read(LARGEST_SCRIPT + 1), "standard input")
+    return [os.path.basename(words[0]), *words[1:]], script_of(Path(words[0]))
+
+
+def _usage(what: str) -> CommandError:
+    return CommandError(f"submit: {what} (see coalloc submit --help)", BAD_USAGE)
+
+
+def script_of(path: Path) -> str:
+    """The text of a script.
+
+    Raises
+    ------
+    CommandError
+        It is missing, cannot be read, or is no script.
+    """
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(LARGEST_SCRIPT + 1)
+    except OSError as error:
+        hint = ""
+        if isinstance(error, FileNotFoundError) and "/" not in str(path):
+            hint = "; to submit a command write: coalloc submit [options] -- COMMAND"
+        raise CommandError(f"{path}: {error.strerror}{hint}", BAD_USAGE) from error
+    return read_script(raw, str(path))
+
+
+def read_script(raw: bytes, shown: str) -> str:
+    """The text of a script, if it is one.
+
+    Raises
+    ------
+    CommandError
+    """
+    if not raw.strip():
+        raise CommandError(f"{shown}: is empty", BAD_USAGE)
+    if raw[:4] == b"\x7fELF":
+        raise CommandError(
+            f"{shown}: is a program, no script; write: coalloc submit [options] -- {shown}",
+            BAD_USAGE,
+        )
+    if raw[:2] != b"#!":
+        raise CommandError(
+            f"{shown}: is no script: its first line must begin with #! and the interpreter's "
+            "path, such as #!/bin/sh",
+            BAD_USAGE,
+        )
+    if len(raw) > LARGEST_SCRIPT:
+        raise CommandError(f"{shown}: is larger than {LARGEST_SCRIPT >> 20} MiB", BAD_USAGE)
+    if b"\r\n" in raw:
+        raise CommandError(f"{shown}: has DOS line breaks; convert it with dos2unix", BAD_USAGE)
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise CommandError(f"{shown}:{line}: is not UTF-8 text", BAD_USAGE) from error
+    if "\0" in text:
+        raise CommandError(f"{shown}: holds a zero byte", BAD_USAGE)
+    return text
+
+
+def _with_script_options(args: argparse.Namespace, script: str, shown: str) -> argparse.Namespace:
+    """The options of the ``#COALLOC`` lines, and those of the command line over them."""
+    merged = argparse.Namespace()
+    try:
+        for line, words in parse.script_options(script):
+            merged = _parsed_line(words, merged, f"{shown}:{line}")
+    except argparse.ArgumentTypeError as error:
+        raise CommandError(f"{shown}: {error}", BAD_USAGE) from error
+    defaults = _option_parser().parse_args([])
+    for key, value in vars(args).items():
+        if key in vars(defaults) and value == getattr(defaults, key):
+            continue
+        setattr(merged, key, value)
+    for key, value in vars(defaults).items():
+        if not hasattr(merged, key):
+            setattr(merged, key, value)
+    return merged
+
+
+def _parsed_line(words: list[str], before: argparse.Namespace, where: str) -> argparse.Namespace:
+    try:
+        found = _option_parser().parse_args(words, before)
+    except CommandError as error:
+        what = str(error).partition(" (see ")[0].removeprefix("submit: ")
+        raise CommandError(f"{where}: {what}", BAD_USAGE) from error
+    if found.command:
+        raise CommandError(
+            f"{where}: {found.command[0]!r} is no option; only options may stand here", BAD_USAGE
+        )
+    return found
+
+
+def _option_parser() -> Parser:
+    parser = Parser(prog="coalloc submit", add_help=False)
+    _add(parser)
+    return parser
+
+
+def _job_options(args: argparse.Namespace, script: str) -> JobOptions:
+    """What the client is told, of what was typed."""
+    options: dict[str, Any] = {
+        "sigma": args.sigma,
+        "proc_gbps": args.bandwidth,
+        "memory_mb_per_proc": args.mem_per_proc,
+        "weight": args.weight,
+        "clusters": args.clusters,
+        "features": args.constraint,
+        "needs": args.dependency,
+        "array": args.array,
+        "name": args.job_name,
+        "hold": args.hold or None,
+        "hold_infeasible": args.hold_infeasible or None,
+        "script": script or None,
+        "cwd": _folder(args.chdir),
+        "stdout": args.output,
+        "stderr": args.error,
+        "token": args.token,
+        "env": _environment(args.export),
+    }
+    if args.time is not None and args.time != float("inf"):
+        options["time_limit"] = args.time
+    if args.begin is not None:
+        options["earliest"] = _read("--begin", lambda: parse.begin(args.begin, time.time()))
+    options |= _moldable(args) if _is_moldable(args) else {"base_time": args.base_time}
+    options["procs"] = args.ntasks
+    kept: JobOptions = {k: v for k, v in options.items() if v is not None}  # type: ignore[assignment]
+    return kept
+
+
+def _is_moldable(args: argparse.Namespace) -> bool:
+    if args.speedup is None and args.times is None:
+        if isinstance(args.ntasks, tuple):
+            raise _usage("a range of processes needs --speedup or --times")
+        return False
+    if args.speedup is not None and args.times is not None:
+        raise _usage("--speedup and --times exclude each other")
+    return True
+
+
+def _moldable(args: argparse.Namespace) -> Mapping[str, Any]:
+    if args.times is not None:
+        if args.base_time is not None:
+            raise _usage("--times says it all; leave --base-time out")
+        return {"times": args.times}
+    if args.base_time is None:
+        raise _usage("--speedup needs --base-time, the run time on one process")
+    if args.ntasks is None:
+        raise _usage("--speedup needs --ntasks=MIN-MAX")
+    return {"speedup": {**args.speedup, "time": args.base_time}}
+
+
+def _folder(path: str | None) -> str | None:
+    if path is not None and not os.path.isdir(path):
+        raise CommandError(f"submit: --chdir: {path}: there is no such folder", BAD_USAGE)
+    return path
+
+
+def _environment(export: str | None) -> dict[str, str]:
+    wanted = _read("--export", lambda: parse.exported(export or "ALL", os.environ))
+    kept = portable(wanted)
+    left_out = [n for n in wanted if n not in kept and not n.startswith("COALLOC_")]
+    if left_out:
+        names = ", ".join(ascii(name).strip("'") for name in left_out)
+        note(f"not passed on, because it is not UTF-8 text: {names}")
+    return kept
+
+
+def _read(option: str, reading: Callable[[], Any]) -> Any:
+    try:
+        return reading()
+    except argparse.ArgumentTypeError as error:
+        raise _usage(f"argument {option}: {error}") from error
+
+
+def _test(client: Client, body: Mapping[str, Any]) -> int:
+    estimate = client.test_submission(body)
+    if estimate.start_estimate is None:
+        raise CommandError(f"no start can be estimated: {estimate.detail or estimate.reason}")
+    print(
+        f"Would start at {instant(estimate.start_estimate)} on {node_set(estimate.nodes)}; "
+        "nothing was queued"
+    )
+    return 0
+
+
+def _tell(done: Submitted, args: argparse.Namespace) -> None:
+    if args.parsable:
+        print(done.job)
+        return
+    size = f" ({len(done.jobs)} jobs)" if args.array else ""
+    again = "; the token was known, nothing new was queued" if done.again else ""
+    print(f"Submitted job {done.job}{size}{again}")
+
+
+COMMANDS = {
+    "submit": Command(
+        doc="queue a job",
+        about=ABOUT,
+        example="coalloc submit -n 64 -t 2:00:00 --bandwidth 75Mbps model.sh input.nc\n"
+        "  coalloc submit --ntasks=1-64 --speedup amdahl:0.95 --base-time 10h -- ./solve",
+        add=_add,
+        run=_run,
+    )
+}

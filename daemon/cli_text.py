@@ -1,0 +1,138 @@
+"""How things are shown: lengths of time, instants, node sets, tables."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from coalloc.model.nodeset import fold
+
+
+def length(value: float | None) -> str:
+    """Seconds as squeue shows them: 0:05, 12:34, 1:02:03, 3-04:05:06."""
+    if value is None:
+        return "-"
+    whole = max(0, int(value))
+    days, rest = divmod(whole, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, left = divmod(rest, 60)
+    if days:
+        return f"{days}-{hours:02}:{minutes:02}:{left:02}"
+    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
+
+
+def instant(value: float | None, none: str = "N/A") -> str:
+    """Wall-clock seconds as local date and time."""
+    if value is None:
+        return none
+    try:
+        return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(value))
+    except (OverflowError, ValueError, OSError):
+        return f"{value:g}"
+
+
+def precise(value: float) -> str:
+    """Wall-clock seconds with milliseconds."""
+    return f"{instant(value)}.{int(value % 1.0 * 1000):03}"
+
+
+def figure(value: float | None, none: str = "-") -> str:
+    """A number without needless digits."""
+    return none if value is None else f"{value:.6g}"
+
+
+def node_set(nodes: Mapping[str, int]) -> str:
+    """Nodes with their processes: a[1-3]x2,b1; equal counts are folded together."""
+    groups: dict[int, list[str]] = {}
+    for name, count in nodes.items():
+        groups.setdefault(count, []).append(name)
+    return ",".join(
+        fold(names) + (f"x{count}" if count > 1 else "") for count, names in groups.items()
+    )
+
+
+def printable(text: str) -> str:
+    """The text without anything a terminal would act on."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+
+
+def is_terminal() -> bool:
+    """Whether people are looking."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def width() -> int:
+    """Columns of the terminal; 100 where there is none."""
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def show_table(
+    headers: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: frozenset[str] = frozenset(),
+    header: bool = True,
+) -> None:
+    """Print a table: with colours on a terminal, else plain aligned text.
+
+    Parameters
+    ----------
+    right : frozenset of str
+        Headers of the columns that hold numbers.
+    """
+    cells = [[printable(cell) for cell in row] for row in rows]
+    if is_terminal():
+        _show_rich(headers, cells, right, header)
+    else:
+        lines = [list(headers), *cells] if header else cells
+        sys.stdout.writelines(f"{line}\n" for line in aligned(lines, headers, right))
+
+
+def aligned(
+    lines: Sequence[Sequence[str]], headers: Sequence[str], right: frozenset[str] = frozenset()
+) -> list[str]:
+    """Columns padded to their widest cell; the last one is left as it is."""
+    widths = [max((len(line[i]) for line in lines), default=0) for i in range(len(headers))]
+    out = []
+    for line in lines:
+        cells = [
+            cell.rjust(size) if name in right else cell.ljust(size)
+            for cell, size, name in zip(line, widths, headers, strict=True)
+        ]
+        out.append(" ".join(cells).rstrip())
+    return out
+
+
+def _show_rich(
+    headers: Sequence[str], cells: Sequence[Sequence[str]], right: frozenset[str], header: bool
+) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, show_header=header, header_style="bold")
+    for index, name in enumerate(headers):
+        is_last = index == len(headers) - 1
+        table.add_column(
+            name,
+            justify="right" if name in right else "left",
+            no_wrap=not is_last,
+            overflow="fold" if is_last else "ellipsis",
+        )
+    for row in cells:
+        table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+    Console(highlight=False).print(table)
+
+
+STYLES = {"R": "green", "CG": "green", "CD": "dim", "F": "red", "TO": "red", "NF": "red"}
+
+
+def block(pairs: Iterable[tuple[str, Any]]) -> list[str]:
+    """Lines of ``name  value``, the values aligned; what is None or empty is left out."""
+    kept = [(name, printable(str(value))) for name, value in pairs if value not in (None, "")]
+    size = max((len(name) for name, _ in kept), default=0)
+    return [f"  {name:<{size}}  {value}" for name, value in kept]
