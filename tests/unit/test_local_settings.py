@@ -58,7 +58,7 @@ def test_node_sets_with_and_without_a_table() -> None:
         ([], "at: [] is not an object"),
         ({"node": 3}, "at.node: unknown key"),
         ({"nodes": 0}, "at.nodes: 0 is outside 1..100000"),
-        ({"nodes": True}, "at.nodes: True is neither a number nor a list"),
+        ({"nodes": True}, "at.nodes: true is neither a number nor a list"),
         ({"nodes": "a[1-2]"}, "at.nodes: 'a[1-2]' is neither a number nor a list"),
         ({"nodes": []}, "at.nodes: is empty"),
         ({"nodes": [""]}, "at.nodes[0]: is empty"),
