@@ -23,7 +23,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"after event N, 0 for all (default: the latest {LATEST}; of a job, all)",
     )
-    parser.add_argument("-j", "--job", type=parse.job, default="", metavar="JOB", help="of one job")
+    parser.add_argument("-j", "--job", type=parse.job, metavar="JOB", help="of one job")
 
 
 def _events(args: argparse.Namespace) -> int:
@@ -31,7 +31,7 @@ def _events(args: argparse.Namespace) -> int:
         since = args.since
         if since is None:
             since = 0 if args.job else max(0, client.last_event() - LATEST)
-        for event in client.events(since, follow=args.follow, job=args.job):
+        for event in client.events(since, follow=args.follow, job=args.job or ""):
             print(_json_line(event) if args.json else event_line(event))
             if args.follow:
                 sys.stdout.flush()

@@ -162,7 +162,9 @@ def run_time(row: QueueRow, now: float) -> float:
 
 def reason_text(row: QueueRow) -> str:
     """Why a job waits or how it ended, in brackets; empty for one that simply completed."""
-    words = ": ".join(dict.fromkeys(text for text in (row.reason, row.detail) if text))
+    words = row.detail or row.reason
+    if not words.startswith(row.reason):
+        words = f"{row.reason}: {row.detail}"
     if row.exit_code:
         code = f"exit code {row.exit_code}"
         words = words if code in words else f"{words}, {code}" if words else code

@@ -31,8 +31,6 @@ T = TypeVar("T")
 
 PATIENCE_S = 1.0
 """How long a daemon that is being restarted may take to listen again, seconds."""
-RESENDS = 1
-"""Times a submit is sent again, with its token, when no answer came."""
 PIPELINED = 1000
 """Submits under way at a time."""
 ESTIMATE_S = 60.0
@@ -151,15 +149,12 @@ class Client:
 
     def send_submission(self, body: Mapping[str, Any]) -> results.Submitted:
         """Queue a job described by `submission`."""
-        for tries_left in range(RESENDS, -1, -1):
-            try:
-                answer = checked(self._connected().ask(body))
-            except NoAnswerError:
-                if not tries_left:
-                    raise
-            else:
-                return _submitted(answer, body)
-        raise AssertionError("unreachable")
+        asker = self._connected()
+        try:
+            answer = asker.ask(body)
+        except NoAnswerError:
+            answer = asker.ask(body)
+        return _submitted(checked(answer), body)
 
     def submit_many(
         self, bodies: Iterable[Mapping[str, Any]]
