@@ -43,7 +43,7 @@ from coalloc.core.settings import Settings
 from coalloc.core.state import ClusterState, State, arrival
 from coalloc.core.triggers import RoundControl
 from coalloc.model.platform import NodeState
-from coalloc.model.reading import NodeReading
+from coalloc.model.reading import ClusterReading, NodeReading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +165,7 @@ class Coordinator:
                 cluster.drained = True
                 new[name] = cluster
         self.state.clusters = new
+        self.state.suitable.clear()
 
     def _requested(self, event: Requested, now: float) -> None:
         state = self.state
@@ -278,8 +279,15 @@ class Coordinator:
                 state.note("reading_failed", level="warning", cluster=read.cluster, why=read.error)
             cluster.error = read.error
             return
+        if clash := self._clash(read.cluster, read.reading):
+            if cluster.error != clash:
+                state.note("reading_refused", level="error", cluster=read.cluster, why=clash)
+            cluster.error = clash
+            return
         was_stale = cluster.is_stale(now, state.settings.reading_max_age_s)
         before = cluster.reading
+        if before is None or before.nodes != read.reading.nodes:
+            state.suitable.clear()
         cluster.reading, cluster.read_at, cluster.error = read.reading, now, ""
         limits = state.settings
         cluster.powers = {
@@ -303,6 +311,16 @@ class Coordinator:
             state.rounds.happened("cluster_returned")
         elif before is not None and len(before.running) > len(read.reading.running):
             state.rounds.happened("job_finished")
+
+    def _clash(self, name: str, reading: ClusterReading) -> str:
+        """Why a reading cannot be used beside those of the other clusters; empty if it can."""
+        mine = {node.name for node in reading.nodes}
+        for other, cluster in self.state.clusters.items():
+            if other != name and cluster.reading is not None:
+                both = next((n.name for n in cluster.reading.nodes if n.name in mine), None)
+                if both is not None:
+                    return f"node {both} is a node of {other} too; names must differ"
+        return ""
 
     def _lost_contact(self, name: str, now: float, why: str) -> None:
         state = self.state

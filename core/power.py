@@ -1,14 +1,17 @@
 """Effective power as planning sees it: smoothed, then rounded down to a step.
 
 Without steps every node would be a class of its own. A value that wavers around a step
-does not change class at each reading: the published step changes only when the smoothed
-value has left it by a share of a step.
+does not change class at each reading: the published step rises when the smoothed value
+reaches the next, and falls only when the smoothed value is below it by a share of a step.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import floor
+
+ARRIVED = 0.1
+"""Share of a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,19 +42,16 @@ def updated(
     step : float
         Published powers are multiples of it; 0 publishes the smoothed value.
     hysteresis : float
-        Share of a step by which a step must be left before another is published.
+        Share of a step by which the smoothed value must be below the published one before
+        that falls.
     smoothing : float
         Weight of the newest reading, in (0, 1].
     """
     if state is None:
         return PowerState(smoothed=raw, published=floored(raw, step))
     smoothed = state.smoothed + smoothing * (raw - state.smoothed)
-    margin = hysteresis * step
-    low, high = state.published - margin, state.published + step + margin
-    if (
-        step > 0.0
-        and low <= smoothed < high
-        and not (raw >= 1.0 - 1e-9 and smoothed > 1.0 - margin)
-    ):
-        return PowerState(smoothed=smoothed, published=state.published)
-    return PowerState(smoothed=smoothed, published=floored(smoothed, step))
+    # A smoothed value never quite arrives: close below a step that the raw one has is there.
+    reached = floored(max(smoothed, min(raw, smoothed + ARRIVED * step)), step)
+    if reached < state.published and smoothed >= state.published - hysteresis * step:
+        reached = state.published
+    return PowerState(smoothed=smoothed, published=reached)

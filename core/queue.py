@@ -148,22 +148,9 @@ def _bad_needs(state: State, command: Submit) -> Refused | None:
 
 def never_fits(state: State, job: Job) -> str:
     """Why the job cannot run on all that exists, whatever its state; empty if it can."""
-    slots: dict[str, int] = {}
-    for name, cluster in state.clusters.items():
-        if cluster.reading is None:
-            return ""  # Unknown is not "no": the cluster may have what is asked for.
-        if job.clusters is not None and name not in job.clusters:
-            continue
-        slots[name] = sum(
-            min(
-                node.slots,
-                node.slots
-                if node.memory_mb is None or not job.memory_mb_per_proc
-                else node.memory_mb // job.memory_mb_per_proc,
-            )
-            for node in cluster.reading.nodes
-            if set(job.features) <= set(node.features)
-        )
+    slots = suitable_slots(state, job)
+    if slots is None:
+        return ""  # Unknown is not "no": the cluster may have what is asked for.
     match job:
         case RigidJob(procs=procs):
             exist = sum(slots.values())
@@ -175,6 +162,35 @@ def never_fits(state: State, job: Job) -> str:
         return ""
     suitable = "suitable " if job.features or job.memory_mb_per_proc or job.clusters else ""
     return f"needs {procs} processes; {exist} {suitable}slots exist"
+
+
+def suitable_slots(state: State, job: Job) -> dict[str, int] | None:
+    """Slots with the features and memory a job asks for, by cluster; None if one is unread.
+
+    Kept until a cluster is read again: a stream of submits asks for the same few kinds.
+    """
+    key = (job.clusters, job.features, job.memory_mb_per_proc)
+    if key not in state.suitable:
+        state.suitable[key] = _counted(state, job)
+    return state.suitable[key]
+
+
+def _counted(state: State, job: Job) -> dict[str, int] | None:
+    slots: dict[str, int] = {}
+    wanted = set(job.features)
+    for name, cluster in state.clusters.items():
+        if cluster.reading is None:
+            return None
+        if job.clusters is not None and name not in job.clusters:
+            continue
+        slots[name] = 0
+        for node in cluster.reading.nodes:
+            if wanted.issubset(node.features):
+                fitting = node.slots
+                if node.memory_mb is not None and job.memory_mb_per_proc:
+                    fitting = min(fitting, node.memory_mb // job.memory_mb_per_proc)
+                slots[name] += fitting
+    return slots
 
 
 def _own(state: State, event: Requested, job: str) -> JobRecord | Refused:

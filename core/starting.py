@@ -141,6 +141,8 @@ def _answer_stranger(
 
 def _advance(state: State, record: JobRecord, now: float) -> None:
     states = [part.state for part in record.parts]
+    if record.state is JobState.STARTING and all(p.started is not None for p in record.parts):
+        record = _all_run(state, record, now)
     if record.state is JobState.PREPARING:
         if any(s in PART_ENDED for s in states):
             first = next(part for part in record.parts if part.state in PART_ENDED)
@@ -159,11 +161,9 @@ def _advance(state: State, record: JobRecord, now: float) -> None:
             _give_back(state, record, now, first.cluster, first.reason, first.detail)
     elif any(s in PART_ENDED for s in states):
         _some_ended(state, record)
-    elif all(s is PartState.RUNNING for s in states) and record.state is JobState.STARTING:
-        _all_run(state, record, now)
 
 
-def _all_run(state: State, record: JobRecord, now: float) -> None:
+def _all_run(state: State, record: JobRecord, now: float) -> JobRecord:
     starts = [part.started for part in record.parts if part.started is not None]
     skew = max(starts) - min(starts) if len(record.parts) > 1 else None
     record = replace(
@@ -175,6 +175,7 @@ def _all_run(state: State, record: JobRecord, now: float) -> None:
         fields["skew_ms"] = round(skew * 1e3, 3)
     state.record(now, "job_started", record.id, **fields)
     state.note("job_started", job=record.id, **fields)
+    return record
 
 
 def _some_ended(state: State, record: JobRecord) -> None:

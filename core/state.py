@@ -86,6 +86,7 @@ class State:
     round: RoundState | None = None
     plan: Plan | None = None
     plan_time: float = 0.0
+    suitable: dict[tuple[object, ...], dict[str, int] | None] = field(default_factory=dict)
     out: list[Effect] = field(default_factory=list)
 
     def put(self, record: JobRecord) -> None:

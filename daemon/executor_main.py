@@ -21,6 +21,7 @@ from coalloc.daemon import logs, notify
 from coalloc.daemon.config import ClusterConfig, Config, ConfigError
 from coalloc.daemon.config_file import find_config, load
 from coalloc.daemon.executor import Executor
+from coalloc.daemon.process_name import set_process_name
 from coalloc.model.errors import InputError
 
 
@@ -43,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"coalloc-executor: error: {error}", file=sys.stderr)
         return 2
     logs.configure(config.daemon.log_level, config.daemon.log_format)
+    set_process_name("coalloc-executor")
     state_dir = Path(config.daemon.state_dir) / "executors" / cluster.name
     try:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import coalloc
+from coalloc.adapters.local_settings import LocalSettings, refuse_collisions
 from coalloc.adapters.registry import adapter_kind
 from coalloc.core.effects import Note
 from coalloc.core.events import Ticked, TimerFired
@@ -24,6 +25,7 @@ from coalloc.daemon import logs, notify
 from coalloc.daemon.config import Config, ConfigError
 from coalloc.daemon.config_file import changes, find_config, load, needs_restart
 from coalloc.daemon.metrics import Metrics
+from coalloc.daemon.process_name import set_process_name
 from coalloc.daemon.service import Service
 from coalloc.daemon.solver import SolverPool
 from coalloc.daemon.store import SqliteStore
@@ -63,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{path or 'built-in defaults'}: ok, {len(config.clusters)} clusters")
         return 0
     logs.configure(config.daemon.log_level, config.daemon.log_format)
+    set_process_name("coallocd")
     try:
         asyncio.run(_serve(config, path))
     except (StoreError, OSError, ConfigError) as error:
@@ -86,12 +89,20 @@ def _check_names(config: Config, path: Path | None) -> None:
             lookup(name)
         except InputError as error:
             raise ConfigError(f"{path or 'defaults'}: {key}: {error}") from error
-    for i, cluster in enumerate(config.clusters):
-        try:
+    _check_clusters(config, path)
+
+
+def _check_clusters(config: Config, path: Path | None) -> None:
+    local: dict[str, LocalSettings] = {}
+    try:
+        for i, cluster in enumerate(config.clusters):
             kind = adapter_kind(cluster.adapter, f"clusters[{i}].adapter")
-            kind.check(dict(cluster.settings), cluster.name, f"clusters[{i}].settings")
-        except InputError as error:
-            raise ConfigError(f"{path or 'defaults'}: {error}") from error
+            settings = kind.check(dict(cluster.settings), cluster.name, f"clusters[{i}].settings")
+            if isinstance(settings, LocalSettings):
+                local[cluster.name] = settings
+        refuse_collisions(local)
+    except InputError as error:
+        raise ConfigError(f"{path or 'defaults'}: {error}") from error
 
 
 async def _serve(config: Config, path: Path | None) -> None:

@@ -36,8 +36,8 @@ def first_fit(snapshot: Snapshot) -> Plan:
         for cluster, node in snapshot.nodes()
         if node.state == "up" and not cluster.stale
     }
-    for job in snapshot.running:
-        for name, count in job.nodes.items():
+    for busy in snapshot.running:
+        for name, count in busy.nodes.items():
             if name in free:
                 free[name] -= count
     placements, deferred = [], []

@@ -299,3 +299,14 @@ def test_a_tick_without_anything_due_does_nothing() -> None:
     job = site.submit()
     site.say(job, PartState.READY)
     assert not [e for e in site.do(Ticked()) if isinstance(e, Solve)]
+
+
+def test_two_clusters_with_a_node_of_the_same_name_are_told_apart_by_refusing_one() -> None:
+    site = Site({"a": 2, "b": 2})
+    clash = replace(reading("b", 2), nodes=reading("a", 2).nodes)
+    for _ in range(3):
+        site.do(Stated(statement=Read(cluster="b", reading=clash)))
+    assert len(site.notes("reading_refused")) == 1
+    assert site.notes("reading_refused")[0]["why"] == (
+        "node a1 is a node of a too; names must differ"
+    )

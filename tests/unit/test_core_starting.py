@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coalloc.core.events import Stated
@@ -60,7 +62,9 @@ def test_every_report_may_be_repeated(repeated: PartState) -> None:
     site = Site({"a": 2})
     job = site.submit(2)
     for state in (PartState.READY, PartState.RUNNING, PartState.FINISHED):
-        fields = {"exit_code": 0, "started": site.now} if state is PartState.FINISHED else {}
+        fields: dict[str, Any] = (
+            {"exit_code": 0, "started": site.now} if state is PartState.FINISHED else {}
+        )
         site.say(job, state, **fields)
         if state is repeated:
             for _ in range(3):
@@ -152,7 +156,7 @@ def test_a_failing_part_ends_the_others() -> None:
     site.run(job)
     site.say(job, PartState.FINISHED, cluster="a", exit_code=3, started=site.now, reason="exited")
     assert {c for c, _ in site.orders_for(job, Abort)} == {"b"}
-    ended = {"exit_code": 143, "started": site.now, "reason": "aborted"}
+    ended: dict[str, Any] = {"exit_code": 143, "started": site.now, "reason": "aborted"}
     site.say(job, PartState.FINISHED, cluster="b", **ended)
     assert site.job(job).state is JobState.FAILED
     assert site.job(job).exit_code == 3, "not that of the part we ended ourselves"
@@ -176,7 +180,7 @@ def test_a_part_that_succeeds_first_leaves_the_others_alone() -> None:
         ),
     ],
 )
-def test_the_end_says_why(fields: dict[str, object], state: JobState, reason: str) -> None:
+def test_the_end_says_why(fields: dict[str, Any], state: JobState, reason: str) -> None:
     site = Site({"a": 1})
     job = site.submit()
     site.run(job)
@@ -294,3 +298,15 @@ def test_what_an_executor_repeats_does_not_fill_its_outbox() -> None:
     assert len(site.orders_for("77", Forget)) == 2, (
         "it was carried out, and the part is still there"
     )
+
+
+def test_a_part_that_is_over_before_the_other_is_seen_running_still_gives_a_skew() -> None:
+    site = Site({"a": 2, "b": 2})
+    job = site.submit(4)
+    site.say(job, PartState.READY)
+    site.say(job, PartState.FINISHED, cluster="a", exit_code=0, started=5.000, ended=5.001)
+    assert site.job(job).state is JobState.STARTING
+    site.say(job, PartState.FINISHED, cluster="b", exit_code=0, started=5.004, ended=5.005)
+    assert site.job(job).state is JobState.COMPLETED
+    assert site.job(job).skew_s == pytest.approx(0.004)
+    assert len(site.notes("job_started")) == 1
