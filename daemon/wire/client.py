@@ -13,7 +13,7 @@ from typing import Any
 
 import zmq
 
-from coalloc.daemon.wire.codec import decode_object, encode
+from coalloc.daemon.wire.frames import PROTOCOL, WireError, decode_any, decode_object, encode
 
 MAX_BYTES = 256 << 20
 
@@ -59,7 +59,7 @@ class Asker:
         """Send a request; returns its id for `answer_to`."""
         request = f"{os.getpid()}-{next(self._numbers)}"
         try:
-            self._socket.send(encode({**body, "id": request}), zmq.NOBLOCK)
+            self._socket.send(encode({**body, "id": request, "protocol": PROTOCOL}), zmq.NOBLOCK)
         except zmq.Again as error:
             raise NoAnswerError(f"no daemon at {self.endpoint}") from error
         return request
@@ -72,19 +72,24 @@ class Asker:
             left = end - time.monotonic()
             if left <= 0.0 or not self._socket.poll(max(1, int(left * 1000))):
                 raise NoAnswerError(f"no answer from {self.endpoint} within {limit:g} s")
-            answer = decode_answer(self._socket.recv())
+            answer = self._received()
             self._early[str(answer.get("id"))] = answer
         return self._early.pop(request)
+
+    def _received(self) -> dict[str, Any]:
+        frames = self._socket.recv_multipart()
+        try:
+            if len(frames) != 1:
+                raise WireError("bad_frames", f"expected 1 frame, got {len(frames)}")
+            return decode_object(frames[0])
+        except WireError as error:
+            message = f"unreadable answer from {self.endpoint}: {error}"
+            raise NoAnswerError(message) from error
 
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
         self._context.term()
-
-
-def decode_answer(frame: bytes) -> dict[str, Any]:
-    """An answer of the daemon."""
-    return decode_object(frame)
 
 
 class Watcher:
@@ -108,18 +113,15 @@ class Watcher:
     def messages(self, timeout_s: float) -> Iterator[tuple[str, dict[str, Any]]]:
         """Publications as they come; ends when none came for `timeout_s`."""
         while self._socket.poll(int(timeout_s * 1000)):
-            topic, frame = self._socket.recv_multipart()
-            yield topic.decode(), decode_publication(frame)
+            frames = self._socket.recv_multipart()
+            try:
+                topic, frame = frames
+                publication = topic.decode(), decode_any(frame)
+            except ValueError as error:
+                raise NoAnswerError(f"unreadable publication: {error}") from error
+            yield publication
 
     def close(self) -> None:
         """Close the subscription."""
         self._socket.close()
         self._context.term()
-
-
-def decode_publication(frame: bytes) -> dict[str, Any]:
-    """The body of a publication."""
-    import msgspec
-
-    body = msgspec.json.decode(frame)
-    return body if isinstance(body, dict) else {}

@@ -12,15 +12,25 @@ from typing import Any
 import msgspec
 
 from coalloc.core import messages, requests
-from coalloc.core.messages import Numbered, Order, Statement
+from coalloc.core.messages import Hello, Numbered, Order, Statement, Welcome
+from coalloc.daemon.wire.frames import PROTOCOL, WireError, decode_object, encode
 
-
-class WireError(ValueError):
-    """A frame that is not a message; `code` says which kind of fault, for counting."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
+__all__ = [
+    "COMMANDS",
+    "FROM_EXECUTOR",
+    "ORDERS",
+    "TO_EXECUTOR",
+    "WireError",
+    "decode_command",
+    "decode_for_executor",
+    "decode_from_executor",
+    "decode_object",
+    "decode_order",
+    "encode",
+    "encode_message",
+    "encode_order",
+    "tagged",
+]
 
 
 ORDERS: dict[str, type[Any]] = {
@@ -53,33 +63,6 @@ _TAGS = {
     for tag, cls in table.items()
 }
 
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder()
-
-
-def encode(body: Any) -> bytes:
-    """Any plain value or dataclass as JSON."""
-    return _encoder.encode(body)
-
-
-def decode_object(frame: bytes) -> dict[str, Any]:
-    """One JSON object with a text ``type``.
-
-    Raises
-    ------
-    WireError
-        ``bad_json`` or ``bad_shape``.
-    """
-    try:
-        body = _decoder.decode(frame)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise WireError("bad_json", f"not JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise WireError("bad_shape", "not a JSON object")
-    if not isinstance(body.get("type"), str):
-        raise WireError("bad_shape", "type: is missing")
-    return body
-
 
 def _convert(body: Mapping[str, Any], cls: type[Any]) -> Any:
     try:
@@ -106,6 +89,8 @@ def encode_message(message: Any) -> bytes:
     """A message to or from an executor, or a command, as a frame."""
     if isinstance(message, Numbered):
         return encode({**tagged(message.order), "epoch": message.epoch, "seq": message.seq})
+    if isinstance(message, Hello | Welcome):
+        return encode({"protocol": PROTOCOL, **tagged(message)})
     return encode(tagged(message))
 
 

@@ -16,13 +16,8 @@ from typing import Any
 import zmq
 
 from coalloc.core.messages import Numbered, Ping, Statement, Welcome
-from coalloc.daemon.wire.codec import (
-    WireError,
-    decode_from_executor,
-    decode_object,
-    encode,
-    encode_message,
-)
+from coalloc.daemon.wire.codec import decode_from_executor, encode_message
+from coalloc.daemon.wire.frames import PROTOCOL, WireError, decode_object, encode
 from coalloc.daemon.wire.sockets import Port, new_context
 
 PEERS_REMEMBERED = 10_000
@@ -146,7 +141,8 @@ class Server:
         """A subscription: greet it, so that a watcher knows where the stream stands."""
         if frames and frames[0][:1] == b"\x01":
             topic = frames[0][1:]
-            self._watchers.send([topic, encode({"watch_seq": self.watch_seq, "welcome": True})])
+            welcome = {"watch_seq": self.watch_seq, "welcome": True, "protocol": PROTOCOL}
+            self._watchers.send([topic, encode(welcome)])
 
     def _fault(self, where: str, peer: bytes, error: WireError) -> None:
         self.faults[f"{where}_{error.code}"] += 1

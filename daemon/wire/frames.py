@@ -1,0 +1,65 @@
+"""A frame of the wire: one JSON object with a ``type`` (docs/PROTOCOL.md outranks this file).
+
+What clients need of the codec, without the messages of executors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+PROTOCOL = 1
+"""Version of docs/PROTOCOL.md; a frame that names another one is refused."""
+
+
+class WireError(ValueError):
+    """A frame that is not a message; `code` says which kind of fault, for counting."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder()
+
+
+def encode(body: Any) -> bytes:
+    """Any plain value or dataclass as JSON."""
+    return _encoder.encode(body)
+
+
+def decode_object(frame: bytes) -> dict[str, Any]:
+    """One JSON object with a text ``type``.
+
+    Raises
+    ------
+    WireError
+        ``bad_json``, ``bad_shape`` or ``bad_version``.
+    """
+    body = decode_any(frame)
+    if not isinstance(body.get("type"), str):
+        raise WireError("bad_shape", "type: is missing")
+    version = body.get("protocol", PROTOCOL)
+    if version != PROTOCOL:
+        shown = str(version)[:20]
+        raise WireError("bad_version", f"protocol: {shown} is not spoken here, only {PROTOCOL}")
+    return body
+
+
+def decode_any(frame: bytes) -> dict[str, Any]:
+    """One JSON object.
+
+    Raises
+    ------
+    WireError
+        ``bad_json`` or ``bad_shape``.
+    """
+    try:
+        body = _decoder.decode(frame)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise WireError("bad_json", f"not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise WireError("bad_shape", "not a JSON object")
+    return body
