@@ -99,7 +99,7 @@ def _code_of(error: Exception) -> int | None:
     from coalloc.daemon.config import ConfigError
     from coalloc.model.errors import InputError
 
-    if isinstance(error, InputError | ConfigError):
+    if isinstance(error, InputError | ConfigError | UnicodeError):
         return BAD_USAGE
     if isinstance(error, RefusedError):
         return BAD_USAGE if error.code == "bad_request" else FAILED

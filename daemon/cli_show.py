@@ -13,11 +13,9 @@ import msgspec
 
 from coalloc.daemon import cli_parse as parse
 from coalloc.daemon.cli_common import Command, CommandError, answer_json, connect
-from coalloc.daemon.cli_job import job_lines
 from coalloc.daemon.cli_text import instant, is_terminal, length, node_set, show_table
 from coalloc.daemon.cli_wait import wait_and_tell
 from coalloc.daemon.client_results import QueueRow, ServiceStatus, Why
-from coalloc.model.nodeset import fold
 
 CODES = {
     "pending": "PD",
@@ -144,6 +142,8 @@ def _line(group: Sequence[QueueRow], now: float) -> tuple[str, ...]:
 
 def _array_id(group: Sequence[QueueRow]) -> str:
     """12_[0-9,12] for members of an array."""
+    from coalloc.model.nodeset import fold
+
     number = group[0].id.partition("_")[0]
     folded = fold(str(int(row.id.partition("_")[2])) for row in group)
     return f"{number}_{folded}" if folded.startswith("[") else f"{number}_[{folded}]"
@@ -181,6 +181,8 @@ def _show(args: argparse.Namespace) -> int:
     if args.json:
         answer_json(answer)
         return 0
+    from coalloc.daemon.cli_job import job_lines
+
     print("\n".join(job_lines(answer["job"], answer["time"])))
     return 0
 

@@ -9,8 +9,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from coalloc.model.nodeset import fold
-
 
 def length(value: float | None) -> str:
     """Seconds as squeue shows them: 0:05, 12:34, 1:02:03, 3-04:05:06."""
@@ -47,6 +45,8 @@ def figure(value: float | None, none: str = "-") -> str:
 
 def node_set(nodes: Mapping[str, int]) -> str:
     """Nodes with their processes: a[1-3]x2,b1; equal counts are folded together."""
+    from coalloc.model.nodeset import fold
+
     groups: dict[int, list[str]] = {}
     for name, count in nodes.items():
         groups.setdefault(count, []).append(name)
