@@ -16,11 +16,14 @@ from coalloc.daemon import views
 from coalloc.daemon.record_json import read_object, read_record
 from coalloc.daemon.store import Store
 from coalloc.daemon.wire.codec import WireError, decode_command
+from coalloc.daemon.wire.frames import PROTOCOL
 from coalloc.model.errors import InputError
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
 
 EVENTS_AT_ONCE = 10_000
+LARGEST_COUNT = 1 << 53
+"""Whole numbers of JSON are exact below this, and SQLite takes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +62,8 @@ def _text(body: Mapping[str, Any], key: str) -> str:
 
 def _count(body: Mapping[str, Any], key: str, default: int) -> int:
     value = body.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise RefusedError("bad_request", f"{key}: is not a whole number")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < LARGEST_COUNT:
+        raise RefusedError("bad_request", f"{key}: is not a whole number of at least 0")
     return value
 
 
@@ -147,6 +150,7 @@ def _status(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[st
     state = sources.state
     return {
         "time": now,
+        "protocol": PROTOCOL,
         "user": sources.user,
         "epoch": state.epoch,
         "rounds": state.last_round,

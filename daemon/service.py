@@ -52,13 +52,14 @@ from coalloc.daemon.planning import Planner, Solver
 from coalloc.daemon.record_json import read_launch
 from coalloc.daemon.store import Store
 from coalloc.daemon.store_errors import StoreError
-from coalloc.daemon.wire.codec import decode_command
+from coalloc.daemon.wire.codec import WireError, decode_command
 from coalloc.daemon.wire.server import Endpoints, Origin, Server
 
 PING_EVERY_S = 2.0
 SILENT_S = 12.0
 """An executor not heard of for this long is disconnected, seconds."""
 RETRY_WRITES_S = 1.0
+INTERNAL = Refused(code="internal", message="internal error; see the daemon's log")
 
 
 class Service:
@@ -109,7 +110,7 @@ class Service:
         self._inbox: list[Event] = []
         self._scheduled = False
         self._unwritten: list[Effect] = []
-        self._waiters: dict[str, list[tuple[Origin, set[str]]]] = {}
+        self._waiters: dict[str, list[tuple[Origin, str, set[str]]]] = {}
         self._heard: dict[str, float] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wakes: set[asyncio.TimerHandle] = set()
@@ -164,10 +165,7 @@ class Service:
                 self.log.exception("event_failed", kind=type(event).__name__)
                 effects += self.core.take_partial()
                 if isinstance(event, Requested):
-                    refusal = Refused(
-                        code="internal", message="internal error; see the daemon's log"
-                    )
-                    effects.append(Reply(origin=event.origin, answer=refusal))
+                    effects.append(Reply(origin=event.origin, answer=INTERNAL))
         self._carry_out(effects, now)
 
     def _carry_out(self, effects: list[Effect], now: float) -> None:
@@ -296,6 +294,12 @@ class Service:
             self._answer(origin, error.refused)
         except StoreError as error:
             self._answer(origin, Refused(code="storage", message=str(error)))
+        except WireError:
+            raise
+        except Exception:
+            # A question that we cannot answer must not keep the next ones from being read.
+            self.log.exception("request_failed", kind=str(kind)[:40])
+            self._answer(origin, INTERNAL)
 
     def _command(self, origin: Origin, body: Mapping[str, Any]) -> None:
         command = decode_command(body)
@@ -331,18 +335,23 @@ class Service:
             self._waited(origin, job)
             return
         for member in left:
-            self._waiters.setdefault(member, []).append((origin, left))
+            self._waiters.setdefault(member, []).append((origin, job, left))
 
     def _job_ended(self, job: str) -> None:
-        for origin, left in self._waiters.pop(job, ()):
+        for origin, asked, left in self._waiters.pop(job, ()):
             left.discard(job)
             if not left:
-                self._waited(origin, job.partition("_")[0] if "_" in job else job)
+                self._waited(origin, asked)
 
     def _waited(self, origin: Origin, job: str) -> None:
+        try:
+            records = array_of(self.sources, job)
+        except RefusedError as error:
+            self._answer(origin, error.refused)
+            return
         ended = [
             {"id": r.id, "state": str(r.state), "exit_code": r.exit_code, "detail": r.detail}
-            for r in array_of(self.sources, job)
+            for r in records
         ]
         self.server.answer(origin, {"type": "ended", "jobs": ended})
 

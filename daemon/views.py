@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from coalloc.core import assemble
@@ -13,6 +14,8 @@ from coalloc.core.state import State, arrival, procs_of
 from coalloc.daemon.record_json import record_object
 from coalloc.model.job_json import write_job
 from coalloc.model.jobs import MoldableJob, RigidJob
+
+NODES_NAMED = 8
 
 
 def queue_rows(state: State, *, everything: bool, user: str, now: float) -> list[dict[str, Any]]:
@@ -74,8 +77,15 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
             return None, "unreachable", "no executor is connected"
         return None, "next_round", "not planned yet; the next round decides"
     if start is not None:
-        return start, "planned", f"planned to start on {', '.join(outlook.nodes)}"
+        return start, "planned", f"planned to start on {_some(outlook.nodes)}"
     return None, outlook.reason, outlook.detail
+
+
+def _some(nodes: Mapping[str, int]) -> str:
+    """The nodes, or the first of them: a queue of thousands is folded by nobody."""
+    if len(nodes) <= NODES_NAMED:
+        return ", ".join(nodes)
+    return f"{', '.join(islice(nodes, NODES_NAMED - 1))} and {len(nodes) - NODES_NAMED + 1} more"
 
 
 def job_details(record: JobRecord, state: State, now: float) -> dict[str, Any]:
