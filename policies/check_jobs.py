@@ -191,9 +191,11 @@ def stepped(power: Floats, step: float) -> Floats:
     """Power rounded down to a multiple of the step; below one, of its largest fitting half."""
     if step <= 0.0:
         return power
-    halvings = np.ceil(np.log2(step / (power * (1.0 + RELATIVE))))
-    fitting = step / np.exp2(np.maximum(halvings, 0.0))
-    return np.minimum(power, np.floor(power / fitting + RELATIVE) * fitting)
+    # A power or a step near the smallest double overflows on the way, and stays as it is.
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        halvings = np.ceil(np.log2(step / (power * (1.0 + RELATIVE))))
+        fitting = step / np.exp2(np.maximum(halvings, 0.0))
+        return np.fmin(power, np.floor(power / fitting + RELATIVE) * fitting)
 
 
 def options_valid(sheet: Sheet) -> Iterator[str]:

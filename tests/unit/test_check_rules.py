@@ -160,6 +160,8 @@ def test_moldable_jobs_spread_where_their_traffic_is_known_or_allowed() -> None:
         (0.03, 0.05, 0.025),  # below one step: the half of it
         (0.012, 0.05, 0.00625),
         (0.5, 0.0, 0.5),
+        (5e-324, 0.05, 5e-324),  # the smallest double: the way there overflows
+        (0.5, 5e-324, 0.5),
     ],
 )
 def test_powers_are_rounded_down_to_the_step(power: float, step: float, expected: float) -> None:

@@ -1,0 +1,238 @@
+"""Random snapshots and plans, as a reader would return them."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from hypothesis import strategies as st
+
+from coalloc.model.jobs import DivisibleJob, Edge, Job, MoldableJob, RigidJob, Task, WorkflowJob
+from coalloc.model.plan import Deferred, FrontPoint, Objective, Placement, Plan, Reason, Status
+from coalloc.model.platform import Cluster, Node, NodeState
+from coalloc.model.snapshot import Reservation, Running, Snapshot
+from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup, Speedup, repaired
+
+NODES = ("a1", "a2", "b/1", "node-3.example", "é7", "a b")
+CLUSTERS = ("alpha", "beta β")
+LARGE = 1e18
+texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
+times = st.floats(-LARGE, LARGE)
+positive = st.floats(0, LARGE, exclude_min=True)
+amounts = st.floats(0, LARGE)
+shares = st.floats(0, 1)
+features = st.lists(texts, max_size=3).map(tuple)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | times | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@st.composite
+def nodes(draw: st.DrawFn, name: str) -> Node:
+    return Node(
+        name=name,
+        power=draw(st.floats(0, 1, exclude_min=True)),
+        slots=draw(st.integers(1, 10**6)),
+        features=draw(features),
+        memory_mb=draw(st.none() | st.integers(0, 10**12)),
+        free_at=draw(times),
+        state=draw(st.sampled_from(NodeState)),
+    )
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[Cluster, ...]:
+    return tuple(
+        Cluster(
+            name=name,
+            nodes=tuple(draw(nodes(node)) for node in NODES[start : start + 3]),
+            link_gbps=draw(st.just(inf) | amounts),
+            intra_gbps=draw(st.just(inf) | positive),
+            link_latency_s=draw(amounts),
+            intra_latency_s=draw(amounts),
+            stale=draw(st.booleans()),
+        )
+        for name, start in zip(CLUSTERS, (0, 3), strict=True)
+    )
+
+
+@st.composite
+def speedups(draw: st.DrawFn) -> tuple[Speedup, int, int]:
+    """Draw a model and a range that it offers."""
+    low = draw(st.integers(1, 1000))
+    high = draw(st.integers(low, 10**9))
+    match draw(st.integers(0, 2)):
+        case 0:
+            return AmdahlSpeedup(time_1=draw(positive), parallel_fraction=draw(shares)), low, high
+        case 1:
+            parallelism = draw(st.floats(1, LARGE))
+            variance = draw(amounts)
+            return (
+                DowneySpeedup(time_1=draw(positive), parallelism=parallelism, variance=variance),
+                low,
+                high,
+            )
+        case _:
+            counts = tuple(sorted(draw(st.sets(st.integers(1, 10**9), min_size=1, max_size=5))))
+            measured = tuple(draw(positive) for _ in counts)
+            return repaired(counts, measured)[0], counts[0], counts[-1]
+
+
+@st.composite
+def workflow(draw: st.DrawFn) -> dict[str, Any]:
+    names = draw(st.lists(texts, min_size=1, max_size=4, unique=True))
+    tasks = []
+    for name in names:
+        low = draw(st.integers(1, 10**9))
+        tasks.append(
+            Task(
+                id=name,
+                work=draw(amounts),
+                parallel_fraction=draw(shares),
+                min_procs=low,
+                max_procs=draw(st.integers(low, 10**9)),
+                comm_gb=draw(amounts),
+            )
+        )
+    edges = tuple(
+        Edge(parent=names[i], child=names[k], gb=draw(amounts))
+        for k in range(len(names))
+        for i in range(k)
+        if draw(st.booleans())
+    )
+    return {"tasks": tuple(tasks), "edges": edges}
+
+
+@st.composite
+def jobs(draw: st.DrawFn, name: str) -> Job:
+    common: dict[str, Any] = {
+        "id": name,
+        "weight": draw(amounts),
+        "submitted": draw(times),
+        "earliest": draw(times),
+        "time_limit": draw(st.none() | positive),
+        "sigma": draw(shares),
+        "clusters": draw(st.none() | st.lists(st.sampled_from(CLUSTERS)).map(tuple)),
+        "features": draw(features),
+        "memory_mb_per_proc": draw(st.integers(0, 10**12)),
+        "after": draw(st.lists(texts, max_size=2).map(tuple)),
+        "held": draw(st.booleans()),
+        "passed_over": draw(st.integers(0, 10**6)),
+    }
+    match draw(st.integers(0, 3)):
+        case 0:
+            return RigidJob(
+                procs=draw(st.integers(1, 10**9)),
+                base_time=draw(positive),
+                proc_gbps=draw(amounts),
+                **common,
+            )
+        case 1:
+            speedup, low, high = draw(speedups())
+            rate = draw(st.none() | amounts)
+            return MoldableJob(
+                speedup=speedup, min_procs=low, max_procs=high, proc_gbps=rate, **common
+            )
+        case 2:
+            return WorkflowJob(**draw(workflow()), **common)
+        case _:
+            return DivisibleJob(work=draw(positive), chunk_s=draw(positive), **common)
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    platform = draw(clusters())
+    slots = {node.name: node.slots for cluster in platform for node in cluster.nodes}
+    running, reservations = [], []
+    for name in draw(st.lists(texts, max_size=2, unique=True)):
+        start, end = sorted([draw(times), draw(times)])
+        some = draw(st.sets(st.sampled_from(NODES), min_size=1))
+        running.append(
+            Running(
+                id=name,
+                nodes={node: draw(st.integers(1, slots[node])) for node in sorted(some)},
+                start=start,
+                end=end,
+                link_gbps=draw(st.dictionaries(st.sampled_from(CLUSTERS), amounts)),
+                ours=draw(st.booleans()),
+            )
+        )
+        if start < end:
+            reservations.append(
+                Reservation(
+                    id=name,
+                    nodes=tuple(draw(st.lists(st.sampled_from(NODES), unique=True))),
+                    start=start,
+                    end=end,
+                    jobs=draw(features),
+                )
+            )
+    names = draw(st.lists(texts, max_size=3, unique=True))
+    return Snapshot(
+        time=draw(times),
+        clusters=platform,
+        queue=tuple(draw(jobs(name)) for name in names),
+        running=tuple(running),
+        reservations=tuple(reservations),
+        overrun_s=draw(amounts),
+    )
+
+
+placements = st.builds(
+    Placement,
+    job=texts,
+    task=st.none() | texts,
+    start=times,
+    end=times,
+    nodes=st.dictionaries(st.sampled_from(NODES), st.integers(1, 10**6)),
+    sc=st.floats(1, LARGE),
+)
+many = st.lists(placements, max_size=3).map(tuple)
+bounds = st.none() | times
+points = st.builds(
+    FrontPoint,
+    cmax=times,
+    weighted_completion=times,
+    cmax_bound=bounds,
+    weighted_completion_bound=bounds,
+    pareto_gap=bounds,
+    placements=many,
+)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    front = tuple(draw(st.lists(points, max_size=2)))
+    return Plan(
+        policy=draw(texts),
+        status=draw(st.sampled_from(Status)),
+        objective=Objective(
+            name=draw(st.sampled_from(["makespan", "weighted_completion", "total_execution"])),
+            value=draw(times),
+            bound=draw(bounds),
+            deferred=draw(st.integers(0, 10**6)),
+        ),
+        placements=draw(many),
+        deferred=tuple(
+            draw(
+                st.lists(
+                    st.builds(
+                        Deferred,
+                        job=texts,
+                        task=st.none() | texts,
+                        reason=st.sampled_from(Reason),
+                        detail=st.text(st.characters(codec="utf-8")),
+                    ),
+                    max_size=3,
+                )
+            )
+        ),
+        options=draw(st.dictionaries(texts, json_values, max_size=3)),
+        stats=draw(st.dictionaries(texts, json_values, max_size=3)),
+        front=front,
+        chosen=draw(st.integers(0, len(front) - 1)) if front else None,
+        pareto_gap=draw(bounds) if front else None,
+        certificates=tuple(draw(st.lists(st.dictionaries(texts, json_values), max_size=2))),
+    )
