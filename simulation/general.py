@@ -47,6 +47,8 @@ TRIGGERS = (
 )
 WAKE_UP = 0
 """Index of the timer, which stands for the start times of the latest plan."""
+MOST_IDLE_ROUNDS = 1000
+"""Rounds in a row that start nothing while nothing runs; then the queue is given up."""
 SET_BY_DAEMON = ("id", "submitted", "earliest")
 
 Solver = Callable[[Snapshot], Plan]
@@ -119,6 +121,7 @@ class _Replay:
         self.ends: list[tuple[float, str]] = []
         self.arrived = 0
         self.wake_up = inf
+        self.idle_rounds = 0
         self.done = 0
         self.result = GeneralResult(
             start=[0.0] * count,
@@ -136,9 +139,10 @@ class _Replay:
                 self._finish(heapq.heappop(self.ends)[1], now)
             while self.arrived < len(self.jobs) and self._arrival() <= now:
                 self._submit(now)
-            if self.wake_up <= now:
-                self._handle(TimerFired(trigger=WAKE_UP), now)
+            woken = self.wake_up <= now
             self.wake_up = inf
+            if woken:
+                self._handle(TimerFired(trigger=WAKE_UP), now)
             self.core.state.rounds.paused = False
             self._handle(Ticked(), now)
             self.on_progress(self.done)
@@ -192,8 +196,11 @@ class _Replay:
         )
 
     def _finish(self, job: str, now: float) -> None:
+        started = self.result.start[self.index[job]]
         for cluster, order in self.parts.pop(job):
-            self._report(cluster, order, PartState.FINISHED, now, ended=now, exit_code=0)
+            self._report(
+                cluster, order, PartState.FINISHED, now, started=started, ended=now, exit_code=0
+            )
         self.done += 1
 
     def _report(
@@ -231,7 +238,11 @@ class _Replay:
         self.result.rounds += 1
         plan = self.solve(snapshot)
         later = [p.start for p in plan.placements if p.start > snapshot.time + SAME_INSTANT_S]
-        self.wake_up = min(later, default=inf)
+        self.idle_rounds = (
+            0 if self.ends or len(later) < len(plan.placements) else self.idle_rounds + 1
+        )
+        idle_for_ever = self.idle_rounds > MOST_IDLE_ROUNDS and self.arrived == len(self.jobs)
+        self.wake_up = inf if idle_for_ever else min(later, default=inf)
         return plan
 
     def _refuse(self, number: int, reason: str) -> None:
@@ -258,7 +269,14 @@ class _Replay:
         number = self.index[job]
         logged = self.jobs[number]
         weakest = min(self.power[name] for name in nodes)
-        end = now + run_time(logged.run_s, logged.job.sigma, weakest)
+        planned = self.core.state.jobs[job].planned
+        # Where the estimate is exact, so is the end: the sum of the same numbers.
+        length = (
+            planned
+            if logged.run_s == logged.job.base_time
+            else min(planned, run_time(logged.run_s, logged.job.sigma, weakest))
+        )
+        end = now + length
         result = self.result
         result.start[number], result.end[number] = now, end
         result.nodes[number] = nodes

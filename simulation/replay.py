@@ -10,6 +10,7 @@ import numpy as np
 
 from coalloc.adapters.formats.platforms import Platform
 from coalloc.model.errors import InputError
+from coalloc.model.plan import Reason
 from coalloc.policies.base import Budget
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
@@ -91,8 +92,13 @@ def _from_stream(
     killed = np.array([logged.killed for logged in workload.jobs], np.bool_)
     outcome = np.where(killed, Outcome.KILLED, Outcome.COMPLETED).astype(np.int8)
     outcome[np.isnan(start)] = Outcome.WAITING
-    outcome[list(found.reasons)] = Outcome.REFUSED
     waiting = np.flatnonzero(outcome == Outcome.WAITING).tolist()
+    reasons = dict.fromkeys(waiting, "no instant had room for it")
+    for i, (reason, detail) in found.reasons.items():
+        # The other reason is that nodes are down: the job waits for ever.
+        if reason is Reason.INFEASIBLE:
+            outcome[i] = Outcome.REFUSED
+        reasons[i] = detail
     use_first, use_count = np.zeros(count, np.int64), np.zeros(count, np.int64)
     use_first[found.index] = found.use_first
     use_count[found.index] = np.where(np.isnan(found.start), 0, found.use_count)
@@ -113,7 +119,7 @@ def _from_stream(
         first=ranges[0],
         low=ranges[1],
         high=ranges[2],
-        reasons=dict(found.reasons) | dict.fromkeys(waiting, "no instant had room for it"),
+        reasons=reasons,
         stats=stats,
     )
 
@@ -169,7 +175,7 @@ def _slots(
     order = events[np.lexsort((events < jobs, times))]
     sizes = np.array([len(slots) for slots in classes], np.int64)
     slot_first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-    slots = np.concatenate(classes).astype(np.int64)
+    slots = np.concatenate([*classes, np.zeros(0, np.int64)]).astype(np.int64)
     first, count, low, high, _, fault = number_slots(
         order, use_first, use_count, use_class, use_slots, slot_first, slots, jobs
     )

@@ -47,7 +47,7 @@ class StreamResult:
     Attributes
     ----------
     index : array of int
-        Jobs that were replayed; the others can never run.
+        Jobs that were replayed; the others cannot run here.
     start, end : array of float
         Of those jobs, seconds; NaN where it never started.
     use_first, use_count : array of int
@@ -56,8 +56,8 @@ class StreamResult:
         Class of nodes, processes on it.
     class_nodes : list of list of int
         Nodes of each class, by number in snapshot order.
-    reasons : mapping of job to str
-        Why a job can never run.
+    reasons : mapping of job to (Reason, str)
+        Why a job is not replayed.
     instants, deepest : int
         Instants at which something happened; longest queue.
     """
@@ -70,7 +70,7 @@ class StreamResult:
     use_class: Ints
     use_procs: Ints
     class_nodes: list[list[int]]
-    reasons: Mapping[int, str]
+    reasons: Mapping[int, tuple[Reason, str]]
     instants: int
     deepest: int
 
@@ -155,7 +155,7 @@ def replay_streaming(
 
 def _sampled(
     workload: Workload, slot_map: SlotMap, options: Mapping[str, Any]
-) -> tuple[Any, Ints, dict[int, str]]:
+) -> tuple[Any, Ints, dict[int, tuple[Reason, str]]]:
     """Let the kernel's own intake judge one job of each sort.
 
     What it decides (which nodes, whether to split, whether it can ever run) depends on the number
@@ -165,8 +165,8 @@ def _sampled(
     -------
     compiled : Compiled
     item : array of int
-        Item of the sample for each job, below 0 where it can never run.
-    reasons : dict of job to str
+        Item of the sample for each job, below 0 where it cannot run.
+    reasons : dict of job to (Reason, str)
     """
     from coalloc.policies.kernel.arrays import compile_intake
     from coalloc.policies.kernel.intake import read_queue
@@ -195,12 +195,8 @@ def _sampled(
     for number, item in enumerate(intake.items):
         item_of_sort[item.number] = number
     never = {int(entry.job): entry for entry in intake.deferred}
-    reasons = {}
-    for i in np.flatnonzero(item_of_sort[sort_of] < 0).tolist():
-        entry = never[int(sort_of[i])]
-        # Nodes of a platform file do not come back: what is down now is down for ever.
-        never_up = entry.reason is Reason.INSUFFICIENT
-        reasons[i] = entry.detail + (" in the platform file" if never_up else "")
+    left = np.flatnonzero(item_of_sort[sort_of] < 0).tolist()
+    reasons = {i: (never[int(sort_of[i])].reason, never[int(sort_of[i])].detail) for i in left}
     return compile_intake(intake), item_of_sort[sort_of], reasons
 
 

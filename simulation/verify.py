@@ -15,6 +15,8 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.check import check
 from coalloc.simulation.trace import Outcome, Trace
 
+_REASONS = {Outcome.REFUSED: Reason.INFEASIBLE, Outcome.WAITING: Reason.INSUFFICIENT}
+
 
 def verify(trace: Trace) -> list[str]:
     """Return what is impossible in a trace, one line each; empty if nothing is."""
@@ -34,7 +36,7 @@ def as_plan(trace: Trace) -> tuple[Snapshot, Plan]:
     starts, ends = trace.start.tolist(), trace.end.tolist()
     for i, logged in enumerate(jobs):
         if trace.outcome[i] > Outcome.KILLED:
-            reason = Reason.INFEASIBLE if trace.outcome[i] == Outcome.REFUSED else Reason.UNKNOWN
+            reason = _REASONS[Outcome(int(trace.outcome[i]))]
             detail = trace.reasons.get(i, "")
             deferred.append(Deferred(job=logged.job.id, reason=reason, detail=detail))
             continue

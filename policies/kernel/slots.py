@@ -66,10 +66,10 @@ def number_slots(
     count = np.zeros(jobs, dtype=np.int64)
     low = np.empty(max(16, use_class.size), dtype=np.int64)
     high = np.empty(max(16, use_class.size), dtype=np.int64)
-    busy = np.zeros(slots.size, dtype=np.bool_)
-    place = np.zeros(slots.size, dtype=np.int64)
-    for i in range(slots.size):
-        place[slots[i]] = i
+    highest = 0
+    for slot in slots:
+        highest = max(highest, slot)
+    busy = np.zeros(highest + 1, dtype=np.bool_)
     lowest = slot_first.copy()
     top = 0
     for event in order:
@@ -77,7 +77,7 @@ def number_slots(
             job = event - jobs
             for r in range(first[job], first[job] + count[job]):
                 for slot in range(low[r], high[r]):
-                    busy[place[slot]] = False
+                    busy[slot] = False
             for u in range(use_first[job], use_first[job] + use_count[job]):
                 lowest[use_class[u]] = slot_first[use_class[u]]
             continue
@@ -91,8 +91,8 @@ def number_slots(
             while left > 0:
                 if i >= slot_first[c + 1]:
                     return first, count, low, high, top, job
-                if not busy[i]:
-                    busy[i] = True
+                if not busy[slots[i]]:
+                    busy[slots[i]] = True
                     left -= 1
                     if not fresh and high[top - 1] == slots[i]:
                         high[top - 1] += 1
