@@ -50,7 +50,7 @@ class SolveOutcome:
         process died or sent garbage, or there is none. ``error``: the policy raised.
     plan : bytes or None
         The policy's plan, or the last incumbent, which then has the status ``time_limit``.
-        It is not checked.
+        Of an ``error`` there is none. Unless asked for, it is not checked.
     message : str
         One line; empty when done.
     """
@@ -148,6 +148,8 @@ class SolverPool:
         work: int | None = None,
         seed: int = 0,
         on_incumbent: Callable[[bytes], None] | None = None,
+        checked: bool = False,
+        node_entries: int | None = None,
     ) -> SolveOutcome:
         """Plan a snapshot; never raises, and ends within `deadline_s` and a little.
 
@@ -162,7 +164,15 @@ class SolverPool:
         work, seed
             See `coalloc.policies.base.Budget`.
         on_incumbent : callable, optional
-            Receives each better plan, ``coalloc-plan/1``, as it is found.
+            Receives better plans, ``coalloc-plan/1``, as they are found; the first at once, later
+            ones so that sending them takes little of the search's time.
+        checked : bool
+            Whatever comes back has passed the independent checker, in the solver's process, where
+            plan and snapshot need not be read again. A final plan that fails is an ``error``.
+        node_entries : int, optional
+            A plan that names more nodes comes without the nodes of placements that start late; it
+            cannot be checked any more, so ask for `checked`. With 10,000 jobs on 10,000 nodes a
+            whole plan has 30 MB.
         """
         began = time.monotonic()
         request = Request(
@@ -170,6 +180,8 @@ class SolverPool:
             options=dict(options),
             work=work,
             seed=seed,
+            checked=checked,
+            node_entries=node_entries,
             soft_at=began + deadline_s,
             hard_at=began + deadline_s + GRACE_S,
         )
@@ -182,7 +194,7 @@ class SolverPool:
                 on_incumbent(plan)
 
         status, message, plan = await self._ask(request, (frame(SNAPSHOT, snapshot),), found)
-        if status != "done" and last is not None:
+        if status in ("killed", "crashed") and last is not None:
             plan = cut_short(last)
         return SolveOutcome(
             status=status, plan=plan, message=message, elapsed_s=time.monotonic() - began

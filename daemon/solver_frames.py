@@ -32,6 +32,10 @@ class Request(Struct, frozen=True, kw_only=True):
     ----------
     policy : str
         Empty: check the plan.
+    checked : bool
+        Send only plans that pass the checker.
+    node_entries : int or None
+        Nodes a plan may name, see `coalloc.daemon.solver_answers.trimmed`; None: all.
     soft_at, hard_at : float
         ``CLOCK_MONOTONIC`` seconds, the same in all processes: when to stop searching, and when
         to be gone.
@@ -41,6 +45,8 @@ class Request(Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
     work: int | None = None
     seed: int = 0
+    checked: bool = False
+    node_entries: int | None = None
     soft_at: float = 0.0
     hard_at: float = 0.0
 

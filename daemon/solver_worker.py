@@ -32,33 +32,15 @@ from typing import Any
 
 import msgspec
 
-from coalloc.daemon.solver_frames import (
-    BEGUN,
-    DONE,
-    FAILED,
-    INCUMBENT,
-    PLAN,
-    REQUEST,
-    SNAPSHOT,
-    VIOLATIONS,
-    FrameError,
-    Request,
-    frame,
-    receive_frame,
-)
-from coalloc.model.plan import Plan
-from coalloc.model.plan_json import read_plan, write_plan
-from coalloc.model.snapshot import Snapshot
+from coalloc.daemon.solver_answers import answer, solved, told
+from coalloc.daemon.solver_frames import FAILED, Request, frame
 from coalloc.model.snapshot_json import read_snapshot
-from coalloc.policies.base import Budget, Solve
+from coalloc.policies.base import Solve
 from coalloc.policies.check import check
-from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 
 WARMED = ("fcfs", "easy", "conservative", "auto")
 PR_SET_PDEATHSIG = 1
-LATE_S = 1.0
-"""A process that nobody killed at its hard limit is killed by the kernel after this, seconds."""
 MAX_FAILED_SPARES = 5
 OOM_SCORE = "500"
 """Where memory runs out, the kernel takes a solver rather than the daemon."""
@@ -266,60 +248,6 @@ def serve(control: socket.socket, taking: int, extra: Mapping[str, Solve]) -> in
             sys.stderr.write(traceback.format_exc())
             stream.sendall(frame(FAILED, told(error).encode(errors="replace")))
     return 0
-
-
-def answer(stream: socket.socket, extra: Mapping[str, Solve]) -> None:
-    """Read a request from a stream and answer it there."""
-    request = msgspec.json.decode(_body(stream, REQUEST), type=Request)
-    stream.sendall(frame(BEGUN, b"%d" % os.getpid()))
-    # The last resort, should the daemon be too busy to kill: the kernel does it.
-    left = request.hard_at + LATE_S - time.monotonic()
-    signal.setitimer(signal.ITIMER_REAL, max(left, 0.001))
-    snapshot = read_snapshot(msgspec.json.decode(_body(stream, SNAPSHOT)))
-    if not request.policy:
-        plan = read_plan(msgspec.json.decode(_body(stream, PLAN)))
-        found = check(snapshot, plan).violations
-        stream.sendall(frame(VIOLATIONS, msgspec.json.encode(found)))
-        return
-    solve = extra.get(request.policy) or lookup(request.policy).solve
-
-    def send(plan: Plan) -> None:
-        stream.sendall(frame(INCUMBENT, encoded(plan)))
-
-    stream.sendall(frame(DONE, encoded(solved(snapshot, solve, request, send))))
-
-
-def solved(snapshot: Snapshot, solve: Solve, request: Request, send: Any | None = None) -> Plan:
-    """Call a policy; of the options, it gets those that it knows."""
-    options: Mapping[str, Any] = request.options
-    with suppress(ValueError):  # not in the registry: a test's own
-        table = lookup(request.policy).options
-        known = {name: value for name, value in options.items() if name in table}
-        options = read_options(known, table)
-
-    def stop() -> bool:
-        return time.monotonic() >= request.soft_at
-
-    limits = {"stop": stop} if request.soft_at else {}
-    budget = Budget(work=request.work, seed=request.seed, **limits)
-    return solve(snapshot, options, budget, send)
-
-
-def encoded(plan: Plan) -> bytes:
-    """The plan as JSON; numpy's numbers in its stats become plain ones."""
-    return msgspec.json.encode(write_plan(plan), enc_hook=lambda value: value.item())
-
-
-def told(error: BaseException) -> str:
-    """An error in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
-
-
-def _body(stream: socket.socket, expected: bytes) -> bytes:
-    kind, body = receive_frame(stream)
-    if kind != expected:
-        raise FrameError(f"{kind!r} where {expected!r} was expected")
-    return body
 
 
 if __name__ == "__main__":

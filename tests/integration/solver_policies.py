@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,41 @@ def improving(
     while not budget.stop():
         time.sleep(0.001)
     return plan(Status.TIME_LIMIT, 9.0)
+
+
+def eager(
+    problem: Snapshot, options: Mapping[str, Any], budget: Budget, found: OnIncumbent | None
+) -> Plan:
+    """Hundreds of incumbents, big enough that sending each would take most of the time."""
+    assert found is not None
+    count = 0
+    while not budget.stop():
+        count += 1
+        found(plan(value=1e6 - count, padding="x" * 1_000_000))
+    return plan(found=count)
+
+
+def cheat(
+    problem: Snapshot, options: Mapping[str, Any], budget: Budget, found: OnIncumbent | None
+) -> Plan:
+    """A wrong incumbent, then a right one, then a plan that is right only if asked to be."""
+    assert found is not None
+    wrong = replace(plan(), placements=())
+    found(wrong)
+    found(plan(value=10.0))
+    return wrong if options["to the end"] else plan()
+
+
+def spread(
+    problem: Snapshot, options: Mapping[str, Any], budget: Budget, found: OnIncumbent | None
+) -> Plan:
+    """One placement a job, one after the other, in the reverse order of the queue."""
+    jobs = list(reversed(problem.queue))
+    placements = tuple(
+        Placement(job=job.id, start=10.0 * i, end=10.0 * i + 10.0, nodes={"a1": 1, "a2": 1})
+        for i, job in enumerate(jobs)
+    )
+    return replace(plan(value=10.0 * len(jobs)), placements=placements[::-1])
 
 
 def deaf(
@@ -131,5 +167,6 @@ SOLVERS = {
     for function in (
         *(good, improving, deaf, crash, leave, chatter),
         *(garbage, broken, greedy, quits, odd_numbers),
+        *(eager, cheat, spread),
     )
 }
