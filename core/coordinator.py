@@ -45,6 +45,9 @@ from coalloc.core.triggers import RoundControl
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import ClusterReading, NodeReading
 
+STALLED_S = 3.0
+"""An executor that says for this long that it is at the same order gets the rest again."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
@@ -245,6 +248,7 @@ class Coordinator:
                 self._greeted(cluster, statement, now)
             case Report():
                 self._acked(cluster, statement.cluster, statement.last_seq)
+                self._behind(cluster, statement, now)
                 for report in statement.parts:
                     starting.reported(state, statement.cluster, report, now)
             case Read():
@@ -257,7 +261,11 @@ class Coordinator:
         if not cluster.connected:
             state.note("executor_connected", cluster=hello.cluster, parts=len(hello.parts))
             state.record(now, "executor_connected", cluster=hello.cluster)
+        was_stale = cluster.is_stale(now, state.settings.reading_max_age_s)
         cluster.connected = True
+        if was_stale and not cluster.is_stale(now, state.settings.reading_max_age_s):
+            # It was read while its executor was not known to be there; no other reading tells.
+            state.rounds.happened("cluster_returned")
         if hello.store == state.store:
             self._acked(cluster, hello.cluster, hello.last_seq)
         base = cluster.acked_seq + 1
@@ -271,6 +279,16 @@ class Coordinator:
             cluster.acked_seq = last_seq
             cluster.asked = {key: seq for key, seq in cluster.asked.items() if seq > last_seq}
             self.state.out.append(Drop(cluster=name, through_seq=last_seq))
+
+    def _behind(self, cluster: ClusterState, report: Report, now: float) -> None:
+        """An executor that stays behind did not get its orders: send them again."""
+        if report.last_seq >= cluster.next_seq - 1 or not cluster.connected:
+            cluster.behind_since = None
+        elif cluster.behind_since is None or cluster.behind_since[0] != report.last_seq:
+            cluster.behind_since = (report.last_seq, now)
+        elif now - cluster.behind_since[1] >= STALLED_S:
+            cluster.behind_since = (report.last_seq, now)
+            self.state.out.append(Resend(cluster=report.cluster, from_seq=report.last_seq + 1))
 
     def _read(self, cluster: ClusterState, read: Read, now: float) -> None:
         state = self.state

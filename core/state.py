@@ -36,6 +36,8 @@ class ClusterState:
     drained_nodes: set[str] = field(default_factory=set)
     next_seq: int = 1
     acked_seq: int = 0
+    behind_since: tuple[int, float] | None = None
+    """The order an executor says it is at, while there are later ones, and since when."""
     asked: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """Orders under way that say nothing new when repeated, with their numbers."""
 

@@ -10,8 +10,6 @@ from coalloc.core.records import Launch
 
 CREDIT = 256
 """Orders under way to one executor that it has not yet carried out."""
-STALLED_S = 3.0
-"""An executor that says it is behind for this long gets the orders again, seconds."""
 
 
 @dataclass(slots=True)
@@ -20,7 +18,6 @@ class Outbox:
 
     orders: dict[int, Order] = field(default_factory=dict)
     sent: int = 0
-    progress_at: float = 0.0
 
 
 class Delivery:
@@ -55,26 +52,18 @@ class Delivery:
         box.orders[seq] = order
         self.pump(cluster)
 
-    def replay(self, cluster: str, from_seq: int, now: float) -> None:
+    def replay(self, cluster: str, from_seq: int) -> None:
         """Send again from a number on."""
         box = self._boxes.setdefault(cluster, Outbox())
-        box.sent, box.progress_at = from_seq - 1, now
+        box.sent = from_seq - 1
         self.pump(cluster)
 
-    def done(self, cluster: str, through_seq: int, now: float) -> None:
+    def done(self, cluster: str, through_seq: int) -> None:
         """The executor has carried out its orders up to a number."""
         box = self._boxes.setdefault(cluster, Outbox())
         for seq in [seq for seq in box.orders if seq <= through_seq]:
             del box.orders[seq]
-        box.progress_at = now
         self.pump(cluster)
-
-    def behind(self, cluster: str, last_seq: int, now: float) -> None:
-        """The executor says where it is; one that stays behind is sent the rest again."""
-        box = self._boxes.get(cluster)
-        if box is None or last_seq >= box.sent or now - box.progress_at < STALLED_S:
-            return
-        self.replay(cluster, last_seq + 1, now)
 
     def waiting(self) -> dict[str, int]:
         """Orders not carried out, by cluster."""

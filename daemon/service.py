@@ -35,7 +35,7 @@ from coalloc.core.effects import (
     Wake,
 )
 from coalloc.core.events import Disconnected, Event, Requested, Stated, SubmitsLost, Ticked
-from coalloc.core.messages import Goodbye, Hello, Ping, Report, Statement, Welcome
+from coalloc.core.messages import Goodbye, Hello, Ping, Statement, Welcome
 from coalloc.core.requests import Answer, Done, Refused, Submit
 from coalloc.daemon.answering import (
     QUESTIONS,
@@ -227,7 +227,7 @@ class Service:
                 case Send(cluster=cluster, seq=seq, order=order):
                     self.delivery.add(cluster, seq, order)
                 case Drop(cluster=cluster, through_seq=seq):
-                    self.delivery.done(cluster, seq, now)
+                    self.delivery.done(cluster, seq)
                 case Greet(cluster=cluster, base_seq=base):
                     state = self.core.state
                     welcome = Welcome(
@@ -238,7 +238,7 @@ class Service:
                     )
                     self.server.tell(cluster, welcome)
                 case Resend(cluster=cluster, from_seq=seq):
-                    self.delivery.replay(cluster, seq, now)
+                    self.delivery.replay(cluster, seq)
                 case Reply(origin=origin, answer=answer):
                     self._answer(origin, answer)
                 case Record():
@@ -383,9 +383,7 @@ class Service:
         if cluster is not None and not cluster.connected and not isinstance(statement, Hello):
             # It has not noticed that this is a new daemon; a newer epoch makes it say hello.
             self.server.tell(statement.cluster, Ping(epoch=self.core.state.epoch))
-        if isinstance(statement, Report):
-            self.delivery.behind(statement.cluster, statement.last_seq, self.clock())
-        elif isinstance(statement, Goodbye):
+        if isinstance(statement, Goodbye):
             self.server.forget(statement.cluster)
 
     def _beat(self) -> None:
