@@ -1,0 +1,32 @@
+"""Every measurement in turn: ``python -m benchmarks``, at full size with ``--full``."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "round": ((), ()),
+    "simulate": ((), ()),
+    "store": (("--jobs", "20000"), ("--jobs", "100000")),
+    "service": ((), ("--full",)),
+}
+"""Module, its arguments, its arguments at full size."""
+
+
+def main() -> int:
+    """Run them one after the other; returns the number that failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true", help="full size")
+    full = parser.parse_args().full
+    failed = 0
+    for name, (quick, whole) in MEASUREMENTS.items():
+        command = [sys.executable, "-m", f"benchmarks.{name}", *(whole if full else quick)]
+        print(f"\n== {' '.join(command[1:])}", flush=True)
+        failed += subprocess.run(command, check=False).returncode != 0
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
