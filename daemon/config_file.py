@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from msgspec.structs import replace
 
 from coalloc.daemon.config import Config, ConfigError
 from coalloc.daemon.config_check import Fault, faults, key_text, shown
+from coalloc.daemon.config_lines import Path as KeyPath
 from coalloc.daemon.config_lines import key_lines, line_of
+from coalloc.model.errors import InputError
+from coalloc.policies.registry import POLICIES
 
 SYSTEM_PATH = Path("/etc/coalloc/coallocd.toml")
 USER_PATH = Path("coalloc/coallocd.toml")
@@ -23,10 +27,15 @@ MAX_IPC_BYTES = 107
 """``sun_path`` of unix(7), less the terminating zero."""
 
 CONFIG_TYPE = inspect.type_info(Config)
+MIN_MEMORY_MB = 1024
+"""Below, compiled code itself runs out of address space, MiB."""
+Check = Callable[[Config], None]
+"""Raises InputError, naming the key, for what only the caller can know to be wrong."""
+
 ENDPOINTS = ("endpoint", "executor_endpoint", "publish_endpoint")
 NEEDS_RESTART = (
     *(f"daemon.{name}" for name in ("state_dir", "runtime_dir", "mode", *ENDPOINTS)),
-    *("daemon.metrics_address", "daemon.max_message_bytes", "daemon.log_format", "solver"),
+    *("daemon.metrics_address", "daemon.max_message_bytes", "solver"),
 )
 """Keys and sections that a reload does not apply."""
 
@@ -48,7 +57,10 @@ def find_config(explicit: Path | None, environ: Mapping[str, str] = os.environ) 
 
 
 def load(
-    path: Path | None, environ: Mapping[str, str] = os.environ, uid: int | None = None
+    path: Path | None,
+    environ: Mapping[str, str] = os.environ,
+    uid: int | None = None,
+    check: Check | None = None,
 ) -> Config:
     """Read a configuration, and settle the folders and end points it leaves open.
 
@@ -60,6 +72,8 @@ def load(
         For the XDG folders and those that systemd hands to a service.
     uid : int, optional
         Default: that of this process.
+    check : callable, optional
+        Called last; its error gets the file and the line.
 
     Raises
     ------
@@ -67,7 +81,9 @@ def load(
     """
     uid = os.getuid() if uid is None else uid
     if path is None:
-        return _settled(Config(), _folders(path, environ, uid), "", {})
+        config = _settled(Config(), _folders(path, environ, uid), "", {})
+        _call(check, config, "built-in defaults", {})
+        return config
     try:
         text = path.read_bytes().decode("utf-8")
     except OSError as error:
@@ -75,10 +91,15 @@ def load(
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise ConfigError(f"{path}:{line}: is not UTF-8 text") from error
-    return parse(text, str(path), _folders(path, environ, uid))
+    return parse(text, str(path), _folders(path, environ, uid), check)
 
 
-def parse(text: str, name: str, folders: tuple[str, str, str] = ("", "", "")) -> Config:
+def parse(
+    text: str,
+    name: str,
+    folders: tuple[str, str, str] = ("", "", ""),
+    check: Check | None = None,
+) -> Config:
     """Read a configuration from a text.
 
     Parameters
@@ -107,7 +128,9 @@ def parse(text: str, name: str, folders: tuple[str, str, str] = ("", "", "")) ->
             raise ConfigError(f"{name}: {error}") from error
         found = list(_contradictions(config))
         if not found:
-            return _settled(config, folders, name, lines)
+            config = _settled(config, folders, name, lines)
+            _call(check, config, name, lines)
+            return config
     where, what = found[0]
     raise ConfigError(f"{name}:{line_of(lines, where)}: {key_text(where)}: {what}")
 
@@ -117,6 +140,22 @@ def _syntax_error(name: str, text: str, message: str) -> str:
     line = int(found[1]) if found else max(1, len(text.splitlines()))
     what = re.sub(r" \(at [^()]*\)$", "", message)
     return f"{name}:{line}: {what[:1].lower()}{what[1:]}"
+
+
+def _call(check: Check | None, config: Config, name: str, lines: Mapping[KeyPath, int]) -> None:
+    if check is None:
+        return
+    try:
+        check(config)
+    except InputError as error:
+        line = f":{line_of(lines, key_path(error.where))}" if lines else ""
+        raise ConfigError(f"{name}{line}: {error}") from error
+
+
+def key_path(text: str) -> KeyPath:
+    """The path that a text such as ``clusters[1].settings.cpus`` stands for."""
+    parts = re.findall(r"\[(\d+)\]|([^.\[\]]+)", text)
+    return tuple(int(index) if index else key for index, key in parts)
 
 
 def _contradictions(config: Config) -> Iterator[Fault]:
@@ -143,9 +182,42 @@ def _contradictions(config: Config) -> Iterator[Fault]:
     for i, policy in enumerate(config.rounds.fallbacks):
         if policy in config.rounds.fallbacks[:i]:
             yield ("rounds", "fallbacks", i), f"{shown(policy)} is named twice"
+    if 0 < config.solver.memory_mb < MIN_MEMORY_MB:
+        what = f"{config.solver.memory_mb} is below {MIN_MEMORY_MB}, which compiled code needs"
+        yield ("solver", "memory_mb"), what
+    yield from _unknown_names(config)
     address = config.daemon.metrics_address
     if address and not _is_address(address):
         yield ("daemon", "metrics_address"), f"{shown(address)} is not host:port"
+
+
+def _unknown_names(config: Config) -> Iterator[Fault]:
+    """Policies that do not exist, and options that the configured policy does not have."""
+    rounds = config.rounds
+    named: list[tuple[KeyPath, str]] = [(("rounds", "policy"), rounds.policy)]
+    named += [(("rounds", "fallbacks", i), name) for i, name in enumerate(rounds.fallbacks)]
+    named += [
+        (("rounds", "trigger", i, "policy"), trigger.policy)
+        for i, trigger in enumerate(rounds.trigger)
+        if trigger.policy
+    ]
+    for path, name in named:
+        if name not in POLICIES:
+            near = get_close_matches(name, POLICIES, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(POLICIES)}"
+            yield path, f"there is no policy {shown(name)}{hint}"
+    if rounds.policy not in POLICIES:
+        return
+    options = POLICIES[rounds.policy].options
+    for key, value in rounds.options.items():
+        if key not in options:
+            names = ", ".join(options) or "none"
+            yield ("rounds", "options", key), f"unknown option; {rounds.policy} has {names}"
+            continue
+        try:
+            options[key].read(value, "")
+        except InputError as error:
+            yield ("rounds", "options", key), error.what
 
 
 def _is_address(address: str) -> bool:

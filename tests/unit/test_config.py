@@ -14,6 +14,7 @@ from coalloc.daemon.config import ClusterConfig, Config, ConfigError
 from coalloc.daemon.config_file import changes, find_config, load, needs_restart, parse
 from coalloc.daemon.config_settings import core_settings
 from coalloc.daemon.config_text import toml_text
+from coalloc.model.errors import InputError
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "etc" / "coallocd.toml"
 USER = {"HOME": "/home/ann", "XDG_RUNTIME_DIR": "/run/user/7"}
@@ -96,8 +97,8 @@ def test_core_is_told_everything() -> None:
     config = parse(
         """
         [rounds]
-        policy = "oas"
-        options = { gap = 0.1 }
+        policy = "fcfs"
+        options = { skip = true }
         trigger = [{ kind = "queue_length", at_least = 40, count = "procs", policy = "easy" }]
         [jobs.defaults]
         sigma = 0.5
@@ -112,8 +113,8 @@ def test_core_is_told_everything() -> None:
         FOLDERS,
     )
     settings = core_settings(config)
-    assert settings.policy == "oas"
-    assert settings.options == {"gap": 0.1}
+    assert settings.policy == "fcfs"
+    assert settings.options == {"skip": True}
     assert [(t.kind, t.at_least, t.count, t.policy) for t in settings.triggers] == [
         ("queue_length", 40, "procs", "easy")
     ]
@@ -206,6 +207,28 @@ def test_core_is_told_everything() -> None:
             "2: rounds.fallbacks[1]: 'easy' is named twice",
         ),
         ("[daemon]\nmetrics_address = '9464'\n", "2: daemon.metrics_address: '9464' is not host:"),
+        ("[solver]\nmemory_mb = 100\n", "2: solver.memory_mb: 100 is below 1024, which compiled"),
+        # names that only the policies know
+        (
+            "[rounds]\npolicy = 'esay'\n",
+            "2: rounds.policy: there is no policy 'esay'; did you mean easy?",
+        ),
+        (
+            "[rounds]\nfallbacks = ['easy', 'zzz']\n",
+            "2: rounds.fallbacks[1]: there is no policy 'zzz'; there are auto, fcfs,",
+        ),
+        (
+            "[[rounds.trigger]]\nkind = 'timer'\npolicy = 'sfj'\n",
+            "3: rounds.trigger[0].policy: there is no policy 'sfj'; did you mean sjf?",
+        ),
+        (
+            "[rounds]\npolicy = 'easy'\n[rounds.options]\nskip = true\n",
+            "4: rounds.options.skip: unknown option; easy has objective,",
+        ),
+        (
+            "[rounds]\npolicy = 'fcfs'\noptions.skip = 1\n",
+            "3: rounds.options.skip: 1 is not true or false",
+        ),
         # end points
         (
             "[daemon]\nendpoint = 'http://x'\n",
@@ -235,6 +258,21 @@ def test_error_names_file_line_and_key(text: str, expected: str) -> None:
         parse(text, "coallocd.toml", FOLDERS)
     assert str(caught.value).startswith(f"coallocd.toml:{expected}")
     assert "\n" not in str(caught.value)
+
+
+def test_the_callers_check_gets_file_and_line(tmp_path: Path) -> None:
+    def check(config: Config) -> None:
+        for i, cluster in enumerate(config.clusters):
+            if "cpus" in cluster.settings:
+                raise InputError(f"clusters[{i}].settings.cpus", "is not for you")
+
+    text = "[[clusters]]\nname = 'a'\n[[clusters]]\nname = 'b'\nsettings.cpus = 3\n"
+    with pytest.raises(ConfigError) as caught:
+        parse(text, "x", FOLDERS, check)
+    assert str(caught.value) == "x:5: clusters[1].settings.cpus: is not for you"
+    assert parse(text.replace("cpus", "cores"), "x", FOLDERS, check).clusters[1].name == "b"
+    with pytest.raises(ConfigError, match=r"^built-in defaults: daemon: no$"):
+        load(None, USER, 7, lambda config: (_ for _ in ()).throw(InputError("daemon", "no")))
 
 
 def test_integers_stand_for_numbers() -> None:
@@ -335,11 +373,14 @@ def test_file_is_searched_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_text_reads_back_equal() -> None:
     text = """
     [rounds]
-    options = { "a b" = [1, 2.5], c = { d = true }, when = 2020-01-02T03:04:05Z }
+    options = { guard_after = 3 }
     [[clusters]]
     name = "alpha"
     link_gbps = 1.5
     settings = { host = 'a"b\\', text = "\\u007f\\n" }
+    [[clusters]]
+    name = "beta"
+    settings = { "a b" = [1, 2.5], c = { d = true }, when = 2020-01-02T03:04:05Z }
     """
     config = parse(text, "x", FOLDERS)
     assert parse(toml_text(config), "x") == config
