@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from coalloc.model.cost import base_time, edge_delay, run_time, task_time
-from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.speedup import TableSpeedup
 from coalloc.policies.check_sheet import RELATIVE, Flags, Floats, Sheet, Unit, shown
 
@@ -176,11 +176,11 @@ def run_times(sheet: Sheet) -> Iterator[str]:
     procs = sheet.procs.tolist()
     for row, unit in enumerate(sheet.units):
         job = unit.job
-        if _wrong_processes(unit, procs[row]) or isinstance(job, DivisibleJob):
+        if _wrong_processes(unit, procs[row]):
             continue
         if unit.task is not None:
             seconds = task_time(unit.task, sheet.inside[row], weakest[row], by_name)
-        elif not isinstance(job, WorkflowJob):
+        elif isinstance(job, RigidJob | MoldableJob):
             seconds = run_time(base_time(job, procs[row]), job.sigma, weakest[row], sc[row])
         if not abs(start[row] + seconds - end[row]) <= allowed[row]:
             found, wanted = shown(end[row] - start[row]), shown(seconds)

@@ -15,6 +15,7 @@ from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.speedup import AmdahlSpeedup, TableSpeedup
 from coalloc.policies.check import MOST, check, occupation_violations
 from coalloc.policies.check_jobs import stepped
+from coalloc.policies.check_occupation import range_maxima
 from tests.unit.check_case import (
     plan,
     snapshot,
@@ -32,6 +33,12 @@ def one_cluster(*jobs: Any, **changes: Any) -> Snapshot:
 
 def rigid(name: str, **changes: Any) -> RigidJob:
     return replace(RigidJob(id=name, procs=1, base_time=10.0), **changes)
+
+
+def listed(**changes: Any) -> MoldableJob:
+    """A moldable job whose table lists 2 and 8 processes."""
+    table = TableSpeedup(procs=(2, 8), times=(9.0, 5.0))
+    return MoldableJob(id="1", speedup=table, **changes)
 
 
 def at(job: str, start: float, end: float, *nodes: str, **fields: Any) -> Placement:
@@ -196,6 +203,8 @@ def test_powers_are_rounded_down_to_the_step(power: float, step: float, expected
             ),
             False,
         ),
+        (listed(min_procs=2, max_procs=9), True),
+        (listed(min_procs=1, max_procs=2), True),
         # of the listed counts only 8 lies in the range
         (
             MoldableJob(
@@ -301,3 +310,37 @@ def test_the_order_of_placements_and_nodes_does_not_matter() -> None:
     before, after = check(snapshot(), plan()), check(snapshot(), turned)
     assert after.ok
     assert after.metrics == pytest.approx(before.metrics)
+
+
+def test_many_jobs_on_a_node_are_not_all_named() -> None:
+    for count, told in ((5, "job 4)"), (6, "job 4, ...)")):
+        queue = [rigid(str(i)) for i in range(count)]
+        found = check(one_cluster(*queue), plan_of(*[at(job.id, 0.0, 10.0, "n0") for job in queue]))
+        assert len(found.violations) == 1
+        assert found.violations[0].endswith(told)
+
+
+def test_options_may_stand_at_their_lower_bounds() -> None:
+    lowest = {"saturation_threshold": 1, "power_step": 0}
+    assert check(snapshot(), replace(plan(), options=lowest)).ok
+    malformed = {"saturation_threshold": True, "power_step": None}
+    assert len(check(snapshot(), replace(plan(), options=malformed)).violations) == 1
+
+
+def test_far_from_zero_the_rounding_of_times_is_allowed() -> None:
+    far = one_cluster(rigid("1", base_time=0.1), time=1e15)
+    # doubles are 1/8 s apart there
+    end = 1e15 + 0.1
+    assert end - 1e15 == 0.125
+    assert occupation_violations(far, [at("1", 1e15, end, "n0")]) == ()
+    assert not any(
+        "runs for" in line for line in check(far, plan_of(at("1", 1e15, end, "n0"))).violations
+    )
+
+
+def test_range_maxima_are_those_of_slices() -> None:
+    level = np.array([3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0, 5.0])
+    pairs = [(i, k) for i in range(len(level)) for k in range(i, len(level))]
+    first, last = (np.array(side, dtype=np.int64) for side in zip(*pairs, strict=True))
+    expected = [level[i : k + 1].max() for i, k in pairs]
+    assert range_maxima(level, first, last).tolist() == expected
