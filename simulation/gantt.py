@@ -13,7 +13,6 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from coalloc.simulation.metrics import load_profile
-from coalloc.simulation.reports import duration
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.workload import Floats, Ints
 
@@ -106,7 +105,7 @@ def _bars(trace: Trace, k: int, axis: _Axis, top: float, height: float) -> list[
         name = escape(trace.workload.jobs[i].job.id)
         out.append(
             f'<rect class="job" x="{x:.2f}" y="{y:.2f}" width="{max(right - x, 0.3):.2f}" '
-            f'height="{tall:.2f}" fill="{SPLIT if split[i] > 1 else _shade(i)}">'
+            f'height="{tall:.2f}" fill="{_shade(i, split[i] > 1)}">'
             f"<title>job {name}: {trace.start[i]:g} to {trace.end[i]:g} s, "
             f"{high - low} slots here of {trace.workload.procs[i]}</title></rect>"
         )
@@ -117,9 +116,13 @@ def _bars(trace: Trace, k: int, axis: _Axis, top: float, height: float) -> list[
     return out
 
 
-def _shade(i: int) -> str:
-    """One of several blues, so that neighbours can be told apart."""
-    return ("#7a9cc6", "#9bb7d9", "#5f86b5", "#b3c9e3", "#8aabd0")[i % 5]
+LOCAL_SHADES = (LOCAL, "#9bb7d9", "#5f86b5", "#b3c9e3", "#8aabd0")
+SPLIT_SHADES = (SPLIT, "#e8a463", "#c06c17", "#f0bd8b", "#e09448")
+
+
+def _shade(i: int, is_split: bool) -> str:
+    """One of several tints, so that neighbours can be told apart."""
+    return (SPLIT_SHADES if is_split else LOCAL_SHADES)[i % 5]
 
 
 def _areas(trace: Trace, k: int, axis: _Axis, top: float, height: float) -> list[str]:
@@ -169,15 +172,18 @@ STEPS_S = (
     *(2 * 86400, 5 * 86400, 10 * 86400, 20 * 86400, 50 * 86400, 100 * 86400),
 )
 
+UNITS_S = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
 
 def _ticks(axis: _Axis, top: float) -> list[str]:
     span = axis.end - axis.begin
     step = next((float(s) for s in STEPS_S if span / s <= 10), span / 10)
+    unit, name = next(pair for pair in UNITS_S if step >= pair[0] or pair[0] == 1)
     out = []
     for number in range(int(span / step) + 1):
         x = axis.x(axis.begin + number * step)
         out.append(f'<path class="tick" d="M{x:.1f} {TOP}V{top + 5}"/>')
-        label = f"{number * step / 86400:g} d" if step >= 86400 else duration(number * step)
+        label = f"{number * step / unit:g} {name}"
         out.append(f'<text x="{x:.1f}" y="{top + 17}" text-anchor="middle">{label}</text>')
     return out
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Reason
+from coalloc.model.platform import NodeState
 from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.workload import Floats, Ints, SlotMap, Workload
 
@@ -174,7 +175,12 @@ def _sampled(
     sorts: dict[Any, int] = {}
     sample: list[RigidJob] = []
     sort_of = np.empty(len(workload.jobs), np.int64)
-    sizes = {cluster.name: cluster.slots for cluster in slot_map.platform.clusters}
+    sizes = {
+        cluster.name: sum(
+            node.slots for node in cluster.nodes if node.state is NodeState.UP and not cluster.stale
+        )
+        for cluster in slot_map.platform.clusters
+    }
     largest: dict[Any, int] = {None: max(sizes.values())}
     for i, logged in enumerate(workload.jobs):
         job = logged.job
