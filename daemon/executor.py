@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import zmq
 from structlog.stdlib import BoundLogger
 
 from coalloc.adapters.base import (
@@ -48,7 +47,7 @@ from coalloc.core.executor import (
 from coalloc.core.messages import Goodbye, PartReport, Prepare, Read, Statement
 from coalloc.core.records import PartState
 from coalloc.daemon.wire.codec import WireError, decode_for_executor, encode_message
-from coalloc.daemon.wire.sockets import Port, new_context
+from coalloc.daemon.wire.sockets import DEALER, Port, new_context
 from coalloc.model.nodeset import fold
 
 TICK_S = 1.0
@@ -99,7 +98,7 @@ class Executor:
         # Not the cluster's name: a second executor of the same name must not take over unseen.
         identity = f"{cluster}-{os.getpid()}".encode()
         self._port = Port(
-            self._context, zmq.DEALER, self._received, max_bytes=MAX_BYTES, identity=identity
+            self._context, DEALER, self._received, max_bytes=MAX_BYTES, identity=identity
         )
         self._endpoint = endpoint
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="read")

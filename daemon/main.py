@@ -24,6 +24,7 @@ from coalloc.core.events import Ticked, TimerFired
 from coalloc.daemon import logs, notify
 from coalloc.daemon.config import Config, ConfigError
 from coalloc.daemon.config_file import changes, find_config, load, needs_restart
+from coalloc.daemon.config_text import toml_text
 from coalloc.daemon.metrics import Metrics
 from coalloc.daemon.process_name import set_process_name
 from coalloc.daemon.service import Service
@@ -32,9 +33,9 @@ from coalloc.daemon.store import SqliteStore
 from coalloc.daemon.store_errors import StoreError
 from coalloc.daemon.timer import Timers
 from coalloc.model.errors import InputError
-from coalloc.policies.registry import lookup
 
 PRUNE_EVERY_S = 300.0
+PRUNED_AT_ONCE = 2000
 ROUND_GRACE_S = 30.0
 """A round that takes this much longer than its limit stops the watchdog's messages, seconds."""
 
@@ -56,13 +57,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     path = find_config(args.config)
     try:
-        config = load(path)
-        _check_names(config, path)
+        config = load(path, check=_check)
     except ConfigError as error:
         print(f"coallocd: error: {error}", file=sys.stderr)
         return 2
     if args.check_config:
-        print(f"{path or 'built-in defaults'}: ok, {len(config.clusters)} clusters")
+        print(f"# {path or 'built-in defaults'}: ok, {len(config.clusters)} clusters; in use:")
+        print(toml_text(config), end="")
         return 0
     logs.configure(config.daemon.log_level, config.daemon.log_format)
     set_process_name("coallocd")
@@ -74,35 +75,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _check_names(config: Config, path: Path | None) -> None:
-    """Refuse what the configuration reader cannot know to be wrong."""
+def _check(config: Config) -> None:
+    """Refuse what the reader of the configuration cannot know to be wrong.
+
+    Raises
+    ------
+    InputError
+        At the key's path.
+    """
     if config.daemon.mode != "single-user":
-        raise ConfigError(f"{path}: daemon.mode: {config.daemon.mode} is not available yet")
-    rounds = config.rounds
-    names = [("rounds.policy", rounds.policy)]
-    names += [(f"rounds.fallbacks[{i}]", name) for i, name in enumerate(rounds.fallbacks)]
-    names += [(f"rounds.trigger[{i}].policy", t.policy) for i, t in enumerate(rounds.trigger)]
-    for key, name in names:
-        if not name:
-            continue
-        try:
-            lookup(name)
-        except InputError as error:
-            raise ConfigError(f"{path or 'defaults'}: {key}: {error}") from error
-    _check_clusters(config, path)
-
-
-def _check_clusters(config: Config, path: Path | None) -> None:
+        raise InputError("daemon.mode", f"{config.daemon.mode} is not available yet")
     local: dict[str, LocalSettings] = {}
-    try:
-        for i, cluster in enumerate(config.clusters):
-            kind = adapter_kind(cluster.adapter, f"clusters[{i}].adapter")
-            settings = kind.check(dict(cluster.settings), cluster.name, f"clusters[{i}].settings")
-            if isinstance(settings, LocalSettings):
-                local[cluster.name] = settings
-        refuse_collisions(local)
-    except InputError as error:
-        raise ConfigError(f"{path or 'defaults'}: {error}") from error
+    for i, cluster in enumerate(config.clusters):
+        where = f"clusters[{i}]"
+        kind = adapter_kind(cluster.adapter, f"{where}.adapter")
+        settings = kind.check(dict(cluster.settings), cluster.name, f"{where}.settings")
+        if isinstance(settings, LocalSettings):
+            local[cluster.name] = settings
+    refuse_collisions(local)
 
 
 async def _serve(config: Config, path: Path | None) -> None:
@@ -178,8 +168,7 @@ def _reload(service: Service, timers: Timers, path: Path | None) -> None:
     log = service.log
     notify.notify(*notify.reloading())
     try:
-        config = load(path)
-        _check_names(config, path)
+        config = load(path, check=_check)
     except ConfigError as error:
         log.error("reload_failed", why=str(error), kept="the old configuration")
         notify.notify(notify.READY)
@@ -208,7 +197,10 @@ async def _beat(service: Service, store: SqliteStore) -> None:
         if loop.time() - pruned > PRUNE_EVERY_S:
             pruned = loop.time()
             try:
-                store.prune(service.config.daemon.keep_events)
+                while (
+                    store.prune(service.config.daemon.keep_events, PRUNED_AT_ONCE) >= PRUNED_AT_ONCE
+                ):
+                    await asyncio.sleep(0)
             except StoreError as error:
                 service.log.error("prune_failed", why=str(error))
         await asyncio.sleep(pause)

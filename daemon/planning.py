@@ -1,4 +1,8 @@
-"""Rounds' solves: in the solver's processes, checked, with the last resort in this one."""
+"""Rounds' solves: in the solver's processes, with the last resort in this one.
+
+Every plan that comes back has passed the independent checker, which runs where the plan was
+made: nothing of ours blocks while it works.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,15 @@ from coalloc.core.effects import Solve
 from coalloc.core.events import Event, IncumbentFound, Solved, SolveFailed
 from coalloc.daemon.record_json import read_object
 from coalloc.daemon.wire.codec import encode
-from coalloc.model.errors import InputError
 from coalloc.model.plan import Plan
 from coalloc.model.plan_json import read_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
 from coalloc.policies.plain import plain_fcfs
 
-SHOWN_VIOLATIONS = 3
+NODE_ENTRIES = 50_000
+"""A larger plan comes without the nodes of later starts: they are estimates, and reading them
+would hold the daemon up."""
 
 
 class Outcome(Protocol):
@@ -35,7 +40,7 @@ class Outcome(Protocol):
 
 
 class Solver(Protocol):
-    """Processes that plan and check."""
+    """Processes that plan, and check what they planned."""
 
     @property
     def is_warm(self) -> bool: ...
@@ -50,9 +55,9 @@ class Solver(Protocol):
         work: int | None = None,
         seed: int = 0,
         on_incumbent: Callable[[bytes], None] | None = None,
+        checked: bool = False,
+        node_entries: int | None = None,
     ) -> Outcome: ...
-
-    async def check(self, snapshot: bytes, plan: bytes) -> list[str]: ...
 
 
 class Planner:
@@ -104,28 +109,19 @@ class Planner:
     async def _plan(self, effect: Solve) -> Plan:
         if effect.policy == "plain" or not self._solver.is_warm:
             return plain_fcfs(effect.snapshot)
-        text = encode(write_snapshot(effect.snapshot))
-        first = asyncio.get_running_loop().create_future()
+
+        waiting = self.commit_first_incumbent
 
         def found(body: bytes) -> None:
-            if not first.done():
-                first.set_result(body)
+            nonlocal waiting
+            if waiting:
+                waiting = False
+                plan = read_plan(read_object(body.decode()))
+                self._offer(IncumbentFound(round=effect.round, plan=plan))
 
-        early = asyncio.ensure_future(self._early(effect, text, first))
-        try:
-            return await self.solve(
-                text, effect.policy, on_incumbent=found if self.commit_first_incumbent else None
-            )
-        finally:
-            early.cancel()
-
-    async def _early(self, effect: Solve, text: bytes, first: asyncio.Future[bytes]) -> None:
-        """Offer the first incumbent, checked, while the search goes on."""
-        body = await first
-        violations = await self._solver.check(text, body)
-        if not violations:
-            plan = read_plan(read_object(body.decode()))
-            self._offer(IncumbentFound(round=effect.round, plan=plan))
+        return await self.solve(
+            encode(write_snapshot(effect.snapshot)), effect.policy, on_incumbent=found
+        )
 
     async def solve(
         self,
@@ -149,19 +145,15 @@ class Planner:
             options,
             deadline_s=self.time_limit_s,
             on_incumbent=on_incumbent,
+            checked=True,
+            node_entries=NODE_ENTRIES,
         )
         if outcome.plan is None:
             raise UnusablePlanError(outcome.message or outcome.status)
         try:
-            plan = read_plan(read_object(outcome.plan.decode()))
-        except (InputError, ValueError) as error:
+            return read_plan(read_object(outcome.plan.decode()))
+        except ValueError as error:
             raise UnusablePlanError(f"its plan cannot be read: {error}") from error
-        violations = await self._solver.check(snapshot, outcome.plan)
-        if violations:
-            more = len(violations) - SHOWN_VIOLATIONS
-            text = "; ".join(violations[:SHOWN_VIOLATIONS]) + (f"; {more} more" if more > 0 else "")
-            raise UnusablePlanError(f"its plan fails the check: {text}")
-        return plan
 
     async def estimate(self, snapshot: Snapshot, policy: str) -> Plan:
         """A plan for a what-if question."""

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from coalloc.core.records import JobRecord, JobState, Launch, PartRecord
-from coalloc.model.job_json import read_job, write_job
+from coalloc.model.job_json import restore_job, write_job
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
@@ -55,7 +55,7 @@ def write_record(record: JobRecord) -> str:
 def read_record(text: str) -> JobRecord:
     """The record a text was written from."""
     body: dict[str, Any] = _decoder.decode(text)
-    body["job"], _ = read_job(body["job"], f"job {body['id']}", body["submitted"])
+    body["job"] = restore_job(body["job"])
     body["state"] = JobState(body["state"])
     if "needs" in body:
         body["needs"] = tuple((kind, job) for kind, job in body["needs"])

@@ -55,6 +55,16 @@ def read_job(value: Any, where: str, time: float) -> tuple[Job, list[str]]:
             return DivisibleJob(**fields), []
 
 
+def restore_job(value: dict[str, Any]) -> Job:
+    """The job that `write_job` wrote; a rigid one without checking again what was checked."""
+    if value["kind"] != "rigid":
+        return read_job(value, "job", value["submitted"])[0]
+    fields = {key: tuple(v) if isinstance(v, list) else v for key, v in value.items()}
+    del fields["kind"]
+    fields.setdefault("earliest", fields["submitted"])
+    return RigidJob(**fields)
+
+
 def _rigid(fields: dict[str, Any], where: str) -> RigidJob:
     if "base_time" not in fields:
         limit = fields.get("time_limit")

@@ -19,6 +19,7 @@ import zmq
 
 OnFrames = Callable[[list[bytes]], None]
 
+DEALER = zmq.DEALER
 MAX_FRAMES_AT_ONCE = 2000
 """Taken from one socket before others get their turn."""
 

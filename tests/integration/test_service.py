@@ -46,7 +46,7 @@ def test_a_job_wider_than_any_cluster_runs_on_both_as_one(site: Running) -> None
             ["sh", "-c", "exit 3"], "failed", "alpha: rank 0 exited with 3", id="exit code"
         ),
         pytest.param(["/nowhere/frob"], "failed", "frob", id="no such command"),
-        pytest.param(["/etc/hostname"], "failed", "hostname", id="not executable"),
+        pytest.param(["/etc/passwd"], "failed", "/etc/passwd", id="not executable"),
     ],
 )
 def test_a_job_that_fails_says_why(site: Running, argv: list[str], state: str, words: str) -> None:
