@@ -66,7 +66,7 @@ def test_streaming_starts_what_the_core_starts(data: st.DataObject) -> None:
     platform = data.draw(platforms())
     workload = data.draw(workloads(tuple(cluster.name for cluster in platform.clusters)))
     policy = data.draw(st.sampled_from(POLICIES))
-    options = {}
+    options: dict[str, object] = {}
     if policy in POLICIES[:5]:
         options["skip"] = data.draw(st.booleans())
     options["coallocation"] = data.draw(st.sampled_from(["sooner", "needed", "forbidden"]))

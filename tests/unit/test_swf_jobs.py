@@ -7,7 +7,6 @@ import pytest
 
 from coalloc.adapters.formats.swf import SwfJob, SwfLog, SwfSummary, read_swf
 from coalloc.adapters.formats.swf_jobs import (
-    Draw,
     JobRule,
     LoggedJob,
     make_jobs,
@@ -105,7 +104,9 @@ def test_draws_repeat_and_do_not_depend_on_the_length_of_the_log() -> None:
     [("75Mbps", 0.075), ("0.5", 0.5), ("2 Gbps", 2.0), ("100kbps", 1e-4), ("0", 0.0)],
 )
 def test_bandwidths(text: str, gbps: float) -> None:
-    assert read_bandwidth(text) == Draw(values=(pytest.approx(gbps),))
+    draw = read_bandwidth(text)
+    assert draw.kind == "constant"
+    assert draw.values == pytest.approx((gbps,))
 
 
 @pytest.mark.parametrize(
