@@ -59,7 +59,9 @@ def restore_job(value: dict[str, Any]) -> Job:
     """The job that `write_job` wrote; a rigid one without checking again what was checked."""
     if value["kind"] != "rigid":
         return read_job(value, "job", value["submitted"])[0]
-    fields = {key: tuple(v) if isinstance(v, list) else v for key, v in value.items()}
+    fields: dict[str, Any] = {
+        key: tuple(v) if isinstance(v, list) else v for key, v in value.items()
+    }
     del fields["kind"]
     fields.setdefault("earliest", fields["submitted"])
     return RigidJob(**fields)
