@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 from tests.integration.running import Running
@@ -24,7 +25,7 @@ SYNC_SUBMITS = 300
 CLIENTS = 32
 SUBMITS_EACH = 100
 STARTS = 40
-HELD = {"hold": True}
+HELD: dict[str, Any] = {"hold": True}
 
 
 def fsync_s(folder: Path, count: int = 200) -> float:
