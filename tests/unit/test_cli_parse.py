@@ -1,0 +1,245 @@
+"""What is typed: times, bandwidths, arrays, dependencies, script options."""
+
+from __future__ import annotations
+
+import time
+from argparse import ArgumentTypeError as BadText
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from coalloc.daemon import cli_parse as parse
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("10", 600.0),  # minutes
+        ("10:30", 630.0),
+        ("2:03:04", 7384.0),
+        ("1-2", 93600.0),  # days and hours, not minutes
+        ("1-2:03", 93780.0),
+        ("1-2:03:04", 93784.0),
+        ("0:30", 30.0),
+        ("90:00", 5400.0),
+        ("100:00:00", 360000.0),
+        ("90s", 90.0),
+        ("1.5h", 5400.0),
+        ("2d", 172800.0),
+        (".5m", 30.0),
+    ],
+)
+def test_times_as_in_sbatch(text: str, value: float) -> None:
+    assert parse.seconds(text) == value
+    assert parse.time_limit(text) == value
+
+
+@pytest.mark.parametrize("text", ["0", "UNLIMITED", "infinite"])
+def test_no_time_limit(text: str) -> None:
+    assert parse.time_limit(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("75Mbps", 0.075),
+        ("1.5Gbps", 1.5),
+        ("1.5 Gbit/s", 1.5),
+        ("100kbps", 1e-4),
+        ("1e3Mb/s", 1.0),
+        ("10MB/s", 0.08),  # bytes
+        ("2GBps", 16.0),
+        ("0", 0.0),
+    ],
+)
+def test_bandwidths(text: str, value: float) -> None:
+    assert parse.gbps(text) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("500", 500), ("500M", 500), ("4G", 4096), ("1.5G", 1536), ("1K", 1)]
+)
+def test_memory(text: str, value: int) -> None:
+    assert parse.mebibytes(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0-3", (0, 1, 2, 3)),
+        ("5", (5,)),
+        ("0-2,12,20-30:5", (0, 1, 2, 12, 20, 25, 30)),
+        ("3,1,2,1", (1, 2, 3)),  # each once, rising
+        ("0-9:4", (0, 4, 8)),  # the end is not reached
+    ],
+)
+def test_arrays(text: str, value: tuple[int, ...]) -> None:
+    assert parse.indices(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("afterok:1", (("afterok", "1"),)),
+        ("afterok:1:2,afterany:3", (("afterok", "1"), ("afterok", "2"), ("afterany", "3"))),
+        ("afternotok:12_3", (("afternotok", "12_3"),)),
+    ],
+)
+def test_dependencies(text: str, value: tuple[tuple[str, str], ...]) -> None:
+    assert parse.needs(text) == value
+
+
+@pytest.mark.parametrize(("text", "value"), [("8", 8), ("1-64", (1, 64)), ("4-4", (4, 4))])
+def test_processes(text: str, value: Any) -> None:
+    assert parse.procs(text) == value
+
+
+def test_speedups() -> None:
+    assert parse.speedup("amdahl:0.95") == {"model": "amdahl", "parallel_fraction": 0.95}
+    assert parse.speedup("downey:64,1.5") == {"model": "downey", "A": 64.0, "sigma": 1.5}
+    assert parse.times("1:100,8:20,2:55") == {1: 100.0, 8: 20.0, 2: 55.0}
+
+
+def test_features_and_names() -> None:
+    assert parse.features("fast&ib") == parse.features("fast,ib") == ("fast", "ib")
+    assert parse.names("alpha, beta") == ("alpha", "beta")
+
+
+@pytest.mark.parametrize(
+    ("reading", "text", "words"),
+    [
+        (parse.seconds, "", "is not a time"),
+        (parse.seconds, "1:2:3:4", "is not a time"),
+        (parse.seconds, "-5", "is not a time"),
+        (parse.seconds, "1-", "is not a time"),
+        (parse.seconds, "5 m", "is not a time"),
+        (parse.seconds, "0", "above 0"),
+        (parse.seconds, "0:00", "above 0"),
+        (parse.seconds, "9" * 40, "above 0"),
+        (parse.seconds, "٣", "is not a time"),  # a digit, but not ours
+        (parse.gbps, "75", "with its unit"),
+        (parse.gbps, "75Mbpx", "with its unit"),
+        (parse.gbps, "-1Gbps", "with its unit"),
+        (parse.gbps, "1e999Gbps", "too large"),
+        (parse.mebibytes, "lots", "amount of memory"),
+        (parse.mebibytes, "1e99T", "too large"),
+        (parse.procs, "0", "number of processes"),
+        (parse.procs, "4-", "number of processes"),
+        (parse.procs, "8-4", "8 is above 4"),
+        (parse.procs, "9" * 5000, "number of processes"),
+        (parse.number, "nan", "finite"),
+        (parse.number, "inf", "finite"),
+        (parse.number, "-1", "at least 0"),
+        (parse.number, "x", "not a number"),
+        (parse.fraction, "1.1", "outside 0..1"),
+        (parse.count, "-1", "whole number"),
+        (parse.speedup, "amdahl", "neither"),
+        (parse.speedup, "amdahl:", "neither"),
+        (parse.speedup, "amdahl:2", "outside 0..1"),
+        (parse.speedup, "downey:3", "neither"),
+        (parse.times, "1", "PROCESSES:SECONDS"),
+        (parse.times, "1:5,1:6", "named twice"),
+        (parse.times, "1:0", "above 0"),
+        (parse.indices, "0-9%2", "not supported"),
+        (parse.indices, "9-0", "empty range"),
+        (parse.indices, "0-9:0", "empty range"),
+        (parse.indices, "0-999999999", "more than"),  # not built before it is refused
+        (parse.indices, "a", "neither an index"),
+        (parse.indices, "", "neither an index"),
+        (parse.needs, "after:1", "not one of"),
+        (parse.needs, "afterok", "number of a job"),
+        (parse.needs, "afterok:x", "number of a job"),
+        (parse.needs, "afterok:1?afterok:2", "number of a job"),
+        (parse.features, "a|b", "only 'and'"),
+        (parse.names, ",", "no name"),
+        (parse.job, "12.batch", "number of a job"),
+    ],
+)
+def test_refusals_say_what_is_expected(
+    reading: Callable[[str], Any], text: str, words: str
+) -> None:
+    with pytest.raises(BadText, match=words):
+        reading(text)
+
+
+NOW = time.mktime((2030, 5, 17, 14, 30, 0, 0, 0, -1))
+
+
+@pytest.mark.parametrize(
+    ("text", "local"),
+    [
+        ("now", (17, 14, 30, 0)),
+        ("now+90", (17, 14, 31, 30)),
+        ("now+2hours", (17, 16, 30, 0)),
+        ("now+1day", (18, 14, 30, 0)),
+        ("16:00", (17, 16, 0, 0)),
+        ("09:15", (18, 9, 15, 0)),  # past today
+        ("14:30:00", (17, 14, 30, 0)),  # just now
+        ("noon", (18, 12, 0, 0)),
+        ("midnight", (18, 0, 0, 0)),
+        ("tomorrow", (18, 0, 0, 0)),
+        ("2030-05-20T12:34", (20, 12, 34, 0)),
+        ("2030-05-20", (20, 0, 0, 0)),
+    ],
+)
+def test_begin(text: str, local: tuple[int, ...]) -> None:
+    found = time.localtime(parse.begin(text, NOW))
+    assert (found.tm_mday, found.tm_hour, found.tm_min, found.tm_sec) == local
+
+
+@pytest.mark.parametrize("text", ["soon", "now+", "now+1fortnight", "25:00", "2030-13-01", ""])
+def test_begin_refusals(text: str) -> None:
+    with pytest.raises(BadText):
+        parse.begin(text, NOW)
+
+
+ENVIRON = {"PATH": "/bin", "HOME": "/home/ada", "COLOUR": "red", "SIZE": "3"}
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("ALL", ENVIRON),
+        ("NONE", {"PATH": "/bin", "HOME": "/home/ada"}),
+        ("COLOUR", {"PATH": "/bin", "HOME": "/home/ada", "COLOUR": "red"}),
+        ("ABSENT,SIZE=9", {"PATH": "/bin", "HOME": "/home/ada", "SIZE": "9"}),
+        ("ALL,SIZE=9", {**ENVIRON, "SIZE": "9"}),
+        ("A=b=c", {"PATH": "/bin", "HOME": "/home/ada", "A": "b=c"}),
+    ],
+)
+def test_export(text: str, kept: dict[str, str]) -> None:
+    assert parse.exported(text, ENVIRON) == kept
+
+
+@pytest.mark.parametrize("text", ["=x", "COLOUR,ALL", "COLOUR,NONE"])
+def test_export_refusals(text: str) -> None:
+    with pytest.raises(BadText):
+        parse.exported(text, ENVIRON)
+
+
+SCRIPT = """\
+#!/bin/sh
+# about it
+#COALLOC -n 4 --time=10
+#COALLOC --job-name "a b" # the name
+#COALLOCX -n 9
+ #COALLOC -n 7
+
+#COALLOC
+echo on
+#COALLOC -n 99
+"""
+
+
+def test_script_options_end_at_the_first_command() -> None:
+    assert list(parse.script_options(SCRIPT)) == [
+        (3, ["-n", "4", "--time=10"]),
+        (4, ["--job-name", "a b"]),
+        (8, []),
+    ]
+
+
+def test_script_options_name_the_line_of_a_bad_quote() -> None:
+    with pytest.raises(BadText, match="line 2: no closing quotation"):
+        list(parse.script_options('#!/bin/sh\n#COALLOC -J "x\n'))
