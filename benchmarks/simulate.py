@@ -63,10 +63,11 @@ def timed(workload: Workload, platform: Platform, policy: str) -> float:
     faults = verify(trace)
     checked = time.perf_counter() - began
     metrics = measure(trace)
-    speed = len(workload.jobs) / trace.stats["elapsed_s"]
+    elapsed = float(trace.stats["elapsed_s"])
+    speed = len(workload.jobs) / elapsed
     print(
         f"{workload.name[:24]:24} {policy:12} {len(workload.jobs):7} jobs "
-        f"{trace.stats['elapsed_s']:7.2f} s {speed:9,.0f} jobs/s   check {checked:5.2f} s "
+        f"{elapsed:7.2f} s {speed:9,.0f} jobs/s   check {checked:5.2f} s "
         f"{len(faults)} faults   wait {metrics.mean_wait_s:10,.0f} s "
         f"bsld {metrics.mean_bounded_slowdown:9.2f}",
         flush=True,

@@ -21,6 +21,9 @@ Every kernel here calls kernels of `compiled`, which numba's cache does not noti
 So the names under which these are cached contain a checksum of that file.
 """
 
+# mypy: allow-untyped-defs
+# Arrays and named tuples of arrays, whose types numba infers.
+
 from __future__ import annotations
 
 import inspect
