@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from coalloc.policies.kernel.compiled import (
     FULL,
+    MEMORY,
     WIDTH,
     Base,
     Choice,
@@ -80,7 +81,13 @@ def compile_intake(intake: Intake, power_step: float = 0.0, patterns: Any = None
                 class_kind.append(number)
                 powers.append(power)
             members[index].append(node)
-            node_class[node] = index
+    # by falling power, equal ones in reverse: the kernel fills from the back, weak nodes first
+    order = sorted(range(len(powers)), key=lambda c: (-powers[c], -c))
+    class_kind = [class_kind[c] for c in order]
+    powers = [powers[c] for c in order]
+    members = [members[c] for c in order]
+    for c, nodes in enumerate(members):
+        node_class[nodes] = c
     occupation = _occupation(intake, node_class)
     return Compiled(
         intake=intake,
@@ -190,7 +197,7 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float], pattern
     kinds = [intake.kinds[kind] for kind in class_kind]
     need = _ints([[group.need[kind] for kind in class_kind] for group in intake.groups])
     need = need.reshape(len(intake.groups), len(class_kind))
-    group_class, group_size = _by_power(need, powers)
+    group_class, group_size = _allowed(need)
     return Problem(
         mode_first=_firsts([len(item.modes) for item in items]),
         mode_procs=_ints([mode[0] for mode in modes]),
@@ -216,6 +223,7 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float], pattern
         need=need,
         group_class=group_class,
         group_size=group_size,
+        group_plain=(need == 1).all(axis=1),
         exempt=np.array(
             [
                 [r in group.exempt for r in range(len(intake.reservations))]
@@ -240,16 +248,12 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float], pattern
     )
 
 
-def _by_power(need: Ints, powers: list[float]) -> tuple[Ints, Ints]:
-    """Allowed classes of each group by falling power; equal ones in reverse snapshot order.
-
-    The kernel fills from the back: weak nodes first, equal ones in snapshot order.
-    """
-    order = np.array(sorted(range(len(powers)), key=lambda c: (-powers[c], -c)), dtype=np.int64)
+def _allowed(need: Ints) -> tuple[Ints, Ints]:
+    """Allowed classes of each group, in their order, and how many."""
     classes = np.zeros(need.shape, dtype=np.int64)
     sizes = np.zeros(need.shape[0], dtype=np.int64)
     for g in range(need.shape[0]):
-        mine = order[need[g, order] > 0]
+        mine = np.flatnonzero(need[g])
         classes[g, : mine.size] = mine
         sizes[g] = mine.size
     return classes, sizes
@@ -345,12 +349,13 @@ def make_scratch(problem: Problem) -> Scratch:
         best_class=ints(classes),
         best_procs=ints(classes),
         pick=ints(8),
-        pick_cost=np.zeros(5),
+        pick_cost=np.zeros(6),
         stamp=ints(groups),
         sums=ints((groups, 4)),
         reach=ints((groups, classes)),
         shared=ints(clusters),
         counters=ints(4),
+        memory=np.zeros((MEMORY, 6)),
         position=np.full(n, -1, dtype=np.int64),
         live=ints(n),
         live_procs=ints(n),

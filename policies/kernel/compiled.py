@@ -20,17 +20,20 @@ Notes
 -----
 *Profile.* Rows are stretches of constant free slots and link load; a row's data lie in a pool, and
 blocks of up to `WIDTH` entries (start time, row, and two numbers for skipping) keep them in order.
-``total`` is the number of whole free slots of a row, ``peak`` the largest sum of one cluster: a block whose
-maxima are too small, or whose minima are large enough, is passed in one step. ``dip`` marks a row
-that may offer less than the one before it: only these can lower the minimum over a window. `book`
-takes or gives back a placement; `undo` also removes the rows that `book` made, so that a search
-that undoes in reverse order leaves no trace. Loads are whole numbers of 2**-44 of a link's
-capacity: they add up and undo without drift.
+``total`` is the number of whole free slots of a row, ``peak`` the largest sum of one cluster: a
+block whose maxima are too small, or whose minima are large enough, is passed in one step. ``dip``
+marks a row that may offer less than the one before it: only these can lower the minimum over a
+window. `book` takes or gives back a placement; `undo` also removes the rows that `book` made, so
+that a search that undoes in reverse order leaves no trace. Loads are whole numbers of 2**-44 of a
+link's capacity: they add up and undo without drift.
 
 *Fit.* `window` tries one start: levels of power from the strongest on, each with its own run time
 A / power + B, its own window, and the minimum of free slots over it; the first level that fits ends
 first. `seek` tries the starts from the earliest on, until none can end sooner. A split is found as
 `split` describes (equation (4) is concave in t).
+
+*Memory.* While a profile only fills, a job finds no start before that of an earlier one which asked
+for no more processes and no more time on any power; `recall` begins there.
 
 *Ties*: earlier end (within 1e-9 s), smaller allotment, fewer clusters, weaker nodes (less power in
 sum), snapshot order.
@@ -79,8 +82,10 @@ ROUNDING = 1 << 12
 STRICT, INSERT, EVENT, EASY = 0, 1, 2, 3
 
 ROWS, FREE_ROWS, BLOCKS, FREE_BLOCKS = 0, 1, 2, 3
-WINDOWS, STAMP, USES = 0, 1, 2
-SPARE = 4
+WINDOWS, STAMP, USES, REMEMBERED = 0, 1, 2, 3
+SPARE, FIRST_START = 4, 5
+MEMORY = 2048
+"""Starts that `recall` looks through."""
 
 
 class Problem(NamedTuple):
@@ -107,6 +112,7 @@ class Problem(NamedTuple):
     need: Any  # G x C, units per process, 0 not allowed
     group_class: Any  # G x C, allowed classes by falling power
     group_size: Any  # G
+    group_plain: Any  # G, whether every class is allowed and takes one unit a process
     exempt: Any  # G x R
     class_cluster: Any  # C
     class_power: Any  # C
@@ -174,12 +180,13 @@ class Scratch(NamedTuple):
     best_class: Any  # C
     best_procs: Any  # C
     pick: Any  # 3: length, clusters; jump
-    pick_cost: Any  # 5
+    pick_cost: Any  # 6
     stamp: Any  # G
     sums: Any  # G x 4: total now, peak now, total beside the head, peak beside the head
     reach: Any  # G x C, running sum of what is free now, by falling power
     shared: Any  # K
-    counters: Any
+    counters: Any  # 4
+    memory: Any  # MEMORY x 6: group, whole, processes, shortest and longest run, first start
     position: Any  # N
     live: Any  # N, what `events` has still to place, by order
     live_procs: Any  # N, smallest allotment
@@ -429,10 +436,12 @@ def book(problem, profile, scratch, out, item, sign):
         for u in range(first, last):
             c = out.use_class[u]
             k = classes + problem.class_cluster[c]
+            slots = sign * out.use_procs[u] * problem.need[group, c]
+            before = profile.free[row, c]
+            profile.free[row, c] -= slots
             grain = problem.class_grain[c]
-            slots = profile.free[row, c] // grain
-            profile.free[row, c] -= sign * out.use_procs[u] * problem.need[group, c]
-            slots -= profile.free[row, c] // grain
+            if grain > 1:
+                slots = before // grain - profile.free[row, c] // grain
             profile.free[row, k] -= slots
             gone += slots
         profile.total[block, i] -= gone
@@ -507,19 +516,20 @@ def spread(problem, scratch, item, procs):
     gbps = problem.item_gbps[item]
     reach = 0
     for k in range(clusters):
+        reach += scratch.avail[k]
+    if reach < procs:
+        return 0
+    for k in range(clusters):
         capacity = problem.link_gbps[k]
         residual = FULL + ROUNDING - scratch.loaded[k]
         scratch.low[k] = low_side(gbps, procs, residual, capacity)
         upper[k] = min(scratch.avail[k], scratch.low[k])
-        reach += scratch.avail[k]
         # insertion keeps equal clusters in snapshot order
         j = k
         while j > 0 and upper[rank[j - 1]] < upper[k]:
             rank[j] = rank[j - 1]
             j -= 1
         rank[j] = k
-    if reach < procs:
-        return 0
     best, best_square = 0, 0
     for lead in range(-1, clusters):
         rest = procs
@@ -624,33 +634,41 @@ def allot(problem, scratch, item, procs, size, pattern):
 
 
 @part
-def window(problem, profile, scratch, item, mode, start, place, i, cutoff, power, pattern, only):
-    """Best end of an item that begins at `start`, in the row at (place, i); inf if none.
+def room(classes, need, cluster, least, free, sums, size, plain, whole):
+    """Lower the minima to a row, and count the processes they allow.
 
-    Ends after `cutoff` are not looked for. What was chosen is left in scratch.pick*. If some row
-    alone cannot hold the item, and every start up to it would meet it, scratch.pick[2] is 1 and
-    pick_cost[2] its time.
+    If `whole`, those on the best cluster alone. If `plain`, classes[z] is z and takes one unit a
+    process: this loop becomes vector instructions.
     """
-    scratch.counters[WINDOWS] += 1
-    scratch.pick[2] = 0
-    group = problem.item_group[item]
-    procs = problem.mode_procs[mode]
-    scaled = problem.mode_scaled[mode]
-    fixed = problem.mode_fixed[mode]
-    if only >= 0:
-        fixed += problem.mode_comm[mode] * problem.inverse_intra[only]
-    clusters = problem.link_gbps.size
-    block = profile.block[place]
-    row = profile.row[block, i]
-    size, reach = 0, 0
-    timed = False
-    top = inf
+    total = 0
+    if plain and not whole:
+        for z in range(size):
+            least[z] = min(least[z], free[z])
+            total += least[z]
+        return total
+    for k in range(sums.size):
+        sums[k] = 0
+    for z in range(size):
+        c = classes[z]
+        least[z] = min(least[z], free[c])
+        count = least[z] if need[c] == 1 else least[z] // need[c]
+        total += count
+        sums[cluster[c]] += count
+    if whole:
+        total = 0
+        for k in range(sums.size):
+            total = max(total, sums[k])
+    return total
+
+
+@part
+def enter(problem, profile, scratch, group, scaled, fixed, start, row, cutoff, only):
+    """Set the minima to the row of the start; the number of classes that end by the cutoff."""
+    size = 0
     for x in range(problem.group_size[group]):
         c = problem.group_class[group, x]
-        length = scaled / problem.class_power[c] + fixed
-        if start + length > cutoff:
+        if start + (scaled / problem.class_power[c] + fixed) > cutoff:
             break
-        top = min(top, length)
         size = x + 1
         scratch.least[x] = 0
         scratch.until[x] = inf
@@ -658,95 +676,161 @@ def window(problem, profile, scratch, item, mode, start, place, i, cutoff, power
             continue
         if problem.closed_first[c] < problem.closed_first[c + 1]:
             scratch.until[x] = closes(problem, group, c, start)
-            timed = timed or scratch.until[x] < inf
             if scratch.until[x] <= start:
                 continue
-        free = profile.free[row, c]
-        scratch.least[x] = free
-        need = problem.need[group, c]
-        reach += free if need == 1 else free // need
-    if reach < procs:
-        return inf
-    for k in range(clusters):
+        scratch.least[x] = profile.free[row, c]
+    return size
+
+
+@part
+def retreat(problem, profile, scratch, group, procs, whole, size, only, start, place, i):
+    """Start of the last row from which on, up to the row at (place, i), too little is free.
+
+    At least the row of `start`: reservations, which may be why it fails, are not looked at.
+    """
+    classes, need = problem.group_class[group], problem.need[group]
+    cluster, least, plain = problem.class_cluster, scratch.least, problem.group_plain[group]
+    for z in range(size):
+        least[z] = 0
+        if only < 0 or cluster[classes[z]] == only:
+            least[z] = 2147483647
+    while True:
+        free = profile.free[profile.row[profile.block[place], i]]
+        left = room(classes, need, cluster, least, free, scratch.shared, size, plain, whole)
+        if left < procs or profile.time[profile.block[place], i] <= start:
+            return profile.time[profile.block[place], i]
+        i -= 1
+        if i < 0:
+            place -= 1
+            i = profile.count[profile.block[place]] - 1
+
+
+@part
+def descend(problem, profile, scratch, group, procs, whole, size, end, place, i):
+    """Lower the minima by the dips after (place, i) and before `end`.
+
+    Returns where it stopped, and whether that was because too little is left.
+    """
+    classes, need = problem.group_class[group], problem.need[group]
+    cluster, least, plain = problem.class_cluster, scratch.least, problem.group_plain[group]
+    block = profile.block[place]
+    while True:
+        i += 1
+        if i >= profile.count[block]:
+            after = place + 1
+            while (
+                after < profile.size[BLOCKS]
+                and profile.dips[profile.block[after]] == 0
+                and profile.time[profile.block[after], 0] < end
+            ):
+                after += 1
+            if after >= profile.size[BLOCKS]:
+                place = after - 1
+                return place, profile.count[profile.block[place]] - 1, False
+            place, i = after, 0
+            block = profile.block[place]
+        if profile.time[block, i] >= end:
+            return place, i - 1, False  # -1 is before the first entry of the block
+        if profile.dip[block, i] == 0:
+            continue
+        row = profile.row[block, i]
+        for k in range(scratch.loaded.size):
+            scratch.loaded[k] = max(scratch.loaded[k], profile.load[row, k])
+        free = profile.free[row]
+        left = room(classes, need, cluster, least, free, scratch.shared, size, plain, whole)
+        if left < procs:
+            return place, i, True
+
+
+@part
+def enough(classes, need, cluster, powers, least, sums, size, after, procs, whole, alike):
+    """End of the first level of power behind `after` up to which enough is free; 0 if none.
+
+    If `alike`, all powers are one level.
+    """
+    for k in range(sums.size):
+        sums[k] = 0
+    total = 0
+    for z in range(size):
+        c = classes[z]
+        count = least[z] if need[c] == 1 else least[z] // need[c]
+        if whole:
+            sums[cluster[c]] += count
+            total = max(total, sums[cluster[c]])
+        else:
+            total += count
+        last = z + 1 == size or (powers[classes[z + 1]] != powers[c] and not alike)
+        if last and z >= after and total >= procs:
+            return z + 1
+    return 0
+
+
+@part
+def gather(problem, scratch, group, size, end):
+    """Count the processes of the first classes until `end`, by class and by cluster."""
+    for k in range(scratch.avail.size):
         scratch.avail[k] = 0
+    for z in range(size):
+        c = problem.group_class[group, z]
+        need = problem.need[group, c]
+        count = scratch.least[z] if need == 1 else scratch.least[z] // need
+        if scratch.until[z] < end:
+            count = 0
+        scratch.procs[z] = count
+        scratch.avail[problem.class_cluster[c]] += count
+
+
+@part
+def window(problem, profile, scratch, item, mode, start, place, i, cutoff, power, pattern, only):
+    """Best end of an item that begins at `start`, in the row at (place, i); inf if none.
+
+    Ends after `cutoff` are not looked for. What was chosen is left in scratch.pick*. If later
+    starts must fail as well, scratch.pick[2] is 1, and those up to the row that begins at
+    pick_cost[2] need not be tried.
+    """
+    scratch.counters[WINDOWS] += 1
+    scratch.pick[2] = 0
+    group = problem.item_group[item]
+    classes, powers, need = problem.group_class[group], problem.class_power, problem.need[group]
+    cluster, least = problem.class_cluster, scratch.least
+    procs, scaled = problem.mode_procs[mode], problem.mode_scaled[mode]
+    fixed = problem.mode_fixed[mode]
+    if only >= 0:
+        fixed += problem.mode_comm[mode] * problem.inverse_intra[only]
+    whole = pattern < 0 and not problem.item_splits[item]
+    alike = scaled == 0.0 and power == 0.0
+    row = profile.row[profile.block[place], i]
+    size = enter(problem, profile, scratch, group, scaled, fixed, start, row, cutoff, only)
+    for k in range(problem.link_gbps.size):
         scratch.loaded[k] = profile.load[row, k]
-    x = 0
-    while x < size:
-        level = problem.class_power[problem.group_class[group, x]]
-        y = x + 1
-        while y < size and (
-            scaled == 0.0 or problem.class_power[problem.group_class[group, y]] == level
-        ):
-            y += 1
-        if scaled == 0.0 and power > 0.0:
-            while y > x + 1 and problem.class_power[problem.group_class[group, y - 1]] < power:
-                y -= 1
+    y = 0
+    while True:
+        sums = scratch.shared
+        y = enough(classes, need, cluster, powers, least, sums, size, y, procs, whole, alike)
+        if y == 0:
+            return inf
+        level = powers[classes[y - 1]]
+        if power > 0.0 and level > power:
+            continue
         end = start + max(scaled / level + fixed, SHORTEST)
-        changed = timed
-        while True:  # dips up to the end
-            i += 1
-            if i >= profile.count[block]:
-                place += 1
-                while (
-                    place < profile.size[BLOCKS]
-                    and profile.dips[profile.block[place]] == 0
-                    and profile.time[profile.block[place], 0] < end
-                ):
-                    place += 1
-                if place >= profile.size[BLOCKS]:
-                    place -= 1
-                    block = profile.block[place]
-                    i = profile.count[block] - 1
-                    break
-                block = profile.block[place]
-                i = 0
-            if profile.time[block, i] >= end:
-                i -= 1  # -1 is before the first entry of this block
-                break
-            if profile.dip[block, i] == 0:
-                continue
-            changed = True
-            row = profile.row[block, i]
-            reach, alone = 0, 0
-            for z in range(size):
-                c = problem.group_class[group, z]
-                free = profile.free[row, c]
-                need = problem.need[group, c]
-                if only < 0 or problem.class_cluster[c] == only:
-                    alone += free if need == 1 else free // need
-                least = min(scratch.least[z], free)
-                scratch.least[z] = least
-                reach += least if need == 1 else least // need
-            for k in range(clusters):
-                scratch.loaded[k] = max(scratch.loaded[k], profile.load[row, k])
-            if reach < procs:
-                if alone < procs and profile.time[block, i] < start + top:
-                    scratch.pick[2] = 1
-                    scratch.pick_cost[2] = profile.time[block, i]
-                return inf
-        if changed:
-            for k in range(clusters):
-                scratch.avail[k] = 0
-        total = 0
-        for z in range(0 if changed else x, y):
-            c = problem.group_class[group, z]
-            need = problem.need[group, c]
-            count = scratch.least[z] if need == 1 else scratch.least[z] // need
-            if scratch.until[z] < end:
-                count = 0
-            scratch.procs[z] = count
-            scratch.avail[problem.class_cluster[c]] += count
-        for k in range(clusters):
-            total += scratch.avail[k]
-        if total >= procs and (power <= 0.0 or level == power or scaled == 0.0):
+        place, i, short = descend(
+            problem, profile, scratch, group, procs, whole, size, end, place, i
+        )
+        if short:
+            if profile.time[profile.block[place], i] < start + scaled / powers[classes[0]] + fixed:
+                scratch.pick[2] = 1
+                scratch.pick_cost[2] = retreat(
+                    problem, profile, scratch, group, procs, whole, size, only, start, place, i
+                )
+            return inf
+        gather(problem, scratch, group, y, end)
+        if power == 0.0 or level == power:
             used = allot(problem, scratch, item, procs, y, pattern)
             if used > 0:
                 scratch.pick[1] = used
                 return start + max(scaled / scratch.pick_cost[1] + fixed, SHORTEST)
-        if power > 0.0 and level <= power:
+        if power > 0.0:
             return inf
-        x = y
-    return inf
 
 
 # ---- all starts
@@ -870,6 +954,8 @@ def seek(problem, profile, scratch, out, choice, item, lower, now):
                     only,
                 )
                 if end < inf:
+                    if best == inf:
+                        scratch.pick_cost[FIRST_START] = start
                     used, cost = scratch.pick[1], scratch.pick_cost[0]
                     if (
                         end < best - TOL
@@ -903,6 +989,49 @@ def seek(problem, profile, scratch, out, choice, item, lower, now):
         if only < 0 or only + 1 >= problem.link_gbps.size:
             return best
         only += 1
+
+
+@part
+def recall(problem, scratch, item):
+    """Start before which there is no room for an item, as `remember` knows; and write its row."""
+    group, mode = problem.item_group[item], problem.mode_first[item]
+    size = problem.group_size[group]
+    count = scratch.counters[REMEMBERED]
+    memory, mine = scratch.memory, scratch.memory[count % MEMORY]
+    if size == 0 or problem.mode_first[item + 1] - mode > 1 or problem.item_apart[item]:
+        return -inf
+    scaled, fixed = problem.mode_scaled[mode], problem.mode_fixed[mode]
+    whole = 0.0 if problem.item_splits[item] else 1.0
+    procs = float(problem.mode_procs[mode])
+    short = scaled / problem.class_power[problem.group_class[group, 0]] + fixed
+    long = scaled / problem.class_power[problem.group_class[group, size - 1]] + fixed
+    best = -inf
+    for x in range(min(count, MEMORY)):
+        if (
+            memory[x, 5] > best
+            and memory[x, 2] <= procs
+            and memory[x, 3] <= short
+            and memory[x, 4] <= long
+            and memory[x, 0] == group
+            and memory[x, 1] <= whole
+        ):
+            best = memory[x, 5]
+    mine[0], mine[1], mine[2], mine[3], mine[4] = group, whole, procs, short, long
+    mine[5] = -inf
+    return best
+
+
+@part
+def remember(problem, scratch, item):
+    """Keep the first start of an item that could begin at once and loads no link."""
+    mode = problem.mode_first[item]
+    if problem.mode_first[item + 1] - mode > 1 or problem.item_apart[item]:
+        return
+    if problem.item_splits[item] and problem.item_gbps[item] > 0.0:
+        return
+    count = scratch.counters[REMEMBERED]
+    scratch.memory[count % MEMORY, 5] = scratch.pick_cost[FIRST_START]
+    scratch.counters[REMEMBERED] += 1
 
 
 @part
@@ -943,6 +1072,8 @@ def commit(problem, profile, scratch, out, item, end):
 def serial(problem, profile, scratch, out, choice, order, strict):
     """Place the items in this order; `strict`: starts never decrease."""
     frontier = -inf
+    now = profile.time[profile.block[0], 0]
+    scratch.counters[REMEMBERED] = 0
     for pos in range(order.size):
         scratch.position[order[pos]] = pos
     pos = 0
@@ -952,12 +1083,14 @@ def serial(problem, profile, scratch, out, choice, order, strict):
         if out.start[item] == out.start[item] or out.missing[item] != 0:
             continue
         lower = out.ready[item]
-        if strict:
-            lower = max(lower, frontier)
-        end = seek(problem, profile, scratch, out, choice, item, lower, False)
+        known = frontier if strict else recall(problem, scratch, item)
+        end = seek(problem, profile, scratch, out, choice, item, max(lower, known), False)
         if end == inf:
             out.missing[item] = -1
             continue
+        free = choice.power[item] == 0.0 and choice.pattern[item] < 0
+        if not strict and free and lower <= now:
+            remember(problem, scratch, item)
         commit(problem, profile, scratch, out, item, end)
         frontier = out.start[item]
         # children that the order names too early follow at once
@@ -983,9 +1116,7 @@ def survey(problem, profile, scratch, group, row, head_row, t):
         need = problem.need[group, c]
         count = profile.free[row, c] // need
         if problem.closed_first[c] < problem.closed_first[c + 1]:
-            if closes(problem, group, c, t) <= t:
-                count = 0
-        k = problem.class_cluster[c]
+            k = problem.class_cluster[c]
         reach += count
         scratch.reach[group, x] = reach
         avail[k] += count
@@ -1012,10 +1143,10 @@ def may_fit(problem, scratch, item, t, head_start, spare):
     sums = scratch.sums
     if procs > sums[group, 0] or (not splits and procs > sums[group, 1]):
         return False
-    # Each part but the largest has t <= n / 2 or n - t <= n / 2: its link carries at least b t / 2.
-    if procs > sums[group, 1]:
-        if problem.item_gbps[item] * (procs - sums[group, 1]) > 2.0 * spare * (1.0 + 1e-9):
-            return False
+    # Each part but the largest has t <= n / 2, so that its link carries at least b t / 2.
+    apart = procs - sums[group, 1]
+    if apart > 0 and problem.item_gbps[item] * apart > 2.0 * spare * (1.0 + 1e-9):
+        return False
     if head_start == inf or problem.mode_first[item + 1] - first > 1:
         return True
     if procs <= sums[group, 2 if splits else 3]:

@@ -370,7 +370,8 @@ class _Reader:
         if low > self.slots:
             return f"needs {low} processes; {self.slots} slots exist"
         if low > total:
-            return f"needs {low} processes; {total} fit on nodes with its clusters, features and memory"
+            where = "nodes with its clusters, features and memory"
+            return f"needs {low} processes; {total} fit on {where}"
         if not item.splits:
             return f"needs {low} processes on one cluster; the largest takes {largest}"
         return f"needs {low} processes; the links cannot carry any split of them"

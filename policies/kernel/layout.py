@@ -79,8 +79,9 @@ def lay(
 ) -> Any:
     """Give each placement, by `order` (rising start), free units of its classes.
 
-    Nodes are numbered so that those of a class follow each other. `releases` orders all entries (placements, then what runs now) by their end; entry e ends at
-    until[e], and gives[e] is, for what runs now, its node and units.
+    Nodes are numbered so that those of a class follow each other. `releases` orders all entries
+    (placements, then what runs now) by their end; entry e ends at until[e], and gives[e] is, for
+    what runs now, its node and units.
     """
     quota = np.zeros(4, dtype=np.int64)
     top, r = 0, 0
@@ -137,13 +138,13 @@ def lay_on_nodes(compiled: Compiled, out: Outcome) -> tuple[Ints, Ints, Ints]:
     held = compiled.occupation
     holder = number[held.node]
     np.subtract.at(free, holder, held.units)
-    # a placement's classes in rising order: these follow the clusters
+    # a placement's classes cluster by cluster
     use_item = np.repeat(placed, out.use_count[placed])
     slot = np.concatenate(
         [np.arange(a, a + b) for a, b in zip(out.use_first, out.use_count, strict=True)] or [placed]
     )
     use_class = out.use_class[slot]
-    sort = np.lexsort((use_class, use_item))
+    sort = np.lexsort((use_class, problem.class_cluster[use_class], use_item))
     use_class, use_procs = use_class[sort], out.use_procs[slot][sort]
     counts = out.use_count * ~np.isnan(out.start)
     uses = np.stack((np.cumsum(counts) - counts, counts), axis=1)
