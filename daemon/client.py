@@ -14,7 +14,7 @@ import errno
 import os
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -279,7 +279,7 @@ class Client:
 
     def events(
         self, since: int | None = 0, *, follow: bool = False, job: str = ""
-    ) -> Iterator[results.Event]:
+    ) -> Generator[results.Event]:
         """The numbered event stream, in order and without gaps.
 
         Parameters

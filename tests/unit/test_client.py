@@ -1,0 +1,346 @@
+"""The Python client against a daemon that is absent, silent, refusing or babbling."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+
+from coalloc import Client
+from coalloc.daemon import client as client_module
+from coalloc.daemon.client import NoAnswerError, RefusedError, submission
+
+Respond = Callable[[dict[str, Any]], list[bytes] | dict[str, Any] | None]
+STOP = b"stop"
+
+
+class Daemon:
+    """A ROUTER that answers each request with what `respond` makes of it."""
+
+    def __init__(self, root: Path) -> None:
+        self.endpoint = f"ipc://{root}/coalloc.sock"
+        self.publish_endpoint = f"ipc://{root}/events.sock"
+        self.heard: list[dict[str, Any]] = []
+        self.respond: Respond = lambda body: {"type": "done"}
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.router = self.context.socket(zmq.ROUTER)
+        self.router.bind(self.endpoint)
+        self.control = self.context.socket(zmq.PULL)
+        self.control.bind("inproc://control")
+        self.thread = threading.Thread(target=self._serve)
+        self.thread.start()
+
+    def _serve(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self.router, zmq.POLLIN)
+        poller.register(self.control, zmq.POLLIN)
+        while True:
+            ready = dict(poller.poll())
+            if self.control in ready:
+                return
+            peer, frame = self.router.recv_multipart()
+            body = json.loads(frame)
+            self.heard.append(body)
+            answer = self.respond(body)
+            if isinstance(answer, dict):
+                answer = [json.dumps({"id": body["id"], **answer}).encode()]
+            if answer is not None:
+                self.router.send_multipart([peer, *answer])
+
+    def close(self) -> None:
+        stop = self.context.socket(zmq.PUSH)
+        stop.connect("inproc://control")
+        stop.send(STOP)
+        self.thread.join()
+        for socket in (stop, self.control, self.router):
+            socket.close(linger=0)
+        self.context.term()
+
+
+@pytest.fixture
+def daemon() -> Iterator[Daemon]:
+    with tempfile.TemporaryDirectory(prefix="co-client-") as root:
+        running = Daemon(Path(root))
+        try:
+            yield running
+        finally:
+            running.close()
+
+
+@pytest.fixture
+def client(daemon: Daemon) -> Iterator[Client]:
+    with Client(
+        daemon.endpoint, timeout_s=0.3, publish_endpoint=daemon.publish_endpoint
+    ) as connected:
+        yield connected
+
+
+def test_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "PATIENCE_S", 0.05)
+    with Client(f"ipc://{tmp_path}/absent") as client, pytest.raises(NoAnswerError) as caught:
+        client.queue()
+    assert (
+        str(caught.value) == f"no daemon listens at ipc://{tmp_path}/absent; is coallocd running?"
+    )
+
+
+def test_a_socket_that_nobody_serves_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import socket
+
+    monkeypatch.setattr(client_module, "PATIENCE_S", 0.05)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(tmp_path / "s"))
+    with Client(f"ipc://{tmp_path}/s") as client, pytest.raises(NoAnswerError, match="no daemon"):
+        client.queue()
+
+
+def test_silence_is_an_error_in_time(daemon: Daemon, client: Client) -> None:
+    daemon.respond = lambda body: None
+    with pytest.raises(NoAnswerError, match=r"no answer from .* within 0\.3 s"):
+        client.status()
+
+
+def test_a_refusal_has_code_and_message(daemon: Daemon, client: Client) -> None:
+    daemon.respond = lambda body: {"type": "refused", "code": "not_found", "message": "no job 9"}
+    with pytest.raises(RefusedError, match="no job 9") as caught:
+        client.show("9")
+    assert caught.value.code == "not_found"
+    assert client.Refused is RefusedError
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ([b"\xff\x00"], "not JSON"),
+        ([b""], "not JSON"),
+        ([b"[]"], "not a JSON object"),
+        ([b"{}"], "type: is missing"),
+        ([b'{"type": "done", "protocol": 9}'], "protocol: 9"),
+        ([b"{}", b"{}"], "expected 1 frame, got 2"),
+        ({"type": "queue", "jobs": [{"id": 5}]}, "cannot be understood"),
+    ],
+)
+def test_garbage_is_an_error(daemon: Daemon, client: Client, answer: Any, words: str) -> None:
+    daemon.respond = lambda body: answer
+    with pytest.raises(NoAnswerError, match=words):
+        client.queue()
+
+
+def test_an_answer_of_another_request_is_not_taken(daemon: Daemon, client: Client) -> None:
+    daemon.respond = lambda body: [b'{"id": "someone", "type": "queue", "jobs": []}']
+    with pytest.raises(NoAnswerError, match="no answer"):
+        client.queue()
+
+
+def test_requests_carry_the_version_and_their_own_id(daemon: Daemon, client: Client) -> None:
+    client.round_now()
+    client.drain("alpha", "new switch")
+    first, second = daemon.heard
+    assert first["protocol"] == second["protocol"] == 1
+    assert first["id"] != second["id"]
+    assert (second["type"], second["target"], second["reason"]) == ("drain", "alpha", "new switch")
+
+
+def test_a_submit_without_an_answer_is_sent_again_with_its_token(
+    daemon: Daemon, client: Client
+) -> None:
+    daemon.respond = lambda body: (
+        {"type": "done", "job": "4", "jobs": ["4"], "again": True}
+        if len(daemon.heard) > 1
+        else None
+    )
+    done = client.submit(["true"], procs=2)
+    first, second = daemon.heard
+    assert first["token"] == second["token"] == done.token
+    assert first["id"] != second["id"]
+    assert (done.job, done.again) == ("4", True)
+
+
+def test_a_submit_that_stays_unanswered_is_an_error(daemon: Daemon, client: Client) -> None:
+    daemon.respond = lambda body: None
+    with pytest.raises(NoAnswerError):
+        client.submit(["true"], token="mine")
+    assert [body["token"] for body in daemon.heard] == ["mine", "mine"]
+
+
+def test_submit_many_keeps_the_order_and_yields_refusals(daemon: Daemon, client: Client) -> None:
+    def respond(body: dict[str, Any]) -> dict[str, Any]:
+        name = body["name"]
+        if name == "5":
+            return {"type": "refused", "code": "infeasible", "message": "too large"}
+        return {"type": "done", "job": name, "jobs": [name], "again": False}
+
+    daemon.respond = respond
+    bodies = (submission(["true"], name=str(number)) for number in range(2500))
+    outcomes = list(client.submit_many(bodies))
+    assert isinstance(outcomes[5], RefusedError)
+    jobs = [o.job for o in outcomes if not isinstance(o, RefusedError)]
+    assert jobs == [str(number) for number in range(2500) if number != 5]
+
+
+def status(epoch: int) -> dict[str, Any]:
+    return {
+        "type": "status",
+        "time": 0.0,
+        "user": "ada",
+        "epoch": epoch,
+        "rounds": 0,
+        "paused": False,
+        "waiting": 0,
+        "placed": 0,
+    }
+
+
+def test_wait_is_asked_again_of_a_daemon_that_was_restarted(
+    daemon: Daemon, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "LOOK_EVERY_S", 0.02)
+
+    def respond(body: dict[str, Any]) -> dict[str, Any] | None:
+        waits = [b for b in daemon.heard if b["type"] == "wait"]
+        if body["type"] == "status":
+            return status(2 if waits else 1)
+        # the first daemon takes the question with it
+        if len(waits) < 2:
+            return None
+        return {"type": "ended", "jobs": [{"id": "3", "state": "completed", "exit_code": 0}]}
+
+    daemon.respond = respond
+    (ended,) = client.wait("3")
+    assert (ended.state, ended.exit_code) == ("completed", 0)
+    assert [b["type"] for b in daemon.heard].count("wait") == 2
+
+
+def test_wait_gives_up_in_time(daemon: Daemon, client: Client) -> None:
+    daemon.respond = lambda body: status(1) if body["type"] == "status" else None
+    with pytest.raises(TimeoutError, match=r"job 3 has not ended within 0\.05 s"):
+        client.wait("3", timeout=0.05)
+
+
+def test_wait_for_a_job_that_does_not_exist(daemon: Daemon, client: Client) -> None:
+    refused = {"type": "refused", "code": "not_found", "message": "there is no job 3"}
+    daemon.respond = lambda body: status(1) if body["type"] == "status" else refused
+    with pytest.raises(RefusedError, match="there is no job 3"):
+        client.wait("3")
+
+
+class Stream:
+    """A store of events and an XPUB that may lose some."""
+
+    def __init__(self, daemon: Daemon, events: int) -> None:
+        self.events = [self._event(number) for number in range(1, events + 1)]
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.socket = self.context.socket(zmq.XPUB)
+        self.socket.bind(daemon.publish_endpoint)
+        daemon.respond = self._respond
+
+    @staticmethod
+    def _event(seq: int) -> dict[str, Any]:
+        job = str(seq % 2)
+        return {"seq": seq, "time": float(seq), "kind": "tick", "job": job, "fields": {}}
+
+    def _respond(self, body: dict[str, Any]) -> dict[str, Any]:
+        since, job = body["since"], body.get("job")
+        found = [e for e in self.events if e["seq"] > since and (not job or e["job"] == job)]
+        return {"type": "events", "events": found[: body["limit"]], "last": len(self.events)}
+
+    def happen(self, *, lost: bool = False) -> None:
+        event = self._event(len(self.events) + 1)
+        self.events.append(event)
+        if not lost:
+            self.socket.send_multipart([b"event.tick.", json.dumps(event).encode()])
+
+    def greet(self) -> None:
+        """Wait for a subscription and answer it."""
+        assert self.socket.poll(10_000)
+        assert self.socket.recv() == b"\x01event."
+        self.socket.send_multipart([b"event.", b'{"watch_seq": 1, "welcome": true}'])
+
+    def close(self) -> None:
+        self.socket.close(linger=0)
+        self.context.term()
+
+
+@pytest.fixture
+def stream(daemon: Daemon) -> Iterator[Stream]:
+    stream = Stream(daemon, 3)
+    yield stream
+    stream.close()
+
+
+def test_stored_events_come_in_pages(
+    daemon: Daemon, client: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "PAGE", 2)
+    assert [event.seq for event in client.events()] == [1, 2, 3]
+    assert [event.seq for event in client.events(1)] == [2, 3]
+    assert [event.seq for event in client.events(job="1")] == [1, 3]
+    assert list(client.events(None)) == []
+
+
+def test_followed_events_have_no_gap(
+    client: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "QUIET_S", 0.2)
+    following = client.events(1, follow=True)
+    greeter = threading.Thread(target=stream.greet)
+    greeter.start()
+    assert [next(following).seq for _ in range(2)] == [2, 3]  # what was stored before
+    greeter.join()
+    stream.happen()
+    assert next(following).seq == 4
+    stream.happen(lost=True)
+    stream.happen()
+    assert [next(following).seq for _ in range(2)] == [5, 6]  # the gap is filled from the store
+    stream.happen(lost=True)
+    assert next(following).seq == 7  # the end was lost: asked for after a silence
+    stream.happen()
+    assert next(following).seq == 8
+    following.close()
+
+
+def test_a_greeting_after_a_restart_asks_for_what_was_missed(
+    client: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "QUIET_S", 10.0)
+    following = client.events(3, follow=True)
+    greeter = threading.Thread(target=stream.greet)
+    greeter.start()
+    found: list[int] = []
+    reader = threading.Thread(target=lambda: found.append(next(following).seq))
+    reader.start()
+    greeter.join()
+    stream.happen(lost=True)
+    stream.socket.send_multipart([b"event.", b'{"watch_seq": 0, "welcome": true}'])
+    reader.join(10.0)
+    assert found == [4]
+    following.close()
+
+
+def test_an_option_that_does_not_exist_is_refused_here() -> None:
+    with pytest.raises(TypeError, match="unknown option 'ntasks'"):
+        submission(["true"], ntasks=4)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="argv: a sequence is wanted"):
+        submission("true")
+    with pytest.raises(ValueError, match="argv: is empty"):
+        submission([])
+    with pytest.raises(ValueError, match="a range needs speedup or times"):
+        submission(["true"], procs=(1, 4))
+
+
+def test_the_client_finds_its_daemon_in_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "coallocd.toml"
+    path.write_text(f'[daemon]\nruntime_dir = "{tmp_path}/run"\nstate_dir = "{tmp_path}/state"\n')
+    monkeypatch.setenv("COALLOC_CONFIG", str(path))
+    with Client() as client:
+        assert client.endpoint == f"ipc://{tmp_path}/run/coalloc.sock"
