@@ -228,5 +228,6 @@ def _progress(name: str, jobs: int, quiet: bool) -> Iterator[Callable[[int], Non
     with Progress(
         *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
     ) as bar:
-        task = bar.add_task(name, total=jobs)
-        yield lambda done: bar.update(task, completed=done)
+        # The first replay after an installation compiles the kernel, which takes a while.
+        task = bar.add_task("preparing", total=jobs)
+        yield lambda done: bar.update(task, completed=done, description=name)

@@ -168,7 +168,8 @@ def forget(profile, t):
             return
         if following > t:
             return
-        remove(profile, 0, 0)
+        place, i = locate(profile, -inf)
+        remove(profile, place, i)
 
 
 @part
@@ -399,7 +400,8 @@ def advance(problem, profile, scratch, out, choice, stream, decoder, instants):
         limit = t + INSTANT
         if arrival <= limit:
             t = max(t, arrival)
-        freed, early = False, False
+        # not the literal False, for which numba would compile `start_booked` a second time
+        freed = early = count[RUNNING] < 0
         ended = count[ENDED]
         while count[RUNNING] > 0 and stream.heap_time[0] <= limit:
             t = max(t, stream.heap_time[0])
