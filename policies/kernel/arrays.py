@@ -118,8 +118,8 @@ def _occupation(intake: Intake, node_class: Ints) -> Occupation:
     """
     now = intake.snapshot.time
     ends: dict[int, list[tuple[float, int]]] = {}
-    for node, count, until in _holders(intake):
-        ends.setdefault(node, []).append((until, count))
+    for place, count, until in _holders(intake):
+        ends.setdefault(place, []).append((until, count))
     for n, node in enumerate(intake.nodes):
         if node.free_at > now:
             ends.setdefault(n, []).append((node.free_at, node.slots))

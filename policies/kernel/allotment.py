@@ -1,0 +1,166 @@
+"""Choosing clusters and classes for so many processes, once it is known what is free.
+
+See `split` for the shape of the counts that a link admits.
+"""
+
+from __future__ import annotations
+
+from math import inf, sqrt
+
+from coalloc.policies.kernel.jit import part
+from coalloc.policies.kernel.profile import (
+    load_units,
+)
+from coalloc.policies.kernel.state import (
+    FULL,
+    ROUNDING,
+    Problem,
+    Scratch,
+)
+
+
+@part
+def low_side(gbps: float, procs: int, residual: int, capacity: float) -> int:
+    """The count w of `split`: the link admits 0..w and procs - w..procs; procs if all."""
+    if gbps <= 0.0 or procs <= 1 or capacity == inf:
+        return procs
+    if residual < 0:
+        return 0
+    half = procs // 2
+    if load_units(gbps, procs, half, capacity) <= residual:
+        return procs
+    x = residual / FULL * capacity * (procs - 1) / gbps
+    t = int((procs - sqrt(max(float(procs) * procs - 4.0 * x, 0.0))) / 2.0)
+    t = min(max(t, 0), half)
+    while t > 0 and load_units(gbps, procs, t, capacity) > residual:
+        t -= 1
+    while t < half and load_units(gbps, procs, t + 1, capacity) <= residual:
+        t += 1
+    return t
+
+
+@part
+def spread(problem: Problem, scratch: Scratch, item: int, procs: int) -> int:
+    """Split over clusters into best_take: fewest, then least load; the number of clusters or 0."""
+    clusters = problem.link_gbps.size
+    upper, rank, take = scratch.left, scratch.rank, scratch.take
+    gbps = problem.item_gbps[item]
+    reach = 0
+    for k in range(clusters):
+        reach += scratch.avail[k]
+    if reach < procs:
+        return 0
+    for k in range(clusters):
+        capacity = problem.link_gbps[k]
+        residual = FULL + ROUNDING - scratch.loaded[k]
+        scratch.low[k] = low_side(gbps, procs, residual, capacity)
+        upper[k] = min(scratch.avail[k], scratch.low[k])
+        # insertion keeps equal clusters in snapshot order
+        j = k
+        while j > 0 and upper[rank[j - 1]] < upper[k]:
+            rank[j] = rank[j - 1]
+            j -= 1
+        rank[j] = k
+    best, best_square = 0, 0
+    for lead in range(-1, clusters):
+        rest = procs
+        used = 0
+        square = 0
+        for k in range(clusters):
+            take[k] = 0
+        if lead >= 0:
+            free = scratch.avail[lead]
+            if scratch.low[lead] < 1 or free < procs - scratch.low[lead] or free <= upper[lead]:
+                continue
+            take[lead] = free
+            rest -= free
+            used = 1
+            square = free * free
+        for j in range(clusters):
+            k = rank[j]
+            if k != lead and rest > 0 and upper[k] > 0:
+                take[k] = min(upper[k], rest)
+                rest -= take[k]
+                used += 1
+                square += take[k] * take[k]
+        if rest == 0 and (best == 0 or used < best or (used == best and square > best_square)):
+            best, best_square = used, square
+            for k in range(clusters):
+                scratch.best_take[k] = take[k]
+    return best
+
+
+@part
+def fill(problem: Problem, scratch: Scratch, group: int, size: int) -> None:
+    """Lay best_take on classes, weakest first."""
+    left = scratch.left
+    for k in range(left.size):
+        left[k] = scratch.best_take[k]
+    length = 0
+    cost = 0.0
+    weakest = inf
+    for x in range(size - 1, -1, -1):
+        c = problem.group_class[group, x]
+        k = problem.class_cluster[c]
+        count = min(left[k], scratch.procs[x])
+        if count > 0:
+            left[k] -= count
+            scratch.pick_class[length] = c
+            scratch.pick_procs[length] = count
+            length += 1
+            cost += count * problem.class_power[c]
+            weakest = min(weakest, problem.class_power[c])
+    scratch.pick[0] = length
+    scratch.pick_cost[0] = cost
+    scratch.pick_cost[1] = weakest
+
+
+@part
+def allot(
+    problem: Problem, scratch: Scratch, item: int, procs: int, size: int, pattern: int
+) -> int:
+    """Choose nodes among the first `size` classes; the number of clusters, 0 if none will do."""
+    group = problem.item_group[item]
+    clusters = problem.link_gbps.size
+    avail = scratch.avail
+    used = 0
+    if pattern >= 0:
+        for k in range(clusters):
+            count = problem.patterns[pattern, k]
+            scratch.best_take[k] = count
+            used += count > 0
+            if count > avail[k]:
+                return 0
+            units = load_units(problem.item_gbps[item], procs, count, problem.link_gbps[k])
+            if units > 0 and scratch.loaded[k] + units > FULL + ROUNDING:
+                return 0
+        fill(problem, scratch, group, size)
+        return used
+    whole = 0
+    for k in range(clusters):
+        whole += avail[k] >= procs
+    if whole > 0:
+        for k in range(clusters):
+            scratch.left[k] = procs if avail[k] >= procs else 0
+            scratch.cost[k] = 0.0
+        if whole > 1:
+            for x in range(size - 1, -1, -1):
+                c = problem.group_class[group, x]
+                k = problem.class_cluster[c]
+                count = min(scratch.left[k], scratch.procs[x])
+                scratch.left[k] -= count
+                scratch.cost[k] += count * problem.class_power[c]
+        chosen = -1
+        for k in range(clusters):
+            scratch.best_take[k] = 0
+            if avail[k] >= procs and (
+                chosen < 0 or scratch.cost[k] < scratch.cost[chosen] * (1.0 - 1e-12)
+            ):
+                chosen = k
+        scratch.best_take[chosen] = procs
+        used = 1
+    elif problem.item_splits[item]:
+        used = spread(problem, scratch, item, procs)
+    if used > 0:
+        fill(problem, scratch, group, size)
+    return used

@@ -1,0 +1,289 @@
+"""Free slots and link load over time, changed in place.
+
+See `compiled` for how rows, blocks and dips work.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from coalloc.policies.kernel.jit import kernel, part
+from coalloc.policies.kernel.state import (
+    BLOCKS,
+    FREE_BLOCKS,
+    FREE_ROWS,
+    FULL,
+    ROWS,
+    WIDTH,
+    Base,
+    Outcome,
+    Problem,
+    Profile,
+    Scratch,
+)
+
+
+@part
+def locate(profile: Profile, t: float) -> tuple[int, int]:
+    """Place in the order, and offset, of the row in force at t."""
+    low, high = 0, profile.size[BLOCKS] - 1
+    while low < high:
+        middle = (low + high + 1) >> 1
+        if profile.time[profile.block[middle], 0] <= t:
+            low = middle
+        else:
+            high = middle - 1
+    block = profile.block[low]
+    left, right = 0, profile.count[block] - 1
+    while left < right:
+        middle = (left + right + 1) >> 1
+        if profile.time[block, middle] <= t:
+            left = middle
+        else:
+            right = middle - 1
+    return low, left
+
+
+@part
+def bound(profile: Profile, block: int) -> None:
+    """Recompute what a block offers at least and at most."""
+    a, b = profile.total[block, 0], profile.total[block, 0]
+    c, d = profile.peak[block, 0], profile.peak[block, 0]
+    dips = 0
+    for i in range(profile.count[block]):
+        a = min(a, profile.total[block, i])
+        b = max(b, profile.total[block, i])
+        c = min(c, profile.peak[block, i])
+        d = max(d, profile.peak[block, i])
+        dips += profile.dip[block, i]
+    profile.bounds[block, 0] = a
+    profile.bounds[block, 1] = b
+    profile.bounds[block, 2] = c
+    profile.bounds[block, 3] = d
+    profile.dips[block] = dips
+
+
+@part
+def move(profile: Profile, source: int, i: int, target: int, j: int) -> None:
+    """Copy an entry of a block."""
+    profile.time[target, j] = profile.time[source, i]
+    profile.row[target, j] = profile.row[source, i]
+    profile.total[target, j] = profile.total[source, i]
+    profile.peak[target, j] = profile.peak[source, i]
+    profile.dip[target, j] = profile.dip[source, i]
+
+
+@part
+def add_block(profile: Profile, place: int) -> int:
+    """Make an empty block at this place in the order."""
+    size = profile.size
+    if size[FREE_BLOCKS] > 0:
+        size[FREE_BLOCKS] -= 1
+        block = profile.recycled_block[size[FREE_BLOCKS]]
+    else:
+        block = size[BLOCKS]
+    for i in range(size[BLOCKS], place, -1):
+        profile.block[i] = profile.block[i - 1]
+    profile.block[place] = block
+    profile.count[block] = 0
+    size[BLOCKS] += 1
+    return block
+
+
+@part
+def cut(profile: Profile, t: float) -> bool:
+    """Make a row begin at t; True if it is new."""
+    place, i = locate(profile, t)
+    block = profile.block[place]
+    if profile.time[block, i] == t:
+        return False
+    if profile.count[block] == WIDTH:
+        half = WIDTH // 2
+        other = add_block(profile, place + 1)
+        for k in range(half, WIDTH):
+            move(profile, block, k, other, k - half)
+        profile.count[block] = half
+        profile.count[other] = WIDTH - half
+        bound(profile, block)
+        bound(profile, other)
+        if i >= half:
+            block, i = other, i - half
+    old = profile.row[block, i]
+    size = profile.size
+    if size[FREE_ROWS] > 0:
+        size[FREE_ROWS] -= 1
+        row = profile.recycled[size[FREE_ROWS]]
+    else:
+        row = size[ROWS]
+    size[ROWS] += 1
+    for c in range(profile.free.shape[1]):
+        profile.free[row, c] = profile.free[old, c]
+    for k in range(profile.load.shape[1]):
+        profile.load[row, k] = profile.load[old, k]
+    for k in range(profile.count[block], i + 1, -1):
+        move(profile, block, k - 1, block, k)
+    move(profile, block, i, block, i + 1)
+    profile.time[block, i + 1] = t
+    profile.row[block, i + 1] = row
+    profile.dip[block, i + 1] = 0
+    profile.count[block] += 1
+    return True
+
+
+@part
+def drop(profile: Profile, t: float) -> None:
+    """Remove the row that begins at t, and merge blocks that become small."""
+    place, i = locate(profile, t)
+    block = profile.block[place]
+    size = profile.size
+    profile.recycled[size[FREE_ROWS]] = profile.row[block, i]
+    size[FREE_ROWS] += 1
+    size[ROWS] -= 1
+    for k in range(i, profile.count[block] - 1):
+        move(profile, block, k + 1, block, k)
+    profile.count[block] -= 1
+    if profile.count[block] < WIDTH // 4 and size[BLOCKS] > 1:
+        first = place if place + 1 < size[BLOCKS] else place - 1
+        one, two = profile.block[first], profile.block[first + 1]
+        together = profile.count[one] + profile.count[two]
+        if together <= 3 * WIDTH // 4 or profile.count[block] == 0:
+            for k in range(profile.count[two]):
+                move(profile, two, k, one, profile.count[one] + k)
+            profile.count[one] += profile.count[two]
+            for k in range(first + 1, size[BLOCKS] - 1):
+                profile.block[k] = profile.block[k + 1]
+            profile.recycled_block[size[FREE_BLOCKS]] = two
+            size[FREE_BLOCKS] += 1
+            size[BLOCKS] -= 1
+            block = one
+    bound(profile, block)
+
+
+@part
+def reset(problem: Problem, base: Base, profile: Profile) -> None:
+    """Load the profile with what runs now."""
+    clusters = profile.load.shape[1]
+    classes = profile.free.shape[1] - clusters
+    profile.size[ROWS] = base.time.size
+    profile.size[FREE_ROWS] = 0
+    profile.size[BLOCKS] = 0
+    profile.size[FREE_BLOCKS] = 0
+    block = 0
+    for r in range(base.time.size):
+        total, peak = 0, 0
+        for k in range(clusters):
+            profile.free[r, classes + k] = 0
+            profile.load[r, k] = base.load[r, k]
+        for c in range(classes):
+            count = base.free[r, c]
+            profile.free[r, c] = count
+            count //= problem.class_grain[c]
+            profile.free[r, classes + problem.class_cluster[c]] += count
+            total += count
+        for k in range(clusters):
+            peak = max(peak, profile.free[r, classes + k])
+        i = r % (WIDTH // 2)
+        if i == 0:
+            block = add_block(profile, profile.size[BLOCKS])
+        profile.count[block] = i + 1
+        profile.time[block, i] = base.time[r]
+        profile.row[block, i] = r
+        profile.total[block, i] = total
+        profile.peak[block, i] = peak
+        profile.dip[block, i] = 0
+        if i + 1 == WIDTH // 2 or r + 1 == base.time.size:
+            bound(profile, block)
+
+
+@part
+def load_units(gbps: float, procs: int, inside: int, capacity: float) -> int:
+    """Equation (4) in units of the link's capacity."""
+    if gbps <= 0.0 or procs <= 1 or inside == 0 or inside == procs or capacity == inf:
+        return 0
+    load = gbps * inside * (procs - inside) / (procs - 1)
+    if load >= 8.0 * capacity:
+        return 8 * FULL
+    return int(load / capacity * FULL + 0.5)
+
+
+@kernel
+def book(
+    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, sign: int
+) -> int:
+    """Take (1) or give back (-1) what an item uses.
+
+    The answer is for `undo`: 1 the row at its start is new, 2 that at its end, 4 its dip is new.
+    """
+    start, end = out.start[item], out.end[item]
+    clusters = problem.link_gbps.size
+    classes = problem.class_power.size
+    first = out.use_first[item]
+    last = first + out.use_count[item]
+    group = problem.item_group[item]
+    inside = scratch.take
+    units = scratch.left
+    procs, used = 0, 0
+    for k in range(clusters):
+        inside[k] = 0
+    for u in range(first, last):
+        k = problem.class_cluster[out.use_class[u]]
+        used += inside[k] == 0
+        inside[k] += out.use_procs[u]
+        procs += out.use_procs[u]
+    for k in range(clusters):
+        units[k] = 0
+        if used > 1:
+            gbps = problem.item_gbps[item]
+            units[k] = sign * load_units(gbps, procs, inside[k], problem.link_gbps[k])
+    made = 1 if cut(profile, start) else 0
+    if cut(profile, end):
+        made += 2
+    place, i = locate(profile, start)
+    block = profile.block[place]
+    if sign > 0 and profile.dip[block, i] == 0:
+        profile.dip[block, i] = 1
+        made += 4
+    while profile.time[block, i] < end:
+        row = profile.row[block, i]
+        gone = 0
+        for u in range(first, last):
+            c = out.use_class[u]
+            k = classes + problem.class_cluster[c]
+            slots = sign * out.use_procs[u] * problem.need[group, c]
+            before = profile.free[row, c]
+            profile.free[row, c] -= slots
+            grain = problem.class_grain[c]
+            if grain > 1:
+                slots = before // grain - profile.free[row, c] // grain
+            profile.free[row, k] -= slots
+            gone += slots
+        profile.total[block, i] -= gone
+        peak = 0
+        for k in range(clusters):
+            peak = max(peak, profile.free[row, classes + k])
+            profile.load[row, k] += units[k]
+        profile.peak[block, i] = peak
+        i += 1
+        if i == profile.count[block]:
+            bound(profile, block)
+            place += 1
+            block = profile.block[place]
+            i = 0
+    bound(profile, block)
+    return made
+
+
+@kernel
+def undo(
+    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, made: int
+) -> None:
+    """Take back the last `book` that is not yet undone; `made` is what it returned."""
+    book(problem, profile, scratch, out, item, -1)
+    if made & 2:
+        drop(profile, out.end[item])
+    if made & 1:
+        drop(profile, out.start[item])
+    elif made & 4:
+        place, i = locate(profile, out.start[item])
+        profile.dip[profile.block[place], i] = 0
+        bound(profile, profile.block[place])

@@ -1,0 +1,270 @@
+"""The best place of one item over all starts, and taking it."""
+
+from __future__ import annotations
+
+from math import inf
+
+from coalloc.policies.kernel.fit import (
+    window,
+)
+from coalloc.policies.kernel.jit import kernel, part
+from coalloc.policies.kernel.profile import (
+    book,
+    locate,
+)
+from coalloc.policies.kernel.state import (
+    BLOCKS,
+    FIRST_START,
+    MEMORY,
+    REMEMBERED,
+    STAMP,
+    TOL,
+    USES,
+    Choice,
+    Outcome,
+    Problem,
+    Profile,
+    Scratch,
+)
+
+
+@part
+def clear(
+    profile: Profile, place: int, i: int, start: float, total: int, peak: int, length: float
+) -> tuple[int, int, float]:
+    """First start from `start` on with enough of both numbers in every row; place -1 if none."""
+    blocks = profile.size[BLOCKS]
+    at, j = place, i
+    end = start + length
+    while True:
+        block = profile.block[at]
+        bounds = profile.bounds
+        if j > 0 or bounds[block, 0] < total or bounds[block, 2] < peak:
+            while j < profile.count[block]:
+                if profile.time[block, j] >= end and (at > place or j > i):
+                    return place, i, start
+                if profile.total[block, j] < total or profile.peak[block, j] < peak:
+                    # go on behind the run of rows that offer too little
+                    while True:
+                        j += 1
+                        if j >= profile.count[block]:
+                            at += 1
+                            j = 0
+                            while at < blocks:
+                                block = profile.block[at]
+                                if bounds[block, 1] >= total and bounds[block, 3] >= peak:
+                                    break
+                                at += 1
+                            if at >= blocks:
+                                return -1, 0, start
+                        if profile.total[block, j] >= total and profile.peak[block, j] >= peak:
+                            break
+                    place, i = at, j
+                    start = profile.time[block, j]
+                    end = start + length
+                j += 1
+        at += 1
+        j = 0
+        if at >= blocks or profile.time[profile.block[at], 0] >= end:
+            return place, i, start
+
+
+@part
+def data_ready(problem: Problem, out: Outcome, item: int, k: int) -> float:
+    """When the parents' data have reached cluster k, s."""
+    ready = problem.item_release[item]
+    for x in range(problem.parent_first[item], problem.parent_first[item + 1]):
+        parent = problem.parent[x]
+        ready = max(ready, out.end[parent])
+        if problem.parent_gbit[x] < 0.0:
+            continue
+        slowest, latency, same = inf, 0.0, True
+        first = out.use_first[parent]
+        for u in range(first, first + out.use_count[parent]):
+            other = problem.class_cluster[out.use_class[u]]
+            same = same and other == k
+            slowest = min(slowest, problem.link_gbps[other])
+            latency = max(latency, problem.latency[other])
+        if not same:
+            slowest = min(slowest, problem.link_gbps[k])
+            latency = max(latency, problem.latency[k])
+            delay = latency
+            if problem.parent_gbit[x] > 0.0:
+                delay += problem.parent_gbit[x] / slowest
+            ready = max(ready, out.end[parent] + delay)
+    return ready
+
+
+@kernel
+def seek(
+    problem: Problem,
+    profile: Profile,
+    scratch: Scratch,
+    out: Outcome,
+    choice: Choice,
+    item: int,
+    lower: float,
+    now: bool,
+) -> float:
+    """Earliest end from `lower` on, or if `now` at `lower` only; inf if none.
+
+    The best is left in scratch.best_*, its start in pick_cost[3], its mode in pick[3], and its
+    length in pick[4].
+    """
+    best, best_procs, best_used, best_cost = inf, 0, 0, 0.0
+    group = problem.item_group[item]
+    if problem.group_size[group] == 0:
+        return best
+    strongest = problem.class_power[problem.group_class[group, 0]]
+    first, last = problem.mode_first[item], problem.mode_first[item + 1] - 1
+    if choice.mode[item] >= 0:
+        first += choice.mode[item]
+        last = first
+    only = -1
+    if problem.item_apart[item]:
+        only = 0
+    while True:
+        earliest = lower
+        if only >= 0:
+            earliest = max(lower, data_ready(problem, out, item, only))
+        for mode in range(last, first - 1, -1):
+            if now and earliest > lower:
+                break
+            procs = problem.mode_procs[mode]
+            top = problem.mode_scaled[mode] / strongest + problem.mode_fixed[mode]
+            peak = 0 if problem.item_splits[item] else procs
+            place, i = locate(profile, earliest)
+            start = earliest
+            while True:
+                if start + top > best + TOL:
+                    break
+                if not now:
+                    place, i, start = clear(profile, place, i, start, procs, peak, top)
+                    if place < 0 or start + top > best + TOL:
+                        break
+                end = window(
+                    problem,
+                    profile,
+                    scratch,
+                    item,
+                    mode,
+                    start,
+                    place,
+                    i,
+                    best + TOL,
+                    choice.power[item],
+                    choice.pattern[item],
+                    only,
+                )
+                if end < inf:
+                    if best == inf:
+                        scratch.pick_cost[FIRST_START] = start
+                    used, cost = scratch.pick[1], scratch.pick_cost[0]
+                    if (
+                        end < best - TOL
+                        or procs < best_procs
+                        or (
+                            procs == best_procs
+                            and (
+                                used < best_used
+                                or (used == best_used and cost < best_cost * (1.0 - 1e-12))
+                            )
+                        )
+                    ):
+                        best, best_procs, best_used, best_cost = end, procs, used, cost
+                        scratch.pick_cost[3] = start
+                        scratch.pick[3] = mode
+                        scratch.pick[4] = scratch.pick[0]
+                        for u in range(scratch.pick[0]):
+                            scratch.best_class[u] = scratch.pick_class[u]
+                            scratch.best_procs[u] = scratch.pick_procs[u]
+                if now:
+                    break
+                if scratch.pick[2] == 1:
+                    place, i = locate(profile, scratch.pick_cost[2])
+                i += 1
+                if i >= profile.count[profile.block[place]]:
+                    place += 1
+                    i = 0
+                    if place >= profile.size[BLOCKS]:
+                        break
+                start = profile.time[profile.block[place], i]
+        if only < 0 or only + 1 >= problem.link_gbps.size:
+            return best
+        only += 1
+
+
+@part
+def recall(problem: Problem, scratch: Scratch, item: int) -> float:
+    """Start before which there is no room for an item, as `remember` knows; and write its row."""
+    group, mode = problem.item_group[item], problem.mode_first[item]
+    size = problem.group_size[group]
+    count = scratch.counters[REMEMBERED]
+    memory, mine = scratch.memory, scratch.memory[count % MEMORY]
+    if size == 0 or problem.mode_first[item + 1] - mode > 1 or problem.item_apart[item]:
+        return -inf
+    scaled, fixed = problem.mode_scaled[mode], problem.mode_fixed[mode]
+    whole = 0.0 if problem.item_splits[item] else 1.0
+    procs = float(problem.mode_procs[mode])
+    short = scaled / problem.class_power[problem.group_class[group, 0]] + fixed
+    long = scaled / problem.class_power[problem.group_class[group, size - 1]] + fixed
+    best = -inf
+    for x in range(min(count, MEMORY)):
+        if (
+            memory[x, 5] > best
+            and memory[x, 2] <= procs
+            and memory[x, 3] <= short
+            and memory[x, 4] <= long
+            and memory[x, 0] == group
+            and memory[x, 1] <= whole
+        ):
+            best = memory[x, 5]
+    mine[0], mine[1], mine[2], mine[3], mine[4] = group, whole, procs, short, long
+    mine[5] = -inf
+    return best
+
+
+@part
+def remember(problem: Problem, scratch: Scratch, item: int) -> None:
+    """Keep the first start of an item that could begin at once and loads no link."""
+    mode = problem.mode_first[item]
+    if problem.mode_first[item + 1] - mode > 1 or problem.item_apart[item]:
+        return
+    if problem.item_splits[item] and problem.item_gbps[item] > 0.0:
+        return
+    count = scratch.counters[REMEMBERED]
+    scratch.memory[count % MEMORY, 5] = scratch.pick_cost[FIRST_START]
+    scratch.counters[REMEMBERED] += 1
+
+
+@part
+def commit(
+    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, end: float
+) -> None:
+    """Book what `seek` found, and tell the children."""
+    first = scratch.counters[USES]
+    length = scratch.pick[4]
+    out.start[item] = scratch.pick_cost[3]
+    out.end[item] = end
+    out.mode[item] = scratch.pick[3]
+    out.use_first[item] = first
+    out.use_count[item] = length
+    for u in range(length):
+        out.use_class[first + u] = scratch.best_class[u]
+        out.use_procs[first + u] = scratch.best_procs[u]
+    scratch.counters[USES] += length
+    scratch.counters[STAMP] += 1
+    book(problem, profile, scratch, out, item, 1)
+    for x in range(problem.child_first[item], problem.child_first[item + 1]):
+        child = problem.child[x]
+        out.missing[child] -= 1
+        if out.missing[child] == 0:
+            ready = inf
+            if problem.item_apart[child]:
+                for k in range(problem.link_gbps.size):
+                    ready = min(ready, data_ready(problem, out, child, k))
+            else:
+                ready = problem.item_release[child]
+                for y in range(problem.parent_first[child], problem.parent_first[child + 1]):
+                    ready = max(ready, out.end[problem.parent[y]])
+            out.ready[child] = ready
