@@ -88,7 +88,12 @@ def _run(arguments: Sequence[str]) -> int:
         hint = f"; did you mean {near[0]}?" if near else ""
         raise CommandError(f"there is no command {first!r}{hint} (see coalloc --help)", BAD_USAGE)
     parser = build_parser(only=first if first in MODULES else "")
-    args = parser.parse_args(arguments)
+    args, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        command = f"{first}: " if first in MODULES else ""
+        name = f"coalloc {first}" if first in MODULES else "coalloc"
+        what = f"unrecognized arguments: {' '.join(unknown)}"
+        raise CommandError(f"{command}{what} (see {name} --help)", BAD_USAGE)
     code: int = args.run(args)
     return code
 
