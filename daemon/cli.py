@@ -106,9 +106,7 @@ def _code_of(error: Exception) -> int | None:
 
     if isinstance(error, InputError | ConfigError | UnicodeError):
         return BAD_USAGE
-    if isinstance(error, RefusedError):
-        return BAD_USAGE if error.code == "bad_request" else FAILED
-    if isinstance(error, NoAnswerError | OSError):
+    if isinstance(error, RefusedError | NoAnswerError | OSError):
         return FAILED
     return None
 

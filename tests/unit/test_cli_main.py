@@ -123,7 +123,7 @@ def test_a_broken_configuration_is_one_line(
     ("error", "code"),
     [
         (RefusedError("not_found", "there is no job 9"), 1),
-        (RefusedError("bad_request", "job: is missing"), 2),
+        (RefusedError("bad_request", "job: is missing"), 1),
         (NoAnswerError("no answer"), 1),
         (OSError(28, "No space left on device"), 1),
         (KeyboardInterrupt(), 130),

@@ -1,0 +1,213 @@
+"""Every command, and the Python client, against a real daemon and real executors."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coalloc import Client
+from coalloc.daemon.client import RefusedError, submission
+from tests.integration.running import Running
+
+LIMIT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Running]:
+    """One site for the module: 4 + 4 nodes."""
+    with tempfile.TemporaryDirectory(prefix="co-", ignore_cleanup_errors=True) as root:
+        running = Running(Path(root))
+        try:
+            running.start()
+            yield running
+        finally:
+            running.stop()
+
+
+def coalloc(site: Running, *words: str, code: int = 0, stdin: str = "") -> str:
+    """Run ``coalloc`` as a user would; returns what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "coalloc.daemon.cli", *words],
+        cwd=site.work,
+        env={**os.environ, "COALLOC_CONFIG": str(site.config)},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    if code == 0:
+        return done.stdout
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+@pytest.fixture
+def client(site: Running) -> Iterator[Client]:
+    with Client(config=site.config) as connected:
+        yield connected
+
+
+def test_a_script_from_submit_to_its_output(site: Running) -> None:
+    (site.work / "job.sh").write_text(
+        "#!/bin/sh\n#COALLOC -n 2 --base-time 5s -J pair -o out-%j\n"
+        'echo "$1 $COLOUR $COALLOC_RANK"\nexit 0\n'
+    )
+    job = coalloc(
+        site, "submit", "--parsable", "--wait", "--export=ALL,COLOUR=red", "job.sh", "hello"
+    ).strip()
+    lines = (site.work / f"out-{job}").read_text().splitlines()
+    assert sorted(lines) == ["hello red 0", "hello red 1"]
+    assert "pair" in coalloc(site, "show", job)
+    row = json.loads(coalloc(site, "queue", "--json", "-j", job))["jobs"][0]
+    assert (row["name"], row["state"], row["exit_code"]) == ("pair", "completed", 0)
+
+
+def test_a_script_from_standard_input(site: Running) -> None:
+    text = "#!/bin/sh\n#COALLOC --base-time 5s -o stdin.out\necho piped\n"
+    coalloc(site, "submit", "-W", stdin=text)
+    assert (site.work / "stdin.out").read_text() == "piped\n"
+
+
+def test_the_exit_code_of_the_job_is_that_of_wait(site: Running) -> None:
+    words = ("--base-time", "5s", "--", "sh", "-c", "exit 7")
+    assert "exit code 7" in coalloc(site, "submit", "--wait", *words, code=7)
+    job = coalloc(site, "submit", "--parsable", *words).strip()
+    coalloc(site, "wait", job, code=7)
+    assert "failed" in coalloc(site, "why", job)
+
+
+def test_hold_release_cancel(site: Running, client: Client) -> None:
+    job = coalloc(site, "submit", "-H", "--parsable", "-t", "5", "--", "sleep", "60").strip()
+    assert "held" in coalloc(site, "why", job)
+    assert "(held" in coalloc(site, "queue", "-j", job)
+    coalloc(site, "release", job)
+    site.until(lambda: client.show(job).state == "running")
+    assert "is running, not pending" in coalloc(site, "hold", job, code=1)
+    coalloc(site, "cancel", job)
+    coalloc(site, "wait", job, code=128 + 15)  # it ran: its processes were ended by SIGTERM
+    assert client.show(job).state == "cancelled"
+    assert "has ended already" in coalloc(site, "cancel", job, code=1)
+
+
+def test_an_array_is_one_submit(site: Running, client: Client) -> None:
+    done = client.submit(["sh", "-c", "exit $COALLOC_ARRAY_TASK_ID"], array=[0, 2], base_time=5.0)
+    assert done.jobs == (f"{done.job}_0", f"{done.job}_2")
+    # one member's end does not wait for the others, and says nothing of them
+    (one,) = client.wait(done.jobs[0], LIMIT_S)
+    assert (one.id, one.exit_code) == (done.jobs[0], 0)
+    codes = {ended.id: ended.exit_code for ended in client.wait(done.job, LIMIT_S)}
+    assert codes == {done.jobs[0]: 0, done.jobs[1]: 2}
+
+
+def test_a_token_is_one_job(client: Client) -> None:
+    first = client.submit(["true"], token="once", base_time=5.0)
+    again = client.submit(["true"], token="once", base_time=5.0)
+    assert (again.job, again.again) == (first.job, True)
+
+
+def test_impossible_jobs(site: Running, client: Client) -> None:
+    refused = coalloc(site, "submit", "-n", "99", "--", "true", code=1)
+    assert "needs 99 processes; 8 slots exist (--hold-infeasible" in refused
+    job = coalloc(site, "submit", "--parsable", "-n", "99", "--hold-infeasible", "--", "true")
+    assert client.show(job.strip()).state == "held"
+    with pytest.raises(RefusedError) as caught:
+        client.submit(["true"], procs=99)
+    assert caught.value.code == "infeasible"
+    unknown = coalloc(site, "submit", "-M", "gamma", "--", "true", code=1)
+    assert "there is no cluster 'gamma'" in unknown
+
+
+def test_an_estimate_queues_nothing(site: Running, client: Client) -> None:
+    before = client.status().waiting
+    words = ("-n", "6", "-t", "1", "--", "true")
+    assert "nothing was queued" in coalloc(site, "submit", "--test-only", *words)
+    assert client.test_submit(["true"], procs=2, base_time=5.0).start_estimate is not None
+    assert client.status().waiting == before
+
+
+def test_operators_verbs(site: Running, client: Client) -> None:
+    coalloc(site, "drain", "alpha", "--reason", "test")
+    assert "drained" in coalloc(site, "nodes")
+    assert {row.cluster: row.drained for row in client.nodes()}["alpha"]
+    coalloc(site, "resume", "alpha")
+    assert "no cluster and no node gamma" in coalloc(site, "drain", "gamma", code=1)
+    coalloc(site, "pause", "rounds")
+    assert "paused" in coalloc(site, "status")
+    job = client.submit(["true"], base_time=5.0).job
+    assert client.why(job).reason == "rounds_paused"
+    coalloc(site, "resume", "rounds")
+    coalloc(site, "round", "now")
+    client.wait(job, LIMIT_S)
+    kinds = [event.kind for event in client.events()]
+    assert {"drained", "resumed", "rounds_paused", "rounds_resumed", "round_requested"} <= {*kinds}
+
+
+def test_plan_snapshot_solve_check(site: Running) -> None:
+    coalloc(site, "snapshot", "-o", "now.json")
+    coalloc(site, "solve", "--policy", "plain", "now.json", "-o", "plan.json")
+    assert "makespan" in coalloc(site, "check", "now.json", "plan.json")
+    coalloc(site, "plan", "--gantt", "text")
+    body = json.loads(coalloc(site, "plan", "--json"))
+    assert body["plan"]["plan"]["format"] == "coalloc-plan/1"
+
+
+def test_events_are_numbered_without_gaps(site: Running, client: Client) -> None:
+    lines = coalloc(site, "events", "--json", "--since", "0").splitlines()
+    seqs = [json.loads(line)["seq"] for line in lines]
+    assert seqs == list(range(1, len(seqs) + 1))
+    following = client.events(seqs[-1], follow=True)
+    job = client.submit(["true"], base_time=5.0).job
+    kinds = []
+    for event in following:
+        if event.job == job:
+            kinds.append(event.kind)
+        if event.kind == "job_ended" and event.job == job:
+            break
+    following.close()
+    assert kinds == ["job_submitted", "job_placed", "job_started", "job_ended"]
+
+
+def test_many_submits_at_once(client: Client) -> None:
+    bodies = [submission(["true"], base_time=5.0, hold=True) for _ in range(300)]
+    outcomes = list(client.submit_many(bodies))
+    jobs = [outcome.job for outcome in outcomes if not isinstance(outcome, RefusedError)]
+    assert len(set(jobs)) == 300
+    for job in jobs:
+        client.cancel(job)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("events", {"since": 2**70}),  # more than SQLite takes
+        ("events", {"since": -1}),
+        ("events", {"since": 1.5}),
+        ("show", {"job": "x" * 10_000}),
+        ("show", {"job": None}),
+        ("wait", {"job": ["1"]}),
+        ("queue", {"user": {"a": 1}, "all": "yes"}),
+        ("frobnicate", {}),
+        ("hello", {"cluster": "alpha"}),  # an executor's word
+        ("submit", {"token": "x", "job": {"kind": "rigid", "procs": 1e300}, "launch": {}}),
+        ("submit", {"token": "x", "job": [], "launch": {"argv": ["true"]}}),
+        ("cancel", {"job": "1" * 5000}),
+        ("drain", {"target": "\x00"}),
+    ],
+)
+def test_odd_requests_are_answered(client: Client, kind: str, fields: dict[str, object]) -> None:
+    code = "answered"
+    try:
+        client.ask(kind, **fields)  # type: ignore[arg-type]
+    except RefusedError as error:
+        code = error.code
+    assert code in {"answered", "bad_request", "not_found"}
+    assert client.status().writable
