@@ -23,11 +23,19 @@ class PowerState:
 
 
 def floored(power: float, step: float) -> float:
-    """The power rounded down to a multiple of `step`, at least one step, at most 1."""
+    """The power rounded down to a multiple of `step`.
+
+    Below one step, to the largest half, quarter, ... of a step that is not above it: a weak
+    node must not be taken for a stronger one.
+    """
     if step <= 0.0:
         return power
-    steps = max(1, floor(power / step + 1e-9))
-    return min(1.0, round(steps * step, 9))
+    steps = floor(power / step + 1e-9)
+    if steps >= 1:
+        return min(1.0, round(steps * step, 9))
+    while step > power > 0.0:
+        step /= 2.0
+    return step
 
 
 def updated(

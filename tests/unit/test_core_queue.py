@@ -253,7 +253,7 @@ def test_the_history_forgets_old_runs() -> None:
         pytest.param(0.83, 0.05, 0.80, id="down"),
         pytest.param(0.85, 0.05, 0.85, id="a step itself, in spite of rounding"),
         pytest.param(0.3, 0.1, 0.3, id="0.3 / 0.1 is 2.9999"),
-        pytest.param(0.01, 0.05, 0.05, id="never zero"),
+        pytest.param(0.01, 0.05, 0.00625, id="never zero, never stronger than it is"),
         pytest.param(1.0, 0.05, 1.0, id="one"),
         pytest.param(0.837, 0.0, 0.837, id="no steps"),
     ],
