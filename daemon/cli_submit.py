@@ -12,14 +12,12 @@ from typing import Any
 
 from coalloc.daemon import cli_parse as parse
 from coalloc.daemon.cli_common import BAD_USAGE, Command, CommandError, Parser, connect, note
+from coalloc.daemon.cli_script import LARGEST_SCRIPT, read_script, script_of
 from coalloc.daemon.cli_text import instant, node_set
 from coalloc.daemon.cli_wait import wait_and_tell
 from coalloc.daemon.client import Client, NoAnswerError, RefusedError
 from coalloc.daemon.client_results import Submitted
 from coalloc.daemon.submission import JobOptions, portable, submission
-
-LARGEST_SCRIPT = 4 << 20
-"""Bytes; as sbatch's default."""
 
 ABOUT = """\
 Queue a job: a script, or a command after --.
@@ -206,59 +204,6 @@ def _what(args: argparse.Namespace) -> tuple[list[str], str]:
 
 def _usage(what: str) -> CommandError:
     return CommandError(f"submit: {what} (see coalloc submit --help)", BAD_USAGE)
-
-
-def script_of(path: Path) -> str:
-    """The text of a script.
-
-    Raises
-    ------
-    CommandError
-        It is missing, cannot be read, or is no script.
-    """
-    try:
-        with open(path, "rb") as file:
-            raw = file.read(LARGEST_SCRIPT + 1)
-    except OSError as error:
-        hint = ""
-        if isinstance(error, FileNotFoundError) and "/" not in str(path):
-            hint = "; to submit a command write: coalloc submit [options] -- COMMAND"
-        raise CommandError(f"{path}: {error.strerror}{hint}", BAD_USAGE) from error
-    return read_script(raw, str(path))
-
-
-def read_script(raw: bytes, shown: str) -> str:
-    """The text of a script, if it is one.
-
-    Raises
-    ------
-    CommandError
-    """
-    if not raw.strip():
-        raise CommandError(f"{shown}: is empty", BAD_USAGE)
-    if raw[:4] == b"\x7fELF":
-        raise CommandError(
-            f"{shown}: is a program, no script; write: coalloc submit [options] -- {shown}",
-            BAD_USAGE,
-        )
-    if raw[:2] != b"#!":
-        raise CommandError(
-            f"{shown}: is no script: its first line must begin with #! and the interpreter's "
-            "path, such as #!/bin/sh",
-            BAD_USAGE,
-        )
-    if len(raw) > LARGEST_SCRIPT:
-        raise CommandError(f"{shown}: is larger than {LARGEST_SCRIPT >> 20} MiB", BAD_USAGE)
-    if b"\r\n" in raw:
-        raise CommandError(f"{shown}: has DOS line breaks; convert it with dos2unix", BAD_USAGE)
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise CommandError(f"{shown}:{line}: is not UTF-8 text", BAD_USAGE) from error
-    if "\0" in text:
-        raise CommandError(f"{shown}: holds a zero byte", BAD_USAGE)
-    return text
 
 
 def _with_script_options(args: argparse.Namespace, script: str, shown: str) -> argparse.Namespace:

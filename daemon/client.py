@@ -10,9 +10,6 @@ A client belongs to one thread. Its requests are those of docs/PROTOCOL.md.
 
 from __future__ import annotations
 
-import errno
-import os
-import socket
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +19,7 @@ from typing import Any, Self, TypeVar, Unpack
 import msgspec
 
 from coalloc.daemon import client_results as results
+from coalloc.daemon.client_endpoint import await_listener, configured_endpoints
 from coalloc.daemon.submission import JobOptions, submission
 from coalloc.daemon.wire.client import Asker, NoAnswerError, Watcher
 
@@ -385,19 +383,6 @@ class Client:
         return self._publish_endpoint
 
 
-def configured_endpoints(config: Path | None = None) -> tuple[str, str]:
-    """Where the configured daemon answers, and where it publishes.
-
-    Raises
-    ------
-    ConfigError
-    """
-    from coalloc.daemon.config_file import find_config, load
-
-    daemon = load(find_config(config)).daemon
-    return daemon.endpoint, daemon.publish_endpoint
-
-
 def checked(answer: dict[str, Any]) -> dict[str, Any]:
     """The answer, unless it is a refusal.
 
@@ -408,34 +393,6 @@ def checked(answer: dict[str, Any]) -> dict[str, Any]:
     if answer.get("type") == "refused":
         raise RefusedError(str(answer.get("code")), str(answer.get("message")))
     return answer
-
-
-def await_listener(endpoint: str, patience_s: float) -> None:
-    """Return when somebody listens on an ipc end point; others are taken to.
-
-    ZeroMQ itself would wait for ever: it cannot tell a daemon that is late from one that is not
-    there.
-
-    Raises
-    ------
-    NoAnswerError
-        Nobody does, or we may not connect.
-    """
-    if not endpoint.startswith("ipc://"):
-        return
-    path = endpoint.removeprefix("ipc://")
-    end = time.monotonic() + patience_s
-    while True:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            probe.setblocking(False)
-            code = probe.connect_ex(path)
-        if code in {0, errno.EAGAIN, errno.EINPROGRESS}:
-            return
-        if code not in {errno.ENOENT, errno.ECONNREFUSED}:
-            raise NoAnswerError(f"cannot connect to {endpoint}: {os.strerror(code)}")
-        if time.monotonic() >= end:
-            raise NoAnswerError(f"no daemon listens at {endpoint}; is coallocd running?")
-        time.sleep(0.02)
 
 
 def _submitted(answer: Mapping[str, Any], body: Mapping[str, Any]) -> results.Submitted:
