@@ -51,7 +51,8 @@ def coalloc(site: Running, *words: str, code: int = 0, stdin: str = "") -> str:
 
 
 @pytest.fixture
-def client(site: Running) -> Iterator[Client]:
+def client(site: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    monkeypatch.chdir(site.work)  # jobs write their output where they are submitted
     with Client(config=site.config) as connected:
         yield connected
 
