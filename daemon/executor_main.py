@@ -72,6 +72,10 @@ async def _serve(config: Config, cluster: ClusterConfig, state_dir: Path) -> Non
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(
+        signal.SIGHUP,
+        lambda: log.warning("reload_ignored", why="restart to use a new configuration"),
+    )
     where = f"clusters.{cluster.name}"
     kind = adapter_kind(cluster.adapter, f"{where}.adapter")
     adapter = kind.open(dict(cluster.settings), cluster.name, f"{where}.settings", state_dir)

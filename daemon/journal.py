@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import uuid
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 from coalloc.core.coordinator import Remembered
@@ -12,6 +12,7 @@ from coalloc.core.effects import (
     Drop,
     Effect,
     Record,
+    Reply,
     SaveHistory,
     SaveJob,
     SaveLaunch,
@@ -21,6 +22,7 @@ from coalloc.core.effects import (
     Send,
 )
 from coalloc.core.messages import Order
+from coalloc.core.requests import Done
 from coalloc.core.state import arrival
 from coalloc.daemon.record_json import (
     read_object,
@@ -79,6 +81,38 @@ def writes_of(effects: Iterable[Effect], now: float) -> list[Write]:
             case _:
                 pass
     return writes
+
+
+def without_submits(effects: Iterable[Effect]) -> tuple[list[Effect], list[str], list[Hashable]]:
+    """Take the new jobs out of effects that could not be written.
+
+    Returns
+    -------
+    kept : list of Effect
+        What happened to other jobs, to be written later.
+    lost : list of str
+        The new jobs; nobody has been told of them.
+    origins : list of hashable
+        Who must be told that they were not queued.
+    """
+    effects = list(effects)
+    new = {effect.job for effect in effects if isinstance(effect, SaveLaunch)}
+    kept: list[Effect] = []
+    lost: dict[str, None] = {}
+    origins: list[Hashable] = []
+    for effect in effects:
+        match effect:
+            case SaveLaunch() | SaveToken():
+                pass
+            case SaveJob(record=record) if record.id.partition("_")[0] in new:
+                lost[record.id] = None
+            case Record(job=job) if job.partition("_")[0] in new:
+                pass
+            case Reply(origin=origin, answer=Done(body=body)) if body.get("job") in new:
+                origins.append(origin)
+            case _:
+                kept.append(effect)
+    return kept, list(lost), origins
 
 
 def _put_job(effect: SaveJob) -> PutJob:

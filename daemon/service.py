@@ -11,6 +11,7 @@ starts, and what happens to running work is kept in memory and written when spac
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -27,9 +28,6 @@ from coalloc.core.effects import (
     Record,
     Reply,
     Resend,
-    SaveJob,
-    SaveLaunch,
-    SaveToken,
     Send,
     Solve,
     Wake,
@@ -47,11 +45,12 @@ from coalloc.daemon.answering import (
 from coalloc.daemon.config import Config
 from coalloc.daemon.config_settings import core_settings
 from coalloc.daemon.delivery import Delivery
-from coalloc.daemon.journal import recall, writes_of
+from coalloc.daemon.journal import recall, without_submits, writes_of
 from coalloc.daemon.planning import Planner, Solver
 from coalloc.daemon.record_json import read_launch
 from coalloc.daemon.store import Store
 from coalloc.daemon.store_errors import StoreError
+from coalloc.daemon.waiters import Waiters
 from coalloc.daemon.wire.codec import WireError, decode_command
 from coalloc.daemon.wire.server import Endpoints, Origin, Server
 
@@ -59,6 +58,7 @@ PING_EVERY_S = 2.0
 SILENT_S = 12.0
 """An executor not heard of for this long is disconnected, seconds."""
 RETRY_WRITES_S = 1.0
+LEVELS = {"warning": logging.WARNING, "error": logging.ERROR}
 INTERNAL = Refused(code="internal", message="internal error; see the daemon's log")
 
 
@@ -110,7 +110,9 @@ class Service:
         self._inbox: list[Event] = []
         self._scheduled = False
         self._unwritten: list[Effect] = []
-        self._waiters: dict[str, list[tuple[Origin, str, set[str]]]] = {}
+        self.waiters = Waiters(
+            lambda job: array_of(self.sources, job), self.server.answer, self._answer
+        )
         self._heard: dict[str, float] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wakes: set[asyncio.TimerHandle] = set()
@@ -171,7 +173,7 @@ class Service:
     def _carry_out(self, effects: list[Effect], now: float) -> None:
         writes = writes_of(effects, now)
         if self._unwritten:
-            self._unwritten += effects
+            self._unwritten += self._noted(effects)
             return
         if writes:
             try:
@@ -185,26 +187,13 @@ class Service:
         """Take back the submits of this batch, and keep the rest for later."""
         self.log.error("store_failed", why=str(error))
         self.core.state.rounds.blocked = True
-        new = {effect.job for effect in effects if isinstance(effect, SaveLaunch)}
-        lost: list[str] = []
-        kept: list[Effect] = []
-        for effect in effects:
-            match effect:
-                case SaveLaunch() | SaveToken():
-                    continue
-                case SaveJob(record=record) if record.id.partition("_")[0] in new:
-                    lost.append(record.id)
-                    continue
-                case Record(job=job) if job.partition("_")[0] in new:
-                    continue
-                case Reply(origin=origin, answer=Done(body=body)) if body.get("job") in new:
-                    self._answer(origin, Refused(code="storage", message=str(error)))
-                    continue
-            kept.append(effect)
-        now = self.clock()
-        self._unwritten = kept or [Note(event="store_waiting", fields={})]
+        kept, lost, origins = without_submits(effects)
+        for origin in origins:
+            self._answer(origin, Refused(code="storage", message=str(error)))
         if lost:
-            self._unwritten += self.core.handle(SubmitsLost(jobs=tuple(lost)), now)
+            kept += self.core.handle(SubmitsLost(jobs=tuple(lost)), self.clock())
+        self._unwritten = [Publish(topic="storage", body={"writable": False})]
+        self._unwritten += self._noted(kept)
         self._later(RETRY_WRITES_S, self._write_again)
 
     def _write_again(self) -> None:
@@ -222,7 +211,7 @@ class Service:
         self.offer(Ticked())
 
     def _after_commit(self, effects: list[Effect], now: float) -> None:
-        for effect in effects:
+        for effect in self._noted(effects):
             match effect:
                 case Send(cluster=cluster, seq=seq, order=order):
                     self.delivery.add(cluster, seq, order)
@@ -249,12 +238,20 @@ class Service:
                     self.planner.start(effect)
                 case Wake(at=at):
                     self._later(max(0.0, at - now), lambda: self.offer(Ticked()))
-                case Note(event=event, fields=fields, level=level):
-                    getattr(self.log, _LEVELS.get(level, "info"))(event, **fields)
-                    if self.on_note is not None:
-                        self.on_note(effect)
                 case _:
                     pass
+
+    def _noted(self, effects: list[Effect]) -> list[Effect]:
+        """Write the log lines among the effects, which wait for no disk; return the others."""
+        others: list[Effect] = []
+        for effect in effects:
+            if not isinstance(effect, Note):
+                others.append(effect)
+                continue
+            self.log.log(LEVELS.get(effect.level, logging.INFO), effect.event, **effect.fields)
+            if self.on_note is not None:
+                self.on_note(effect)
+        return others
 
     def _recorded(self, effect: Record) -> None:
         body = {
@@ -266,7 +263,7 @@ class Service:
         }
         self.server.publish(f"event.{effect.kind}.{effect.job}", body)
         if effect.kind == "job_ended":
-            self._job_ended(effect.job)
+            self.waiters.ended(effect.job)
 
     def _answer(self, origin: Any, answer: Answer) -> None:
         if not isinstance(origin, Origin):
@@ -285,7 +282,7 @@ class Service:
                 answer = QUESTIONS[kind](self.sources, body, self.clock())
                 self.server.answer(origin, {"type": kind, **answer})
             elif kind == "wait":
-                self._wait(origin, body)
+                self.waiters.add(origin, str(body.get("job") or ""))
             elif kind == "test_submit":
                 self._aside(self._estimate(origin, body))
             else:
@@ -327,33 +324,6 @@ class Service:
             job = self.store.job_of_token(*key)
             if job is not None:
                 self.core.state.tokens[key] = job
-
-    def _wait(self, origin: Origin, body: Mapping[str, Any]) -> None:
-        job = str(body.get("job") or "")
-        left = {record.id for record in array_of(self.sources, job) if not record.is_ended}
-        if not left:
-            self._waited(origin, job)
-            return
-        for member in left:
-            self._waiters.setdefault(member, []).append((origin, job, left))
-
-    def _job_ended(self, job: str) -> None:
-        for origin, asked, left in self._waiters.pop(job, ()):
-            left.discard(job)
-            if not left:
-                self._waited(origin, asked)
-
-    def _waited(self, origin: Origin, job: str) -> None:
-        try:
-            records = array_of(self.sources, job)
-        except RefusedError as error:
-            self._answer(origin, error.refused)
-            return
-        ended = [
-            {"id": r.id, "state": str(r.state), "exit_code": r.exit_code, "detail": r.detail}
-            for r in records
-        ]
-        self.server.answer(origin, {"type": "ended", "jobs": ended})
 
     async def _estimate(self, origin: Origin, body: Mapping[str, Any]) -> None:
         now = self.clock()
@@ -431,6 +401,3 @@ class Service:
 
         handle = self._loop.call_later(delay, fire)
         self._wakes.add(handle)
-
-
-_LEVELS = {"debug": "debug", "info": "info", "warning": "warning", "error": "error"}
