@@ -75,7 +75,7 @@ def read_options(given: Mapping[str, Any], table: Table, where: str = "options")
 def parse_options(texts: Iterable[str], table: Table, where: str = "--set") -> dict[str, Any]:
     """Read ``name=value`` texts; the result holds only what was named.
 
-    Values are JSON; where the option is a text, quotes may be left out.
+    Values are JSON; a text needs no quotes.
 
     Raises
     ------
@@ -88,14 +88,22 @@ def parse_options(texts: Iterable[str], table: Table, where: str = "--set") -> d
         if not equals or not name:
             raise InputError(where, f"{shown(text)} is not of the form name=value")
         field = _known(name, table, where)
-        try:
-            value = json.loads(raw)
-        except ValueError:
-            value = raw
-        if field.kind == "text" and not isinstance(value, str) and value is not None:
-            value = raw
-        out[name] = field.read(value, f"{where} {name}")
+        out[name] = field.read(_value(raw, field), f"{where} {name}")
     return out
+
+
+def _value(raw: str, field: Field) -> Any:
+    if field.kind == "text" and not raw.startswith('"'):
+        return raw
+    if field.kind == "number":
+        try:
+            return float(raw)  # takes .5 as well, which JSON does not
+        except ValueError:
+            pass
+    try:
+        return json.loads(raw)
+    except ValueError:
+        return raw
 
 
 def _known(name: str, table: Table, where: str) -> Field:

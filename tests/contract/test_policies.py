@@ -1,0 +1,198 @@
+"""What every row of the registry owes, whatever it computes."""
+
+import copy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coalloc.model.errors import InputError
+from coalloc.model.jobs import WorkflowJob
+from coalloc.model.plan import Plan, Status
+from coalloc.model.plan_json import read_plan, write_plan
+from coalloc.model.snapshot import Snapshot
+from coalloc.model.snapshot_json import read_snapshot
+from coalloc.policies.base import Budget
+from coalloc.policies.check import check
+from coalloc.policies.options import parse_options, read_options
+from coalloc.policies.registry import POLICIES, lookup
+from tests.strip_packing import perfect_instances, read_instance
+
+RIGID = {"kind": "rigid", "procs": 2, "base_time": 10.0}
+CLUSTERS = [
+    {
+        "name": "alpha",
+        "link_gbps": 1.0,
+        "nodes": [
+            {"name": "a[1-4]", "slots": 2, "memory_mb": 100},
+            {"name": "a5", "features": ["gpu"], "power": 0.75},
+            {"name": "a6", "state": "down"},
+        ],
+    },
+    {
+        "name": "beta",
+        "link_gbps": 0.5,
+        "intra_gbps": 10.0,
+        "nodes": [{"name": "b[1-6]", "power": 0.5}, {"name": "b7", "free_at": 40.0}],
+    },
+]
+MIXED = {
+    "format": "coalloc-snapshot/1",
+    "time": 5.0,
+    "clusters": CLUSTERS,
+    "queue": [
+        {"id": "wide", **RIGID, "procs": 12, "proc_gbps": 0.01, "sigma": 0.7},
+        {"id": "chatty", **RIGID, "procs": 12, "proc_gbps": 1.0},
+        {"id": "never", **RIGID, "procs": 99},
+        {"id": "gpu", **RIGID, "procs": 1, "features": ["gpu"]},
+        {"id": "gpus", **RIGID, "features": ["gpu"]},
+        {"id": "large", **RIGID, "memory_mb_per_proc": 60},
+        {"id": "held", **RIGID, "held": True},
+        {"id": "waits", **RIGID, "after": ["held"]},
+        {"id": "second", **RIGID, "after": ["wide", "running", "ended"]},
+        {"id": "later", **RIGID, "earliest": 33.0, "weight": 3.0},
+        {"id": "bends", "kind": "moldable", "times": [30.0, 16.0, 12.0], "proc_gbps": 0.1},
+        {"id": "passed", **RIGID, "procs": 8, "passed_over": 50},
+        {
+            "id": "flow",
+            "kind": "workflow",
+            "after": ["gpu"],
+            "tasks": [
+                {"id": "t1", "work": 20.0, "parallel_fraction": 0.9, "max_procs": 4, "comm_gb": 1},
+                {"id": "t2", "work": 5.0},
+                {"id": "t3", "work": 0.0},
+            ],
+            "edges": [{"from": "t1", "to": "t2", "gb": 1.5}, {"from": "t1", "to": "t3"}],
+        },
+        {"id": "chunks", "kind": "divisible", "work": 100.0, "chunk_s": 10.0},
+    ],
+    "running": [{"id": "running", "nodes": {"a1": 1, "b1": 1}, "start": 0.0, "end": 20.0}],
+    "reservations": [
+        {"id": "r", "nodes": ["a[2-3]"], "start": 12.0, "end": 60.0, "jobs": ["passed"]}
+    ],
+}
+EMPTY = {"format": "coalloc-snapshot/1", "clusters": [], "queue": []}
+NO_NODES = {"format": "coalloc-snapshot/1", "clusters": [{"name": "a", "nodes": []}]}
+SNAPSHOTS = {
+    "mixed": MIXED,  # something of everything
+    "empty": EMPTY,  # no cluster at all
+    "idle": {**EMPTY, "clusters": CLUSTERS},  # nothing to do
+    "nowhere": {**NO_NODES, "queue": [{"id": "1", **RIGID}]},  # a cluster without nodes
+    "stale": {  # nothing is usable, and nothing is infeasible
+        **EMPTY,
+        "clusters": [{**CLUSTERS[0], "stale": True}],
+        "queue": [{"id": "1", **RIGID}],
+    },
+}
+
+
+def solve(name: str, snapshot: Snapshot, **given: Any) -> Plan:
+    policy = lookup(name)
+    return policy.solve(snapshot, read_options(given, policy.options), Budget(seed=7))
+
+
+@pytest.fixture(params=SNAPSHOTS)
+def snapshot(request: pytest.FixtureRequest) -> Snapshot:
+    return read_snapshot(SNAPSHOTS[request.param])
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_answers_every_job_once(name: str, snapshot: Snapshot) -> None:
+    plan = solve(name, snapshot)
+    asked = [
+        (job.id, task)
+        for job in snapshot.queue
+        for task in ([t.id for t in job.tasks] if isinstance(job, WorkflowJob) else [None])
+    ]
+    answered = [(p.job, p.task) for p in plan.placements] + [(d.job, d.task) for d in plan.deferred]
+    assert sorted(answered, key=str) == sorted(asked, key=str)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_is_feasible_repeatable_and_pure(name: str, snapshot: Snapshot) -> None:
+    before = copy.deepcopy(snapshot)
+    plan = solve(name, snapshot)
+    assert check(snapshot, plan).violations == ()
+    assert solve(name, snapshot) == plan
+    assert snapshot == before
+    assert plan.policy == name
+    assert {"work", "seed"} <= set(plan.stats)
+    assert read_plan(write_plan(plan)) == plan
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_each_incumbent_is_a_plan(name: str) -> None:
+    problem = read_snapshot(MIXED)
+    policy, seen = lookup(name), list[Plan]()
+    options = read_options({}, policy.options)
+    last = policy.solve(problem, options, Budget(), seen.append)
+    for plan in seen:
+        assert check(problem, plan).violations == ()
+        assert plan.objective.deferred == last.objective.deferred
+    values = [plan.objective.value for plan in [*seen, last]]
+    assert values == sorted(values, reverse=True)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_nothing_can_ever_run(name: str) -> None:
+    snapshot = read_snapshot({**EMPTY, "clusters": CLUSTERS, "queue": [MIXED["queue"][2]]})
+    plan = solve(name, snapshot)
+    assert plan.status is Status.INFEASIBLE
+    assert plan.deferred[0].detail == "needs 99 processes; 17 slots exist"
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_perfect_strip_packings(name: str, shared: Path) -> None:
+    instances = perfect_instances(shared / "data" / "strip_packing")
+    assert len(instances) > 10
+    for path, height in instances:
+        snapshot = read_instance(path)
+        plan = solve(name, snapshot)
+        assert check(snapshot, plan).violations == (), path
+        if name != "plain":
+            assert plan.objective.value >= height * (1 - 1e-9)
+            assert not plan.deferred
+
+
+def test_options_are_read_with_exact_errors() -> None:
+    table = lookup("fcfs").options
+    assert parse_options(["skip=true", "coallocation=needed", "power_step=.5"], table) == {
+        "skip": True,
+        "coallocation": "needed",
+        "power_step": 0.5,
+    }
+    assert read_options({"skip": True}, table)["guard_after"] is None
+    assert read_options({}, lookup("auto").options)["guard_after"] == 10
+    for text, error in (
+        ("skip", "--set: 'skip' is not of the form name=value"),
+        ("skip=3", "--set skip: 3 is not true or false"),
+        ("coallocation=often", "--set coallocation: 'often' is not one of sooner, needed"),
+        ("power_step=2", "--set power_step: 2 is outside 0..1"),
+        ("speed=9", "--set speed: unknown option; this policy has coallocate_moldable, "),
+    ):
+        with pytest.raises(InputError) as caught:
+            parse_options([text], table)
+        assert str(caught.value).startswith(error)
+
+
+def test_unknown_policy_lists_the_names() -> None:
+    with pytest.raises(InputError, match="there is no policy 'fcsf'; there are auto, fcfs, sjf"):
+        lookup("fcsf")
+
+
+def test_registry_and_plain_need_neither_numba_nor_numpy() -> None:
+    code = (
+        "import sys\n"
+        "from coalloc.model.snapshot import Snapshot\n"
+        "from coalloc.policies.base import Budget\n"
+        "from coalloc.policies.registry import POLICIES, lookup\n"
+        "assert len(POLICIES) >= 10\n"
+        "lookup('plain').solve(Snapshot(), {}, Budget())\n"
+        "print([name for name in ('numba', 'numpy') if name in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
