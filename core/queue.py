@@ -32,7 +32,10 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
         ids = [known] if not command.array else [f"{known}_{i}" for i in command.array]
         answered(state, event, Done(body={"job": known, "jobs": ids, "again": True}))
         return
-    refusal = _too_many(state, event, command) or _bad_needs(state, command)
+    refusal = _too_many(state, event, command)
+    needs = met_needs(state, command.needs)
+    if refusal is None and isinstance(needs, Refused):
+        refusal = needs
     if refusal is None:
         try:
             job, sources = planned_job(state, event.user, command, now)
@@ -65,7 +68,7 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
         command=_command_name(command),
         submitted=now,
         sources=sources,
-        needs=command.needs,
+        needs=needs if isinstance(needs, tuple) else (),
         state=JobState.HELD if hold else JobState.PENDING,
         reason="infeasible" if lacking else "",
         detail=lacking,
@@ -135,15 +138,27 @@ def _too_many(state: State, event: Requested, command: Submit) -> Refused | None
     return None
 
 
-def _bad_needs(state: State, command: Submit) -> Refused | None:
-    for kind, job in command.needs:
+def met_needs(
+    state: State, needs: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...] | Refused:
+    """Dependencies on jobs; one on an array's number is one on each of its members."""
+    out: list[tuple[str, str]] = []
+    for kind, job in needs:
         if kind not in NEEDS:
+            choices = ", ".join(NEEDS)
             return Refused(
-                code="bad_request", message=f"dependency: {kind!r} is not one of {', '.join(NEEDS)}"
+                code="bad_request", message=f"dependency: {kind!r} is not one of {choices}"
             )
-        if job not in state.jobs:
+        members = [job] if job in state.jobs else members_of(state, job)
+        if not members:
             return Refused(code="not_found", message=f"dependency: there is no job {job}")
-    return None
+        out += [(kind, member) for member in members]
+    return tuple(out)
+
+
+def members_of(state: State, number: str) -> list[str]:
+    """Ids of the jobs of the array of this number."""
+    return [name for name in state.jobs if name.startswith(f"{number}_")]
 
 
 def never_fits(state: State, job: Job) -> str:
@@ -207,7 +222,7 @@ def _chosen(state: State, event: Requested, job: str) -> list[JobRecord] | Refus
     if job in state.jobs or "_" in job:
         found = _own(state, event, job)
         return found if isinstance(found, Refused) else [found]
-    members = [_own(state, event, name) for name in state.jobs if name.startswith(f"{job}_")]
+    members = [_own(state, event, name) for name in members_of(state, job)]
     records = [record for record in members if isinstance(record, JobRecord)]
     if records:
         return records

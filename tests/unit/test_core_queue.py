@@ -157,6 +157,18 @@ def test_dependencies_end_with_what_they_wait_for() -> None:
     assert site.job(fails).is_placed
 
 
+def test_a_dependency_on_an_array_waits_for_each_of_its_members() -> None:
+    site = Site({"a": 3})
+    submit(site, array=(1, 2))
+    later = site.submit(needs=(("afterok", "1"),))
+    assert site.job(later).needs == (("afterok", "1_1"), ("afterok", "1_2"))
+    for job in ("1_1", "1_2"):
+        assert site.job(later).state is JobState.PENDING
+        site.run(job)
+        site.finish(job)
+    assert site.job(later).is_placed
+
+
 def test_a_met_dependency_stays_met_when_its_job_is_forgotten() -> None:
     site = Site({"a": 1}, keep_ended=0)
     first = site.submit()
