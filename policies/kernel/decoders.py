@@ -218,7 +218,8 @@ def events(
     """At each event start what fits now, in this order; `easy`: the head books its place.
 
     The first item that does not fit now is the head. Its booking stands until it starts: nobody
-    who starts beside it delays it, so it would find the same place again.
+    who starts beside it delays it, so it would find the same place again. An item with a choice of
+    allotments waits if it would end sooner so; else any single free slot would be its fate.
     """
     live, procs, ready = scratch.live, scratch.live_procs, scratch.live_ready
     top, glance = scratch.live_top, scratch.glance
@@ -250,11 +251,18 @@ def events(
                 if scratch.stamp[group] != scratch.counters[STAMP]:
                     survey(problem, profile, scratch, group, row, head_row, t)
                 spare = scratch.pick_cost[SPARE]
+                several = problem.mode_first[item + 1] - problem.mode_first[item] > 1
                 end = inf
                 if tried and may_fit(problem, scratch, item, t, head_start, spare):
-                    end = seek(problem, profile, scratch, out, choice, item, t, True)
-                if end == inf and easy and head < 0:
-                    end = seek(problem, profile, scratch, out, choice, item, t, False)
+                    end = seek(problem, profile, scratch, out, choice, item, t, not several)
+                if easy and head < 0:
+                    if end == inf:
+                        end = seek(problem, profile, scratch, out, choice, item, t, False)
+                elif end < inf and scratch.pick_cost[3] > t:
+                    out.ready[item] = scratch.pick_cost[3]
+                    ready[pos] = out.ready[item]
+                    wake = min(wake, ready[pos])
+                    end = inf
                 if end < inf:
                     commit(problem, profile, scratch, out, item, end)
                     if out.start[item] > t:

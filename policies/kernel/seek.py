@@ -246,7 +246,7 @@ def commit(
     length = scratch.pick[4]
     out.start[item] = scratch.pick_cost[3]
     out.end[item] = end
-    out.mode[item] = scratch.pick[3]
+    out.mode[item] = scratch.pick[3] - problem.mode_first[item]
     out.use_first[item] = first
     out.use_count[item] = length
     for u in range(length):

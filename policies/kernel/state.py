@@ -136,7 +136,7 @@ class Outcome(NamedTuple):
 
     start: Any  # N, nan where not placed
     end: Any
-    mode: Any
+    mode: Any  # N, index into the item's modes
     use_first: Any
     use_count: Any
     use_class: Any  # pool

@@ -1,6 +1,7 @@
 """Properties of every policy on random snapshots."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,3 +46,83 @@ def test_plan_is_allowed(name: str, snapshot: Snapshot, options: dict[str, Any])
     assert snapshot == before
     again = policy.solve(snapshot, complete, Budget(seed=3))
     assert again == plan
+
+
+def unpolished(snapshot: Snapshot, order: list[int]) -> Snapshot:
+    """The same snapshot with the nodes of each cluster in another order and with other names."""
+    names = {
+        node.name: f"{cluster.name}-{number}"
+        for cluster in snapshot.clusters
+        for number, node in enumerate(cluster.nodes)
+    }
+    clusters = []
+    for cluster in snapshot.clusters:
+        places = [n for n in order if n < len(cluster.nodes)]
+        nodes = (replace(cluster.nodes[n], name=names[cluster.nodes[n].name]) for n in places)
+        clusters.append(replace(cluster, nodes=tuple(nodes)))
+    return replace(
+        snapshot,
+        clusters=tuple(clusters),
+        running=tuple(
+            replace(job, nodes={names[name]: count for name, count in job.nodes.items()})
+            for job in snapshot.running
+        ),
+        reservations=tuple(
+            replace(kept, nodes=tuple(names[name] for name in kept.nodes))
+            for kept in snapshot.reservations
+        ),
+    )
+
+
+def alike(snapshot: Snapshot) -> Snapshot:
+    """Make all nodes of a cluster equal, and nothing occupied."""
+    clusters = tuple(
+        replace(
+            cluster,
+            nodes=tuple(replace(cluster.nodes[0], name=node.name) for node in cluster.nodes),
+        )
+        for cluster in snapshot.clusters
+    )
+    return replace(snapshot, clusters=clusters, running=(), reservations=())
+
+
+@pytest.mark.parametrize("name", ["fcfs", "fpfs", "easy", "conservative", "auto", "plain"])
+@settings(max_examples=50)
+@given(snapshot=snapshots(), order=st.permutations(range(5)))
+def test_names_of_equal_nodes_do_not_matter(
+    name: str, snapshot: Snapshot, order: list[int]
+) -> None:
+    policy = POLICIES[name]
+    options = read_options({}, policy.options)
+    one = alike(snapshot)
+    two = unpolished(one, order)
+    plans = [policy.solve(problem, options, Budget()) for problem in (one, two)]
+    assert plans[0].objective == plans[1].objective
+    assert [(p.job, p.start, p.end) for p in plans[0].placements] == [
+        (p.job, p.start, p.end) for p in plans[1].placements
+    ]
+
+
+@settings(max_examples=100)
+@given(snapshot=snapshots(), options=OPTIONS)
+def test_auto_is_never_worse_than_easy(snapshot: Snapshot, options: dict[str, Any]) -> None:
+    plans = {}
+    for name in ("easy", "auto"):
+        given = known(name, options | {"objective": "makespan", "guard_after": 5})
+        complete = read_options(given, POLICIES[name].options)
+        plans[name] = POLICIES[name].solve(snapshot, complete, Budget())
+    easy, auto = plans["easy"].objective, plans["auto"].objective
+    assert auto.deferred == easy.deferred
+    assert auto.value <= easy.value
+
+
+@settings(max_examples=50)
+@given(snapshot=snapshots())
+def test_auto_stops_where_it_is_told_to(snapshot: Snapshot) -> None:
+    policy = POLICIES["auto"]
+    options = read_options({}, policy.options)
+    stopped = policy.solve(snapshot, options, Budget(stop=lambda: True))
+    assert stopped.stats["tried"] == 1
+    assert stopped.stats["order"] == "easy"
+    limited = policy.solve(snapshot, options, Budget(work=0))
+    assert limited == stopped

@@ -101,6 +101,14 @@ def test_moldable_takes_the_allotment_that_ends_first() -> None:
     assert spans(planned("fcfs", busy)) == {"m": (0, 6.0)}
 
 
+def test_moldable_waits_where_that_ends_it_sooner() -> None:
+    job = {"id": "m", "kind": "moldable", "times": [10.0, 6.0, 4.5, 4.0]}
+    queue = [rigid(1, 3, 2.0), job, rigid(3, 4, 5.0), rigid(4, 1, 1.0)]
+    for name in ("fpfs", "easy"):
+        found = spans(planned(name, case([cluster("a")], queue)))
+        assert found == {"1": (0, 2), "m": (2, 6), "3": (6, 11), "4": (0, 1)}
+
+
 def test_moldable_splits_only_if_it_may() -> None:
     job = {"id": "m", "kind": "moldable", "times": [10.0, 6.0, 4.5, 4.0]}
     pair = [cluster("a", 2), cluster("b", 2)]
