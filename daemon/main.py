@@ -152,11 +152,13 @@ async def _serve(config: Config, path: Path | None) -> None:
 
 
 async def _warmed(solver: SolverPool, service: Service) -> None:
-    """When the solver is ready, plan again what was planned without it."""
+    """When the solver is ready, plan again what a round without it has left waiting."""
     while not await solver.wait_warm(60.0):
         service.log.warning("solver_still_cold", policy_meanwhile="plain")
-    service.core.state.rounds.want("solver_warm")
-    service.offer(Ticked())
+    rounds = service.core.state.rounds
+    if rounds.last_start is not None and service.core.state.waiting:
+        rounds.want("solver_warm")
+        service.offer(Ticked())
 
 
 def _periods(config: Config) -> dict[int, float]:

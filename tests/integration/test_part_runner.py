@@ -118,7 +118,8 @@ def test_a_process_inherits_nothing_of_the_runner(bed: Bed) -> None:
     assert "barrier" not in out
     assert "0022" in out
     masks = [int(line.split()[1], 16) for line in out.splitlines() if line.startswith("Sig")]
-    assert masks == [0, 0]
+    # the C library keeps 32 and 33 for itself: whoever started the tests may have them ignored
+    assert [mask & ~(0b11 << 31) for mask in masks] == [0, 0]
 
 
 def test_ranks_append_to_one_file_or_to_their_own(bed: Bed) -> None:
@@ -276,6 +277,7 @@ def test_cancel_kills_who_ignores_the_signal(bed: Bed, sign: Signpost) -> None:
 
 STRAY = """
 import os, signal, sys
+written, writing = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
@@ -283,9 +285,12 @@ if os.fork() == 0:
         os.closerange(0, 3)
         with open(sys.argv[1], "w") as file:
             file.write(f"{os.getpid()}\\n")
+        os.close(writing)
         while True:
             signal.pause()
     os._exit(0)
+os.close(writing)
+os.read(written, 1)  # ends when the stray has told its number, and not before
 if sys.argv[2] == "stay":
     signal.pause()
 """
