@@ -166,11 +166,11 @@ class ExecutorCore:
         match event:
             case Heard(message=Welcome() as welcome):
                 self._welcomed(welcome, now)
-            case Heard(message=Ping(epoch=epoch)):
+            case Heard(message=Ping(epoch=epoch, known=known)):
                 if epoch == self.state.epoch:
                     self.state.last_heard = now
                     self._out.append(RenewLeases())
-                elif epoch > self.state.epoch:
+                if epoch > self.state.epoch or (epoch == self.state.epoch and not known):
                     self._ask_welcome(now)
             case Heard(message=Numbered() as numbered):
                 self._ordered(numbered, now)

@@ -89,9 +89,16 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
-    """The daemon is there; renews every lease."""
+    """The daemon is there; renews every lease.
+
+    Attributes
+    ----------
+    known : bool
+        False to an executor that counts as disconnected: it says hello, and is back.
+    """
 
     epoch: int
+    known: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

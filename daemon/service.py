@@ -351,8 +351,8 @@ class Service:
         self.offer(Stated(statement=statement))
         cluster = self.core.state.clusters.get(statement.cluster)
         if cluster is not None and not cluster.connected and not isinstance(statement, Hello):
-            # It has not noticed that this is a new daemon; a newer epoch makes it say hello.
-            self.server.tell(statement.cluster, Ping(epoch=self.core.state.epoch))
+            # It has not noticed that this is a new daemon, or that it was given up as silent.
+            self.server.tell(statement.cluster, Ping(epoch=self.core.state.epoch, known=False))
         if isinstance(statement, Goodbye):
             self.server.forget(statement.cluster)
 

@@ -24,7 +24,7 @@ from coalloc.core.effects import (
     Send,
     Solve,
 )
-from coalloc.core.events import Event, Requested, Solved, Stated, Ticked
+from coalloc.core.events import Disconnected, Event, Requested, Solved, Stated, Ticked
 from coalloc.core.executor import (
     ClaimPart,
     EndPart,
@@ -340,7 +340,11 @@ class World:
             if core is not None:
                 self.carry_out(name, core.handle(ExecutorTicked(), self.now))
                 self.up.append(Read(cluster=name, reading=reading(name, NODES[name])))
-            self.down.append((name, Ping(epoch=self.disk.epoch)))
+            if self.chance(0.02):
+                self.tell(Disconnected(cluster=name))
+            if self.daemon is not None:
+                known = self.daemon.state.clusters[name].connected
+                self.down.append((name, Ping(epoch=self.disk.epoch, known=known)))
 
     def fail_somewhere(self) -> None:
         if self.chance(0.01):

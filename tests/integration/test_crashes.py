@@ -218,6 +218,25 @@ def test_a_full_disk_refuses_submits_and_loses_nothing(root: Path, small_disk: P
         subprocess.run(["umount", "-l", str(small_disk)], check=False)
 
 
+def test_an_executor_that_was_given_up_too_early_is_taken_back(root: Path) -> None:
+    """As after a pause of either process: it goes on talking, and has to be asked for hello."""
+    site = Running(root)
+    site.start()
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    try:
+        dealer = context.socket(zmq.DEALER)
+        dealer.connect(f"ipc://{root}/run/executors.sock")
+        dealer.send(b'{"type": "goodbye", "cluster": "beta"}')
+        site.until(lambda: bool(site.lines("executor_disconnected")))
+        job = site.submit(["true"], 6)
+        assert site.wait(job)["state"] == "completed"
+        connected = [line["cluster"] for line in site.lines("executor_connected")]
+        assert connected.count("beta") == 2
+    finally:
+        context.destroy(linger=0)
+        site.stop()
+
+
 def test_a_second_daemon_on_the_same_state_is_refused(root: Path) -> None:
     site = Running(root)
     site.start_daemon()

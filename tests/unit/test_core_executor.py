@@ -210,6 +210,13 @@ def test_a_ping_renews_the_leases_and_a_newer_epoch_asks_for_a_hello() -> None:
     assert bench.hear(Ping(epoch=4)) == []
 
 
+def test_an_executor_that_was_given_up_as_silent_says_hello() -> None:
+    bench = Bench()
+    assert not said(bench.hear(Ping(epoch=5)), Hello)
+    assert said(bench.hear(Ping(epoch=5, known=False)), Hello)
+    assert not said(bench.hear(Ping(epoch=4, known=False)), Hello), "an old daemon"
+
+
 def test_after_a_restart_carried_out_orders_stay_carried_out() -> None:
     bench = Bench()
     saved = next(e for e in bench.order(prepare()) if isinstance(e, SaveProgress))
