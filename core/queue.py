@@ -152,8 +152,20 @@ def met_needs(
         members = [job] if job in state.jobs else members_of(state, job)
         if not members:
             return Refused(code="not_found", message=f"dependency: there is no job {job}")
-        out += [(kind, member) for member in members]
+        for member in members:
+            if why := _cannot_be_met(kind, state.jobs[member]):
+                return Refused(code="wrong_state", message=f"dependency: {why}")
+            out.append((kind, member))
     return tuple(out)
+
+
+def _cannot_be_met(kind: str, needed: JobRecord) -> str:
+    """Why a dependency on this job will never be met; empty if it is, or may be."""
+    if not needed.is_ended or kind == "afterany":
+        return ""
+    if (kind == "afterok") is (needed.state is JobState.COMPLETED):
+        return ""
+    return f"{kind}:{needed.id} cannot be met: job {needed.id} is {needed.state}"
 
 
 def members_of(state: State, number: str) -> list[str]:
@@ -277,17 +289,13 @@ def end_waiting(
 def release_dependents(state: State, job: str, now: float) -> None:
     """End the jobs whose dependency on this one can no longer be met."""
     record = state.jobs[job]
-    succeeded = record.state is JobState.COMPLETED
     for other in list(state.waiting):
         waiting = state.jobs.get(other)
         if waiting is None or not waiting.needs or not waiting.is_waiting:
             continue
         for kind, needed in waiting.needs:
-            if needed != job or kind == "afterany":
-                continue
-            if (kind == "afterok") is not succeeded:
-                detail = f"{kind}:{needed} cannot be met: job {needed} is {record.state}"
-                end_waiting(state, waiting, now, JobState.CANCELLED, detail, "dependency")
+            if needed == job and (why := _cannot_be_met(kind, record)):
+                end_waiting(state, waiting, now, JobState.CANCELLED, why, "dependency")
                 break
 
 

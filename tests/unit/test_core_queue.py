@@ -157,6 +157,26 @@ def test_dependencies_end_with_what_they_wait_for() -> None:
     assert site.job(fails).is_placed
 
 
+def test_a_dependency_on_a_job_that_has_ended_is_met_or_refused() -> None:
+    site = Site({"a": 1})
+    ends = {}
+    for code in (0, 1):
+        ends[code] = site.submit()
+        site.run(ends[code])
+        site.finish(ends[code], code=code)
+    for kind, code in (("afterok", 0), ("afternotok", 1), ("afterany", 0), ("afterany", 1)):
+        job = site.submit(needs=((kind, ends[code]),))
+        assert site.job(job).is_placed, (kind, code)
+        site.run(job)
+        site.finish(job)
+    refused = submit(site, needs=(("afterok", ends[1]),))
+    assert isinstance(refused, Refused)
+    assert refused.message == "dependency: afterok:2 cannot be met: job 2 is failed"
+    refused = submit(site, needs=(("afternotok", ends[0]),))
+    assert isinstance(refused, Refused)
+    assert refused.message == "dependency: afternotok:1 cannot be met: job 1 is completed"
+
+
 def test_a_dependency_on_an_array_waits_for_each_of_its_members() -> None:
     site = Site({"a": 3})
     submit(site, array=(1, 2))
