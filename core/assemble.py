@@ -12,11 +12,11 @@ from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.snapshot import Running, Snapshot
 
 
-def snapshot(state: State, now: float) -> Snapshot:
+def snapshot(state: State, now: float, *, held: bool = True) -> Snapshot:
     """Clusters, queue and running work at this instant.
 
     Work that was committed but has not started yet, undelivered decisions included, counts
-    as running from now on.
+    as running from now on. A round leaves held jobs out: there is nothing to decide of them.
     """
     clusters = tuple(
         cluster_view(name, cluster, state, now) for name, cluster in state.clusters.items()
@@ -27,7 +27,11 @@ def snapshot(state: State, now: float) -> Snapshot:
     for cluster in state.clusters.values():
         if cluster.reading is not None:
             running += cluster.reading.running
-    queue = [waiting_view(record, state, names) for record in state.waiting_records()]
+    queue = [
+        waiting_view(record, state, names)
+        for record in state.waiting_records()
+        if held or record.state is JobState.PENDING
+    ]
     return Snapshot(
         time=now,
         clusters=clusters,

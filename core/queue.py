@@ -77,7 +77,8 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
         record = replace(base, id=job_id, job=replace(job, id=job_id), array_index=index)
         state.put(record)
         state.record(now, "job_submitted", job_id, user=event.user, name=record.name)
-        state.rounds.job_arrived(len(state.waiting), state.waiting_procs)
+        if not hold:
+            state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
     answered(state, event, Done(body={"job": number, "jobs": ids, "again": False}))
 
 
@@ -307,7 +308,7 @@ def hold(state: State, event: Requested, command: Hold, now: float) -> None:
 def release(state: State, event: Requested, command: Release, now: float) -> None:
     """Let held jobs be planned."""
     _switch(state, event, command.job, now, JobState.HELD, JobState.PENDING, "job_released")
-    state.rounds.job_arrived(len(state.waiting), state.waiting_procs)
+    state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
 
 
 def _switch(

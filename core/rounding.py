@@ -32,10 +32,10 @@ def begin_if_due(state: State, now: float) -> None:
         state.out.append(Wake(at=due))
         return
     trigger, policy = state.rounds.take(now)
-    snapshot = assemble.snapshot(state, now)
+    snapshot = assemble.snapshot(state, now, held=False)
     wanted = policy or state.settings.policy
     chain = [wanted, *(name for name in state.settings.fallbacks if name != wanted)]
-    if not any(not job.held for job in snapshot.queue):
+    if not snapshot.queue:
         chain = ["plain"]  # Nothing to decide: no need to wake the solver.
     state.last_round += 1
     state.round = RoundState(
@@ -93,13 +93,15 @@ def failed(state: State, event: SolveFailed, now: float) -> None:
     )
     if following:
         current.policy = following
-        snapshot = assemble.snapshot(state, now) if current.committed else current.snapshot
+        snapshot = (
+            assemble.snapshot(state, now, held=False) if current.committed else current.snapshot
+        )
         current.snapshot = snapshot
         state.out.append(Solve(round=current.number, snapshot=snapshot, policy=following))
         return
     state.note("round_failed", level="error", round=current.number, queued=current.queued)
     state.round = None
-    state.rounds.finished(placed=False, jobs=len(state.waiting), procs=state.waiting_procs)
+    state.rounds.finished(placed=False, jobs=state.pending_jobs, procs=state.pending_procs)
 
 
 def _commit(state: State, plan: Plan, now: float) -> None:
@@ -205,5 +207,5 @@ def _finish(state: State, plan: Plan, solve_s: float, now: float) -> None:
         total_s=round(now - current.started, 4),
     )
     state.rounds.finished(
-        placed=bool(current.committed), jobs=len(state.waiting), procs=state.waiting_procs
+        placed=bool(current.committed), jobs=state.pending_jobs, procs=state.pending_procs
     )

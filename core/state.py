@@ -13,7 +13,7 @@ from typing import Any
 from coalloc.core.effects import Effect, Note, Record, SaveJob, SaveMeta, Send
 from coalloc.core.messages import Abort, Forget, Order
 from coalloc.core.power import PowerState
-from coalloc.core.records import JobRecord, Outlook
+from coalloc.core.records import JobRecord, JobState, Outlook
 from coalloc.core.settings import ClusterSettings, Settings
 from coalloc.core.triggers import RoundControl
 from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
@@ -76,7 +76,9 @@ class State:
     waiting: dict[str, None] = field(default_factory=dict)
     placed: dict[str, None] = field(default_factory=dict)
     ended: dict[str, None] = field(default_factory=dict)
-    waiting_procs: int = 0
+    pending_jobs: int = 0
+    pending_procs: int = 0
+    """Of pending jobs only: one that is held asks for no round."""
     tokens: dict[tuple[str, str], str] = field(default_factory=dict)
     outlook: dict[str, Outlook] = field(default_factory=dict)
     passed_over: dict[str, int] = field(default_factory=dict)
@@ -99,8 +101,7 @@ class State:
     def index(self, record: JobRecord) -> None:
         """Take a record into the tables, without writing it."""
         old = self.jobs.get(record.id)
-        if old is not None and old.is_waiting:
-            self.waiting_procs -= procs_of(old)
+        self._count(old, -1)
         self.jobs[record.id] = record
         for table, belongs in (
             (self.waiting, record.is_waiting),
@@ -111,17 +112,19 @@ class State:
                 table[record.id] = None
             else:
                 table.pop(record.id, None)
-        if record.is_waiting:
-            self.waiting_procs += procs_of(record)
-        else:
+        self._count(record, +1)
+        if not record.is_waiting:
             self.outlook.pop(record.id, None)
             self.passed_over.pop(record.id, None)
 
+    def _count(self, record: JobRecord | None, sign: int) -> None:
+        if record is not None and record.state is JobState.PENDING:
+            self.pending_jobs += sign
+            self.pending_procs += sign * procs_of(record)
+
     def remove(self, job: str) -> None:
         """Drop a job from memory."""
-        record = self.jobs.pop(job, None)
-        if record is not None and record.is_waiting:
-            self.waiting_procs -= procs_of(record)
+        self._count(self.jobs.pop(job, None), -1)
         for table in (self.waiting, self.placed, self.ended):
             table.pop(job, None)
         self.outlook.pop(job, None)

@@ -204,7 +204,7 @@ def test_submits_that_could_not_be_written_leave_no_trace() -> None:
     lost = site.submit(token="lost")
     site.do(SubmitsLost(jobs=(lost,)))
     assert lost not in site.state.jobs
-    assert site.state.waiting_procs == 0
+    assert (site.state.pending_jobs, site.state.pending_procs) == (0, 0)
     again = submit(site, token="lost")
     assert isinstance(again, Done)
     assert again.body["job"] != lost

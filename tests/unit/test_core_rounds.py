@@ -310,3 +310,14 @@ def test_two_clusters_with_a_node_of_the_same_name_are_told_apart_by_refusing_on
     assert site.notes("reading_refused")[0]["why"] == (
         "node a1 is a node of a too; names must differ"
     )
+
+
+def test_held_jobs_ask_for_no_round_and_are_not_carried_along() -> None:
+    site = Site({"a": 2}, triggers=(Trigger(kind="queue_length", at_least=2),))
+    for _ in range(5):
+        site.submit(hold=True)
+    site.submit()
+    assert not solves(site)
+    site.submit()
+    assert [job.id for job in solves(site)[0].snapshot.queue] == ["6", "7"]
+    assert site.state.pending_jobs == 0
