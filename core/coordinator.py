@@ -371,11 +371,8 @@ class Coordinator:
 
     def _forget_oldest(self) -> None:
         state = self.state
-        needed: set[str] | None = None
         while len(state.ended) > state.settings.keep_ended:
-            if needed is None:
-                needed = {job for w in state.waiting for _, job in state.jobs[w].needs}
-            oldest = next((job for job in state.ended if job not in needed), None)
+            oldest = next((job for job in state.ended if job not in state.dependents), None)
             if oldest is None:
                 return
             state.remove(oldest)

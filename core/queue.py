@@ -265,6 +265,7 @@ def cancel(state: State, event: Requested, command: Cancel, now: float) -> None:
         elif not record.cancelled_by:
             state.put(replace(record, cancelled_by=event.user))
             state.record(now, "job_cancelling", record.id, user=event.user)
+            state.note("job_cancelling", job=record.id, user=event.user)
             abort_parts(state, record, f"cancelled by {event.user}")
     answered(state, event, Done(body={"jobs": [record.id for record in living]}))
 
@@ -284,16 +285,17 @@ def end_waiting(
         replace(record, state=end, ended=now, reason=reason or str(end), detail=detail, parts=())
     )
     state.record(now, "job_ended", record.id, state=str(end), detail=detail)
+    state.note("job_ended", job=record.id, state=str(end), exit_code=None, detail=detail)
     release_dependents(state, record.id, now)
 
 
 def release_dependents(state: State, job: str, now: float) -> None:
     """End the jobs whose dependency on this one can no longer be met."""
     record = state.jobs[job]
-    for other in list(state.waiting):
-        waiting = state.jobs.get(other)
-        if waiting is None or not waiting.needs or not waiting.is_waiting:
-            continue
+    for other in tuple(state.dependents.get(job, ())):
+        waiting = state.jobs[other]
+        if not waiting.is_waiting:
+            continue  # Ended by this very loop, through another one of its dependencies.
         for kind, needed in waiting.needs:
             if needed == job and (why := _cannot_be_met(kind, record)):
                 end_waiting(state, waiting, now, JobState.CANCELLED, why, "dependency")

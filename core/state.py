@@ -76,6 +76,8 @@ class State:
     waiting: dict[str, None] = field(default_factory=dict)
     placed: dict[str, None] = field(default_factory=dict)
     ended: dict[str, None] = field(default_factory=dict)
+    dependents: dict[str, dict[str, None]] = field(default_factory=dict)
+    """The waiting jobs that depend on a job."""
     pending_jobs: int = 0
     pending_procs: int = 0
     """Of pending jobs only: one that is held asks for no round."""
@@ -101,7 +103,7 @@ class State:
     def index(self, record: JobRecord) -> None:
         """Take a record into the tables, without writing it."""
         old = self.jobs.get(record.id)
-        self._count(old, -1)
+        self._uncount(old)
         self.jobs[record.id] = record
         for table, belongs in (
             (self.waiting, record.is_waiting),
@@ -112,19 +114,34 @@ class State:
                 table[record.id] = None
             else:
                 table.pop(record.id, None)
-        self._count(record, +1)
+        self._count(record)
         if not record.is_waiting:
             self.outlook.pop(record.id, None)
             self.passed_over.pop(record.id, None)
 
-    def _count(self, record: JobRecord | None, sign: int) -> None:
-        if record is not None and record.state is JobState.PENDING:
-            self.pending_jobs += sign
-            self.pending_procs += sign * procs_of(record)
+    def _count(self, record: JobRecord) -> None:
+        if record.is_waiting:
+            for _, needed in record.needs:
+                self.dependents.setdefault(needed, {})[record.id] = None
+        if record.state is JobState.PENDING:
+            self.pending_jobs += 1
+            self.pending_procs += procs_of(record)
+
+    def _uncount(self, record: JobRecord | None) -> None:
+        if record is None:
+            return
+        for _, needed in record.needs:
+            others = self.dependents.get(needed, {})
+            others.pop(record.id, None)
+            if not others:
+                self.dependents.pop(needed, None)
+        if record.state is JobState.PENDING:
+            self.pending_jobs -= 1
+            self.pending_procs -= procs_of(record)
 
     def remove(self, job: str) -> None:
         """Drop a job from memory."""
-        self._count(self.jobs.pop(job, None), -1)
+        self._uncount(self.jobs.pop(job, None))
         for table in (self.waiting, self.placed, self.ended):
             table.pop(job, None)
         self.outlook.pop(job, None)

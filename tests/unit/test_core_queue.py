@@ -157,6 +157,31 @@ def test_dependencies_end_with_what_they_wait_for() -> None:
     assert site.job(fails).is_placed
 
 
+def test_who_depends_on_a_job_is_known_as_long_as_they_wait() -> None:
+    site = Site({"a": 1})
+    first = site.submit()
+    later = site.submit(needs=(("afterok", first), ("afterany", first)))
+    both = site.submit(needs=(("afterok", first), ("afterok", later)))
+    assert site.state.dependents == {first: {later: None, both: None}, later: {both: None}}
+    assert site.restarted().state.dependents == site.state.dependents
+    site.ask(Cancel(job=first), operator=True)
+    site.finish(first, code=1)
+    assert {site.job(job).state for job in (first, later, both)} == {JobState.CANCELLED}
+    assert not site.state.dependents
+
+
+def test_a_job_that_ends_without_having_run_is_logged_too() -> None:
+    site = Site({"a": 1})
+    running, waiting = site.submit(), site.submit()
+    site.run(running)
+    for job in (running, waiting):
+        site.ask(Cancel(job=job))
+    assert [note["job"] for note in site.notes("job_cancelling")] == [running]
+    assert [(n["job"], n["detail"]) for n in site.notes("job_ended")] == [
+        (waiting, "cancelled by ann")
+    ]
+
+
 def test_a_dependency_on_a_job_that_has_ended_is_met_or_refused() -> None:
     site = Site({"a": 1})
     ends = {}
