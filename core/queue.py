@@ -280,26 +280,33 @@ def abort_parts(state: State, record: JobRecord, reason: str) -> None:
 def end_waiting(
     state: State, record: JobRecord, now: float, end: JobState, detail: str, reason: str = ""
 ) -> None:
-    """End a job that never ran."""
+    """End a job that never ran, and those that can no longer run without it."""
+    _end_unrun(state, record, now, end, detail, reason)
+    release_dependents(state, record.id, now)
+
+
+def _end_unrun(
+    state: State, record: JobRecord, now: float, end: JobState, detail: str, reason: str
+) -> None:
     state.put(
         replace(record, state=end, ended=now, reason=reason or str(end), detail=detail, parts=())
     )
     state.record(now, "job_ended", record.id, state=str(end), detail=detail)
     state.note("job_ended", job=record.id, state=str(end), exit_code=None, detail=detail)
-    release_dependents(state, record.id, now)
 
 
 def release_dependents(state: State, job: str, now: float) -> None:
-    """End the jobs whose dependency on this one can no longer be met."""
-    record = state.jobs[job]
-    for other in tuple(state.dependents.get(job, ())):
-        waiting = state.jobs[other]
-        if not waiting.is_waiting:
-            continue  # Ended by this very loop, through another one of its dependencies.
-        for kind, needed in waiting.needs:
-            if needed == job and (why := _cannot_be_met(kind, record)):
-                end_waiting(state, waiting, now, JobState.CANCELLED, why, "dependency")
-                break
+    """End the jobs whose dependency on this one can no longer be met, and those behind them."""
+    ended = [job]
+    while ended:
+        record = state.jobs[ended.pop()]
+        for other in tuple(state.dependents.get(record.id, ())):
+            waiting = state.jobs[other]
+            whys = (_cannot_be_met(k, record) for k, needed in waiting.needs if needed == record.id)
+            why = next(filter(None, whys), "")
+            if why:
+                _end_unrun(state, waiting, now, JobState.CANCELLED, why, "dependency")
+                ended.append(other)
 
 
 def hold(state: State, event: Requested, command: Hold, now: float) -> None:

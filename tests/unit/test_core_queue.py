@@ -182,6 +182,16 @@ def test_a_job_that_ends_without_having_run_is_logged_too() -> None:
     ]
 
 
+def test_a_long_chain_of_dependents_ends_as_a_whole() -> None:
+    site = Site({"a": 1}, keep_ended=2000)
+    chain = [site.submit()]
+    for _ in range(1500):
+        chain.append(site.submit(needs=(("afterok", chain[-1]),), hold=True))
+    assert isinstance(site.ask(Cancel(job=chain[0])), Done)
+    site.finish(chain[0], code=1)
+    assert {site.job(job).state for job in chain} == {JobState.CANCELLED}
+
+
 def test_a_dependency_on_a_job_that_has_ended_is_met_or_refused() -> None:
     site = Site({"a": 1})
     ends = {}
