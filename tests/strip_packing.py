@@ -19,7 +19,7 @@ def read_instance(path: Path) -> Snapshot:
     """Read an instance: one cluster as wide as the strip, a job for each copy of an item."""
     data = json.loads(path.read_text(encoding="utf-8"))
     width = int(data["Objects"][0]["Length"])
-    queue = []
+    queue: list[RigidJob] = []
     for item in data["Items"]:
         for _ in range(int(item["Demand"])):
             queue.append(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from coalloc.policies.kernel.fit import closes
 from coalloc.policies.kernel.jit import kernel, part
 from coalloc.policies.kernel.profile import (
     locate,
@@ -98,8 +99,12 @@ def survey(
         c = problem.group_class[group, x]
         need = problem.need[group, c]
         count = profile.free[row, c] // need
-        if problem.closed_first[c] < problem.closed_first[c + 1]:
-            k = problem.class_cluster[c]
+        if (
+            problem.closed_first[c] < problem.closed_first[c + 1]
+            and closes(problem, group, c, t) <= t
+        ):
+            count = 0
+        k = problem.class_cluster[c]
         reach += count
         scratch.reach[group, x] = reach
         avail[k] += count

@@ -21,7 +21,7 @@ from coalloc.policies.registry import POLICIES, lookup
 from tests.strip_packing import perfect_instances, read_instance
 
 RIGID = {"kind": "rigid", "procs": 2, "base_time": 10.0}
-CLUSTERS = [
+CLUSTERS: list[dict[str, Any]] = [
     {
         "name": "alpha",
         "link_gbps": 1.0,
@@ -137,7 +137,9 @@ def test_each_incumbent_is_a_plan(name: str) -> None:
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_nothing_can_ever_run(name: str) -> None:
-    snapshot = read_snapshot({**EMPTY, "clusters": CLUSTERS, "queue": [MIXED["queue"][2]]})
+    snapshot = read_snapshot(
+        {**EMPTY, "clusters": CLUSTERS, "queue": [{"id": "never", **RIGID, "procs": 99}]}
+    )
     plan = solve(name, snapshot)
     assert plan.status is Status.INFEASIBLE
     assert plan.deferred[0].detail == "needs 99 processes; 17 slots exist"

@@ -50,7 +50,7 @@ def planned(name: str, snapshot: Snapshot, **given: Any) -> Plan:
     return plan
 
 
-def spans(plan: Plan) -> dict[str, tuple[float, float]]:
+def spans(plan: Plan) -> dict[str, Any]:
     """Start and end of each job, or of each task as ``job.task``."""
     return {
         p.job if p.task is None else f"{p.job}.{p.task}": (p.start, p.end) for p in plan.placements

@@ -92,7 +92,7 @@ def test_needed_splits_what_no_cluster_holds() -> None:
 
 
 def test_features_and_clusters() -> None:
-    clusters = [
+    clusters: list[dict[str, Any]] = [
         {"name": "a", "nodes": [{"name": "a1"}, {"name": "a2", "features": ["gpu", "fast"]}]},
         {"name": "b", "nodes": [{"name": "b1", "features": ["gpu"]}]},
     ]
@@ -142,8 +142,17 @@ def test_reservation_keeps_others_out() -> None:
     assert found == {"long": (0, 11), "in": (0, 11), "short": (11, 21)}
 
 
+def test_event_waits_for_the_end_of_a_reservation() -> None:
+    # two powers, so that the reserved class is not the first of its cluster
+    nodes = [{"name": "a1", "power": 0.6}, {"name": "a2", "power": 0.5, "slots": 4}]
+    hold = [{"id": "v", "nodes": ["a2"], "start": -10.0, "end": 21.0}]
+    snapshot = case([{"name": "a", "nodes": nodes}], [rigid(1, 5, 1.0)], None, hold)
+    for name in EVERY:
+        assert spans(planned(name, snapshot)) == {"1": (21, 23)}
+
+
 def test_nodes_that_are_away() -> None:
-    clusters = [
+    clusters: list[dict[str, Any]] = [
         {"name": "a", "nodes": [{"name": "a1"}, {"name": "a2", "state": "draining"}]},
         {"name": "b", "stale": True, "nodes": [{"name": "b1"}, {"name": "b2"}]},
     ]
