@@ -16,7 +16,7 @@ earlier by that much, yet never before its middle: so a short job is still seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import inf, isfinite
@@ -228,7 +228,7 @@ def make_sheet(
         swept_end=swept_ends(start, end, snapshot.time),
         sc=np.array([p.sc for p in rows], dtype=np.float64),
         procs=procs,
-        inside=list(_inside(snapshot, nodes.cluster[node], count, first, procs)),
+        inside=_inside(snapshot, nodes.cluster[node], count, row),
         row=row,
         node=node,
         count=count,
@@ -257,25 +257,18 @@ def _unreadable(placement: Placement, unit: Unit | None, nodes: NodeColumns) -> 
     return None
 
 
-def _inside(
-    snapshot: Snapshot, cluster: Ints, count: Ints, first: Ints, procs: Ints
-) -> Iterator[dict[str, int]]:
-    """Yield the processes per cluster of each placement; `cluster` and `count` are per entry."""
-    if not len(first):
-        return
+def _inside(snapshot: Snapshot, cluster: Ints, count: Ints, row: Ints) -> list[dict[str, int]]:
+    """Processes per cluster of each placement; `cluster`, `count` and `row` are per entry."""
+    if not len(row):
+        return []
     names = [one.name for one in snapshot.clusters]
-    lowest = np.minimum.reduceat(cluster, first).tolist()
-    highest = np.maximum.reduceat(cluster, first).tolist()
-    bounds = [*first.tolist(), len(cluster)]
-    for i, total in enumerate(procs.tolist()):
-        if lowest[i] == highest[i]:
-            yield {names[lowest[i]]: total}
-            continue
-        some: dict[str, int] = {}
-        part = slice(bounds[i], bounds[i + 1])
-        for k, n in zip(cluster[part].tolist(), count[part].tolist(), strict=True):
-            some[names[k]] = some.get(names[k], 0) + n
-        yield some
+    placements = int(row[-1]) + 1
+    sums = np.bincount(row * len(names) + cluster, count, placements * len(names))
+    table = sums.astype(np.int64).reshape(placements, len(names))
+    inside: list[dict[str, int]] = [{} for _ in range(placements)]
+    for i, k in zip(*(index.tolist() for index in np.nonzero(table)), strict=True):
+        inside[i][names[k]] = int(table[i, k])
+    return inside
 
 
 def shown(number: float) -> str:
