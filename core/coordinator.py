@@ -39,7 +39,7 @@ from coalloc.core.requests import (
     RoundNow,
     Submit,
 )
-from coalloc.core.settings import Settings
+from coalloc.core.settings import ClusterSettings, Settings
 from coalloc.core.state import ClusterState, State, arrival
 from coalloc.core.triggers import RoundControl
 from coalloc.model.platform import NodeState
@@ -47,6 +47,7 @@ from coalloc.model.reading import ClusterReading, NodeReading
 
 STALLED_S = 3.0
 """An executor that says for this long that it is at the same order gets the rest again."""
+STRANGERS_NAMED = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,14 +87,8 @@ class Coordinator:
         control.paused = past.paused
         self.state = State(settings=settings, rounds=control, epoch=past.epoch, store=past.store)
         state = self.state
-        self._take_clusters(settings)
-        for name, cluster in state.clusters.items():
-            cluster.next_seq = past.seqs.get(name, 1)
-            cluster.acked_seq = past.unacked.get(name, cluster.next_seq) - 1
-        drained = set(past.drained)
-        for name, cluster in state.clusters.items():
-            cluster.drained = name in drained
-        state.drained = drained
+        state.drained = set(past.drained)
+        state.numbers = {n: (seq, past.unacked.get(n, seq) - 1) for n, seq in past.seqs.items()}
         state.tokens.update(past.tokens)
         state.history.update(past.history)
         state.last_job, state.last_event = past.last_job, past.last_event
@@ -102,6 +97,7 @@ class Coordinator:
             state.index(record)
             if record.is_waiting and record.refusals:
                 state.backing_off.add(record.id)
+        self._take_clusters(settings)
         if state.waiting:
             control.want("restart")
 
@@ -156,19 +152,25 @@ class Coordinator:
 
     def _take_clusters(self, settings: Settings) -> None:
         """Configured clusters in their order, then those that still run something."""
-        old = self.state.clusters
-        new = {}
-        for site in settings.clusters:
-            cluster = old.get(site.name) or ClusterState(settings=site)
-            cluster.settings = site
-            new[site.name] = cluster
-        busy = {part.cluster for record in self.state.placed_records() for part in record.parts}
+        state = self.state
+        old = state.clusters
+        sites = {site.name: site for site in settings.clusters}
+        busy = {part.cluster for record in state.placed_records() for part in record.parts}
+        state.clusters = {}
+        for name in (*sites, *sorted(busy - set(sites))):
+            cluster = old.pop(name, None)
+            if cluster is None:
+                cluster = ClusterState(settings=ClusterSettings(name=name))
+                # An executor that was here before goes on counting where it stood.
+                cluster.next_seq, cluster.acked_seq = state.numbers.pop(name, (1, 0))
+            cluster.settings = sites.get(name, cluster.settings)
+            cluster.configured = name in sites
+            cluster.drained = name in state.drained or not cluster.configured
+            state.clusters[name] = cluster
         for name, cluster in old.items():
-            if name not in new and name in busy:
-                cluster.drained = True
-                new[name] = cluster
-        self.state.clusters = new
-        self.state.suitable.clear()
+            state.numbers[name] = (cluster.next_seq, cluster.acked_seq)
+        state.strangers.clear()
+        state.suitable.clear()
 
     def _requested(self, event: Requested, now: float) -> None:
         state = self.state
@@ -226,7 +228,8 @@ class Coordinator:
     def _switch(self, target: str, *, drain: bool) -> bool:
         state = self.state
         if target in state.clusters:
-            state.clusters[target].drained = drain
+            cluster = state.clusters[target]
+            cluster.drained = drain or not cluster.configured
         elif target in state.node_cluster():
             pass
         elif drain or target not in state.drained:
@@ -241,7 +244,9 @@ class Coordinator:
         state = self.state
         cluster = state.clusters.get(statement.cluster)
         if cluster is None:
-            state.note("unknown_cluster_spoke", level="warning", cluster=statement.cluster)
+            if statement.cluster not in state.strangers and len(state.strangers) < STRANGERS_NAMED:
+                state.strangers.add(statement.cluster)
+                state.note("unknown_cluster_spoke", level="warning", cluster=statement.cluster)
             return
         match statement:
             case Hello():

@@ -109,7 +109,7 @@ def planned_job(
     )
     body: dict[str, Any] = {**fields, "id": "new"}
     for cluster in body.get("clusters") or ():
-        if cluster not in state.clusters:
+        if cluster not in state.clusters or not state.clusters[cluster].configured:
             raise InputError("job.clusters", f"there is no cluster {cluster!r}")
     if body.get("kind") == "divisible":
         raise InputError("job.kind", "divisible jobs can be planned, but not run yet")
@@ -207,6 +207,8 @@ def _counted(state: State, job: Job) -> dict[str, int] | None:
     slots: dict[str, int] = {}
     wanted = set(job.features)
     for name, cluster in state.clusters.items():
+        if not cluster.configured:
+            continue
         if cluster.reading is None:
             return None
         if job.clusters is not None and name not in job.clusters:

@@ -27,6 +27,8 @@ class ClusterState:
     """One cluster as the daemon sees it now."""
 
     settings: ClusterSettings
+    configured: bool = True
+    """False where the configuration has dropped it, and jobs still run on it."""
     connected: bool = False
     reading: ClusterReading | None = None
     read_at: float = float("-inf")
@@ -85,6 +87,10 @@ class State:
     outlook: dict[str, Outlook] = field(default_factory=dict)
     passed_over: dict[str, int] = field(default_factory=dict)
     clusters: dict[str, ClusterState] = field(default_factory=dict)
+    numbers: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Next number and last acknowledged one of the orders to clusters that are not here now."""
+    strangers: set[str] = field(default_factory=set)
+    """Clusters that spoke without being configured; each is logged once."""
     history: dict[str, tuple[float, ...]] = field(default_factory=dict)
     last_job: int = 0
     last_event: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -77,15 +77,15 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
             return None, "unreachable", "no executor is connected"
         return None, "next_round", "not planned yet; the next round decides"
     if start is not None:
-        return start, "planned", f"planned to start on {_some(outlook.nodes)}"
+        return start, "planned", f"planned to start on {_listed(outlook.nodes)}"
     return None, outlook.reason, outlook.detail
 
 
-def _some(nodes: Mapping[str, int]) -> str:
-    """The nodes, or the first of them: a queue of thousands is folded by nobody."""
-    if len(nodes) <= NODES_NAMED:
-        return ", ".join(nodes)
-    return f"{', '.join(islice(nodes, NODES_NAMED - 1))} and {len(nodes) - NODES_NAMED + 1} more"
+def _listed(names: Collection[str]) -> str:
+    """The names, or the first of them: a queue of thousands is folded by nobody."""
+    if len(names) <= NODES_NAMED:
+        return ", ".join(names)
+    return f"{', '.join(islice(names, NODES_NAMED - 1))} and {len(names) - NODES_NAMED + 1} more"
 
 
 def job_details(record: JobRecord, state: State, now: float) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def node_rows(state: State, now: float) -> list[dict[str, Any]]:
                 "stale": cluster.is_stale(now, snapshot_max_age),
                 "connected": cluster.connected,
                 "drained": cluster.drained,
-                "error": cluster.error,
+                "error": cluster.error or ("" if cluster.configured else "no longer configured"),
                 "age_s": None if cluster.reading is None else now - cluster.read_at,
                 "link_gbps": None if capacity == float("inf") else capacity,
                 "link_used_gbps": used,
@@ -170,6 +170,11 @@ def why(record: JobRecord, state: State, now: float) -> dict[str, Any]:
     ]
     if stale and record.is_waiting:
         facts.append(f"not counted, because unreachable: {', '.join(stale)}")
+    drained = [name for name, c in state.clusters.items() if c.drained]
+    for cluster in state.clusters.values():
+        drained += [] if cluster.drained else sorted(cluster.drained_nodes)
+    if drained and record.is_waiting:
+        facts.append(f"not counted, because drained: {_listed(drained)}")
     return {
         "job": record.id,
         "state": str(record.state),

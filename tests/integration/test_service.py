@@ -173,6 +173,19 @@ def test_a_reload_applies_and_a_wrong_one_keeps_the_old(site: Running) -> None:
     assert site.wait(site.submit(["true"]))["state"] == "completed"
 
 
+def test_a_cluster_that_leaves_and_returns_runs_jobs_again(site: Running) -> None:
+    """Its executor has seen the first numbers of its orders already."""
+    daemon = site.processes["coallocd"]
+    both = site.config.read_text()
+    assert site.wait(site.submit(["true"], 6))["state"] == "completed"
+    for reloads, text in enumerate((both[: both.rindex("[[clusters]]")], both), 1):
+        site.config.write_text(text)
+        daemon.send_signal(signal.SIGHUP)
+        site.until(lambda n=reloads: len(site.lines("configuration_reloaded")) == n)  # type: ignore[misc]
+    details = site.wait(site.submit(["true"], 6))
+    assert (details["state"], details["attempt"]) == ("completed", 1)
+
+
 def test_sigterm_stops_the_daemon_and_the_jobs_go_on(site: Running) -> None:
     marker = site.work / "go"
     os.mkfifo(marker)
