@@ -22,7 +22,8 @@ from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
-from coalloc.policies.kernel.intake import Intake, Item, read_queue
+from coalloc.policies.kernel.intake import Intake, read_queue
+from coalloc.policies.kernel.modes import Item
 from coalloc.policies.kernel.split import TOLERANCE, low_side, split
 
 

@@ -14,7 +14,7 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.kernel.decoding import Planner
-from coalloc.policies.kernel.intake import Item
+from coalloc.policies.kernel.modes import Item
 
 
 def arrival(item: Item) -> float:

@@ -28,7 +28,8 @@ from coalloc.policies.kernel.compiled import (
     Profile,
     Scratch,
 )
-from coalloc.policies.kernel.intake import Intake, floored_power
+from coalloc.policies.kernel.intake import Intake
+from coalloc.policies.kernel.kinds import floored_power
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -19,8 +19,9 @@ from coalloc.policies.kernel.arrays import (
     make_scratch,
 )
 from coalloc.policies.kernel.compiled import EASY, EVENT, INSERT, ROWS, STRICT, Outcome, decode
-from coalloc.policies.kernel.intake import Item, read_queue
+from coalloc.policies.kernel.intake import read_queue
 from coalloc.policies.kernel.layout import lay_on_nodes
+from coalloc.policies.kernel.modes import Item
 
 DECODERS = {"strict": STRICT, "insert": INSERT, "event": EVENT, "easy": EASY}
 

@@ -7,126 +7,22 @@ the same number of slots per process, and are let into the same reservations.
 What cannot be planned is deferred here, each with one reason: held; of a kind the kernel does not
 plan; infeasible (more than exists); insufficient (more than is usable now); or waiting for such a
 job.
-
-Notes
------
-Memory: a slot carries memory / slots of its node, and a process that needs more is charged more
-than one slot. Free slots of several nodes then say too little, so such a kind is *cut*: each of its
-nodes stands for itself, and is counted in `grain` units a slot, fine enough to charge the memory
-exactly. Where everything on a kind takes whole nodes, nothing needs to be cut. Running jobs take
-the share of their slots, since nobody tells what they use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from math import floor, inf, lcm
+from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.plan import Deferred, Reason
 from coalloc.model.platform import Node, NodeState
 from coalloc.model.snapshot import Reservation, Snapshot
-from coalloc.model.speedup import AmdahlSpeedup, allotments
+from coalloc.policies.kernel.kinds import MOST_NEEDS, Group, Kind, Needs
+from coalloc.policies.kernel.modes import Item, Mode, offered, smallest
 from coalloc.policies.kernel.split import TOLERANCE, low_side, split
-
-Mode = tuple[int, float, float, float]
-"""Processes, seconds that scale with 1/power, fixed seconds, 8 * GB / n of communication."""
-
-MOST_UNITS = 1 << 30
-"""Units of one node at most: they are counted in 32 bits."""
-
-
-def floored_power(power: float, step: float) -> float:
-    """Round a power down to a step; one below the step, to the largest halving of it.
-
-    Parameters
-    ----------
-    step : float
-        0 keeps the power as it is.
-    """
-    if step <= 0.0:
-        return power
-    while step > power * (1.0 + 1e-9):
-        step /= 2.0
-    return min(power, round(floor(power / step + 1e-9) * step, 12))
-
-
-@dataclass(slots=True, kw_only=True)
-class Kind:
-    """Nodes that differ in power only."""
-
-    cluster: int
-    features: frozenset[str]
-    memory_mb: int | None
-    slots: int
-    cover: tuple[int, ...]
-    usable: bool
-    nodes: list[int] = field(default_factory=list)
-    cut: bool = False
-    grain: int = 1
-
-    def room(self, memory_mb_per_proc: int) -> int:
-        """Processes that an empty node takes."""
-        if memory_mb_per_proc <= 0 or self.memory_mb is None:
-            return self.slots
-        return min(self.slots, self.memory_mb // memory_mb_per_proc)
-
-    def need(self, memory_mb_per_proc: int) -> int:
-        """Units charged per process; 0 if no process fits on a node."""
-        if memory_mb_per_proc <= 0 or self.memory_mb is None:
-            return self.grain
-        if memory_mb_per_proc > self.memory_mb:
-            return 0
-        units = -(-memory_mb_per_proc * self.slots * self.grain // self.memory_mb)
-        return max(self.grain, units)
-
-    def cut_up(self) -> None:
-        """Count in units that divide slots and memory, if they are not too many."""
-        self.cut = True
-        units = lcm(self.slots, self.memory_mb or 1)
-        self.grain = (units if units < MOST_UNITS else MOST_UNITS) // self.slots
-
-
-@dataclass(slots=True, kw_only=True)
-class Group:
-    """Items with the same needs: units per process on each kind, 0 where they may not run."""
-
-    need: tuple[int, ...]
-    exempt: frozenset[int]
-
-
-@dataclass(slots=True, kw_only=True)
-class _Needs:
-    """What a job asks of its nodes, before kinds are cut.
-
-    `usable` is the number of processes that each cluster takes if it is empty, with the nodes that
-    are up; `exists` the same with all nodes.
-    """
-
-    kinds: tuple[bool, ...]
-    memory_mb: int
-    exempt: frozenset[int]
-    usable: list[int]
-    exists: list[int]
-
-
-@dataclass(slots=True, kw_only=True)
-class Item:
-    """One thing to place."""
-
-    job: Job
-    number: int
-    """Place of its job in the queue."""
-    task: Task | None = None
-    group: int = 0
-    modes: list[Mode] = field(default_factory=list)
-    proc_gbps: float = 0.0
-    splits: bool = False
-    release: float = 0.0
-    parents: list[tuple[int, float]] = field(default_factory=list)
-    """Items that must have ended, with 8 * GB of data; below 0 none, and no latency either."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -174,7 +70,7 @@ class _Reader:
         for number, reservation in enumerate(self.reservations):
             for job in reservation.jobs:
                 self.entitled[job] = self.entitled.get(job, frozenset()) | {number}
-        self.needs: list[_Needs] = []
+        self.needs: list[Needs] = []
         self.by_key: dict[Any, int] = {}
         self.reasons: dict[str, tuple[Reason, str]] = {}
         self.task_reasons: dict[tuple[str, str], tuple[Reason, str]] = {}
@@ -234,16 +130,16 @@ class _Reader:
                 self.node_kind.append(kind)
                 self.nodes.append(node)
 
-    def _needs(self, job: Job) -> int:
+    def _needs(self, job: Job, names: tuple[str, ...] | None) -> int:
         exempt = self.entitled.get(job.id, frozenset())
-        key = (job.clusters, job.features, job.memory_mb_per_proc, exempt)
+        key = (names, job.features, job.memory_mb_per_proc, exempt)
         if key in self.by_key:
             return self.by_key[key]
         wanted = frozenset(job.features)
         allowed = (
             frozenset(range(len(self.links)))
-            if job.clusters is None
-            else frozenset(self.clusters[name] for name in job.clusters if name in self.clusters)
+            if names is None
+            else frozenset(self.clusters[name] for name in names if name in self.clusters)
         )
         usable, exists = [0] * len(self.links), [0] * len(self.links)
         fits = tuple(kind.cluster in allowed and wanted <= kind.features for kind in self.kinds)
@@ -252,7 +148,7 @@ class _Reader:
                 procs = kind.room(job.memory_mb_per_proc) * len(kind.nodes)
                 exists[kind.cluster] += procs
                 usable[kind.cluster] += procs if kind.usable else 0
-        needs = _Needs(
+        needs = Needs(
             kinds=fits,
             memory_mb=job.memory_mb_per_proc,
             exempt=exempt,
@@ -267,13 +163,15 @@ class _Reader:
         """Cut kinds where memory asks for it; join items that need the same."""
         used = sorted({item.group for item in items})
         self._cut([self.needs[n] for n in used])
+        alone = sum(len(kind.nodes) for kind in self.kinds if kind.cut)
+        coarse = alone * len(used) > MOST_NEEDS
         groups: list[Group] = []
         found: dict[Any, int] = {}
         group_of: dict[int, int] = {}
         for n in used:
             needs = self.needs[n]
             units = tuple(
-                kind.need(needs.memory_mb) if fit else 0
+                kind.need(needs.memory_mb, coarse) if fit else 0
                 for kind, fit in zip(self.kinds, needs.kinds, strict=True)
             )
             group_of[n] = found.setdefault((units, needs.exempt), len(groups))
@@ -283,7 +181,7 @@ class _Reader:
             item.group = group_of[item.group]
         return groups
 
-    def _cut(self, used: list[_Needs]) -> None:
+    def _cut(self, used: list[Needs]) -> None:
         slots = {node.name: n for n, node in enumerate(self.nodes)} if self.snapshot.running else {}
         partly = {
             self.node_kind[slots[name]]
@@ -307,22 +205,49 @@ class _Reader:
         if isinstance(job, DivisibleJob):
             self.reasons[job.id] = (Reason.UNSUPPORTED, "this policy plans no divisible jobs")
             return []
-        needs = self._needs(job)
+        for names in self._homes(job):
+            items, failed = self._draft_on(number, job, names)
+            if not failed:
+                return items
+        for task, reason in failed.items():
+            if task is None:
+                self.reasons[job.id] = reason
+            else:
+                self.task_reasons[job.id, task] = reason
+                what = f"task {task} of this workflow cannot run: {reason[1]}"
+                self.reasons.setdefault(job.id, (Reason.DEPENDENCY, what))
+        return []
+
+    def _homes(self, job: Job) -> list[tuple[str, ...] | None]:
+        """Sets of clusters to try a job on.
+
+        Data never leave a cluster whose link carries nothing. A workflow that moves data stays on
+        the others, or within one such cluster, so that no task can end where its child cannot go.
+        """
+        moves = isinstance(job, WorkflowJob) and any(edge.gb > 0.0 for edge in job.edges)
+        names = [name for name in self.clusters if job.clusters is None or name in job.clusters]
+        closed = [name for name in names if self.links[self.clusters[name]] <= 0.0]
+        if not moves or not closed:
+            return [job.clusters]
+        linked = tuple(name for name in names if name not in closed)
+        return [*([linked] if linked else []), *((name,) for name in closed), job.clusters]
+
+    def _draft_on(
+        self, number: int, job: Job, names: tuple[str, ...] | None
+    ) -> tuple[list[Item], dict[str | None, tuple[Reason, str]]]:
+        needs = self._needs(job, names)
         tasks: Sequence[Task | None] = job.tasks if isinstance(job, WorkflowJob) else (None,)
-        items = []
+        items: list[Item] = []
+        failed: dict[str | None, tuple[Reason, str]] = {}
         for task in tasks:
             item = Item(job=job, number=number, task=task, group=needs, release=job.earliest)
             item.release = max(item.release, self.snapshot.time)
             reason = self._set_modes(item)
             if reason is None:
                 items.append(item)
-            elif task is None:
-                self.reasons[job.id] = reason
             else:
-                self.task_reasons[job.id, task.id] = reason
-                what = f"task {task.id} of this workflow cannot run: {reason[1]}"
-                self.reasons.setdefault(job.id, (Reason.DEPENDENCY, what))
-        return items
+                failed[None if task is None else task.id] = reason
+        return items, failed
 
     def _set_modes(self, item: Item) -> tuple[Reason, str] | None:
         """Fill in modes and splitting; return the reason if no mode can run."""
@@ -339,7 +264,7 @@ class _Reader:
         item.modes = self._modes(item, needs.usable)
         if item.modes:
             return None
-        low = _smallest(item)
+        low = smallest(item)
         if self._modes(item, needs.exists):
             free = sum(needs.usable) if item.splits else max(needs.usable, default=0)
             return Reason.INSUFFICIENT, f"needs {low} processes; {free} could run with what is up"
@@ -349,10 +274,10 @@ class _Reader:
         """Return the modes that would fit on empty clusters of these sizes."""
         splits = item.splits
         largest = max(free, default=0)
-        if splits and self.rule == "needed" and _smallest(item) <= largest:
+        if splits and self.rule == "needed" and smallest(item) <= largest:
             splits = False
         cap = sum(free) if splits else largest
-        modes = [mode for mode in _offered(item, cap) if self._holds(item, mode[0], free, splits)]
+        modes = [mode for mode in offered(item, cap) if self._holds(item, mode[0], free, splits)]
         if modes:
             item.splits = splits
         return modes
@@ -365,7 +290,7 @@ class _Reader:
         low = [low_side(procs, item.proc_gbps, link, link * TOLERANCE) for link in self.links]
         return split(procs, free, low) is not None
 
-    def _why_never(self, item: Item, needs: _Needs, low: int) -> str:
+    def _why_never(self, item: Item, needs: Needs, low: int) -> str:
         total, largest = sum(needs.exists), max(needs.exists, default=0)
         if low > self.slots:
             return f"needs {low} processes; {self.slots} slots exist"
@@ -451,40 +376,3 @@ def _exits(items: list[Item], span: range) -> list[int]:
         return list(span)
     parents = {edge.parent for edge in job.edges}
     return [span[t] for t, task in enumerate(job.tasks) if task.id not in parents]
-
-
-def _smallest(item: Item) -> int:
-    source = item.task or item.job
-    if isinstance(source, MoldableJob):
-        return max(source.min_procs, _offered(item, source.max_procs)[0][0])
-    if isinstance(source, Task):
-        return source.min_procs
-    return source.procs if isinstance(source, RigidJob) else 1
-
-
-def _offered(item: Item, cap: int) -> list[Mode]:
-    """Modes of at most `cap` processes, by rising count."""
-    job, task = item.job, item.task
-    if task is not None:
-        high = min(task.max_procs, cap)
-        if high < task.min_procs:
-            return []
-        fraction = task.parallel_fraction
-        ladder = AmdahlSpeedup(time_1=1.0, parallel_fraction=1.0 if task.comm_gb else fraction)
-        counts = [n for n, _ in allotments(ladder, task.min_procs, high)]
-        return [
-            (n, task.work * (1.0 - fraction + fraction / n), 0.0, 8.0 * task.comm_gb / n)
-            for n in counts
-        ]
-    if isinstance(job, RigidJob):
-        base = job.base_time
-        if job.procs > cap:
-            return []
-        return [(job.procs, base * job.sigma, base * (1.0 - job.sigma), 0.0)]
-    if isinstance(job, MoldableJob):
-        high = min(job.max_procs, cap)
-        if high < job.min_procs:
-            return []
-        modes = allotments(job.speedup, job.min_procs, high)
-        return [(n, time * job.sigma, time * (1.0 - job.sigma), 0.0) for n, time in modes]
-    return []

@@ -17,7 +17,8 @@ from coalloc.policies.kernel.arrays import (
 )
 from coalloc.policies.kernel.compiled import BLOCKS, INSERT, ROWS, begin, book, decode, undo
 from coalloc.policies.kernel.decoding import Planner
-from coalloc.policies.kernel.intake import floored_power, read_queue
+from coalloc.policies.kernel.intake import read_queue
+from coalloc.policies.kernel.kinds import floored_power
 from tests.unit.kernel_case import case, cluster, planned, rigid, spans
 
 

@@ -1,0 +1,103 @@
+"""Kinds of nodes, and groups of items that need the same of them; plain Python.
+
+Notes
+-----
+Memory: a slot carries memory / slots of its node, and a process that needs more is charged more
+than one slot. Free slots of several nodes then say too little, so such a kind is *cut*: each of its
+nodes stands for itself, and is counted in `grain` units a slot, fine enough to charge the memory
+exactly (in quarters of a slot where there are thousands of sizes, see `MOST_NEEDS`). Where
+everything on a kind takes whole nodes, nothing needs to be cut. Running jobs take
+the share of their slots, since nobody tells what they use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import floor, lcm
+
+MOST_UNITS = 1 << 30
+"""Units of one node at most: they are counted in 32 bits."""
+
+MOST_NEEDS = 2_000_000
+"""Sizes of memory times nodes that are charged exactly: the kernel's tables grow with both."""
+
+
+def floored_power(power: float, step: float) -> float:
+    """Round a power down to a step; one below the step, to the largest halving of it.
+
+    Parameters
+    ----------
+    step : float
+        0 keeps the power as it is.
+    """
+    if step <= 0.0:
+        return power
+    while step > power * (1.0 + 1e-9):
+        step /= 2.0
+    return min(power, round(floor(power / step + 1e-9) * step, 12) or power)
+
+
+@dataclass(slots=True, kw_only=True)
+class Kind:
+    """Nodes that differ in power only."""
+
+    cluster: int
+    features: frozenset[str]
+    memory_mb: int | None
+    slots: int
+    cover: tuple[int, ...]
+    usable: bool
+    nodes: list[int] = field(default_factory=list)
+    cut: bool = False
+    grain: int = 1
+
+    def room(self, memory_mb_per_proc: int) -> int:
+        """Processes that an empty node takes."""
+        if memory_mb_per_proc <= 0 or self.memory_mb is None:
+            return self.slots
+        return min(self.slots, self.memory_mb // memory_mb_per_proc)
+
+    def need(self, memory_mb_per_proc: int, coarse: bool = False) -> int:
+        """Units charged per process; 0 if no process fits on a node.
+
+        `coarse` rounds up to quarters of a slot, as far as as many processes fit an empty node.
+        """
+        if memory_mb_per_proc <= 0 or self.memory_mb is None:
+            return self.grain
+        if memory_mb_per_proc > self.memory_mb:
+            return 0
+        units = -(-memory_mb_per_proc * self.slots * self.grain // self.memory_mb)
+        if coarse and self.cut and units > self.grain:
+            step = max(self.grain // 4, 1)
+            most = self.slots * self.grain // self.room(memory_mb_per_proc)
+            units = max(units, min(-(-units // step) * step, most))
+        return max(self.grain, units)
+
+    def cut_up(self) -> None:
+        """Count in units that divide slots and memory, if they are not too many."""
+        self.cut = True
+        units = lcm(self.slots, self.memory_mb or 1)
+        self.grain = (units if units < MOST_UNITS else MOST_UNITS) // self.slots
+
+
+@dataclass(slots=True, kw_only=True)
+class Group:
+    """Items with the same needs: units per process on each kind, 0 where they may not run."""
+
+    need: tuple[int, ...]
+    exempt: frozenset[int]
+
+
+@dataclass(slots=True, kw_only=True)
+class Needs:
+    """What a job asks of its nodes, before kinds are cut.
+
+    `usable` is the number of processes that each cluster takes if it is empty, with the nodes that
+    are up; `exists` the same with all nodes.
+    """
+
+    kinds: tuple[bool, ...]
+    memory_mb: int
+    exempt: frozenset[int]
+    usable: list[int]
+    exists: list[int]

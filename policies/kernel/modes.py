@@ -1,0 +1,66 @@
+"""What is to be placed: items, and the allotments each may be given; plain Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from coalloc.model.jobs import Job, MoldableJob, RigidJob, Task
+from coalloc.model.speedup import AmdahlSpeedup, allotments
+
+Mode = tuple[int, float, float, float]
+"""Processes, seconds that scale with 1/power, fixed seconds, 8 * GB / n of communication."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Item:
+    """One thing to place."""
+
+    job: Job
+    number: int
+    """Place of its job in the queue."""
+    task: Task | None = None
+    group: int = 0
+    modes: list[Mode] = field(default_factory=list)
+    proc_gbps: float = 0.0
+    splits: bool = False
+    release: float = 0.0
+    parents: list[tuple[int, float]] = field(default_factory=list)
+    """Items that must have ended, with 8 * GB of data; below 0 none, and no latency either."""
+
+
+def smallest(item: Item) -> int:
+    """Processes that an item needs at least."""
+    source = item.task or item.job
+    if isinstance(source, MoldableJob):
+        return max(source.min_procs, offered(item, source.max_procs)[0][0])
+    if isinstance(source, Task):
+        return source.min_procs
+    return source.procs if isinstance(source, RigidJob) else 1
+
+
+def offered(item: Item, cap: int) -> list[Mode]:
+    """Modes of at most `cap` processes, by rising count."""
+    job, task = item.job, item.task
+    if task is not None:
+        high = min(task.max_procs, cap)
+        if high < task.min_procs:
+            return []
+        fraction = task.parallel_fraction
+        ladder = AmdahlSpeedup(time_1=1.0, parallel_fraction=1.0 if task.comm_gb else fraction)
+        counts = [n for n, _ in allotments(ladder, task.min_procs, high)]
+        return [
+            (n, task.work * (1.0 - fraction + fraction / n), 0.0, 8.0 * task.comm_gb / n)
+            for n in counts
+        ]
+    if isinstance(job, RigidJob):
+        base = job.base_time
+        if job.procs > cap:
+            return []
+        return [(job.procs, base * job.sigma, base * (1.0 - job.sigma), 0.0)]
+    if isinstance(job, MoldableJob):
+        high = min(job.max_procs, cap)
+        if high < job.min_procs:
+            return []
+        modes = allotments(job.speedup, job.min_procs, high)
+        return [(n, time * job.sigma, time * (1.0 - job.sigma), 0.0) for n, time in modes]
+    return []
