@@ -114,10 +114,14 @@ class Running:
 
     def start(self) -> None:
         """Start everything, and wait until every cluster is read."""
-        self.start_daemon()
-        for name in self.names:
-            self.start_executor(name)
-        self.until(self.is_complete)
+        try:
+            self.start_daemon()
+            for name in self.names:
+                self.start_executor(name)
+            self.until(self.is_complete)
+        except BaseException:
+            self.stop()
+            raise
 
     def _start(self, name: str, module: str, arguments: Sequence[str]) -> None:
         log = self.log if name == "coallocd" else self.root / f"{name}.log"
@@ -141,7 +145,12 @@ class Running:
         """Send a signal to a process and wait for its end; returns its exit code."""
         process = self.processes.pop(name)
         process.send_signal(number)
-        return process.wait(LIMIT_S)
+        try:
+            return process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
 
     def kill_when_ended(self, name: str) -> int:
         """Wait for a process to end by itself; returns its exit code."""
