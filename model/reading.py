@@ -18,6 +18,8 @@ class NodeReading:
         Raw effective power, before smoothing and steps, in (0, 1].
     load : float
         Share of the node taken by work that is not ours, 0..1.
+    address : str
+        Where processes on other nodes reach it; empty: under its name.
     """
 
     name: str
@@ -27,6 +29,7 @@ class NodeReading:
     memory_mb: int | None = None
     state: NodeState = NodeState.UP
     load: float = 0.0
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
