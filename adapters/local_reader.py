@@ -107,6 +107,7 @@ class LocalReader:
                     features=node.features,
                     memory_mb=node.memory_mb if self._memory_mb is None else self._memory_mb,
                     load=load,
+                    address=self._settings.address,
                 )
             )
         return ClusterReading(cluster=self._settings.cluster, nodes=tuple(nodes))

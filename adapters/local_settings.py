@@ -9,6 +9,7 @@
     features = ["x86"]
     memory_mb = 4000
     qualified = false             # publish alpha/n1 instead of n1
+    address = "127.0.0.1"         # where ranks on other clusters reach this machine
 """
 
 from __future__ import annotations
@@ -60,6 +61,11 @@ SETTINGS: Table = {
         default=False,
         doc="Publish cluster/node, where another cluster has nodes of the same names.",
     ),
+    "address": Field(
+        kind="text",
+        default="127.0.0.1",
+        doc="Where ranks on other clusters reach this machine; its own clusters need none.",
+    ),
     "read_limit_s": Field(
         kind="number", low=0, above=True, default=5.0, doc="Time limit of one reading, s."
     ),
@@ -98,6 +104,7 @@ class LocalSettings:
     nodes: tuple[LocalNode, ...]
     wants_memory: bool = False
     read_limit_s: float = 5.0
+    address: str = "127.0.0.1"
 
 
 def read_settings(
@@ -127,6 +134,9 @@ def read_settings(
         raise InputError(f"{prefix}nodes", f"{count} nodes are more than {MOST_NODES}")
     is_qualified = fields.pop("qualified", False)
     read_limit_s = fields.pop("read_limit_s", 5.0)
+    address = fields.pop("address", "127.0.0.1")
+    if not address or not address.isascii() or not address.isprintable() or " " in address:
+        raise InputError(f"{prefix}address", f"{shown(address)} is no host name and no address")
     fields.setdefault("slots", None)
     share = max(1, (cpu_count or os.cpu_count() or 1) // count)
     nodes = [
@@ -144,6 +154,7 @@ def read_settings(
         nodes=tuple(nodes),
         wants_memory=count == 1 and not any("memory_mb" in own for own in (fields, sets[0][1])),
         read_limit_s=read_limit_s,
+        address=address,
     )
 
 

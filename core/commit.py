@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coalloc.core.records import PART_ENDED, JobRecord, PartRecord
-from coalloc.core.state import State
+from coalloc.core.state import State, arrival
 from coalloc.model.cost import link_loads
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.plan import Placement
 from coalloc.model.platform import NodeState
 
 LINK_TOLERANCE = 1e-9
+PORTS = range(20_000, 30_000)
+"""Where ranks meet: below the ports that kernels hand out by themselves."""
 
 
 @dataclass(slots=True)
@@ -103,3 +105,20 @@ def parts_of(placement: Placement, view: Occupation) -> tuple[PartRecord, ...]:
         parts.append(PartRecord(cluster=cluster, index=index, nodes=nodes, first_rank=rank))
         rank += sum(nodes.values())
     return tuple(parts)
+
+
+def meeting_place(state: State, record: JobRecord, parts: tuple[PartRecord, ...]) -> str:
+    """host:port of rank 0 for this attempt; no two placed jobs share one."""
+    first = parts[0]
+    node = next(iter(first.nodes))
+    reading = state.clusters[first.cluster].reading
+    read = reading.nodes if reading is not None else ()
+    host = next((n.address for n in read if n.name == node), "") or node
+    if ":" in host:
+        host = f"[{host}]"
+    start = sum(arrival(record.id)) + record.attempt
+    for step in range(len(PORTS)):
+        place = f"{host}:{PORTS[(start + step) % len(PORTS)]}"
+        if place not in state.meeting:
+            return place
+    return ""

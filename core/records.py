@@ -100,6 +100,8 @@ class JobRecord:
         Refused attempts in a row; sets the back-off.
     not_before : float
         No new attempt before this time, seconds.
+    rendezvous : str
+        host:port at which the ranks of the current attempt meet.
     planned : float
         Planned run time of the current attempt, seconds.
     deadline : float or None
@@ -126,6 +128,7 @@ class JobRecord:
     refusals: int = 0
     not_before: float = 0.0
     parts: tuple[PartRecord, ...] = ()
+    rendezvous: str = ""
     planned: float = 0.0
     link_gbps: Mapping[str, float] = field(default_factory=dict)
     round: int = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coalloc.core import assemble
-from coalloc.core.commit import loads_of, misfit, occupation, parts_of
+from coalloc.core.commit import loads_of, meeting_place, misfit, occupation, parts_of
 from coalloc.core.effects import Publish, SavePlan, Solve, Wake
 from coalloc.core.events import IncumbentFound, Solved, SolveFailed
 from coalloc.core.records import JobRecord, JobState, Outlook, PartRecord
@@ -149,6 +149,7 @@ def _place(
         record,
         attempt=record.attempt + 1,
         parts=parts,
+        rendezvous=meeting_place(state, record, parts),
         planned=placement.end - placement.start,
         link_gbps=loads,
         round=0 if current is None else current.number,

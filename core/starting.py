@@ -44,6 +44,7 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
             uid=record.uid,
             gid=record.gid,
             lease_s=state.settings.lease_s,
+            rendezvous=record.rendezvous,
             name=record.name,
             time_limit=job.time_limit,
             array_index=record.array_index,

@@ -78,6 +78,8 @@ class State:
     waiting: dict[str, None] = field(default_factory=dict)
     placed: dict[str, None] = field(default_factory=dict)
     ended: dict[str, None] = field(default_factory=dict)
+    meeting: set[str] = field(default_factory=set)
+    """Where the ranks of the placed jobs meet."""
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
     """The waiting jobs that depend on a job."""
     pending_jobs: int = 0
@@ -129,6 +131,8 @@ class State:
         if record.is_waiting:
             for _, needed in record.needs:
                 self.dependents.setdefault(needed, {})[record.id] = None
+        if record.is_placed and record.rendezvous:
+            self.meeting.add(record.rendezvous)
         if record.state is JobState.PENDING:
             self.pending_jobs += 1
             self.pending_procs += procs_of(record)
@@ -141,6 +145,8 @@ class State:
             others.pop(record.id, None)
             if not others:
                 self.dependents.pop(needed, None)
+        if record.is_placed:
+            self.meeting.discard(record.rendezvous)
         if record.state is JobState.PENDING:
             self.pending_jobs -= 1
             self.pending_procs -= procs_of(record)

@@ -16,6 +16,7 @@ _DEFAULTS: dict[str, Any] = {
     "sources": {},
     "needs": (),
     "parts": (),
+    "rendezvous": "",
     "link_gbps": {},
     "array_index": None,
     "attempt": 0,

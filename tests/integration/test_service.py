@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,31 @@ def test_a_job_wider_than_any_cluster_runs_on_both_as_one(site: Running) -> None
     assert [(row[3], row[4]) for row in rows] == [("0", "alpha")] * 4 + [("1", "beta")] * 2
     assert 0.0 <= details["skew_ms"] < 1000.0
     assert site.lines("job_started")[-1]["skew_ms"] == details["skew_ms"]
+
+
+MEET = """
+import os, socket, time
+place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+if os.environ["RANK"] == "0":
+    with socket.create_server(place) as server:
+        others = range(int(os.environ["WORLD_SIZE"]) - 1)
+        met = [server.accept()[0].recv(9).decode() for _ in others]
+    print(*sorted(met))
+else:
+    for _ in range(500):
+        try:
+            with socket.create_connection(place) as talk:
+                talk.sendall(os.environ["RANK"].encode())
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.02)
+"""
+
+
+def test_the_ranks_of_a_job_meet_without_being_told_where(site: Running) -> None:
+    job = site.submit([sys.executable, "-c", MEET], 6)
+    assert site.wait(job)["state"] == "completed"
+    assert output(site, job) == ["1 2 3 4 5"]
 
 
 @pytest.mark.parametrize(

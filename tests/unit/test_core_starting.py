@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from coalloc.core.events import Stated
-from coalloc.core.messages import Abort, Forget, Hello, PartReport, Prepare, Report, Start
+from coalloc.core.messages import Abort, Forget, Hello, PartReport, Prepare, Read, Report, Start
 from coalloc.core.records import JobState, PartState
 from coalloc.core.requests import Cancel, Done, Hold, Refused, Release
+from coalloc.model.reading import ClusterReading, NodeReading
 from tests.site import Site
 
 
@@ -33,6 +34,35 @@ def test_ranks_run_on_through_the_parts() -> None:
         (4, {"b1": 2, "b2": 1}),
     ]
     assert all(o.size == 7 for o in orders)
+
+
+def test_the_parts_of_a_job_meet_where_no_other_job_does() -> None:
+    site = Site({"a": 2, "b": 2})
+    wide, other = site.submit(3), site.submit(1)
+    places = {order.rendezvous for _, order in site.orders_for(wide, Prepare)}
+    assert places == {"a1:20001"}
+    assert site.orders_for(other, Prepare)[0][1].rendezvous == "b2:20002"
+    assert site.restarted().state.meeting == {"a1:20001", "b2:20002"}
+    site.run(wide)
+    site.finish(wide)
+    assert site.state.meeting == {"b2:20002"}
+
+
+def test_a_place_to_meet_that_is_taken_is_passed_by() -> None:
+    site = Site({"a": 1})
+    site.state.meeting.update({"a1:20001", "a1:20002"})
+    job = site.submit()
+    assert site.job(job).rendezvous == "a1:20003"
+
+
+@pytest.mark.parametrize(
+    ("address", "place"), [("10.0.0.5", "10.0.0.5:20001"), ("fe80::1", "[fe80::1]:20001")]
+)
+def test_ranks_meet_at_the_address_that_was_read(address: str, place: str) -> None:
+    site = Site({"a": 1})
+    nodes = (NodeReading(name="a1", address=address),)
+    site.do(Stated(statement=Read(cluster="a", reading=ClusterReading(cluster="a", nodes=nodes))))
+    assert site.job(site.submit()).rendezvous == place
 
 
 def test_a_job_runs_to_its_end_and_the_skew_is_kept() -> None:

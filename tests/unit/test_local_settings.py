@@ -100,3 +100,11 @@ def test_clusters_on_one_machine_must_not_share_names() -> None:
     settings["beta"] = read_settings({"nodes": ["n[1-2]"], "qualified": True}, "beta")
     refuse_collisions(settings)
     assert [node.name for node in settings["beta"].nodes] == ["beta/n1", "beta/n2"]
+
+
+def test_the_address_of_the_machine_is_for_ranks_elsewhere() -> None:
+    assert read_settings({}, "c").address == "127.0.0.1"
+    assert read_settings({"address": "head.example"}, "c").address == "head.example"
+    for wrong in ("", "a b", "\n"):
+        with pytest.raises(InputError, match=r"address: .* is no host name and no address"):
+            read_settings({"address": wrong}, "c")
