@@ -137,6 +137,7 @@ class ExecutorState:
     last_heard: float = float("-inf")
     last_said: float = float("-inf")
     last_hello: float = float("-inf")
+    silent: bool = False
     lease_s: float = 60.0
 
 
@@ -190,6 +191,9 @@ class ExecutorCore:
                 self._tell("daemon_store_changed", "warning", store=welcome.store)
             state.store, state.last_seq = welcome.store, welcome.base_seq - 1
         state.last_seq = max(state.last_seq, welcome.base_seq - 1)
+        if not state.welcomed or welcome.epoch != state.epoch or state.silent:
+            self._tell("daemon_connected", "info", epoch=welcome.epoch, parts=len(state.parts))
+        state.silent = False
         state.epoch, state.lease_s = welcome.epoch, welcome.lease_s
         state.welcomed, state.last_heard = True, now
         state.last_hello = float("-inf")
@@ -286,6 +290,9 @@ class ExecutorCore:
     def _ticked(self, now: float) -> None:
         state = self.state
         if now - state.last_heard > state.lease_s:
+            if state.welcomed and not state.silent:
+                state.silent = True
+                self._tell("daemon_silent", "warning", seconds=round(now - state.last_heard, 1))
             for key, report in state.parts.items():
                 if report.state in {PartState.PREPARING, PartState.READY}:
                     self._out.append(EndPart(key=key, reason="lease over: the daemon is silent"))

@@ -19,6 +19,7 @@ from coalloc.core.executor import (
     SaveProgress,
     Say,
     StartPart,
+    Tell,
     Ticked,
 )
 from coalloc.core.messages import (
@@ -215,6 +216,20 @@ def test_an_executor_that_was_given_up_as_silent_says_hello() -> None:
     assert not said(bench.hear(Ping(epoch=5)), Hello)
     assert said(bench.hear(Ping(epoch=5, known=False)), Hello)
     assert not said(bench.hear(Ping(epoch=4, known=False)), Hello), "an old daemon"
+
+
+def test_a_daemon_that_falls_silent_and_returns_is_told_of_once() -> None:
+    core = ExecutorCore(ExecutorState(cluster="a"))
+    told = []
+    for seconds, message in ((0, True), (1, True), (70, False), (140, False), (141, True)):
+        event = (
+            Heard(message=Welcome(store="s", epoch=5, base_seq=1, lease_s=60.0))
+            if message
+            else Ticked()
+        )
+        effects = core.handle(event, 100.0 + seconds)
+        told += [(seconds, e.event) for e in effects if isinstance(e, Tell)]
+    assert told == [(0, "daemon_connected"), (70, "daemon_silent"), (141, "daemon_connected")]
 
 
 def test_after_a_restart_carried_out_orders_stay_carried_out() -> None:
