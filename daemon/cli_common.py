@@ -126,6 +126,9 @@ def warn(error: object) -> None:
 def error_line(error: object) -> str:
     """The one line an error is shown as."""
     text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, UnicodeEncodeError):
+        wrong = error.object[max(0, error.start - 20) : error.end + 20]
+        text = f"{wrong!r} is not UTF-8 text"
     return f"coalloc: error: {text}"
 
 

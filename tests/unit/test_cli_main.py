@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from coalloc.daemon import cli, cli_offline, cli_operate, cli_show
+from coalloc.daemon.cli_common import error_line
 from coalloc.daemon.client import NoAnswerError, RefusedError
 from coalloc.policies.registry import POLICIES
 
@@ -297,6 +298,13 @@ def test_a_snapshot_that_cannot_be_read(
     assert expected in error_of(capsys)
     assert run("check", str(snapshot), str(snapshot)) == 2
     assert expected in error_of(capsys)
+
+
+def test_words_that_are_no_text_are_named() -> None:
+    with pytest.raises(UnicodeEncodeError) as caught:
+        "--job-name=a\udcff".encode()
+    expected = "coalloc: error: '--job-name=a\\udcff' is not UTF-8 text"
+    assert error_line(caught.value) == expected
 
 
 def test_files_that_are_not_there(
