@@ -108,17 +108,7 @@ class TraceReader:
             raise AdapterError(str(error)) from error
         for cluster in platform.clusters:
             if cluster.name == settings.cluster:
-                nodes = tuple(
-                    NodeReading(
-                        name=node.name,
-                        power=node.power,
-                        slots=node.slots,
-                        features=node.features,
-                        memory_mb=node.memory_mb,
-                        state=node.state,
-                    )
-                    for node in cluster.nodes
-                )
+                nodes = tuple(map(NodeReading.of, cluster.nodes))
                 return ClusterReading(cluster=settings.name, nodes=nodes)
         names = ", ".join(cluster.name for cluster in platform.clusters)
         raise AdapterError(

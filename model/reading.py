@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coalloc.model.platform import NodeState
+from coalloc.model.platform import Node, NodeState
 from coalloc.model.snapshot import Running
 
 
@@ -30,6 +30,18 @@ class NodeReading:
     state: NodeState = NodeState.UP
     load: float = 0.0
     address: str = ""
+
+    @classmethod
+    def of(cls, node: Node) -> NodeReading:
+        """The reading of a node that is exactly as described, with no other work on it."""
+        return cls(
+            name=node.name,
+            power=node.power,
+            slots=node.slots,
+            features=node.features,
+            memory_mb=node.memory_mb,
+            state=node.state,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

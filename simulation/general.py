@@ -165,17 +165,7 @@ class _Replay:
         """Every executor says hello, and its cluster is read."""
         for cluster in self.slot_map.platform.clusters:
             self._handle(Stated(statement=Hello(cluster=cluster.name)), now)
-            nodes = tuple(
-                NodeReading(
-                    name=node.name,
-                    power=node.power,
-                    slots=node.slots,
-                    features=node.features,
-                    memory_mb=node.memory_mb,
-                    state=node.state,
-                )
-                for node in cluster.nodes
-            )
+            nodes = tuple(map(NodeReading.of, cluster.nodes))
             reading = ClusterReading(cluster=cluster.name, nodes=nodes)
             self._handle(Stated(statement=Read(cluster=cluster.name, reading=reading)), now)
 
