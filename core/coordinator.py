@@ -272,6 +272,8 @@ class Coordinator:
             # It was read while its executor was not known to be there; no other reading tells.
             state.rounds.happened("cluster_returned")
         if hello.store == state.store:
+            if hello.last_seq >= cluster.next_seq:
+                starting.skip_numbers(state, hello.cluster, hello.last_seq)
             self._acked(cluster, hello.cluster, hello.last_seq)
         base = cluster.acked_seq + 1
         state.out.append(Greet(cluster=hello.cluster, base_seq=base))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core.effects import Publish, SaveHistory, Wake
+from coalloc.core.effects import Publish, SaveHistory, SaveMeta, Wake
 from coalloc.core.estimates import history_key, remembered
 from coalloc.core.messages import Abort, Forget, PartReport, Prepare, Start
 from coalloc.core.queue import abort_parts, end_waiting, release_dependents
@@ -301,6 +301,30 @@ def _remember(state: State, record: JobRecord) -> None:
     key = history_key(record.user, record.command)
     state.history[key] = remembered(state.history.get(key, ()), base)
     state.out.append(SaveHistory(key=key, values=state.history[key]))
+
+
+def skip_numbers(state: State, cluster: str, last_seq: int) -> None:
+    """Go on behind an order that this executor has carried out and we do not know of.
+
+    The store is an older copy of itself. Orders of ours that have these numbers would be
+    taken for carried out: a *prepare* among them is given up in time and tried again, an
+    *abort* or *forget* is asked for again, and only a *start* has to be repeated here.
+    """
+    target = state.clusters[cluster]
+    state.note(
+        "order_numbers_skipped",
+        level="warning",
+        cluster=cluster,
+        first=target.next_seq,
+        last=last_seq,
+    )
+    target.next_seq = last_seq + 1
+    target.asked.clear()
+    state.out.append(SaveMeta(key=f"seq.{cluster}", value=str(target.next_seq)))
+    for record in state.placed_records():
+        waits = any(p.cluster == cluster and p.state is PartState.READY for p in record.parts)
+        if record.state is JobState.STARTING and waits:
+            state.send(cluster, Start(job=record.id, attempt=record.attempt))
 
 
 def give_up_late(state: State, now: float) -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from coalloc.core.coordinator import Remembered
 from coalloc.core.effects import Greet, Send
 from coalloc.core.events import Stated
-from coalloc.core.messages import Abort, Hello, Read
-from coalloc.core.records import JobState, Launch
+from coalloc.core.messages import Abort, Hello, Read, Start
+from coalloc.core.records import JobState, Launch, PartState
 from coalloc.core.requests import Cancel, Done, Drain, Refused, Resume, Submit
 from coalloc.core.settings import ClusterSettings
 from tests.site import Site, reading
@@ -111,3 +111,20 @@ def test_a_cluster_that_is_not_configured_is_named_once() -> None:
     for _ in range(3):
         site.do(Stated(statement=Hello(cluster="c")))
     assert site.notes("unknown_cluster_spoke") == [{"cluster": "c"}]
+
+
+def test_an_executor_that_is_ahead_of_a_restored_store_is_followed() -> None:
+    """A number below its own it takes for an order that it has carried out."""
+    site = Site()
+    job = site.submit(3)
+    site.say(job, PartState.READY)
+    before = site.state.clusters["b"].next_seq
+    site.do(Stated(statement=Hello(cluster="b", store=site.state.store, last_seq=40)))
+    assert site.notes("order_numbers_skipped") == [{"cluster": "b", "first": before, "last": 40}]
+    assert [seq for cluster, seq, _ in site.orders if cluster == "b" and seq > 40] == [41]
+    assert len(site.orders_for(job, Start)) == 3, "that of b is repeated"
+    site.do(Stated(statement=Hello(cluster="b", store=site.state.store, last_seq=41)))
+    assert len(site.notes("order_numbers_skipped")) == 1
+    site.say(job, PartState.RUNNING, started=site.now)
+    site.finish(job)
+    assert site.job(job).state is JobState.COMPLETED
