@@ -44,6 +44,7 @@ nightly: .venv/.installed
 
 docs: .venv/.installed
 	$(BIN)/python docs/build.py
+	$(BIN)/python docs/manual.py
 
 clean:
 	rm -rf build dist src/*.egg-info *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -25,8 +25,8 @@ from coalloc.daemon.process_name import set_process_name
 from coalloc.model.errors import InputError
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run an executor; returns the exit code."""
+def build_parser() -> argparse.ArgumentParser:
+    """The executor's options."""
     parser = argparse.ArgumentParser(
         prog="coalloc-executor",
         description="Reads one cluster and starts the parts of jobs on it, for coallocd.",
@@ -35,7 +35,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, metavar="FILE", help="the daemon's configuration")
     parser.add_argument("--cluster", required=True, help="name of the cluster in the configuration")
     parser.add_argument("--version", action="version", version=f"coalloc {coalloc.__version__}")
-    args = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run an executor; returns the exit code."""
+    args = build_parser().parse_args(argv)
     path = find_config(args.config)
     try:
         config = load(path)

@@ -40,8 +40,8 @@ ROUND_GRACE_S = 30.0
 """A round that takes this much longer than its limit stops the watchdog's messages, seconds."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the daemon; returns the exit code."""
+def build_parser() -> argparse.ArgumentParser:
+    """The daemon's options."""
     parser = argparse.ArgumentParser(
         prog="coallocd",
         description="The coalloc daemon: plans and starts jobs over several clusters.",
@@ -54,7 +54,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="read the configuration, say if it is right, end",
     )
     parser.add_argument("--version", action="version", version=f"coalloc {coalloc.__version__}")
-    args = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the daemon; returns the exit code."""
+    args = build_parser().parse_args(argv)
     path = find_config(args.config)
     try:
         config = load(path, check=_check)
