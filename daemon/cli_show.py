@@ -131,7 +131,7 @@ def _line(group: Sequence[QueueRow], now: float) -> tuple[str, ...]:
         row.id if len(group) == 1 else _array_id(group),
         name,
         row.user,
-        CODES.get(row.state, row.state),
+        "CG" if row.reason == "cancelling" else CODES.get(row.state, row.state),
         length(run_time(row, now)),
         procs,
         instant(row.started if row.state not in WAITING else _earliest(group)),

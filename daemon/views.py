@@ -55,6 +55,8 @@ def job_row(record: JobRecord, state: State, now: float) -> dict[str, Any]:
 
 def expectation(record: JobRecord, state: State, now: float) -> tuple[float | None, str, str]:
     """When a waiting job is expected to start, why it waits, and the same in words."""
+    if record.is_placed and record.cancelled_by:
+        return None, "cancelling", f"being ended: cancelled by {record.cancelled_by}"
     if not record.is_waiting:
         return None, record.reason, record.detail
     if record.state is JobState.HELD:

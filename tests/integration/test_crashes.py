@@ -260,6 +260,8 @@ def test_no_process_of_a_job_outlives_a_cancel(root: Path) -> None:
         job = site.submit(["sh", "-c", away])
         site.until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
         site.ask("cancel", job=job)
+        row = site.job(job)
+        assert row["state"] == "cancelled" or row["reason"] == "cancelling"
         assert site.wait(job)["state"] == "cancelled"
         for pid in pids.read_text().split():
             assert not Path(f"/proc/{pid}").exists() or is_zombie(pid)
