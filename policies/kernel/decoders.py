@@ -21,8 +21,11 @@ from coalloc.policies.kernel.state import (
     INSERT,
     REMEMBERED,
     ROUNDING,
+    SEEN,
     SPARE,
+    STAIRS,
     STAMP,
+    STEPS,
     STRICT,
     TOL,
     USES,
@@ -176,6 +179,7 @@ def line_up(problem: Problem, scratch: Scratch, out: Outcome, order: Any) -> int
         power = problem.class_power[problem.group_class[group, 0]]
         scratch.live[count] = item
         scratch.live_procs[count] = problem.mode_procs[first]
+        scratch.live_whole[count] = 0 if problem.item_splits[item] else 1
         scratch.live_ready[count] = out.ready[item]
         scratch.live_top[count] = problem.mode_scaled[last] / power + problem.mode_fixed[last]
         count += 1
@@ -183,30 +187,96 @@ def line_up(problem: Problem, scratch: Scratch, out: Outcome, order: Any) -> int
 
 
 @part
-def look(
-    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, head: int, t: float
-) -> tuple[int, int]:
-    """Note what is free at t, and beside the booking of the head: the row of each, -1 none."""
+def measure(problem: Problem, free: Any, least: Any, sums: Any, step: Any) -> None:
+    """Lower the minima to a row; write the whole slots they leave, in all and on one cluster."""
+    for k in range(sums.size):
+        sums[k] = 0
+    total, peak = 0, 0
+    for c in range(least.size):
+        least[c] = min(least[c], free[c])
+        slots = least[c] if problem.class_grain[c] == 1 else least[c] // problem.class_grain[c]
+        total += slots
+        sums[problem.class_cluster[c]] += slots
+    for k in range(sums.size):
+        peak = max(peak, sums[k])
+    step[0], step[1] = total, peak
+
+
+@part
+def look_ahead(problem: Problem, profile: Profile, scratch: Scratch, t: float) -> int:
+    """Write down how what is free from t on shrinks with the end of a run; the row at t.
+
+    A run that begins at t and ends after stair_time[j] finds at most stair[j, 0] slots, and at most
+    stair[j, 1] on one cluster. Bookings ahead (of the head, or of the guard) make the steps.
+    """
     place, i = locate(profile, t)
     row = profile.row[profile.block[place], i]
-    scratch.glance[0] = profile.total[profile.block[place], i]
-    scratch.glance[1] = 1 << 60
+    least, stair, times = scratch.stair_least, scratch.stair, scratch.stair_time
+    for c in range(least.size):
+        least[c] = 2147483647
+    measure(problem, profile.free[row], least, scratch.shared, stair[0])
+    times[0] = -inf
+    steps, seen = 1, 0
+    while steps < STEPS and seen < SEEN and stair[steps - 1, 0] > 0:
+        i += 1
+        if i >= profile.count[profile.block[place]]:
+            place, i = place + 1, 0
+            while place < profile.size[BLOCKS] and profile.dips[profile.block[place]] == 0:
+                place += 1
+            if place >= profile.size[BLOCKS]:
+                break
+        block = profile.block[place]
+        if profile.dip[block, i] == 0:
+            continue
+        seen += 1
+        measure(problem, profile.free[profile.row[block, i]], least, scratch.shared, stair[steps])
+        if stair[steps, 0] < stair[steps - 1, 0]:
+            times[steps] = profile.time[block, i]
+            steps += 1
     spare = 0.0
     for k in range(problem.link_gbps.size):
         left = FULL + ROUNDING - profile.load[row, k]
         if left > 0:
             spare += problem.link_gbps[k] * (left / FULL)
     scratch.pick_cost[SPARE] = spare
-    head_row = -1
-    if head >= 0:
-        a, b = locate(profile, out.start[head])
-        head_row = profile.row[profile.block[a], b]
-        shared = 0
-        for c in range(problem.class_power.size):
-            units = min(profile.free[row, c], profile.free[head_row, c])
-            shared += units // problem.class_grain[c]
-        scratch.glance[1] = shared
-    return row, head_row
+    scratch.counters[STAIRS] = steps
+    return row
+
+
+@part
+def lasts(stair: Any, times: Any, steps: int, procs: int, whole: int, end: float) -> bool:
+    """Whether so many processes may go on from now until `end`, for all that `stair` knows."""
+    if procs > stair[0, whole]:
+        return False
+    if procs <= stair[steps - 1, whole]:
+        return True
+    low, high = 1, steps - 1
+    while low < high:  # the first step that leaves too little
+        middle = (low + high) >> 1
+        if stair[middle, whole] < procs:
+            high = middle
+        else:
+            low = middle + 1
+    return end <= times[low] + TOL
+
+
+@part
+def promising(problem: Problem, scratch: Scratch, item: int, t: float) -> bool:
+    """Whether an item is worth trying now: as `may_fit`, with all bookings that lie ahead."""
+    if not may_fit(problem, scratch, item, t, inf, scratch.pick_cost[SPARE]):
+        return False
+    steps = scratch.counters[STAIRS]
+    group, mode = problem.item_group[item], problem.mode_first[item]
+    if steps == 1 or problem.mode_first[item + 1] - mode > 1:
+        return True
+    procs = problem.mode_procs[mode]
+    x = 0  # the strongest level at which enough processes are free
+    while x + 1 < problem.group_size[group] and scratch.reach[group, x] < procs:
+        x += 1
+    power = problem.class_power[problem.group_class[group, x]]
+    end = t + problem.mode_scaled[mode] / power + problem.mode_fixed[mode]
+    whole = 0 if problem.item_splits[item] else 1
+    return lasts(scratch.stair, scratch.stair_time, steps, procs, whole, end)
 
 
 @kernel
@@ -227,55 +297,52 @@ def events(
     allotments waits if it would end sooner so; else any single free slot would be its fate.
     """
     live, procs, ready = scratch.live, scratch.live_procs, scratch.live_ready
-    top, glance = scratch.live_top, scratch.glance
+    top, whole = scratch.live_top, scratch.live_whole
+    stair, times = scratch.stair, scratch.stair_time
     count = line_up(problem, scratch, out, order)
     head = -1
     while count > 0:
         scratch.counters[STAMP] += 1
-        row, head_row = look(problem, profile, scratch, out, head, t)
-        head_start = out.start[head] if head >= 0 else inf
+        row = look_ahead(problem, profile, scratch, t)
+        steps = scratch.counters[STAIRS]
         wake = inf
         kept = 0
         for pos in range(count):
             if ready[pos] > t:
-                item = live[pos]
-                ready[pos] = out.ready[item]
+                ready[pos] = out.ready[live[pos]]
                 if ready[pos] > t:
                     wake = min(wake, ready[pos])
-                    if kept < pos:
-                        live[kept], procs[kept] = item, procs[pos]
-                        ready[kept], top[kept] = ready[pos], top[pos]
-                    kept += 1
-                    continue
-            tried = procs[pos] <= glance[0] and (
-                procs[pos] <= glance[1] or t + top[pos] <= head_start + TOL
-            )
-            if tried or (easy and head < 0):
+            # what decides for most stands here in the loop: a call passes all arrays on the stack
+            now = ready[pos] <= t
+            tried = now and procs[pos] <= stair[0, whole[pos]]
+            if tried and steps > 1 and procs[pos] > stair[steps - 1, whole[pos]]:
+                tried = lasts(stair, times, steps, procs[pos], whole[pos], t + top[pos])
+            heads = now and easy and head < 0
+            if tried or heads:
                 item = live[pos]
                 group = problem.item_group[item]
                 if scratch.stamp[group] != scratch.counters[STAMP]:
-                    survey(problem, profile, scratch, group, row, head_row, t)
-                spare = scratch.pick_cost[SPARE]
+                    survey(problem, profile, scratch, group, row, -1, t)
                 several = problem.mode_first[item + 1] - problem.mode_first[item] > 1
                 end = inf
-                if tried and may_fit(problem, scratch, item, t, head_start, spare):
+                tried = tried and procs[pos] <= scratch.sums[group, whole[pos]]
+                if tried and promising(problem, scratch, item, t):
                     end = seek(problem, profile, scratch, out, choice, item, t, not several)
-                if easy and head < 0:
-                    if end == inf:
-                        end = seek(problem, profile, scratch, out, choice, item, t, False)
-                elif end < inf and scratch.pick_cost[3] > t:
+                if end == inf and heads:
+                    end = seek(problem, profile, scratch, out, choice, item, t, False)
+                if end < inf and scratch.pick_cost[3] > t and not heads:
                     out.ready[item] = scratch.pick_cost[3]
                     ready[pos] = out.ready[item]
                     wake = min(wake, ready[pos])
-                    end = inf
-                if end < inf:
+                elif end < inf:
                     commit(problem, profile, scratch, out, item, end)
                     if out.start[item] > t:
-                        head, head_start = item, out.start[item]
-                    row, head_row = look(problem, profile, scratch, out, head, t)
+                        head = item
+                    row = look_ahead(problem, profile, scratch, t)
+                    steps = scratch.counters[STAIRS]
                     continue
             if kept < pos:
-                live[kept], procs[kept] = live[pos], procs[pos]
+                live[kept], procs[kept], whole[kept] = live[pos], procs[pos], whole[pos]
                 ready[kept], top[kept] = ready[pos], top[pos]
             kept += 1
         count = kept

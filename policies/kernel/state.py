@@ -18,8 +18,10 @@ ROUNDING = 1 << 12
 STRICT, INSERT, EVENT, EASY = 0, 1, 2, 3
 
 ROWS, FREE_ROWS, BLOCKS, FREE_BLOCKS = 0, 1, 2, 3
-WINDOWS, STAMP, USES, REMEMBERED = 0, 1, 2, 3
+WINDOWS, STAMP, USES, REMEMBERED, STAIRS = 0, 1, 2, 3, 4
 SPARE, FIRST_START = 4, 5
+STEPS, SEEN = 32, 256
+"""Steps, and rows, that `look_ahead` goes."""
 MEMORY = 2048
 """Starts that `recall` looks through."""
 
@@ -121,14 +123,17 @@ class Scratch(NamedTuple):
     sums: Any  # G x 4: total now, peak now, total beside the head, peak beside the head
     reach: Any  # G x C, running sum of what is free now, by falling power
     shared: Any  # K
-    counters: Any  # 4
+    counters: Any  # 5
     memory: Any  # MEMORY x 6: group, whole, processes, shortest and longest run, first start
     position: Any  # N
     live: Any  # N, what `events` has still to place, by order
     live_procs: Any  # N, smallest allotment
     live_ready: Any  # N, s
     live_top: Any  # N, s on the strongest nodes
-    glance: Any  # 2: free now; free now and beside the head
+    live_whole: Any  # N, 1 if it may not be split
+    stair: Any  # STEPS x 2, see `look_ahead`
+    stair_time: Any  # STEPS, s
+    stair_least: Any  # C
 
 
 class Outcome(NamedTuple):
