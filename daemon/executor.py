@@ -249,7 +249,9 @@ class Executor:
             began = loop.time()
             pending = loop.run_in_executor(self._threads, self.reader.read)
             try:
-                reading = await asyncio.wait_for(asyncio.shield(pending), self.timeout_s)
+                # Not wait_for: in Python 3.11 it loses a cancellation that comes with the answer.
+                async with asyncio.timeout(self.timeout_s):
+                    reading = await asyncio.shield(pending)
                 self._say(Read(cluster=self.cluster, reading=reading))
             except TimeoutError:
                 error = f"no answer within {self.timeout_s:g} s"

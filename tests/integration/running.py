@@ -161,6 +161,8 @@ class Running:
         if self._asker is not None:
             self._asker.close()
             self._asker = None
+        for process in self.processes.values():
+            process.send_signal(signal.SIGTERM)
         for name in list(self.processes):
             self.kill(name, signal.SIGTERM)
         for spec in self.root.glob("state/executors/*/*/*.json"):
