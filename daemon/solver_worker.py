@@ -20,6 +20,7 @@ import gc
 import os
 import resource
 import runpy
+import select
 import selectors
 import signal
 import socket
@@ -77,6 +78,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--policies", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A daemon that is killed takes us with it: while we compile we do not see our life line
+    # end, and daemons killed one after the other would leave a crowd of compilers behind.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if select.select([0], [], [], 0)[0]:
+        return 1  # it has gone already
     with suppress(OSError):
         os.nice(given.nice)
     with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:

@@ -9,6 +9,7 @@ import uuid
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 import zmq
 
@@ -235,6 +236,19 @@ def test_an_executor_that_was_given_up_too_early_is_taken_back(root: Path) -> No
     finally:
         context.destroy(linger=0)
         site.stop()
+
+
+def test_a_killed_daemon_leaves_no_solver_behind(root: Path) -> None:
+    """While it compiles a solver does not look at its life line."""
+    site = Running(root)
+    site.start_daemon()
+    daemon = psutil.Process(site.processes["coallocd"].pid)
+    site.until(lambda: bool(daemon.children()))
+    solvers = daemon.children(recursive=True)
+    site.kill("coallocd")
+    assert solvers
+    site.until(lambda: all(is_zombie(str(solver.pid)) for solver in solvers), 10.0)
+    site.stop()
 
 
 def test_a_second_daemon_on_the_same_state_is_refused(root: Path) -> None:

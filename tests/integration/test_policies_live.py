@@ -20,9 +20,11 @@ POLICIES = ("auto", "easy", "conservative", "fcfs", "sjf", "bjf", "fpfs", "spt",
 def site(root: Path) -> Iterator[Running]:
     running = Running(root, policy="auto")
     running.start()
-    running.until(lambda: bool(running.lines("solver_warmed")), WARM_S)
-    yield running
-    running.stop()
+    try:
+        running.until(lambda: bool(running.lines("solver_warmed")), WARM_S)
+        yield running
+    finally:
+        running.stop()
 
 
 def set_policy(site: Running, old: str, new: str) -> None:
