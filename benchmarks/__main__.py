@@ -8,6 +8,7 @@ import sys
 
 MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "round": ((), ()),
+    "full_round": ((), ()),
     "simulate": ((), ()),
     "store": (("--jobs", "20000"), ("--jobs", "100000")),
     "service": ((), ("--full",)),
