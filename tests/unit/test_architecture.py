@@ -64,6 +64,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "sqlite3": ("daemon/store*",),
     "pulp": MIPS,
     "numba": ("policies/kernel/*",),
+    "matplotlib": ("simulation/reproduce/plots.py",),
     "subprocess": PROCESSES,
     "multiprocessing": PROCESSES,
     "concurrent.futures.ProcessPoolExecutor": PROCESSES,

@@ -1,0 +1,144 @@
+"""One style for all pictures; the only home of matplotlib, which is loaded when it draws.
+
+Colours are those of Okabe and Ito, which readers with any form of colour blindness can tell
+apart; each series has a marker or a hatch of its own besides, so that print in grey is enough.
+
+References
+----------
+M. Okabe, K. Ito, "Color universal design", 2008.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+
+BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
+    *("#000000", "#E69F00", "#56B4E9", "#009E73"),
+    *("#F0E442", "#0072B2", "#D55E00", "#CC79A7"),
+)
+GREY = "#7F7F7F"
+COLUMN, PAGE = 3.5, 7.2
+"""Widths of a picture in one and in two columns, inches."""
+
+STYLE = {
+    "font.family": "sans-serif",
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "legend.frameon": False,
+    "legend.handlelength": 1.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.5,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4,
+    "hatch.linewidth": 0.5,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "pdf.fonttype": 42,
+    "savefig.dpi": 300,
+}
+FORMATS = ("png", "pdf")
+MISSING = "matplotlib is not installed, so there are no pictures: pip install 'coalloc[plot]'"
+
+
+class NoPlotsError(Exception):
+    """The library that draws is absent; the message says how to install it."""
+
+
+def render(draw: Callable[[Figure], None], size: tuple[float, float]) -> dict[str, bytes]:
+    """Draw a picture once and write it in every format.
+
+    Parameters
+    ----------
+    draw : callable
+        Fills an empty figure.
+    size : pair of float
+        Width and height, inches.
+
+    Returns
+    -------
+    mapping of format to bytes
+
+    Raises
+    ------
+    NoPlotsError
+    """
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise NoPlotsError(MISSING) from error
+    out = {}
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure)
+        for name in FORMATS:
+            file = io.BytesIO()
+            # Without a date, the same rows give the same file.
+            metadata = {"CreationDate": None} if name == "pdf" else {}
+            figure.savefig(file, format=name, metadata=metadata)
+            out[name] = file.getvalue()
+    return out
+
+
+def panels(figure: Figure, down: int, across: int, **options: Any) -> list[list[Axes]]:
+    """Make a grid of axes, lettered (a), (b), … where there are several."""
+    grid = figure.subplots(down, across, squeeze=False, **options)
+    rows: list[list[Axes]] = [list(row) for row in grid]
+    return rows
+
+
+def letter(rows: Sequence[Sequence[Axes]], titles: Sequence[str]) -> None:
+    """Give each panel its letter and title, at the left above it."""
+    flat = [axes for row in rows for axes in row]
+    for axes, title, sign in zip(flat, titles, "abcdefghij", strict=False):
+        axes.set_title(f"({sign}) {title}", loc="left")
+
+
+def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
+    """One legend for all panels, under them."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+
+
+def ranges(
+    axes: Axes,
+    at: Sequence[float],
+    low: Sequence[float],
+    middle: Sequence[float],
+    high: Sequence[float],
+    *,
+    colour: str,
+    marker: str,
+    label: str,
+) -> None:
+    """Bars from lowest to highest with the means joined, as the MBPC paper draws dispersions."""
+    below = [m - a for a, m in zip(low, middle, strict=True)]
+    above = [b - m for m, b in zip(middle, high, strict=True)]
+    axes.errorbar(
+        at,
+        middle,
+        yerr=[[max(0.0, v) for v in below], [max(0.0, v) for v in above]],
+        color=colour,
+        marker=marker,
+        markerfacecolor="white",
+        capsize=2.5,
+        elinewidth=0.9,
+        label=label,
+    )

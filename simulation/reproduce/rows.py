@@ -1,0 +1,95 @@
+"""Rows of an experiment: as CSV and back, and the little statistics that texts need."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import isnan
+from typing import Any
+
+from coalloc.simulation.reproduce.experiment import Row
+
+DIGITS = 9
+"""Significant digits of a number in a CSV."""
+
+
+def to_csv(columns: Mapping[str, str], rows: Iterable[Row]) -> str:
+    """Write rows as CSV, a header line first; None and not-a-number are empty cells.
+
+    Raises
+    ------
+    ValueError
+        If a row has other columns than these.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        if row.keys() != columns.keys():
+            odd = ", ".join(sorted(row.keys() ^ columns.keys()))
+            raise ValueError(f"a row and the columns differ in {odd}")
+        writer.writerow([_cell(row[name]) for name in columns])
+    return out.getvalue()
+
+
+def from_csv(text: str) -> list[dict[str, Any]]:
+    """Read what `to_csv` wrote: numbers where a cell is one, None where it is empty."""
+    return [
+        {name: _value(cell) for name, cell in row.items()}
+        for row in csv.DictReader(io.StringIO(text))
+    ]
+
+
+def _cell(value: Any) -> str:
+    if value is None or (isinstance(value, float) and isnan(value)):
+        return ""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return str(value) if isinstance(value, int) else f"{value:.{DIGITS}g}"
+
+
+def _value(cell: str) -> Any:
+    if not cell:
+        return None
+    for kind in (int, float):
+        try:
+            return kind(cell)
+        except ValueError:
+            continue
+    return cell
+
+
+def where(rows: Iterable[Row], **wanted: Any) -> list[Row]:
+    """The rows with these values."""
+    return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
+
+
+def column(rows: Iterable[Row], name: str) -> list[Any]:
+    """The values of a column that are there."""
+    return [row[name] for row in rows if row[name] is not None]
+
+
+def distinct(rows: Iterable[Row], name: str) -> list[Any]:
+    """The different values of a column, in the order in which they come."""
+    return list(dict.fromkeys(column(rows, name)))
+
+
+def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
+    """The rows by the values of some columns."""
+    out: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        out.setdefault(tuple(row[name] for name in names), []).append(row)
+    return out
+
+
+def spread(values: Sequence[float], show: Callable[[float], str] = "{:.3g}".format) -> str:
+    """``low to high``, or one value where both look the same."""
+    low, high = show(min(values)), show(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; every column but the first is aligned to the right."""
+    marks = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [head, marks, *lines])
