@@ -1,0 +1,230 @@
+"""What a site says of a Slurm cluster, for both faces.
+
+::
+
+    conf = "/etc/slurm/slurm.conf"    # SLURM_CONF of every command
+    partitions = ["main"]             # nodes of these; parts are submitted to the first
+    slots = "node"                    # or "cpus": processes that a node takes
+    power_by_feature = { skylake = 0.8, epyc = 1.0 }
+    power_by_node = { "a[1-4]" = 0.5 }
+    handover_partition = "coalloc"    # jobs submitted there are ordered by us
+
+``docs/slurm.md`` explains them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from coalloc.model.errors import InputError
+from coalloc.model.fields import Field, Table, mapping, read_fields, shown
+from coalloc.model.nodeset import expand
+
+Slots = Literal["node", "cpus"]
+LoadSource = Literal["slurm", "probe", "none"]
+PendingUse = Literal["ignore", "respect"]
+StartWay = Literal["salloc", "sbatch"]
+
+SETTINGS: Table = {
+    "conf": Field(
+        kind="text",
+        default="",
+        doc="SLURM_CONF of every command; default that of the executor's environment.",
+    ),
+    "bin": Field(kind="text", default="", doc="Folder of Slurm's commands; default those on PATH."),
+    "partitions": Field(
+        kind="texts",
+        default=[],
+        doc="Only nodes of these; parts are submitted to the first. Default: all nodes, and the "
+        "default partition.",
+    ),
+    "nodes": Field(kind="text", default="", doc="Only these nodes, a node set; default: all."),
+    "slots": Field(
+        kind="text",
+        choices=("node", "cpus"),
+        default="node",
+        doc="A node takes one process and is claimed whole, or one for each CPU.",
+    ),
+    "qualified": Field(
+        kind="flag",
+        default=False,
+        doc="Publish cluster/node, where another cluster has nodes of the same names.",
+    ),
+    "power": Field(
+        kind="number",
+        low=0,
+        above=True,
+        high=1,
+        default=1.0,
+        doc="Speed of a node of which nothing else is said, relative to the fastest.",
+    ),
+    "power_by_feature": Field(
+        kind="loads",
+        low=0,
+        above=True,
+        high=1,
+        default={},
+        doc="Speed of nodes with a feature; of several the lowest.",
+    ),
+    "power_by_node": Field(
+        kind="loads", low=0, above=True, high=1, default={}, doc="Speed by node set."
+    ),
+    "load": Field(
+        kind="text",
+        choices=("slurm", "probe", "none"),
+        default="slurm",
+        doc="Where load that is not ours is read: CPULoad, the probe on the node, or nowhere.",
+    ),
+    "load_max_age_s": Field(
+        kind="number",
+        low=0,
+        above=True,
+        default=300.0,
+        doc="A probe's reading that is older counts as none, s.",
+    ),
+    "pending": Field(
+        kind="text",
+        choices=("ignore", "respect"),
+        default="ignore",
+        doc="Whether local pending jobs keep the nodes and times that Slurm expects for them.",
+    ),
+    "command_limit_s": Field(
+        kind="number", low=0, above=True, default=4.0, doc="Time limit of one command, s."
+    ),
+    "start": Field(
+        kind="text",
+        choices=("salloc", "sbatch"),
+        default="salloc",
+        doc="How parts are claimed: at once, or through the queue.",
+    ),
+    "partition": Field(
+        kind="text", default="", doc="Where parts are submitted; default the first of partitions."
+    ),
+    "account": Field(kind="text", default="", doc="--account of what is submitted."),
+    "qos": Field(kind="text", default="", doc="--qos of what is submitted."),
+    "reservation": Field(kind="text", default="", doc="Reservation whose nodes are ours to use."),
+    "handover_partition": Field(
+        kind="text", default="", doc="Jobs submitted to this partition are ordered by us."
+    ),
+    "handover_comment": Field(
+        kind="text",
+        default="",
+        doc="Jobs submitted with --hold and this --comment are ordered by us.",
+    ),
+    "handover_wait_s": Field(
+        kind="number",
+        low=1,
+        default=30.0,
+        doc="A released job that has not started after this long is taken back, s.",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmSettings:
+    """One Slurm cluster.
+
+    Attributes
+    ----------
+    cluster : str
+        Its name in the service.
+    conf, bin : str
+        SLURM_CONF and the commands' folder; empty: the environment's.
+    partitions : tuple of str
+        Empty: all.
+    nodes : frozenset of str or None
+        None: all.
+    power : float
+        (0, 1]; `power_by_feature` and `power_by_node` come before it.
+    command_limit_s, load_max_age_s, handover_wait_s : float
+        Seconds.
+    """
+
+    cluster: str
+    conf: str = ""
+    bin: str = ""
+    partitions: tuple[str, ...] = ()
+    nodes: frozenset[str] | None = None
+    slots: Slots = "node"
+    qualified: bool = False
+    power: float = 1.0
+    power_by_feature: Mapping[str, float] = field(default_factory=dict)
+    power_by_node: Mapping[str, float] = field(default_factory=dict)
+    load: LoadSource = "slurm"
+    load_max_age_s: float = 300.0
+    pending: PendingUse = "ignore"
+    command_limit_s: float = 4.0
+    start: StartWay = "salloc"
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    reservation: str = ""
+    handover_partition: str = ""
+    handover_comment: str = ""
+    handover_wait_s: float = 30.0
+
+    @property
+    def hands_over(self) -> bool:
+        """Jobs that start in Slurm may join our queue."""
+        return bool(self.handover_partition or self.handover_comment)
+
+    def published(self, node: str) -> str:
+        """The name under which the service knows a node of Slurm's."""
+        return f"{self.cluster}/{node}" if self.qualified else node
+
+    def plain(self, name: str) -> str:
+        """Slurm's name of a node that the service knows by this name."""
+        return name.removeprefix(f"{self.cluster}/") if self.qualified else name
+
+
+def read_settings(value: Any, cluster: str, where: str = "") -> SlurmSettings:
+    """Read the settings of the adapter ``slurm``.
+
+    Parameters
+    ----------
+    value : mapping
+        As it stands in the configuration.
+    cluster : str
+    where : str
+        Path of `value` in the configuration, for errors.
+
+    Raises
+    ------
+    InputError
+    """
+    fields = read_fields(mapping(value, where), SETTINGS, where)
+    prefix = f"{where}." if where else ""
+    for key in ("conf", "bin"):
+        if fields.get(key) and not fields[key].startswith("/"):
+            raise InputError(f"{prefix}{key}", f"{shown(fields[key])} is not an absolute path")
+    for key in ("partition", "handover_partition", "account", "qos", "reservation"):
+        _word(fields.get(key, ""), f"{prefix}{key}")
+    partitions = tuple(fields.get("partitions", ()))
+    for i, partition in enumerate(partitions):
+        _word(partition, f"{prefix}partitions[{i}]", needed=True)
+    handed = fields.get("handover_partition", "")
+    target = fields.get("partition") or (partitions[0] if partitions else "")
+    if handed and handed == target:
+        raise InputError(f"{prefix}handover_partition", f"{shown(handed)} is where parts run")
+    by_node: dict[str, float] = {}
+    for text, power in fields.get("power_by_node", {}).items():
+        for name in expand(text, f"{prefix}power_by_node.{text}"):
+            if name in by_node:
+                raise InputError(f"{prefix}power_by_node.{text}", f"{name} is named twice")
+            by_node[name] = power
+    only = fields.pop("nodes", "")
+    given = fields | {
+        "partitions": partitions,
+        "partition": target,
+        "power_by_node": by_node,
+        "nodes": frozenset(expand(only, f"{prefix}nodes")) if only else None,
+    }
+    return SlurmSettings(cluster=cluster, **cast(dict[str, Any], given))
+
+
+def _word(text: str, where: str, *, needed: bool = False) -> None:
+    """Refuse what would be read as several arguments, or as an option."""
+    if (needed and not text) or text.startswith("-") or any(c in text for c in " \t\n,|=\"'"):
+        raise InputError(where, f"{shown(text)} is not a name in Slurm")
