@@ -39,7 +39,7 @@ MODULES: Mapping[str, str] = {
         "coalloc.daemon.cli_operate",
     ),
     **dict.fromkeys(("snapshot", "solve", "check", "policies"), "coalloc.daemon.cli_offline"),
-    **dict.fromkeys(("simulate", "demo"), "coalloc.daemon.cli_mounted"),
+    **dict.fromkeys(("simulate", "reproduce", "demo"), "coalloc.daemon.cli_mounted"),
 }
 """The module of each command; each has a table COMMANDS."""
 
@@ -47,7 +47,7 @@ GROUPS = (
     ("jobs", ("submit", "queue", "show", "why", "wait", "cancel", "hold", "release")),
     ("clusters and rounds", ("nodes", "plan", "events", "status", "snapshot")),
     ("operators", ("drain", "resume", "pause", "round")),
-    ("without a daemon", ("solve", "check", "simulate", "policies", "demo")),
+    ("without a daemon", ("solve", "check", "simulate", "reproduce", "policies", "demo")),
 )
 
 

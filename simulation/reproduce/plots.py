@@ -26,7 +26,7 @@ GREY = "#7F7F7F"
 COLUMN, PAGE = 3.5, 7.2
 """Widths of a picture in one and in two columns, inches."""
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.size": 8,
     "axes.titlesize": 8,
@@ -141,4 +141,27 @@ def ranges(
         capsize=2.5,
         elinewidth=0.9,
         label=label,
+    )
+
+
+def bar(
+    axes: Axes,
+    x: float,
+    height: float,
+    bottom: float,
+    colour: str,
+    label: str | None,
+    hatch: str = "",
+) -> None:
+    """One piece of a stacked bar."""
+    axes.bar(
+        [x],
+        [height],
+        bottom=[bottom],
+        width=0.8,
+        color=colour,
+        edgecolor=BLACK,
+        linewidth=0.5,
+        hatch=hatch,
+        label=label or "_",
     )

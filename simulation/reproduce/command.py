@@ -1,0 +1,121 @@
+"""``coalloc reproduce``: carry out experiments of the papers."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from coalloc.model.errors import InputError
+from coalloc.simulation.reproduce.experiment import Report, Run, silent
+from coalloc.simulation.reproduce.registry import ENTRIES, Entry, find, load
+from coalloc.simulation.reproduce.writing import carry_out
+
+DONE, FAILED, BAD_USAGE = 0, 1, 2
+FOLDER = Path("reproduction")
+ALL = "all"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add = parser.add_argument
+    add("name", nargs="*", metavar="NAME", help="an experiment, or all")
+    add("--list", action="store_true", help="list the experiments")
+    add("--quick", action="store_true", help="reduced versions, two minutes for all of them")
+    add(
+        "-o",
+        "--output",
+        metavar="DIR",
+        type=Path,
+        default=FOLDER,
+        help=f"for the files, made if need be (default: {FOLDER})",
+    )
+    add("--seed", metavar="N", type=int, default=0, help="other instances than the documented ones")
+    add("--quiet", action="store_true", help="no progress")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry out the command.
+
+    Returns
+    -------
+    int
+        0 done, 1 something could not be written or drawn.
+
+    Raises
+    ------
+    InputError
+        If an experiment is not known, or none is named.
+    """
+    if args.list:
+        print(listing())
+        return DONE
+    if not args.name:
+        raise InputError("reproduce", "names no experiment (see coalloc reproduce --list)")
+    entries = chosen(args.name)
+    args.output.mkdir(parents=True, exist_ok=True)
+    missing = ""
+    with _progress(args.quiet) as report:
+        study = Run(quick=args.quick, seed=args.seed, report=report)
+        for entry in entries:
+            written = carry_out(entry, load(entry), study, args.output)
+            missing = missing or written.missing
+            reduced = " (reduced)" if args.quick else ""
+            print(
+                f"{entry.name:<{_width()}} {written.elapsed_s:7.1f} s  "
+                f"{written.story.headline}{reduced}",
+                flush=True,
+            )
+    if missing:
+        print(f"coalloc: error: {missing}", file=sys.stderr)
+    return FAILED if missing else DONE
+
+
+def chosen(names: Sequence[str]) -> list[Entry]:
+    """The entries of these names, each once.
+
+    Raises
+    ------
+    InputError
+    """
+    wanted = dict.fromkeys(
+        entry for name in names for entry in (ENTRIES if name == ALL else (find(name).name,))
+    )
+    return [ENTRIES[name] for name in wanted]
+
+
+def listing() -> str:
+    """All experiments, one line each, under their papers."""
+    lines: list[str] = []
+    paper = ""
+    for entry in ENTRIES.values():
+        if entry.paper != paper:
+            paper = entry.paper
+            lines += [paper]
+        lines.append(f"  {entry.name:<{_width()}} {entry.figure:<8} {entry.doc}")
+    return "\n".join(lines)
+
+
+def _width() -> int:
+    return max(map(len, ENTRIES))
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Report]:
+    """Show a bar while experiments run, on a terminal only."""
+    if quiet or not sys.stderr.isatty():
+        yield silent
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description:>32}"), BarColumn(), MofNCompleteColumn())
+    with Progress(
+        *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
+    ) as bar:
+        task = bar.add_task("preparing", total=None)
+        yield lambda label, done, total: bar.update(
+            task, description=label, completed=done, total=total
+        )

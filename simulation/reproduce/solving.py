@@ -1,0 +1,103 @@
+"""A policy called by name, its plan checked, its time taken."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coalloc.model.plan import Plan, Status
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.base import Budget
+from coalloc.policies.check import check
+from coalloc.policies.options import read_options
+from coalloc.policies.registry import lookup
+
+
+class NotAllowedError(Exception):
+    """A policy returned a plan that the independent checker refuses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solved:
+    """A plan that was checked.
+
+    Attributes
+    ----------
+    cpu_s : float
+        Processor time of this process in the call, seconds; child processes are not counted.
+    elapsed_s : float
+        Wall time of the call, seconds.
+    metrics : mapping
+        Of the checker.
+    """
+
+    plan: Plan
+    cpu_s: float
+    elapsed_s: float
+    metrics: Mapping[str, float | None]
+
+    @property
+    def makespan(self) -> float:
+        """Seconds."""
+        return self._metric("makespan")
+
+    @property
+    def compaction(self) -> float:
+        """Share of the machine's time that the jobs fill, 0..1."""
+        return self._metric("compaction")
+
+    @property
+    def proved(self) -> bool:
+        """The value is an optimum."""
+        return self.plan.status is Status.OPTIMAL
+
+    def _metric(self, name: str) -> float:
+        value = self.metrics[name]
+        assert value is not None
+        return value
+
+
+def solve(
+    snapshot: Snapshot,
+    policy: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    seconds: float | None = None,
+    work: int | None = None,
+    seed: int = 0,
+) -> Solved:
+    """Plan a snapshot with a policy of the registry.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    policy : str
+    options : mapping, optional
+        Those that are not the defaults.
+    seconds : float, optional
+        Then the best plan so far.
+    work : int, optional
+        Limit of work, as the policy counts it.
+    seed : int
+
+    Raises
+    ------
+    NotAllowedError
+        If the checker finds a violation.
+    """
+    row = lookup(policy)
+    complete = read_options(options or {}, row.options)
+    began, cpu = time.monotonic(), time.process_time()
+    deadline = float("inf") if seconds is None else began + seconds
+
+    def stop() -> bool:
+        return time.monotonic() >= deadline
+
+    plan = row.solve(snapshot, complete, Budget(work=work, seed=seed, stop=stop))
+    cpu_s, elapsed_s = time.process_time() - cpu, time.monotonic() - began
+    result = check(snapshot, plan)
+    if not result.ok:
+        raise NotAllowedError(f"{policy}: {result.violations[0]}")
+    return Solved(plan=plan, cpu_s=cpu_s, elapsed_s=elapsed_s, metrics=result.metrics)
