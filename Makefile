@@ -12,16 +12,33 @@ PYTHON := $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types fmt bench nightly docs clean links
+SLURM := slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurmrestd openmpi-bin
+
+.PHONY: help run test test-slurm slurm-demo lint types fmt bench nightly docs clean links slurm
 
 help:
-	@echo "make run | test | lint | types | fmt | bench | nightly | docs | clean"
+	@echo "make run | test | test-slurm | slurm-demo | lint | types | fmt | bench | nightly | docs | clean"
 
 run: .venv/.installed-run
 	$(BIN)/coalloc demo
 
 test: .venv/.installed
-	$(BIN)/pytest -m "not slow and not nightly"
+	$(BIN)/pytest -m "not slow and not nightly and not slurm"
+
+test-slurm: .venv/.installed slurm
+	$(BIN)/pytest -m "slurm and not nightly" -rs tests/slurm tests/contract
+
+slurm-demo: .venv/.installed slurm
+	$(BIN)/python -m tests.slurm.demo
+
+# Debian's packages, where they may be installed; elsewhere the suites say what is missing.
+slurm:
+	@command -v slurmctld >/dev/null 2>&1 || test -x /usr/sbin/slurmctld || \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    apt-get install -y --no-install-recommends $(SLURM); \
+	  else \
+	    echo "Slurm is not installed; as root: apt-get install $(SLURM)" >&2; \
+	  fi
 
 lint: .venv/.installed
 	$(BIN)/ruff check
