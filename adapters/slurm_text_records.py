@@ -1,0 +1,274 @@
+"""What Slurm's answers are read into, whatever release and command they come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coalloc.model.platform import NodeState
+
+
+class ParseError(ValueError):
+    """An answer that is not of the expected form.
+
+    Parameters
+    ----------
+    where : str
+        The line or the place in the answer, cut to a readable length.
+    what : str
+    """
+
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(f"{what} in {where[:160]!r}")
+        self.where, self.what = where, what
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEntry:
+    """One node.
+
+    Attributes
+    ----------
+    states : tuple of str
+        Base state and flags in capitals, as `state_words` gives them.
+    cpus, cpus_taken : int
+        Usable by jobs, and allocated to them.
+    cpu_load : float or None
+        Runnable processes, a mean over a minute or so; None: not known.
+    memory_mb : int or None
+    free_mb : int or None
+        MiB that the operating system calls free.
+    reason : str
+        Why it is drained or down.
+    extra : str
+        The free text that the probe writes to.
+    """
+
+    name: str
+    states: tuple[str, ...] = ("UNKNOWN",)
+    cpus: int = 1
+    cpus_taken: int = 0
+    cpu_load: float | None = None
+    memory_mb: int | None = None
+    free_mb: int | None = None
+    features: tuple[str, ...] = ()
+    weight: int = 1
+    partitions: tuple[str, ...] = ()
+    address: str = ""
+    reason: str = ""
+    extra: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueEntry:
+    """One job, or one task of an array.
+
+    Attributes
+    ----------
+    id : str
+        Number, or ``number_index`` for a task of an array.
+    number : str
+        The job's own number: what the array's tasks are called once they run.
+    state : str
+        In capitals, long form; ``UNKNOWN`` where it is not known to us.
+    reason : str
+        Why it waits.
+    nodes : tuple of str
+        Where it runs.
+    expected_nodes : tuple of str
+        Where Slurm expects to run it.
+    node_count : int
+        That it has, or asks for at the least.
+    start, end, submitted : float or None
+        Seconds since 1970; `start` of a pending job is Slurm's estimate.
+    time_limit : float or None
+        Seconds; None is unlimited or not given.
+    exclusive : bool
+        Has its nodes for itself.
+    """
+
+    id: str
+    number: str = ""
+    state: str = "UNKNOWN"
+    reason: str = ""
+    partition: str = ""
+    user: str = ""
+    uid: int = -1
+    gid: int = -1
+    name: str = ""
+    comment: str = ""
+    cpus: int = 1
+    node_count: int = 1
+    nodes: tuple[str, ...] = ()
+    expected_nodes: tuple[str, ...] = ()
+    start: float | None = None
+    end: float | None = None
+    submitted: float | None = None
+    time_limit: float | None = None
+    features: str = ""
+    exclusive: bool = False
+    reservation: str = ""
+    required_nodes: str = ""
+    dependency: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationEntry:
+    """Nodes kept for some users, [start, end) in seconds since 1970."""
+
+    name: str
+    nodes: tuple[str, ...]
+    start: float
+    end: float
+    users: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+
+
+JOB_STATES = {
+    "BF": "BOOT_FAIL",
+    "CA": "CANCELLED",
+    "CD": "COMPLETED",
+    "CF": "CONFIGURING",
+    "CG": "COMPLETING",
+    "DL": "DEADLINE",
+    "F": "FAILED",
+    "NF": "NODE_FAIL",
+    "OOM": "OUT_OF_MEMORY",
+    "PD": "PENDING",
+    "PR": "PREEMPTED",
+    "R": "RUNNING",
+    "RD": "RESV_DEL_HOLD",
+    "RF": "REQUEUE_FED",
+    "RH": "REQUEUE_HOLD",
+    "RQ": "REQUEUED",
+    "RS": "RESIZING",
+    "RV": "REVOKED",
+    "S": "SUSPENDED",
+    "SE": "SPECIAL_EXIT",
+    "SI": "SIGNALING",
+    "SO": "STAGE_OUT",
+    "ST": "STOPPED",
+    "TO": "TIMEOUT",
+    "PO": "POWER_UP_NODE",
+    "EX": "EXPEDITING",
+    "LF": "LAUNCH_FAILED",
+    "RC": "RECONFIG_FAIL",
+    "UR": "UPDATE_DB",
+}
+JOB_NAMES = frozenset(JOB_STATES.values())
+HOLDS_NODES = frozenset(
+    {
+        "RUNNING",
+        "COMPLETING",
+        "CONFIGURING",
+        "RESIZING",
+        "SIGNALING",
+        "STAGE_OUT",
+        "STOPPED",
+        "SUSPENDED",
+        "POWER_UP_NODE",
+    }
+)
+"""A job in one of these states has its nodes; a suspended one may go on at any time."""
+WAITS = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+
+BASE_STATES = {
+    "IDLE": NodeState.UP,
+    "MIXED": NodeState.UP,
+    "ALLOCATED": NodeState.UP,
+    "COMPLETING": NodeState.UP,
+    "PLANNED": NodeState.UP,
+    "RESERVED": NodeState.UP,
+    "DOWN": NodeState.DOWN,
+    "ERROR": NodeState.DOWN,
+    "FUTURE": NodeState.DOWN,
+    "UNKNOWN": NodeState.DOWN,
+    # short forms of sinfo, where they stand alone
+    "ALLOC": NodeState.UP,
+    "COMP": NodeState.UP,
+    "MIX": NodeState.UP,
+    "RESV": NodeState.UP,
+    "UNK": NodeState.DOWN,
+    "FUTR": NodeState.DOWN,
+}
+NODE_FLAGS = {
+    "BLOCKED": NodeState.DRAINING,
+    "CLOUD": NodeState.UP,
+    "DRAIN": NodeState.DRAINING,
+    "DRAINED": NodeState.DRAINING,
+    "DRAINING": NodeState.DRAINING,
+    "DRNG": NodeState.DRAINING,
+    "DYNAMIC_FUTURE": NodeState.UP,
+    "DYNAMIC_NORM": NodeState.UP,
+    "EXTERNAL": NodeState.UP,
+    "FAIL": NodeState.DRAINING,
+    "FAILING": NodeState.DRAINING,
+    "INVAL": NodeState.DRAINING,
+    "INVALID_REG": NodeState.DRAINING,
+    "MAINT": NodeState.DRAINING,
+    "MAINTENANCE": NodeState.DRAINING,
+    "NOT_RESPONDING": NodeState.DOWN,
+    "NO_RESPOND": NodeState.DOWN,
+    "PERFCTRS": NodeState.UP,
+    "POWERED_DOWN": NodeState.DOWN,
+    "POWERING_DOWN": NodeState.DOWN,
+    "POWERING_UP": NodeState.DOWN,
+    "POWER_DOWN": NodeState.DOWN,
+    "POWER_DRAIN": NodeState.DRAINING,
+    "POWER_SAVING": NodeState.DOWN,
+    "POWER_UP": NodeState.DOWN,
+    "REBOOT": NodeState.DRAINING,
+    "REBOOT_CANCEL": NodeState.UP,
+    "REBOOT_ISSUED": NodeState.DOWN,
+    "REBOOT_REQUESTED": NodeState.DRAINING,
+    "RESUME": NodeState.UP,
+    "RUNNING_JOB": NodeState.UP,
+    "UNDRAIN": NodeState.UP,
+}
+"""A flag we do not know takes no node away: Slurm refuses a claim where it must."""
+SUFFIXES = {
+    "*": "NOT_RESPONDING",
+    "~": "POWERED_DOWN",
+    "#": "POWERING_UP",
+    "!": "POWER_DOWN",
+    "%": "POWERING_DOWN",
+    "$": "MAINT",
+    "@": "REBOOT_REQUESTED",
+    "^": "REBOOT_ISSUED",
+    "-": "PLANNED",
+    "+": "",
+}
+"""What sinfo and scontrol put behind a state."""
+SEVERITY = {NodeState.UP: 0, NodeState.DRAINING: 1, NodeState.DOWN: 2}
+
+
+def state_words(text: str) -> tuple[str, ...]:
+    """The words of a node's state such as ``MIXED*+DRAIN``, suffixes spelt out."""
+    words: list[str] = []
+    for piece in text.upper().split("+"):
+        word = piece.strip()
+        while word and word[-1] in SUFFIXES:
+            words.append(SUFFIXES[word[-1]])
+            word = word[:-1]
+        words.append(word)
+    # The base state leads, as it does in every answer.
+    base = [word for word in words if word in BASE_STATES]
+    rest = [word for word in words if word and word not in BASE_STATES]
+    return tuple(dict.fromkeys([*base, *rest])) or ("UNKNOWN",)
+
+
+def node_state(words: tuple[str, ...]) -> tuple[NodeState, tuple[str, ...]]:
+    """What may be done with a node, and the words of its state that are not known to us."""
+    known = [BASE_STATES[word] for word in words if word in BASE_STATES]
+    strange = tuple(w for w in words if w not in BASE_STATES and w not in NODE_FLAGS)
+    if not known:
+        # Nothing is assumed of a node whose base state has a new name.
+        known = [NodeState.DOWN]
+    known += [NODE_FLAGS[word] for word in words if word in NODE_FLAGS]
+    return max(known, key=SEVERITY.__getitem__), strange
+
+
+def job_state(text: str) -> str:
+    """A job's state in long form; UNKNOWN where it is not known to us."""
+    word = text.strip().upper().rstrip("+")
+    word = JOB_STATES.get(word, word)
+    return word if word in JOB_NAMES else "UNKNOWN"
