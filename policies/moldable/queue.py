@@ -1,0 +1,188 @@
+"""A queue of moldable jobs as arrays, and the processors that are there over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.model.jobs import MoldableJob
+from coalloc.model.speedup import LADDER, TableSpeedup
+from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.modes import Item
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoldableQueue:
+    """N jobs with A allotments in all, on m(t) equal processors.
+
+    Times are seconds from the snapshot's time. A rigid job has one allotment.
+
+    Attributes
+    ----------
+    items : array of int, N
+        Which items of the planner these are.
+    first : array of int, N + 1
+        Job i's allotments are first[i] .. first[i + 1] - 1.
+    procs, times : arrays, A
+        Processors by rising count, and seconds on them, strictly falling.
+    mode : array of int, A
+        Which of the item's modes an allotment is.
+    weight, release : arrays, N
+    starts, capacity : arrays, S
+        ``capacity[s]`` processors are there from ``starts[s]`` to ``starts[s + 1]``; the last row
+        holds for ever. ``starts[0]`` is 0.
+    is_exact : bool
+        Whether a schedule of this queue is a schedule of the snapshot: one cluster of equal nodes,
+        open to every job alike. Otherwise this is a relaxation, see `of_planner`.
+    """
+
+    items: Ints
+    first: Ints
+    procs: Ints
+    times: Floats
+    mode: Ints
+    weight: Floats
+    release: Floats
+    starts: Floats
+    capacity: Ints
+    is_exact: bool
+
+    @property
+    def size(self) -> int:
+        """Number of jobs."""
+        return int(self.items.size)
+
+    @property
+    def width(self) -> int:
+        """The most processors there ever are (m)."""
+        return int(self.capacity.max(initial=0))
+
+
+def of_planner(planner: Planner, *, limit: int | None = None) -> MoldableQueue:
+    """Read the items of a planner.
+
+    Where clusters differ, the arrays describe a relaxation: processors of all clusters in one pool,
+    each as fast as the strongest node that the job may use, links without limit, nothing reserved
+    against anybody whom one reservation lets in, no order among jobs. Every schedule of the
+    snapshot is then at least as long, job by job, as one of this queue.
+
+    Parameters
+    ----------
+    limit : int, optional
+        Offer about this many allotments of each job, by geometric steps; None offers all that the
+        planner has. Bounds need them all.
+    """
+    problem = planner.compiled.problem
+    numbers = np.arange(len(planner.items), dtype=np.int64)
+    starts, capacity = _availability(planner)
+    first, procs, times, modes = [0], [], [], []
+    for n, item in enumerate(planner.items):
+        strongest = problem.class_power[problem.group_class[problem.item_group[n], 0]]
+        for index, count, seconds in _allotments(item, float(strongest), limit):
+            procs.append(count)
+            times.append(seconds)
+            modes.append(index)
+        first.append(len(procs))
+    weight = planner.weights
+    return MoldableQueue(
+        items=numbers,
+        first=np.array(first, dtype=np.int64),
+        procs=np.array(procs, dtype=np.int64),
+        times=np.array(times, dtype=np.float64),
+        mode=np.array(modes, dtype=np.int64),
+        weight=weight,
+        release=np.maximum(problem.item_release - planner.snapshot.time, 0.0),
+        starts=starts,
+        capacity=capacity,
+        is_exact=_is_exact(planner),
+    )
+
+
+def why_not(planner: Planner) -> str | None:
+    """Why this queue has parts that the module does not plan; None where it can be planned."""
+    for item in planner.items:
+        if item.task is not None:
+            return f"job {item.job.id} is a workflow"
+        if item.parents:
+            return f"job {item.job.id} waits for another job of the queue"
+    return None
+
+
+def _allotments(item: Item, power: float, limit: int | None) -> list[tuple[int, int, float]]:
+    """Index, processors and seconds of an item's modes at this power; faster with each."""
+    rows = [
+        (index, procs, scaled / power + fixed)
+        for index, (procs, scaled, fixed, _) in enumerate(item.modes)
+    ]
+    if limit is None or len(rows) <= limit:
+        return rows
+    low, high = rows[0][1], rows[-1][1]
+    ratio = (high / low) ** (1.0 / (limit - 1))
+    kept = [rows[0]]
+    for row in rows[1:-1]:
+        if row[1] >= kept[-1][1] * ratio:
+            kept.append(row)
+    return [*kept, rows[-1]]
+
+
+def _availability(planner: Planner) -> tuple[Floats, Ints]:
+    """Processors that are there over time: rows of the base profile, cut where nodes are closed."""
+    problem, base = planner.compiled.problem, planner.compiled.base
+    now = planner.snapshot.time
+    need = np.where(problem.need > 0, problem.need, np.iinfo(np.int64).max)
+    least = need.min(axis=0, initial=np.iinfo(np.int64).max)
+    closing = [r for r in range(len(problem.reserved)) if not problem.exempt[:, r].any()]
+    cuts = {float(t) for r in closing for t in problem.reserved[r] if t > now}
+    times = np.array(sorted(set(base.time.tolist()) | cuts))
+    free = base.free[np.searchsorted(base.time, times, side="right") - 1].astype(np.int64)
+    for r in closing:
+        start, end = problem.reserved[r]
+        classes = [c for c in range(least.size) if r in _closed_by(problem, c)]
+        rows = np.flatnonzero((times >= start) & (times < end))
+        free[np.ix_(rows, np.array(classes, dtype=np.int64))] = 0
+    capacity = (free // least).sum(axis=1)
+    changes = np.flatnonzero(np.diff(capacity, prepend=-1))
+    return times[changes] - now, capacity[changes]
+
+
+def _closed_by(problem: Any, number: int) -> list[int]:
+    """Reservations that close a class."""
+    begin, end = problem.closed_first[number], problem.closed_first[number + 1]
+    return [int(r) for r in problem.closed[begin:end]]
+
+
+def _is_exact(planner: Planner) -> bool:
+    problem = planner.compiled.problem
+    plain = len(planner.snapshot.clusters) == 1 and problem.class_power.size == 1
+    groups = bool(problem.group_plain.all()) and not problem.exempt.any()
+    return plain and groups and why_not(planner) is None
+
+
+def exact_times(item: Item, power: float, width: int) -> tuple[Ints, Floats]:
+    """Every allotment of an item up to `width` processors, not only those on the ladder.
+
+    Returns
+    -------
+    procs, seconds : arrays
+        By rising count; seconds at this power.
+    """
+    job = item.job
+    if not isinstance(job, MoldableJob) or isinstance(job.speedup, TableSpeedup):
+        rows = [row for row in _allotments(item, power, None) if row[1] <= width]
+        return (
+            np.array([row[1] for row in rows], dtype=np.int64),
+            np.array([row[2] for row in rows], dtype=np.float64),
+        )
+    counts = range(job.min_procs, min(job.max_procs, width) + 1)
+    sigma = job.sigma
+    seconds = [job.speedup.time(n) * (sigma / power + 1.0 - sigma) for n in counts]
+    return np.array(counts, dtype=np.int64), np.array(seconds, dtype=np.float64)
+
+
+__all__ = ["LADDER", "MoldableQueue", "exact_times", "of_planner", "why_not"]
