@@ -1,0 +1,174 @@
+"""Simulated annealing over what `listing` reads.
+
+Notes
+-----
+A move changes a choice of one item or its place in the order, the schedule is listed anew, and
+stays if its value is at most the current one + temperature * -ln(u), u drawn before: so the listing
+can end as soon as it passes that. The temperature falls geometrically. `Anneal.state` keeps all
+between calls: a search goes on where it was, and gives the same however it is cut into calls.
+"""
+
+from __future__ import annotations
+
+from math import log
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from coalloc.policies.kernel.jit import kernel, part
+from coalloc.policies.kernel.listing import Desk, Genes, Rows, listing
+from coalloc.policies.kernel.state import Outcome, Problem
+
+CURRENT, BEST, WARMTH, COOLING, LATEST = 0, 1, 2, 3, 4
+TRIALS, PLACED, IMPROVED, ACCEPTED = 0, 1, 2, 3
+
+
+class Anneal(NamedTuple):
+    """What a search keeps between calls."""
+
+    value: Any  # CURRENT, BEST, WARMTH, COOLING, LATEST
+    count: Any  # TRIALS, PLACED, IMPROVED (trial), ACCEPTED
+    random: Any  # 1, uint64
+    levels: Any  # N x 1 + C: how many levels an item may have, and which
+    homes: Any  # N x 1 + K + 2
+    modes: Any  # N, how many
+    sc: Any  # S, values of sc
+    loads: Any  # N, whether sc matters
+
+
+@part
+def draw(random: Any) -> float:
+    """A number in [0, 1); xorshift64*."""
+    x = random[0]
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    random[0] = x
+    return float((x * np.uint64(2685821657736338717)) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@part
+def pick(random: Any, n: int) -> int:
+    """A whole number in [0, n)."""
+    return min(int(draw(random) * n), n - 1)
+
+
+@part
+def shift(order: Any, source: int, target: int) -> None:
+    """Move an entry to another place; those between give way."""
+    item = order[source]
+    while source < target:
+        order[source] = order[source + 1]
+        source += 1
+    while source > target:
+        order[source] = order[source - 1]
+        source -= 1
+    order[source] = item
+
+
+@part
+def critical(genes: Genes, out: Outcome) -> int:
+    """Place in the order of an item that ends last."""
+    chosen = 0
+    for x in range(genes.order.size):
+        if out.end[genes.order[x]] > out.end[genes.order[chosen]]:
+            chosen = x
+    return chosen
+
+
+@kernel
+def evaluate(
+    problem: Problem,
+    rows: Rows,
+    genes: Genes,
+    desk: Desk,
+    out: Outcome,
+    objective: int,
+    cutoff: float,
+    latest: float,
+) -> float:
+    """`listing`, for callers from Python."""
+    return listing(problem, rows, genes, desk, out, objective, cutoff, latest)
+
+
+@part
+def copy_genes(source: Genes, target: Genes) -> None:
+    """Copy all choices."""
+    for x in range(source.order.size):
+        target.order[x] = source.order[x]
+    for item in range(source.mode.size):
+        target.mode[item] = source.mode[item]
+        target.level[item] = source.level[item]
+        target.home[item] = source.home[item]
+        target.block[item] = source.block[item]
+        target.sc[item] = source.sc[item]
+
+
+@kernel
+def anneal(
+    problem: Problem,
+    rows: Rows,
+    genes: Genes,
+    best: Genes,
+    desk: Desk,
+    out: Outcome,
+    state: Anneal,
+    objective: int,
+    trials: int,
+) -> None:
+    """So many moves; the best choices are left in `best`."""
+    random, order = state.random, genes.order
+    size = order.size
+    for _ in range(trials):
+        state.count[TRIALS] += 1
+        kind = draw(random)
+        x = pick(random, size)
+        if draw(random) < 0.1:
+            x = critical(genes, out)
+        item = order[x]
+        a, b = x, x
+        level, home, block = genes.level[item], genes.home[item], genes.block[item]
+        mode, sc = genes.mode[item], genes.sc[item]
+        moved = 0
+        if kind < 0.12 and state.levels[item, 0] > 1:
+            genes.level[item] = state.levels[item, 1 + pick(random, state.levels[item, 0])]
+        elif kind < 0.22 and state.homes[item, 0] > 1:
+            genes.home[item] = state.homes[item, 1 + pick(random, state.homes[item, 0])]
+        elif kind < 0.30:
+            genes.block[item] = 1 - block
+        elif kind < 0.45 and state.modes[item] > 1:
+            genes.mode[item] = pick(random, state.modes[item])
+        elif kind < 0.52 and state.loads[item] > 0:
+            genes.sc[item] = state.sc[pick(random, state.sc.size)]
+        elif size > 1:
+            b = pick(random, size - 1)
+            if b >= a:
+                b += 1
+            if draw(random) < 0.5:
+                reach = 1 + pick(random, 1 + size // 10)
+                b = min(max(a + (reach if draw(random) < 0.5 else -reach), 0), size - 1)
+            moved = 1
+            if draw(random) < 0.5:
+                moved = 2
+                order[a], order[b] = order[b], order[a]
+            else:
+                shift(order, a, b)
+        u = max(draw(random), 1e-300)
+        cutoff = state.value[CURRENT] - state.value[WARMTH] * log(u)
+        value = listing(problem, rows, genes, desk, out, objective, cutoff, state.value[LATEST])
+        state.count[PLACED] += size
+        if value <= cutoff:
+            state.count[ACCEPTED] += 1
+            state.value[CURRENT] = value
+            if value < state.value[BEST] * (1.0 - 1e-12):
+                state.value[BEST] = value
+                state.count[IMPROVED] = state.count[TRIALS]
+                copy_genes(genes, best)
+        else:
+            if moved == 1:
+                shift(order, b, a)
+            elif moved == 2:
+                order[a], order[b] = order[b], order[a]
+            genes.level[item], genes.home[item], genes.block[item] = level, home, block
+            genes.mode[item], genes.sc[item] = mode, sc
+        state.value[WARMTH] *= state.value[COOLING]
