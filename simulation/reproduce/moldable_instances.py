@@ -1,0 +1,111 @@
+"""The instances of the bi-criteria paper (section 4.1), with its gaps filled.
+
+Notes
+-----
+The text contradicts itself on X, and leaves open how it is drawn and what Cirne and Berman's
+parameters are. Here:
+
+- p(k + 1) = p(k) (X + k) / (1 + k) for k processors, so X = 0 is a linear speed-up. Highly parallel
+  jobs are centred at X = .1, weakly parallel ones at .9 (the text has them the other way round,
+  against every sentence of its section 4.2); standard deviation .2, redrawn outside 0..1, for every
+  step anew, or once per job.
+- *mixed*: 70 % small jobs, N(1, .5) and weakly parallel; the others N(10, 5) and highly parallel;
+  redrawn while not positive.
+- *cirne*: Downey's speed-up, log2 A ~ U(0, log2 m), sigma ~ U(0, 2), our assumption.
+- Sequential times elsewhere ~ U(1, 10); weights ~ U(1, 10).
+
+References
+----------
+Dutot, Eyraud-Dubois, Mounie, Trystram, "Bi-criteria algorithm for scheduling jobs on cluster
+platforms", SPAA 2004.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.model.jobs import MoldableJob
+from coalloc.model.platform import Cluster, Node
+from coalloc.model.snapshot import Snapshot
+from coalloc.model.speedup import LADDER, DowneySpeedup, Speedup, TableSpeedup
+
+FAMILIES = ("weakly", "highly", "mixed", "cirne")
+WEAK, HIGH = 0.9, 0.1
+
+Floats = NDArray[np.float64]
+
+
+def moldable_instance(
+    family: str, jobs: int, procs: int, seed: int, *, per_job: bool = False
+) -> Snapshot:
+    """Draw one instance: so many moldable jobs, and one cluster of equal nodes.
+
+    Parameters
+    ----------
+    family : str
+        One of `FAMILIES`.
+    per_job : bool
+        Draw X once per job instead of for every step.
+
+    Notes
+    -----
+    Above 1,000 processors, tables list a ladder of counts instead of all.
+    """
+    if family not in FAMILIES:
+        raise ValueError(f"there is no family {family!r}; there are {', '.join(FAMILIES)}")
+    rng = np.random.default_rng([FAMILIES.index(family), jobs, procs, seed])
+    queue = tuple(
+        MoldableJob(
+            id=str(number + 1),
+            weight=float(rng.uniform(1.0, 10.0)),
+            speedup=_speedup(family, procs, rng, per_job),
+            min_procs=1,
+            max_procs=procs,
+        )
+        for number in range(jobs)
+    )
+    nodes = tuple(Node(name=f"n{number + 1}") for number in range(procs))
+    return Snapshot(clusters=(Cluster(name="alpha", nodes=nodes),), queue=queue)
+
+
+def _speedup(family: str, procs: int, rng: np.random.Generator, per_job: bool) -> Speedup:
+    if family == "cirne":
+        return DowneySpeedup(
+            time_1=float(rng.uniform(1.0, 10.0)),
+            parallelism=float(2.0 ** rng.uniform(0.0, np.log2(procs))),
+            variance=float(rng.uniform(0.0, 2.0)),
+        )
+    if family == "mixed":
+        is_small = bool(rng.random() < 0.7)
+        first = _drawn(rng, 1.0, 0.5, 1) if is_small else _drawn(rng, 10.0, 5.0, 1)
+        return _table(float(first[0]), WEAK if is_small else HIGH, procs, rng, per_job)
+    first = rng.uniform(1.0, 10.0, 1)
+    return _table(float(first[0]), WEAK if family == "weakly" else HIGH, procs, rng, per_job)
+
+
+def _drawn(
+    rng: np.random.Generator, mean: float, deviation: float, size: int, top: float = np.inf
+) -> Floats:
+    """Normal numbers in 0..top, those outside redrawn; 0 itself is outside where top is open."""
+    out = rng.normal(mean, deviation, size)
+    while (bad := (out < 0.0) | (out > top) | ((out == 0.0) & np.isinf(top))).any():
+        out[bad] = rng.normal(mean, deviation, int(bad.sum()))
+    return out
+
+
+def _table(
+    first: float, centre: float, procs: int, rng: np.random.Generator, per_job: bool
+) -> TableSpeedup:
+    steps = np.arange(1.0, procs)
+    x: Any = _drawn(rng, centre, 0.2, 1 if per_job else procs - 1, top=1.0)
+    times = first * np.concatenate(([1.0], np.cumprod((x + steps) / (1.0 + steps))))
+    counts = np.arange(1, procs + 1)
+    if procs > 1000:
+        counts = np.unique(np.geomspace(1, procs, LADDER).round().astype(int))
+    return TableSpeedup(procs=tuple(counts.tolist()), times=tuple(times[counts - 1].tolist()))
+
+
+__all__ = ["FAMILIES", "moldable_instance"]
