@@ -1,0 +1,189 @@
+"""From processes per class to placements, and to a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import fsum
+from typing import Any
+
+from coalloc.model.plan import Deferred, Objective, Placement, Plan, Status
+from coalloc.policies.allocation.scene import Candidate, Scene, exact, load
+
+Uses = Mapping[int, int]
+"""Processes of one job per class."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """Jobs that start now together.
+
+    Attributes
+    ----------
+    jobs : tuple of int
+        Indices into the scene's candidates.
+    uses : tuple of mapping
+        Processes of each of them per class.
+    """
+
+    jobs: tuple[int, ...] = ()
+    uses: tuple[Uses, ...] = ()
+
+    def with_job(self, job: int, uses: Uses) -> Allocation:
+        """The same with one more job."""
+        return replace(self, jobs=(*self.jobs, job), uses=(*self.uses, uses))
+
+
+def link_totals(scene: Scene, allocation: Allocation) -> list[Fraction]:
+    """Load on each link, running work included, Gbit/s."""
+    totals = list(scene.loaded)
+    for job, uses in zip(allocation.jobs, allocation.uses, strict=True):
+        for k, inside in scene.per_cluster(uses).items():
+            totals[k] += load(scene.candidates[job], inside)
+    return totals
+
+
+def slowdown(scene: Scene, job: Candidate, uses: Uses, totals: Sequence[Fraction]) -> float:
+    """Equation (7), clamped at 1: the largest load / capacity over the links that the job loads."""
+    worst = Fraction(1)
+    for k, inside in scene.per_cluster(uses).items():
+        capacity = scene.capacity[k]
+        if capacity is not None and load(job, inside) > 0:
+            worst = max(worst, totals[k] / capacity)
+    sc = float(worst)
+    # within the tolerance of the links a load is at the capacity
+    return 1.0 if worst <= 1 + exact(1e-9) else sc
+
+
+def lengths(scene: Scene, allocation: Allocation) -> list[tuple[float, float]]:
+    """Seconds and SC of each job of an allocation."""
+    totals = link_totals(scene, allocation)
+    most = scene.options.get("saturation_threshold", 1.0)
+    out = []
+    for number, uses in zip(allocation.jobs, allocation.uses, strict=True):
+        job = scene.candidates[number]
+        weakest = min(scene.classes[c].power for c in uses)
+        sc = min(slowdown(scene, job, uses, totals), most)
+        out.append((job.seconds(weakest, sc), sc))
+    return out
+
+
+def total_execution(scene: Scene, allocation: Allocation) -> float:
+    """Equation (8): the sum of the run times, seconds."""
+    return fsum(seconds for seconds, _ in lengths(scene, allocation))
+
+
+def overloaded(scene: Scene, allocation: Allocation, threshold: float) -> list[int]:
+    """Clusters whose link carries more than it may; exact."""
+    totals = link_totals(scene, allocation)
+    out = []
+    for k, total in enumerate(totals):
+        limit = scene.limit(k, threshold)
+        if limit is not None and total > scene.loaded[k] and total - scene.loaded[k] > limit:
+            out.append(k)
+    return out
+
+
+def is_allowed(scene: Scene, allocation: Allocation, threshold: float = 1.0) -> bool:
+    """Whether an allocation keeps every rule: slots, memory, links, reservations, one cluster."""
+    if overloaded(scene, allocation, threshold):
+        return False
+    taken = [0] * len(scene.classes)
+    filled = [0.0] * len(scene.classes)
+    for number, uses, (seconds, _) in zip(
+        allocation.jobs, allocation.uses, lengths(scene, allocation), strict=True
+    ):
+        job = scene.candidates[number]
+        if sum(uses.values()) != job.procs or not (
+            job.splits or len(scene.per_cluster(uses)) == 1
+        ):
+            return False
+        for c, count in uses.items():
+            taken[c] += count
+            filled[c] += count * job.memory_mb
+            if count > job.room.get(c, 0) or not scene.admits(job, c, seconds):
+                return False
+    return all(
+        used <= one.capacity and mb <= one.memory_mb * len(one.nodes)
+        for used, mb, one in zip(taken, filled, scene.classes, strict=True)
+    )
+
+
+def place(scene: Scene, allocation: Allocation) -> tuple[Placement, ...]:
+    """Give real nodes to an allocation, class by class in snapshot order."""
+    free = [dict.fromkeys(one.nodes, one.slots) for one in scene.classes]
+    now = scene.snapshot.time
+    out = []
+    for number, uses, (seconds, sc) in zip(
+        allocation.jobs, allocation.uses, lengths(scene, allocation), strict=True
+    ):
+        job = scene.candidates[number]
+        chosen: dict[int, int] = {}
+        for c, count in uses.items():
+            _fill(free[c], count, _each(scene, job, c), chosen)
+        out.append(
+            Placement(
+                job=job.id,
+                start=now,
+                end=now + seconds,
+                nodes={scene.intake.nodes[n].name: chosen[n] for n in sorted(chosen)},
+                sc=sc,
+            )
+        )
+    return tuple(out)
+
+
+def _each(scene: Scene, job: Candidate, c: int) -> int:
+    one = scene.classes[c]
+    return one.slots if job.memory_mb <= 0 else int(min(one.slots, one.memory_mb // job.memory_mb))
+
+
+def _fill(free: dict[int, int], count: int, each: int, chosen: dict[int, int]) -> None:
+    """Take slots node by node; nodes that are used up leave `free`."""
+    for n in list(free):
+        take = min(free[n], each, count)
+        if take > 0:
+            chosen[n] = chosen.get(n, 0) + take
+            free[n] -= take
+            count -= take
+        if free[n] == 0:
+            del free[n]
+        if count == 0:
+            return
+
+
+def make_plan(
+    scene: Scene,
+    allocation: Allocation,
+    deferred: Sequence[Deferred],
+    *,
+    policy: str,
+    status: Status,
+    stats: Mapping[str, Any],
+    bound: float | None = None,
+) -> Plan:
+    """Write a plan whose objective is the total execution time.
+
+    Parameters
+    ----------
+    bound : float or None
+        Lower bound of the total execution time of these jobs, seconds.
+    """
+    placements = place(scene, allocation)
+    value = fsum(p.end - p.start for p in placements)
+    everything = (*scene.waiting, *deferred)
+    return Plan(
+        policy=policy,
+        options=dict(scene.options),
+        status=Status.INFEASIBLE if scene.intake.nothing_can_run else status,
+        objective=Objective(
+            name="total_execution",
+            value=value,
+            bound=None if bound is None else min(bound, value),
+            deferred=len({entry.job for entry in everything}),
+        ),
+        placements=placements,
+        deferred=everything,
+        stats=dict(stats),
+    )

@@ -1,0 +1,287 @@
+"""What could start at this instant: classes of free nodes, residual links, candidates.
+
+All policies of this package plan for one instant, now. Nodes that are alike at this instant (same
+cluster, power, features, memory, free slots and reservations) form a class, so that no model
+grows with the number of equal nodes.
+
+Deviations
+----------
+The MBPC paper knows rigid jobs on an idle platform. A moldable job counts as a rigid one of its
+smallest allotment; workflows are deferred as unsupported; what waits for another job or for a
+later time is deferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import inf
+from typing import Any
+
+from coalloc.model.jobs import WorkflowJob
+from coalloc.model.plan import Deferred, Reason
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.kernel.intake import Intake, read_queue
+from coalloc.policies.kernel.kinds import floored_power
+from coalloc.policies.kernel.modes import Item
+from coalloc.policies.kernel.split import TOLERANCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeClass:
+    """Nodes that are alike now.
+
+    Attributes
+    ----------
+    kind : int
+        Index into the intake's kinds.
+    power : float
+        After rounding down by the option ``power_step``.
+    nodes : tuple of int
+        Indices into the intake's nodes.
+    slots : int
+        Free slots of each of them.
+    memory_mb : float
+        Free memory of each of them, MiB.
+    closes_at : tuple of (int, float)
+        Reservations that keep the nodes, with their starts, seconds.
+    """
+
+    kind: int
+    cluster: int
+    power: float
+    nodes: tuple[int, ...]
+    slots: int
+    memory_mb: float
+    closes_at: tuple[tuple[int, float], ...]
+
+    @property
+    def capacity(self) -> int:
+        """Free slots of all nodes."""
+        return self.slots * len(self.nodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A job that may start now.
+
+    Attributes
+    ----------
+    procs : int
+        tau_j; of a moldable job, the smallest allotment.
+    scaled, fixed : float
+        Seconds that scale with the processing and with the communication slowdown.
+    gbps : Fraction
+        Bandwidth of one process, Gbit/s, exactly as it is written in decimals.
+    room : mapping of class to processes
+        What each class takes if the job has it alone; classes that take none are left out.
+    """
+
+    item: Item
+    procs: int
+    scaled: float
+    fixed: float
+    gbps: Fraction
+    splits: bool
+    room: Mapping[int, int]
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.item.job.id
+
+    @property
+    def memory_mb(self) -> int:
+        """MiB per process."""
+        return self.item.job.memory_mb_per_proc
+
+    def seconds(self, power: float, sc: float = 1.0) -> float:
+        """Run time where `power` is that of the weakest node."""
+        return self.scaled / power + self.fixed * sc
+
+
+@dataclass(slots=True, kw_only=True)
+class Scene:
+    """One instant, ready for any allocation policy.
+
+    Attributes
+    ----------
+    capacity : list of Fraction or None
+        Of each cluster's link, Gbit/s; None is unlimited.
+    loaded : list of Fraction
+        Load of running work on each link, Gbit/s.
+    waiting : list of Deferred
+        What can never run, or not now whatever is free.
+    """
+
+    snapshot: Snapshot
+    intake: Intake
+    options: Mapping[str, Any]
+    classes: list[NodeClass]
+    capacity: list[Fraction | None]
+    loaded: list[Fraction]
+    candidates: list[Candidate]
+    waiting: list[Deferred]
+    of_cluster: list[list[int]] = field(default_factory=list)
+
+    def admits(self, candidate: Candidate, number: int, seconds: float) -> bool:
+        """Whether a run of that length ends before the class is kept for others."""
+        exempt = self.intake.groups[candidate.item.group].exempt
+        end = self.snapshot.time + seconds
+        return all(r in exempt or end <= at for r, at in self.classes[number].closes_at)
+
+    def levels(self, candidate: Candidate) -> list[float]:
+        """Powers of its classes from which on there are enough processes, rising."""
+        powers = sorted({self.classes[c].power for c in candidate.room}, reverse=True)
+        total, out = 0, []
+        for power in powers:
+            total += sum(n for c, n in candidate.room.items() if self.classes[c].power == power)
+            if total >= candidate.procs:
+                out.append(power)
+        return out[::-1]
+
+    def limit(self, cluster: int, threshold: float = 1.0) -> Fraction | None:
+        """Load that candidates may put on a link, Gbit/s, with the tolerance for rounding."""
+        capacity = self.capacity[cluster]
+        if capacity is None:
+            return None
+        allowed = capacity * exact(threshold) * (1 + exact(TOLERANCE))
+        return max(allowed - self.loaded[cluster], Fraction(0))
+
+    def per_cluster(self, uses: Mapping[int, int]) -> dict[int, int]:
+        """Processes per cluster of processes per class."""
+        out: dict[int, int] = {}
+        for c, count in uses.items():
+            k = self.classes[c].cluster
+            out[k] = out.get(k, 0) + count
+        return out
+
+
+def exact(value: float) -> Fraction:
+    """The number that the shortest decimal form of a float names."""
+    return Fraction(repr(float(value)))
+
+
+def load(candidate: Candidate, inside: int) -> Fraction:
+    """Equation (5): BW = PPBW * t * (n - t) / (n - 1), Gbit/s; 0 for one process."""
+    if candidate.procs <= 1 or not candidate.splits:
+        return Fraction(0)
+    return candidate.gbps * inside * (candidate.procs - inside) / (candidate.procs - 1)
+
+
+def read_scene(snapshot: Snapshot, options: Mapping[str, Any]) -> Scene:
+    """See what is free now and who may use it."""
+    intake = read_queue(snapshot, options)
+    classes = _classes(snapshot, intake, options.get("power_step", 0.0))
+    loaded = [Fraction(0)] * len(snapshot.clusters)
+    place = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
+    for job in snapshot.running:
+        if job.busy_until(snapshot.time, snapshot.overrun_s) > snapshot.time:
+            for name, gbps in job.link_gbps.items():
+                if name in place:
+                    loaded[place[name]] += exact(gbps)
+    scene = Scene(
+        snapshot=snapshot,
+        intake=intake,
+        options=options,
+        classes=classes,
+        capacity=[None if c.link_gbps == inf else exact(c.link_gbps) for c in snapshot.clusters],
+        loaded=loaded,
+        candidates=[],
+        waiting=list(intake.deferred),
+        of_cluster=[
+            [c for c, one in enumerate(classes) if one.cluster == k]
+            for k in range(len(snapshot.clusters))
+        ],
+    )
+    for item in intake.items:
+        why = _not_now(scene, item)
+        if why is None:
+            scene.candidates.append(_candidate(scene, item))
+        else:
+            task = None if item.task is None else item.task.id
+            entry = Deferred(job=item.job.id, task=task, reason=why[0], detail=why[1])
+            scene.waiting.append(entry)
+    return scene
+
+
+def _classes(snapshot: Snapshot, intake: Intake, step: float) -> list[NodeClass]:
+    slots, memory = _free(snapshot, intake)
+    shares_memory = any(item.job.memory_mb_per_proc > 0 for item in intake.items)
+    groups: dict[Any, list[int]] = {}
+    for n, node in enumerate(intake.nodes):
+        if slots[n] <= 0:
+            continue
+        mixed = shares_memory and slots[n] > 1 and memory[n] < inf
+        power = floored_power(node.power, step)
+        key = (intake.node_kind[n], power, slots[n], memory[n], n if mixed else -1)
+        groups.setdefault(key, []).append(n)
+    out = []
+    for (kind, power, count, free_mb, _), nodes in groups.items():
+        out.append(
+            NodeClass(
+                kind=kind,
+                cluster=intake.kinds[kind].cluster,
+                power=power,
+                nodes=tuple(nodes),
+                slots=count,
+                memory_mb=free_mb,
+                closes_at=tuple(
+                    (r, intake.reservations[r].start) for r in intake.kinds[kind].cover
+                ),
+            )
+        )
+    return out
+
+
+def _free(snapshot: Snapshot, intake: Intake) -> tuple[list[int], list[float]]:
+    """Free slots and free memory of each node now."""
+    place = {node.name: n for n, node in enumerate(intake.nodes)}
+    slots = [
+        node.slots if intake.kinds[kind].usable and node.free_at <= snapshot.time else 0
+        for node, kind in zip(intake.nodes, intake.node_kind, strict=True)
+    ]
+    memory = [inf if node.memory_mb is None else float(node.memory_mb) for node in intake.nodes]
+    for job in snapshot.running:
+        if job.busy_until(snapshot.time, snapshot.overrun_s) <= snapshot.time:
+            continue
+        for name, count in job.nodes.items():
+            if name in place:
+                n, node = place[name], intake.nodes[place[name]]
+                slots[n] -= count
+                if node.memory_mb is not None:
+                    memory[n] -= node.memory_mb * count // node.slots
+    return slots, memory
+
+
+def _not_now(scene: Scene, item: Item) -> tuple[Reason, str] | None:
+    if isinstance(item.job, WorkflowJob):
+        return Reason.UNSUPPORTED, "this policy plans no workflows"
+    if item.parents:
+        parent = scene.intake.items[item.parents[0][0]].job.id
+        return Reason.DEPENDENCY, f"waits for job {parent}; this policy plans starts now only"
+    if item.release > scene.snapshot.time:
+        what = f"may not start before {item.release:g} s; this policy plans starts now only"
+        return Reason.NOT_SELECTED, what
+    return None
+
+
+def _candidate(scene: Scene, item: Item) -> Candidate:
+    need = scene.intake.groups[item.group].need
+    memory = item.job.memory_mb_per_proc
+    procs, scaled, fixed, _ = item.modes[0]
+    room = {}
+    for c, one in enumerate(scene.classes):
+        each = one.slots if memory <= 0 else int(min(one.slots, one.memory_mb // memory))
+        if need[one.kind] > 0 and each > 0:
+            room[c] = min(each * len(one.nodes), procs)
+    return Candidate(
+        item=item,
+        procs=procs,
+        scaled=scaled,
+        fixed=fixed,
+        gbps=exact(item.proc_gbps),
+        splits=item.splits,
+        room=room,
+    )

@@ -1,0 +1,39 @@
+"""Rows of a link's capacity in whole numbers.
+
+A link that is exactly full is the rule where capacities are tight, and a solver's tolerance is
+larger than the distance between full and over-full. So loads and capacity are scaled to whole
+numbers, by their common denominator where this keeps them small. Where it does not, both are
+rounded down, which never forbids what is allowed; what passes wrongly is found by exact arithmetic
+afterwards and cut off (`coalloc.policies.mip.allocating`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import floor, gcd, lcm
+
+LARGEST = 1_000_000
+"""Coefficients up to this are told apart by a solver whose tolerance is 1e-6, with room to spare."""
+
+
+def whole_row(loads: Sequence[Fraction], limit: Fraction) -> tuple[list[int], int]:
+    """Scale `sum of chosen loads <= limit` to whole numbers.
+
+    Returns
+    -------
+    coefficients, right : list of int, int
+        Every choice that the fractions allow is allowed; the converse holds as well if a common
+        denominator was small enough.
+    """
+    scale = Fraction(lcm(*(value.denominator for value in loads)))
+    most = max([*loads, limit], default=Fraction(0))
+    if most * scale > LARGEST:
+        scale = LARGEST / most
+    coefficients = [floor(value * scale) for value in loads]
+    right = floor(limit * scale)
+    common = gcd(*coefficients)
+    if common > 1:
+        coefficients = [value // common for value in coefficients]
+        right //= common
+    return coefficients, right

@@ -1,0 +1,148 @@
+"""MBPC and PAS: the jobs that fit now, placed together so that the sum of run times is least.
+
+The first plan takes job after job at the strongest level left (`strongest`); where that finds no
+way for a job though there are slots enough, the program decides whether there is one. Then the
+program of `coalloc.policies.mip.allocating` minimises equation (8) from there. A program that is
+too large, or not solved in time, leaves the best plan so far, with the solver's bound if it has
+one.
+
+Notes
+-----
+The objective is scaled so that the first plan is worth 1000: the solver's tolerances are absolute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from coalloc.model.plan import Plan, Status
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.allocation.choosing import strongest
+from coalloc.policies.allocation.placing import Allocation, is_allowed, make_plan, total_execution
+from coalloc.policies.allocation.scene import Scene, read_scene
+from coalloc.policies.allocation.selecting import Selection, select
+from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.mip.allocating import ClassModel, solve_model
+from coalloc.policies.mip.runner import End, Limits, Outcome
+
+SCALE = 1000.0
+
+
+def limits_of(options: Mapping[str, Any], budget: Budget, first: bool = False) -> Limits:
+    """Read the limits of a solver from a policy's options and budget."""
+    return Limits(
+        solver=options.get("solver", "highs"),
+        seconds=options.get("solver_seconds"),
+        nodes=budget.work,
+        first=first,
+        stop=budget.stop,
+    )
+
+
+class Prover:
+    """Asks the program whether one more job fits; counts the nodes it took."""
+
+    def __init__(self, scene: Scene, budget: Budget) -> None:
+        self.scene = scene
+        self.limits = limits_of(scene.options, budget, first=True)
+        self.threshold = scene.options.get("saturation_threshold", 1.0)
+        self.nodes = 0
+
+    def __call__(self, allocation: Allocation, number: int) -> Allocation | None:
+        model = ClassModel(self.scene, (*allocation.jobs, number), self.threshold)
+        if model.size > self.scene.options.get("largest_model", 0):
+            return None
+        model.build()
+        outcome, found = solve_model(model, model.run_times(), self.limits)
+        self.nodes += outcome.nodes
+        return found
+
+
+def _solver(name: str) -> Solve:
+    def solve(
+        problem: Snapshot,
+        options: Mapping[str, Any],
+        budget: Budget,
+        on_incumbent: OnIncumbent | None = None,
+    ) -> Plan:
+        scene = read_scene(problem, options)
+        prover = Prover(scene, budget)
+        selection = select(scene, strongest, prover)
+        search = Search(scene, selection, name, budget.seed, on_incumbent)
+        search.work += prover.nodes
+        model = ClassModel(scene, selection.allocation.jobs, prover.threshold)
+        if not model.jobs:
+            return search.plan(Status.OPTIMAL, 0.0)
+        if model.size > options["largest_model"]:
+            search.stats["model_too_large"] = model.size
+            return search.plan(Status.HEURISTIC)
+        model.build()
+        scale = SCALE / max(search.value, 1e-300)
+        outcome, found = solve_model(
+            model,
+            model.run_times(scale),
+            limits_of(options, budget),
+            selection.allocation,
+            search.offer,
+        )
+        if found is not None:
+            search.offer(found)
+        search.work += outcome.nodes
+        fixed = model.fixed_seconds()
+        return search.ended(outcome, lambda bound: bound / scale + fixed)
+
+    return solve
+
+
+class Search:
+    """The best allocation so far of a selection, and the plan it makes."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        selection: Selection,
+        policy: str,
+        seed: int,
+        on_incumbent: OnIncumbent | None,
+    ) -> None:
+        self.scene, self.selection, self.policy = scene, selection, policy
+        self.on_incumbent = on_incumbent
+        self.best = selection.allocation
+        self.value = total_execution(scene, self.best)
+        self.work = 0
+        self.stats: dict[str, Any] = {"seed": seed, "classes": len(scene.classes)}
+        if on_incumbent is not None:
+            on_incumbent(self.plan(Status.HEURISTIC))
+
+    def offer(self, allocation: Allocation) -> None:
+        """Take an allocation if it is better, and tell the caller."""
+        value = total_execution(self.scene, allocation)
+        threshold = self.scene.options.get("saturation_threshold", 1.0)
+        if value >= self.value or not is_allowed(self.scene, allocation, threshold):
+            return
+        self.best, self.value = allocation, value
+        if self.on_incumbent is not None:
+            self.on_incumbent(self.plan(Status.HEURISTIC))
+
+    def ended(self, outcome: Outcome, seconds: Any) -> Plan:
+        """The plan at the end of a solver's run; `seconds` turns its bound into ours."""
+        if outcome.end is End.OPTIMAL:
+            return self.plan(Status.OPTIMAL, self.value)
+        bound = None if outcome.bound is None else seconds(outcome.bound)
+        return self.plan(Status.TIME_LIMIT, bound)
+
+    def plan(self, status: Status, bound: float | None = None) -> Plan:
+        """Write the best allocation as a plan."""
+        return make_plan(
+            self.scene,
+            self.best,
+            self.selection.deferred,
+            policy=self.policy,
+            status=status,
+            bound=bound,
+            stats={**self.stats, "work": self.work},
+        )
+
+
+SOLVERS: Mapping[str, Solve] = {name: _solver(name) for name in ("mbpc", "pas")}

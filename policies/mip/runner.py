@@ -1,0 +1,233 @@
+"""One way to solve a PuLP model: HiGHS in this process, or CBC as a child.
+
+How a search ended is told by the solver's own state and the solution's, never by PuLP's ``status``,
+which reads *Optimal* after a time limit, too. A search that was stopped keeps its best solution, if
+it has one whose whole numbers are whole; values of a relaxation are thrown away.
+
+Notes
+-----
+A policy has no clock. A limit of time comes in two ways: `Limits.stop`, which the caller injects
+and which is polled while the solver works, and `Limits.seconds`, which the solver measures itself.
+The caller's kill is the hard limit: CBC stays in the caller's process group and dies with its
+parent, so whoever kills the solver process ends both.
+
+One thread: HiGHS instances of different thread counts do not live in one process, and one thread
+repeats its search exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import highspy
+import pulp
+
+from coalloc.policies.base import never
+from coalloc.policies.mip.cbc import Cbc
+
+WHOLE = 1e-4
+"""How far a whole number of a solution may be off."""
+
+_KINDS = highspy.cb.HighsCallbackType
+_ENDS_GOOD = (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible)
+
+Values = Callable[[Any], float]
+"""Value of a PuLP variable or expression in a solution."""
+
+
+class End(StrEnum):
+    """How a search ended."""
+
+    OPTIMAL = "optimal"
+    STOPPED = "stopped"
+    """By a limit; `Outcome.values` tells whether there is a solution."""
+    INFEASIBLE = "infeasible"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How a model is solved and when its search ends.
+
+    Attributes
+    ----------
+    solver : str
+        ``highs`` or ``cbc``.
+    seconds : float or None
+        The solver's own limit.
+    nodes : int or None
+        Limit of nodes of the branch-and-bound tree.
+    first : bool
+        End at the first solution.
+    stop : callable
+        Polled; true ends the search.
+    """
+
+    solver: str = "highs"
+    seconds: float | None = None
+    nodes: int | None = None
+    first: bool = False
+    stop: Callable[[], bool] = never
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a solver found.
+
+    Attributes
+    ----------
+    values : mapping of variable name to value, or None
+        The best solution.
+    bound : float or None
+        Proven lower bound of the objective (all models minimise).
+    nodes : int
+        Nodes of the tree that were searched.
+    """
+
+    end: End
+    values: Mapping[str, float] | None
+    bound: float | None
+    nodes: int
+
+    def value(self, variable: Any) -> float:
+        """Value of a variable in the solution, whole where it must be."""
+        assert self.values is not None
+        found = self.values[variable.name]
+        return float(round(found)) if variable.cat == pulp.LpInteger else found
+
+
+def run(
+    model: Any,
+    limits: Limits,
+    start: Mapping[str, float] | None = None,
+    on_solution: Callable[[Outcome], None] | None = None,
+) -> Outcome:
+    """Solve a model.
+
+    Parameters
+    ----------
+    model : pulp.LpProblem
+        To be minimised.
+    start : mapping of variable name to value, optional
+        A solution to begin with; variables left out are free.
+    on_solution : callable, optional
+        Receives each better solution while HiGHS works; CBC tells its last one only.
+    """
+    if limits.stop():
+        return Outcome(end=End.STOPPED, values=None, bound=None, nodes=0)
+    engine = _run_cbc if limits.solver == "cbc" else _run_highs
+    return engine(model, limits, start or {}, on_solution)
+
+
+class _Highs(pulp.HiGHS):  # type: ignore[misc]
+    """PuLP's HiGHS with a start and callbacks that know the model."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        start: Mapping[str, float],
+        on_solution: Callable[[Outcome], None] | None,
+    ) -> None:
+        more = {"mip_max_improving_sols": 1} if limits.first else {}
+        if limits.nodes is not None:
+            more["mip_max_nodes"] = limits.nodes
+        super().__init__(
+            msg=False,
+            threads=1,
+            gapRel=0.0,
+            gapAbs=0.0,
+            timeLimit=limits.seconds,
+            callbackTuple=(self._called, None),
+            callbacksToActivate=[_KINDS.kCallbackMipInterrupt, _KINDS.kCallbackMipImprovingSolution],
+            **more,
+        )
+        self._stop, self._start, self._on_solution = limits.stop, start, on_solution
+        self._variables: list[Any] = []
+
+    def callSolver(self, lp: Any) -> None:  # noqa: N802
+        self._variables = lp.variables()
+        if self._start:
+            numbers = [v.index for v in self._variables if v.name in self._start]
+            given = [self._start[v.name] for v in self._variables if v.name in self._start]
+            lp.solverModel.setSolution(len(numbers), numbers, given)
+        lp.solverModel.run()
+
+    def findSolutionValues(self, lp: Any) -> tuple[int, int]:  # noqa: N802
+        try:
+            status, state = super().findSolutionValues(lp)
+        except KeyError:  # kSolutionLimit: PuLP 3.3 does not know it
+            status, state = pulp.LpStatusNotSolved, pulp.LpSolutionIntegerFeasible
+        return status, state
+
+    def _called(self, kind: Any, message: str, told: Any, answer: Any, own: Any) -> None:
+        if kind == _KINDS.kCallbackMipInterrupt:
+            answer.user_interrupt = self._stop()
+        elif self._on_solution is not None:
+            found = list(told.mip_solution)
+            values = {v.name: found[v.index] for v in self._variables}
+            outcome = Outcome(
+                end=End.STOPPED,
+                values=values,
+                bound=float(told.mip_dual_bound),
+                nodes=int(told.mip_node_count),
+            )
+            self._on_solution(outcome)
+
+
+def _run_highs(
+    model: Any,
+    limits: Limits,
+    start: Mapping[str, float],
+    on_solution: Callable[[Outcome], None] | None,
+) -> Outcome:
+    model.solve(_Highs(limits, start, on_solution))
+    told = model.solverModel.getInfo()
+    has_one = told.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    whole = any(v.cat == pulp.LpInteger for v in model.variables())
+    bound = told.mip_dual_bound if whole else told.objective_function_value
+    return _outcome(model, has_one, float(bound), max(int(told.mip_node_count), 0))
+
+
+def _run_cbc(
+    model: Any,
+    limits: Limits,
+    start: Mapping[str, float],
+    on_solution: Callable[[Outcome], None] | None,
+) -> Outcome:
+    for variable in model.variables():
+        variable.varValue = start.get(variable.name)
+    cbc = Cbc(
+        warm=len(start) > 0 and len(start) == len(model.variables()),
+        stop=limits.stop,
+        seconds=limits.seconds,
+        nodes=limits.nodes,
+        solutions=1 if limits.first else None,
+    )
+    model.solve(cbc)
+    outcome = _outcome(model, True, cbc.bound, cbc.nodes)
+    if outcome.values is not None and on_solution is not None:
+        on_solution(outcome)
+    return outcome
+
+
+def _outcome(model: Any, has_one: bool, bound: float | None, nodes: int) -> Outcome:
+    state = model.sol_status
+    if state == pulp.LpSolutionInfeasible:
+        return Outcome(end=End.INFEASIBLE, values=None, bound=None, nodes=nodes)
+    values = None
+    if has_one and state in _ENDS_GOOD and _is_whole(model):
+        values = {v.name: float(v.varValue or 0.0) for v in model.variables()}
+    end = End.OPTIMAL if values and state == pulp.LpSolutionOptimal else End.STOPPED
+    if bound is not None and not abs(bound) < 1e30:
+        bound = None
+    return Outcome(end=end, values=values, bound=bound, nodes=nodes)
+
+
+def _is_whole(model: Any) -> bool:
+    return all(
+        v.varValue is not None and abs(v.varValue - round(v.varValue)) <= WHOLE
+        for v in model.variables()
+        if v.cat == pulp.LpInteger
+    )
