@@ -9,7 +9,7 @@ from coalloc.core.records import PART_ENDED, JobRecord, JobState
 from coalloc.core.state import ClusterState, State
 from coalloc.model.jobs import Job
 from coalloc.model.platform import Cluster, Node, NodeState
-from coalloc.model.snapshot import Running, Snapshot
+from coalloc.model.snapshot import Reservation, Running, Snapshot
 
 
 def snapshot(state: State, now: float, *, held: bool = True) -> Snapshot:
@@ -24,9 +24,11 @@ def snapshot(state: State, now: float, *, held: bool = True) -> Snapshot:
     known = {node.name for cluster in clusters for node in cluster.nodes}
     names = frozenset(cluster.name for cluster in clusters)
     running = [running_view(record, known, now) for record in state.placed_records()]
+    reservations: list[Reservation] = []
     for cluster in state.clusters.values():
         if cluster.reading is not None:
             running += cluster.reading.running
+            reservations += cluster.reading.reservations
     queue = [
         waiting_view(record, state, names)
         for record in state.waiting_records()
@@ -37,6 +39,7 @@ def snapshot(state: State, now: float, *, held: bool = True) -> Snapshot:
         clusters=clusters,
         queue=tuple(queue),
         running=tuple(running),
+        reservations=tuple(reservations),
         overrun_s=state.settings.overrun_s,
     )
 

@@ -94,6 +94,7 @@ def _likeness(node: NodeRow) -> tuple[object, ...]:
         round(node.load / LOAD_STEP),
         node.features,
         node.memory_mb,
+        node.reason,
     )
 
 
@@ -109,7 +110,7 @@ def _node_line(cluster: str, group: list[NodeRow]) -> tuple[str, ...]:
         f"{_mean(n.load for n in group):.2f}",
         "-" if node.memory_mb is None else f"{node.memory_mb}M",
         ",".join(node.features) or "-",
-        fold(n.name for n in group),
+        fold(n.name for n in group) + (f" ({node.reason})" if node.reason else ""),
     )
 
 

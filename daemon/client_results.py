@@ -165,6 +165,10 @@ class NodeRow(Struct, frozen=True, kw_only=True):
         As planned with, and as read, (0, 1].
     load : float
         Share taken by work that is not ours, 0..1.
+    load_age_s : float
+        How long ago that was measured, as far as is known, seconds.
+    reason : str
+        Why it takes no new work, in the batch system's words.
     """
 
     name: str
@@ -174,6 +178,8 @@ class NodeRow(Struct, frozen=True, kw_only=True):
     power: float
     raw_power: float
     load: float
+    load_age_s: float = 0.0
+    reason: str = ""
     features: tuple[str, ...] = ()
     memory_mb: int | None = None
 

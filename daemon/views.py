@@ -130,6 +130,8 @@ def node_rows(state: State, now: float) -> list[dict[str, Any]]:
                         "power": node.power,
                         "raw_power": raw[node.name].power,
                         "load": raw[node.name].load,
+                        "load_age_s": raw[node.name].load_age_s + max(0.0, now - cluster.read_at),
+                        "reason": raw[node.name].reason,
                         "features": list(node.features),
                         "memory_mb": node.memory_mb,
                     }

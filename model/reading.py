@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from coalloc.model.platform import Node, NodeState
-from coalloc.model.snapshot import Running
+from coalloc.model.snapshot import Reservation, Running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,10 @@ class NodeReading:
         Share of the node taken by work that is not ours, 0..1.
     address : str
         Where processes on other nodes reach it; empty: under its name.
+    load_age_s : float
+        How long ago `load` was measured, as far as is known, seconds.
+    reason : str
+        Why it takes no new work, in the batch system's words.
     """
 
     name: str
@@ -30,6 +35,8 @@ class NodeReading:
     state: NodeState = NodeState.UP
     load: float = 0.0
     address: str = ""
+    load_age_s: float = 0.0
+    reason: str = ""
 
     @classmethod
     def of(cls, node: Node) -> NodeReading:
@@ -45,6 +52,45 @@ class NodeReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HandedJob:
+    """A job that its user submitted to the batch system, and that waits there for our order.
+
+    Attributes
+    ----------
+    id : str
+        The batch system's.
+    submitted : float
+        There, seconds; a number that is used again later is another job.
+    name, user : str
+    uid, gid : int
+    procs : int
+        Slots it needs.
+    time_limit : float or None
+        Of the batch system, seconds.
+    features : tuple of str
+        Every node must have them all.
+    memory_mb_per_proc : int
+    waits : str
+        Why it must not be planned yet, in the batch system's words; empty: it may be.
+    claimed : bool
+        One of our parts has it; what that part reports is newer than this.
+    """
+
+    id: str
+    submitted: float
+    name: str = ""
+    user: str = ""
+    uid: int = -1
+    gid: int = -1
+    procs: int = 1
+    time_limit: float | None = None
+    features: tuple[str, ...] = ()
+    memory_mb_per_proc: int = 0
+    waits: str = ""
+    claimed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterReading:
     """One successful reading of one cluster.
 
@@ -54,9 +100,18 @@ class ClusterReading:
         Work that is not ours.
     waiting : int
         Jobs in the batch system's own queue.
+    reservations : tuple of Reservation
+        Nodes that the batch system keeps from us.
+    handed : tuple of HandedJob
+        All that were handed over to us and have not begun.
+    unknown : mapping of words to count
+        What the batch system said and the adapter does not know.
     """
 
     cluster: str
     nodes: tuple[NodeReading, ...]
     running: tuple[Running, ...] = ()
     waiting: int = 0
+    reservations: tuple[Reservation, ...] = ()
+    handed: tuple[HandedJob, ...] = ()
+    unknown: Mapping[str, int] = field(default_factory=dict)

@@ -18,8 +18,8 @@ from coalloc.daemon import client_results as results
 from coalloc.daemon.answering import QUESTIONS
 from coalloc.daemon.wire import codec
 from coalloc.daemon.wire.frames import PROTOCOL, WireError, decode_any, encode
-from coalloc.model.reading import ClusterReading, NodeReading
-from coalloc.model.snapshot import Running
+from coalloc.model.reading import ClusterReading, HandedJob, NodeReading
+from coalloc.model.snapshot import Reservation, Running
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "PROTOCOL.md").read_text(encoding="utf-8")
@@ -69,6 +69,8 @@ def test_every_field_is_documented_with_its_default(name: str) -> None:
         ("read", "Field of a reading", ClusterReading),
         ("read", "Field of a read node", NodeReading),
         ("read", "Field of running work", Running),
+        ("read", "Field of a reservation", Reservation),
+        ("read", "Field of a handed job", HandedJob),
     ],
 )
 def test_nested_objects_are_documented(section: str, head: str, cls: type[Any]) -> None:
