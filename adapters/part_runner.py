@@ -25,7 +25,8 @@ import signal
 import socket
 import time
 import traceback
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from coalloc.adapters.part_rank import FaultError, Rank, prctl
 from coalloc.adapters.part_status import (
@@ -36,10 +37,9 @@ from coalloc.adapters.part_status import (
     RUN,
     RUNNER_NAME,
     START,
+    StatusFile,
     boot_id,
     descendants,
-    encoded,
-    status_size,
 )
 
 ORDERS_FD, LOCK_FD = 0, 1
@@ -57,7 +57,7 @@ class Runner:
         self.folder = folder
         self.orders_fd, self.lock_fd = orders_fd, lock_fd
         self.orders = self.said = b""
-        self.status_fd = -1
+        self.status = StatusFile(folder)
         self.spec: dict[str, Any] = {}
         self.pids: dict[int, int] = {}  # living ranks: pid -> index
         self.codes: list[int | None] = []
@@ -68,6 +68,7 @@ class Runner:
         self.group = 0
         self.cpu_s = self.max_rss_mb = 0.0
         self.lease_end = self.limit_end = self.kill_at = self.give_up_at = float("inf")
+        self.look_at = float("inf")
 
     def run(self) -> None:
         """Carry the part to its end and record it."""
@@ -100,24 +101,17 @@ class Runner:
         for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(ignored, signal.SIG_IGN)
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        try:
-            with open(f"{self.folder}/spec.json", encoding="utf-8") as file:
-                self.spec = json.load(file)
-            self._preallocate()
-        except (OSError, ValueError) as error:
-            raise FaultError("state_unwritable", f"{self.folder}: {error}") from error
+        self._load()
         self.codes = [None] * len(self.spec["ranks"])
         self.lease_end = time.monotonic() + self.spec["lease_s"]
 
-    def _preallocate(self) -> None:
-        """Make the status file such that writing into it needs no more space, for good."""
-        self.status_fd = os.open(f"{self.folder}/status", os.O_RDWR | os.O_CREAT, 0o600)
-        os.pwrite(self.status_fd, b"\0" * status_size(len(self.spec["ranks"])), 0)
-        os.fsync(self.status_fd)
-        for folder in (self.folder, os.path.dirname(self.folder)):
-            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            os.fsync(fd)
-            os.close(fd)
+    def _load(self) -> None:
+        try:
+            with open(f"{self.folder}/spec.json", encoding="utf-8") as file:
+                self.spec = json.load(file)
+            self.status.preallocate(len(self.spec["ranks"]))
+        except (OSError, ValueError) as error:
+            raise FaultError("state_unwritable", f"{self.folder}: {error}") from error
 
     def _account(self) -> pwd.struct_passwd | None:
         uid = self.spec["uid"]
@@ -142,7 +136,7 @@ class Runner:
             pid = os.fork()
             if pid == 0:
                 # What only the runner may hold: its lock is its life, its end of the pipe the go.
-                for fd in (self.lock_fd, self.go_fd, self.say_fd, self.orders_fd, self.status_fd):
+                for fd in (self.lock_fd, self.go_fd, self.say_fd, self.orders_fd, self.status.fd):
                     os.close(fd)
                 rank.become(self.group, go_read, say_write)
             self.group = self.group or pid
@@ -158,7 +152,7 @@ class Runner:
     # -- the loop
 
     def _step(self) -> None:
-        due = min(self.lease_end, self.limit_end, self.kill_at, self.give_up_at)
+        due = min(self.lease_end, self.limit_end, self.kill_at, self.give_up_at, self.look_at)
         wait = None if due == float("inf") else max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
         for fd, _ in self.poller.poll(wait):
             if time.monotonic() >= self.lease_end:
@@ -176,7 +170,10 @@ class Runner:
 
     def _take_orders(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            self.orders += os.read(self.orders_fd, PAGE)
+            self._obey(os.read(self.orders_fd, PAGE))
+
+    def _obey(self, chunk: bytes) -> None:
+        self.orders += chunk
         *lines, self.orders = self.orders.split(b"\n")
         for line in lines:
             words = line.decode(errors="replace").split(" ", 2)
@@ -223,8 +220,7 @@ class Runner:
         if self.is_started or self.reason or not self.go_asked or self.ready < len(self.codes):
             return
         try:
-            os.pwrite(self.status_fd, encoded({"boot": boot_id()}), START * PAGE)
-            os.fdatasync(self.status_fd)
+            self._mark_started()
         except OSError as error:
             self._stop("state_unwritable", f"{self.folder}: {error.strerror}")
             return
@@ -362,32 +358,22 @@ class Runner:
         return "exited", ""
 
     def _record(self, slot: int, record: dict[str, Any], durable: bool = False) -> bool:
-        """Write a slot, and tell the launcher, if one listens; whether it was written."""
-        raw = encoded(record)
-        try:
-            if self.status_fd < 0:
-                self.status_fd = os.open(f"{self.folder}/status", os.O_RDWR | os.O_CREAT, 0o600)
-            os.pwrite(self.status_fd, raw, slot * PAGE)
-            if durable:
-                os.fdatasync(self.status_fd)
-            is_written = True
-        except OSError:
-            is_written = False
-        with contextlib.suppress(OSError):
-            fd = os.open(
-                f"{os.path.dirname(self.folder)}/news", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC
-            )
-            line = os.path.basename(self.folder).encode()
-            if not is_written:
-                line += b" " + raw.rstrip(b"\n")
-            with contextlib.suppress(OSError):
-                if len(line) < PAGE:
-                    os.write(fd, line + b"\n")
-            os.close(fd)
-        return is_written
+        """Say how the part is now; whether it was heard."""
+        return self.status.record(slot, record, durable)
+
+    def _mark_started(self) -> None:
+        """Put on disk that the point of no return is passed."""
+        self.status.write(START, {"boot": boot_id()}, durable=True)
 
 
 # ---- the nest -----------------------------------------------------------------------------
+
+
+class Runs(Protocol):
+    """Made of a part's folder, the descriptors of its orders and its lock."""
+
+    def run(self) -> None:
+        """Carry the part to its end and record it."""
 
 
 def named(name: str) -> None:
@@ -396,7 +382,7 @@ def named(name: str) -> None:
         file.write(name)
 
 
-def nest(sock: socket.socket) -> None:
+def nest(sock: socket.socket, runner: Callable[[str, int, int], Runs]) -> None:
     """Fork a runner for every folder that comes over the socket, until it is closed.
 
     Runners are reaped here, so that their CPU time stays with this process's.
@@ -432,7 +418,7 @@ def nest(sock: socket.socket) -> None:
                     named(RUNNER_NAME)
                     for passed in fds:
                         os.set_inheritable(passed, False)
-                    Runner(os.fsdecode(folder), fds[ORDERS_FD], fds[LOCK_FD]).run()
+                    runner(os.fsdecode(folder), fds[ORDERS_FD], fds[LOCK_FD]).run()
                 finally:
                     os._exit(0)
             for passed in fds:
@@ -441,4 +427,4 @@ def nest(sock: socket.socket) -> None:
 
 def main(argv: list[str]) -> None:
     """Be the nest at the other end of the socket with this descriptor."""
-    nest(socket.socket(fileno=int(argv[0])))
+    nest(socket.socket(fileno=int(argv[0])), Runner)

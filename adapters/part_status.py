@@ -12,6 +12,7 @@ part whose START is empty never ran, whatever crashed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from binascii import crc32
@@ -40,6 +41,77 @@ def decoded(raw: bytes) -> dict[str, Any] | None:
 def status_size(procs: int) -> int:
     """Bytes of a status file; the last slot has room for every exit code."""
     return PAGE * (END + 1) + 8 * procs
+
+
+class StatusFile:
+    """A part's status, as its runner writes it; the launcher hears of every step.
+
+    Parameters
+    ----------
+    folder : str
+        The part's; the launcher's FIFO ``news`` is beside it.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.fd = -1
+
+    def preallocate(self, procs: int) -> None:
+        """Make the file such that writing into it needs no more space, for good.
+
+        Raises
+        ------
+        OSError
+        """
+        self.open()
+        os.pwrite(self.fd, b"\0" * status_size(procs), 0)
+        os.fsync(self.fd)
+        for folder in (self.folder, os.path.dirname(self.folder)):
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            os.fsync(fd)
+            os.close(fd)
+
+    def open(self) -> None:
+        """Open the file, if it is not."""
+        if self.fd < 0:
+            self.fd = os.open(f"{self.folder}/status", os.O_RDWR | os.O_CREAT, 0o600)
+
+    def read(self, slot: int) -> dict[str, Any] | None:
+        """The record in a slot."""
+        size = PAGE if slot < END else 1 << 24
+        return decoded(os.pread(self.fd, size, slot * PAGE))
+
+    def write(self, slot: int, record: dict[str, Any], durable: bool = False) -> None:
+        """Write a slot.
+
+        Raises
+        ------
+        OSError
+        """
+        self.open()
+        os.pwrite(self.fd, encoded(record), slot * PAGE)
+        if durable:
+            os.fdatasync(self.fd)
+
+    def record(self, slot: int, record: dict[str, Any], durable: bool = False) -> bool:
+        """Write a slot, and tell the launcher, if one listens; whether it was written."""
+        try:
+            self.write(slot, record, durable)
+            is_written = True
+        except OSError:
+            is_written = False
+        with contextlib.suppress(OSError):
+            fd = os.open(
+                f"{os.path.dirname(self.folder)}/news", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC
+            )
+            line = os.path.basename(self.folder).encode()
+            if not is_written:
+                line += b" " + encoded(record).rstrip(b"\n")
+            with contextlib.suppress(OSError):
+                if len(line) < PAGE:
+                    os.write(fd, line + b"\n")
+            os.close(fd)
+        return is_written
 
 
 def boot_id() -> str:

@@ -21,7 +21,7 @@ _BOOT = (
     "import sys; a = sys.argv; "
     "[(sys.modules.update({n: m}), setattr(m, '__path__', a[1:2])) "
     "for n in ('coalloc', 'coalloc.adapters') for m in [type(sys)(n)]]; "
-    "from coalloc.adapters.part_runner import main; main(a[2:])"
+    "from coalloc.adapters.{module} import main; main(a[2:])"
 )
 
 
@@ -30,9 +30,15 @@ class Nest:
 
     It ends when this object is closed, or its owner dies; the runners live on. One that dies
     is started anew by the next claim.
+
+    Parameters
+    ----------
+    module : str
+        Of this folder: whose `main` the process runs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = "part_runner") -> None:
+        self._boot = _BOOT.replace("{module}", module)
         self._child: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._start()
@@ -84,7 +90,7 @@ class Nest:
     def _start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(SEND_LIMIT_S)
-        command = [sys.executable, "-I", "-S", "-c", _BOOT, str(Path(__file__).parent)]
+        command = [sys.executable, "-I", "-S", "-c", self._boot, str(Path(__file__).parent)]
         try:
             # A session of its own: a Ctrl-C on the executor's terminal must not reach it.
             self._child = subprocess.Popen(
