@@ -17,14 +17,13 @@ from math import ceil
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
 from coalloc.simulation.reproduce.oas_workloads import PLAIN, SHAPES, Workload, workloads
 from coalloc.simulation.reproduce.rows import column, distinct, grouped, spread, table, where
-from coalloc.simulation.reproduce.solving import Solved, solve
+from coalloc.simulation.reproduce.solving import Solved, rigid_jobs, solve
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Axes, Figure
@@ -92,12 +91,7 @@ def _options(snapshot: Snapshot, name: str) -> Mapping[str, Any]:
 
 def slot_of(snapshot: Snapshot, share: float = SLOT_SHARE) -> float:
     """A time slot in seconds, from its share of the mean base time."""
-    return share * fmean(job.base_time for job in rigid(snapshot))
-
-
-def rigid(snapshot: Snapshot) -> list[RigidJob]:
-    """The queue, all of it rigid."""
-    return [job for job in snapshot.queue if isinstance(job, RigidJob)]
+    return share * fmean(job.base_time for job in rigid_jobs(snapshot))
 
 
 def planned_makespan(snapshot: Snapshot, solved: Solved, name: str) -> float:
@@ -113,7 +107,7 @@ def slotted(makespan: float, slot: float) -> float:
 def power_correlation(snapshot: Snapshot, plan: Plan) -> tuple[float | None, float | None]:
     """Spearman's correlation of sigma * Tb with mean and with weakest power; None: undefined."""
     power = {node.name: node.power for cluster in snapshot.clusters for node in cluster.nodes}
-    need = {job.id: job.sigma * job.base_time for job in rigid(snapshot)}
+    need = {job.id: job.sigma * job.base_time for job in rigid_jobs(snapshot)}
     needs, means, weakest = [], [], []
     for placement in plan.placements:
         needs.append(need[placement.job])

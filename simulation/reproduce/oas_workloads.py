@@ -6,7 +6,8 @@ The papers publish what the workloads have in common (`instances`), and that WL-
 techniques which match free resources with what the jobs ask for, WL-2 for techniques that take
 small jobs first, WL-3 to WL-6 for none; the lists of jobs they do not publish. Here WL-3 to WL-6
 are the first four draws of the generator. WL-1 is the first later draw on which `fpfs` and `bjf`
-both end strictly before the other four plain orders, WL-2 the first on which `sjf` and `spt` do.
+both end before each of the other four plain orders, by at least a hundredth; WL-2 is the first on
+which `sjf` and `spt` do.
 
 The draws found by this rule are written down in `DRAWS`, so that a workload stays what it is when
 an order breaks a tie in another way; `find_draw` is how they were found, and a test compares both.
@@ -32,7 +33,8 @@ RANDOM = (0, 1, 2, 3)
 FAVOURED: Mapping[str, tuple[str, ...]] = {"WL-1": ("fpfs", "bjf"), "WL-2": ("sjf", "spt")}
 DRAWS: Mapping[int, Mapping[str, int]] = {2: {}, 4: {}}
 """Of each platform, the draws of WL-1 and WL-2."""
-STRIDE = 1000
+MARGIN = 1.01
+STRIDE = 10_000
 """Draws that belong to one seed of the command."""
 
 
@@ -87,8 +89,8 @@ def find_draw(name: str, nodes: int, first: int = 0) -> int:
 
 
 def is_favoured(name: str, snapshot: Snapshot) -> bool:
-    """Each of the favoured orders ends strictly before each of the others."""
+    """Each of the favoured orders ends before each of the others, by the margin."""
     spans = {policy: solve(snapshot, policy).makespan for policy in PLAIN}
     favoured = FAVOURED[name]
     others = [span for policy, span in spans.items() if policy not in favoured]
-    return max(spans[policy] for policy in favoured) < min(others)
+    return max(spans[policy] for policy in favoured) * MARGIN <= min(others)

@@ -48,6 +48,7 @@ def _row(name: str, paper: str, figure: str, module: str, doc: str) -> Entry:
 ENTRIES: Mapping[str, Entry] = {
     entry.name: entry
     for entry in (
+        _row("oas-fig3", OAS, "Fig. 3", "oas_fig3", "what the size of the time slot costs"),
         _row("oas-fig4", OAS, "Fig. 4", "oas_fig4", "six workloads, OAS against six plain orders"),
         *(
             _row(f"mbpc-fig{number}", MBPC, f"Fig. {number}", f"mbpc_{module}", doc)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
@@ -101,3 +102,8 @@ def solve(
     if not result.ok:
         raise NotAllowedError(f"{policy}: {result.violations[0]}")
     return Solved(plan=plan, cpu_s=cpu_s, elapsed_s=elapsed_s, metrics=result.metrics)
+
+
+def rigid_jobs(snapshot: Snapshot) -> list[RigidJob]:
+    """The rigid jobs of the queue; the papers know no others."""
+    return [job for job in snapshot.queue if isinstance(job, RigidJob)]
