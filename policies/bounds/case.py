@@ -1,0 +1,209 @@
+"""Everything the bounds look at, read once from a planner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from coalloc.policies.bounds.columns import Columns, make_columns
+from coalloc.policies.bounds.exclusion import heaviest_clique, links_exclude
+from coalloc.policies.bounds.heads import Heads, read_heads
+from coalloc.policies.bounds.links import least_load, link_rows, plain_prices
+from coalloc.policies.bounds.rows import (
+    Domain,
+    Row,
+    Rows,
+    cluster_rows,
+    domains,
+    slot_rows,
+    stack,
+)
+from coalloc.policies.bounds.supply import Flags, Floats, Ints, Supply, read_supply
+from coalloc.policies.kernel.decoding import Planner
+
+Stop = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How far the bounds go.
+
+    Attributes
+    ----------
+    steps, bands, domains : int
+        Steps of the supply, bands of power and sets of classes that are kept apart.
+    functions : int
+        Parameters of each family of dual feasible functions.
+    runs : int
+        Runs of counts in the test of a pair on the links; 0 compares loads only.
+    seeds : int
+        First members from which cliques are grown.
+    rounds : int
+        Of the search for prices.
+    rows : int
+        Rows that this search keeps.
+    links_singly : bool
+        Whether each link is a row of its own.
+    """
+
+    steps: int
+    bands: int
+    domains: int
+    functions: int
+    runs: int
+    seeds: int
+    rounds: int
+    rows: int
+    links_singly: bool
+
+
+EFFORTS = {
+    "quick": Effort(
+        steps=48, bands=5, domains=2, functions=4, runs=0, seeds=2, rounds=32, rows=16,
+        links_singly=False,
+    ),
+    "full": Effort(
+        steps=256, bands=24, domains=12, functions=24, runs=16, seeds=24, rounds=1500, rows=96,
+        links_singly=True,
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A planner's items and platform, relaxed.
+
+    Attributes
+    ----------
+    items : n
+        The items that are counted, rising; all arrays by item below follow it.
+    gbps : P
+    """
+
+    planner: Planner
+    effort: Effort
+    supply: Supply
+    columns: Columns
+    heads: Heads
+    items: Ints
+    gbps: Floats
+    domains: list[Domain]
+
+    @property
+    def shortest(self) -> Floats:
+        """Run time of each counted item."""
+        return self.heads.shortest[self.items]
+
+
+def read_case(planner: Planner, effort: str) -> Case:
+    """Read supply, columns and heads; leave out what cannot be placed."""
+    chosen = EFFORTS[effort]
+    supply = read_supply(planner, chosen.steps, chosen.bands)
+    columns = make_columns(planner, supply)
+    heads = read_heads(planner, columns)
+    columns = columns.kept(heads.counted[columns.item])
+    columns = replace(columns, start=np.maximum(columns.start, heads.start[columns.item]))
+    group = np.array([item.group for item in planner.items], dtype=np.int64)[columns.item]
+    gbps = np.array([item.proc_gbps for item in planner.items], dtype=np.float64)[columns.item]
+    return Case(
+        planner=planner,
+        effort=chosen,
+        supply=supply,
+        columns=columns,
+        heads=heads,
+        items=columns.item[columns.first],
+        gbps=gbps,
+        domains=domains(columns, supply, group, chosen.domains),
+    )
+
+
+def slot_side(case: Case) -> list[Row]:
+    """Rows that know slots only."""
+    out: list[Row] = []
+    for domain in case.domains:
+        out += slot_rows(case.columns, case.supply, domain, case.effort.functions)
+    return out
+
+
+def cluster_side(case: Case) -> list[Row]:
+    """Rows of jobs that stay, or whose cores stay, on one cluster."""
+    out: list[Row] = []
+    for domain in case.domains:
+        out += cluster_rows(case.columns, case.supply, domain, case.effort.functions)
+    return out
+
+
+def link_side(case: Case) -> list[Row]:
+    """Rows of the links."""
+    if not np.isfinite(case.supply.links).any() or not (case.gbps > 0.0).any():
+        return []
+    prices = plain_prices(case.supply, case.effort.links_singly)
+    out: list[Row] = []
+    for domain in case.domains:
+        out += link_rows(case.columns, case.supply, domain, case.gbps, prices)
+    return out
+
+
+def exclusion(case: Case, with_links: bool, stop: Stop) -> Flags:
+    """Which counted items exclude each other: n x n."""
+    columns, supply = case.columns, case.supply
+    first = columns.first
+    procs = columns.best(columns.procs.astype(np.float64))
+    total = supply.slots.sum(axis=1).max(initial=0.0)
+    out = np.asarray(procs[:, None] + procs[None, :] > total)
+    if with_links and link_side(case):
+        out |= _load_excludes(case)
+        if case.effort.runs:
+            loaded = columns.best(np.where(least_load_anywhere(case) > 0.0, 1.0, 0.0)) > 0.0
+            pairs = np.argwhere(np.triu(~out & loaded[:, None] & loaded[None, :], 1))
+            room = np.maximum.reduceat(columns.most, first, axis=0) if first.size else columns.most
+            found = links_exclude(
+                procs.astype(np.int64),
+                case.gbps[first],
+                room,
+                supply.links.max(axis=0, initial=0.0),
+                supply.by_band(supply.slots)[:, -1].max(axis=0).astype(np.int64),
+                pairs,
+                case.effort.runs,
+                stop,
+            )
+            out[pairs[found, 0], pairs[found, 1]] = True
+            out[pairs[found, 1], pairs[found, 0]] = True
+    np.fill_diagonal(out, False)
+    return out
+
+
+def least_load_anywhere(case: Case) -> Floats:
+    """Least total load of each column on all links."""
+    return least_load(case.columns, case.gbps, np.ones(case.supply.links.shape[1]))
+
+
+def _load_excludes(case: Case) -> Flags:
+    """Pairs whose least loads together pass the capacity of all links."""
+    size = case.items.size
+    out = np.zeros((size, size), dtype=np.bool_)
+    links = case.supply.links.max(axis=0, initial=0.0)
+    if not np.isfinite(links).all():
+        return out
+    for price in plain_prices(case.supply, False):
+        load = case.columns.best(least_load(case.columns, case.gbps, price))
+        limit = float(links @ price) * (1.0 + 1e-9)
+        both = load[:, None] + load[None, :] > limit
+        out |= both & (load[:, None] > 0.0) & (load[None, :] > 0.0)
+    return out
+
+
+def clique_row(case: Case, excluded: Flags, family: str) -> list[Row]:
+    """One after the other: the weight of each member is 1, and so is the supply."""
+    members = case.items[heaviest_clique(excluded, case.shortest, case.effort.seeds)]
+    if members.size < 2:
+        return []
+    amount = np.where(np.isin(case.columns.item, members), case.columns.seconds, 0.0)
+    return [Row(family=family, amount=amount, supply=np.ones(case.supply.time.size))]
+
+
+def all_rows(case: Case, rows: list[Row]) -> Rows:
+    """Stack rows for this case."""
+    return stack(rows, case.columns, case.supply)

@@ -1,0 +1,102 @@
+"""Earliest starts, and what must still follow: chains of items.
+
+An item starts no earlier than its release, than there is room for it on an otherwise empty
+platform, and than each of its parents can have ended. Its tail is the longest chain of shortest run
+times behind it. Data that move between tasks are taken to take no time, since parent and child may
+use the same clusters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from coalloc.policies.bounds.columns import Columns
+from coalloc.policies.bounds.supply import Flags, Floats
+from coalloc.policies.kernel.decoding import Planner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heads:
+    """Of the N items, seconds from now; items without a column count nothing.
+
+    Attributes
+    ----------
+    start, end : N
+        No earlier in any schedule.
+    shortest : N
+        Run time.
+    tail : N
+        From the end of the item to the end of the last one that waits for it.
+    counted : N
+        Whether the item, and all it waits for, can be placed.
+    """
+
+    start: Floats
+    end: Floats
+    shortest: Floats
+    tail: Floats
+    counted: Flags
+
+    @property
+    def longest(self) -> float:
+        """The longest chain: head, item and tail."""
+        return float(np.where(self.counted, self.end + self.tail, 0.0).max(initial=0.0))
+
+
+def read_heads(planner: Planner, columns: Columns) -> Heads:
+    """Walk the precedence forwards for starts, and backwards for tails."""
+    items, now = planner.items, planner.snapshot.time
+    size = len(items)
+    start = np.array([max(item.release - now, 0.0) for item in items])
+    end, shortest, tail = np.zeros(size), np.zeros(size), np.zeros(size)
+    shortest[columns.fits] = columns.best(columns.seconds)
+    counted = columns.fits.copy()
+    linked = any(item.parents for item in items)
+    order = _order(planner) if linked else []
+    if not linked:
+        _close(columns, start, end)
+        return Heads(start=start, end=end, shortest=shortest, tail=tail, counted=counted)
+    first = np.append(columns.first, columns.item.size)
+    place = np.cumsum(columns.fits) - 1
+    for n in order:
+        parents = [p for p, _ in items[n].parents]
+        counted[n] &= bool(counted[parents].all())
+        start[n] = max(start[n], end[parents].max(initial=0.0))
+        if columns.fits[n]:
+            mine = slice(first[place[n]], first[place[n] + 1])
+            begins = np.maximum(columns.start[mine], start[n])
+            start[n], end[n] = begins.min(), (begins + columns.seconds[mine]).min()
+    for n in reversed(order):
+        if counted[n]:
+            for parent, _ in items[n].parents:
+                tail[parent] = max(tail[parent], shortest[n] + tail[n])
+    return Heads(start=start, end=end, shortest=shortest, tail=tail, counted=counted)
+
+
+def _close(columns: Columns, start: Floats, end: Floats) -> None:
+    """Starts and ends of items that wait for nobody."""
+    begins = np.maximum(columns.start, start[columns.item])
+    start[columns.fits] = columns.best(begins)
+    end[columns.fits] = columns.best(begins + columns.seconds)
+
+
+def _order(planner: Planner) -> list[int]:
+    """Items, parents first; the intake has deferred all circles."""
+    items = planner.items
+    missing = [len(item.parents) for item in items]
+    children: list[list[int]] = [[] for _ in items]
+    for n, item in enumerate(items):
+        for parent, _ in item.parents:
+            children[parent].append(n)
+    ready = [n for n, count in enumerate(missing) if not count]
+    out: list[int] = []
+    while ready:
+        n = ready.pop()
+        out.append(n)
+        for child in children[n]:
+            missing[child] -= 1
+            if not missing[child]:
+                ready.append(child)
+    return out

@@ -1,0 +1,85 @@
+"""The latest of several proofs of when the last item can end at the earliest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from coalloc.policies.bounds.case import (
+    Case,
+    Stop,
+    all_rows,
+    clique_row,
+    cluster_side,
+    exclusion,
+    link_side,
+    slot_side,
+)
+from coalloc.policies.bounds.prices import best_prices
+from coalloc.policies.bounds.rows import Rows, integral_at, reached
+from coalloc.policies.bounds.supply import Floats
+
+WINDOWS = 6
+"""Heads, and tails, from which the work behind and before is summed."""
+
+
+def makespan_bounds(case: Case, stop: Stop) -> Mapping[str, float]:
+    """Each bound on the makespan by name, seconds from the snapshot's time."""
+    parts = {"longest": case.heads.longest}
+    if not case.items.size:
+        return parts
+    slots = slot_side(case)
+    knows_links = [*cluster_side(case), *link_side(case)]
+    with_slots = clique_row(case, exclusion(case, False, stop), "exclusion")
+    with_links = clique_row(case, exclusion(case, True, stop), "exclusion_by_links")
+    sides = {
+        "levels": slots + with_slots,
+        "together": slots + with_slots + knows_links + with_links,
+    }
+    for name, side in sides.items():
+        rows = all_rows(case, side)
+        values = windows(case, rows)
+        for family in set(rows.family):
+            mine = values[[row == family for row in rows.family]]
+            parts[family] = max(parts.get(family, 0.0), float(mine.max(initial=0.0)))
+        parts[name] = together(case, rows, values, max(parts.values()), stop)
+    return parts
+
+
+def windows(case: Case, rows: Rows) -> Floats:
+    """Each row by itself: what starts after some head and has some tail behind it fits between.
+
+    Returns
+    -------
+    ndarray, R
+        Seconds from now.
+    """
+    heads, items = case.heads, case.items
+    need = case.columns.best(rows.amount)
+    start, tail = heads.start[items], heads.tail[items]
+    best = np.zeros(len(rows.family))
+    for head in _steps(start):
+        before = integral_at(rows.supply, rows.time, head)
+        for rest in _steps(tail):
+            inside = (start >= head) & (tail >= rest)
+            demand = need[:, inside].sum(axis=1)
+            end = reached(rows.supply, rows.time, before + demand)
+            value = np.where((demand > 0.0) & np.isfinite(end), end + rest, 0.0)
+            best = np.maximum(best, value)
+    return best
+
+
+def _steps(values: Floats) -> Floats:
+    found = np.unique(values)
+    if found.size <= WINDOWS:
+        return found
+    return found[np.linspace(0, found.size - 1, WINDOWS).astype(np.int64)]
+
+
+def together(case: Case, rows: Rows, values: Floats, known: float, stop: Stop) -> float:
+    """Mix the most promising rows; columns that end too late for the bound known are left out."""
+    order = np.argsort(-values, kind="stable")[: case.effort.rows]
+    rows = rows.kept(order)
+    value, _ = best_prices(rows, case.columns, known, case.effort.rounds, stop)
+    return value if np.isfinite(value) else 0.0
