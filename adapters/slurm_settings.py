@@ -23,7 +23,7 @@ from coalloc.model.fields import Field, Table, mapping, read_fields, shown
 from coalloc.model.nodeset import expand
 
 Slots = Literal["node", "cpus"]
-LoadSource = Literal["slurm", "probe", "none"]
+LoadSource = Literal["auto", "slurm", "none"]
 PendingUse = Literal["ignore", "respect"]
 StartWay = Literal["salloc", "sbatch"]
 
@@ -73,9 +73,10 @@ SETTINGS: Table = {
     ),
     "load": Field(
         kind="text",
-        choices=("slurm", "probe", "none"),
-        default="slurm",
-        doc="Where load that is not ours is read: CPULoad, the probe on the node, or nowhere.",
+        choices=("auto", "slurm", "none"),
+        default="auto",
+        doc="Where load that is not ours is read: the probe where it runs, else CPULoad; only "
+        "CPULoad; or nowhere.",
     ),
     "load_max_age_s": Field(
         kind="number",
@@ -152,7 +153,7 @@ class SlurmSettings:
     power: float = 1.0
     power_by_feature: Mapping[str, float] = field(default_factory=dict)
     power_by_node: Mapping[str, float] = field(default_factory=dict)
-    load: LoadSource = "slurm"
+    load: LoadSource = "auto"
     load_max_age_s: float = 300.0
     pending: PendingUse = "ignore"
     command_limit_s: float = 4.0

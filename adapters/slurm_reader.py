@@ -1,0 +1,162 @@
+"""Reads a Slurm cluster: nodes, queue, reservations and load, with one command for each.
+
+Three commands make a cycle, however long the queue is: ``squeue``, ``scontrol show node`` and
+``scontrol show reservation``; a fourth, ``scontrol hold``, only where a job was handed over in a
+partition that would start it. All run with a clean environment, in UTC, and under one time
+limit. Whatever fails, the cluster is unknown, not empty.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from coalloc.adapters.base import AdapterError
+from coalloc.adapters.slurm_calibration import read_calibration
+from coalloc.adapters.slurm_command import Slurm, SlurmError, SlurmRefusedError
+from coalloc.adapters.slurm_reader_power import Load, LoadWatch, effective_power
+from coalloc.adapters.slurm_reader_view import (
+    Answers,
+    chosen_nodes,
+    handed_jobs,
+    kept_nodes,
+    relative_power,
+    running_jobs,
+    slots_of,
+    states_of,
+    to_hold,
+    unknown_jobs,
+    waiting_count,
+)
+from coalloc.adapters.slurm_settings import SlurmSettings
+from coalloc.adapters.slurm_text import (
+    parse_node_list,
+    parse_queue,
+    parse_reservations,
+    queue_format,
+)
+from coalloc.adapters.slurm_text_records import NodeEntry, ParseError
+from coalloc.model.platform import NodeState
+from coalloc.model.reading import ClusterReading, NodeReading
+
+UTC = {"TZ": "UTC"}
+HELD_AT_ONCE = 500
+"""Jobs named to one ``scontrol hold``."""
+
+
+class SlurmReader:
+    """Reads one Slurm cluster.
+
+    Parameters
+    ----------
+    slurm : Slurm
+        Its commands.
+    state_dir : Path, optional
+        Where a calibration is kept.
+    claimed : callable, optional
+        Ids of the handed jobs that parts of ours have.
+    clock : callable
+        Wall-clock seconds.
+    """
+
+    def __init__(
+        self,
+        settings: SlurmSettings,
+        slurm: Slurm,
+        *,
+        state_dir: Path | None = None,
+        claimed: Callable[[], Collection[str]] = frozenset,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings, self._slurm = settings, slurm
+        self._claimed, self._clock = claimed, clock
+        self._calibration = None if state_dir is None else state_dir / "calibration.json"
+        self._loads = LoadWatch(settings)
+
+    def read(self) -> ClusterReading:
+        """Return the cluster as Slurm describes it now.
+
+        Raises
+        ------
+        AdapterError
+            A command failed, or its answer was not understood.
+        """
+        try:
+            answers = self._ask()
+            self._hold(answers)
+        except SlurmError as error:
+            raise AdapterError(str(error)) from error
+        except ParseError as error:
+            raise AdapterError(f"Slurm's answer is not understood: {error}") from error
+        return self._reading(answers)
+
+    def _ask(self) -> Answers:
+        limit = self._settings.command_limit_s
+        mark = f"\x1f{secrets.token_hex(4)}\x1f"
+        # Before the queue is read: a part that is claimed in between is then listed as waiting,
+        # which the daemon, who asked for the claim, does not take for news.
+        claimed = self._claimed()
+        queue = self._slurm.run(
+            "squeue", "-h", "-r", "-a", "-o", queue_format(mark), env=UTC, timeout_s=limit
+        )
+        nodes = self._slurm.run("scontrol", "-a", "-o", "show", "node", env=UTC, timeout_s=limit)
+        kept = self._slurm.run(
+            "scontrol", "-a", "-o", "show", "reservation", env=UTC, timeout_s=limit
+        )
+        return Answers(
+            now=self._clock(),
+            nodes=parse_node_list(nodes),
+            queue=parse_queue(queue, mark),
+            reservations=parse_reservations(kept),
+            claimed=claimed,
+        )
+
+    def _hold(self, answers: Answers) -> None:
+        """Keep Slurm from starting what was handed over to us."""
+        if not self._settings.hands_over:
+            return
+        jobs = [job for job in to_hold(self._settings, answers.queue) if job not in answers.claimed]
+        for first in range(0, len(jobs), HELD_AT_ONCE):
+            some = ",".join(jobs[first : first + HELD_AT_ONCE])
+            try:
+                self._slurm.run("scontrol", "hold", some, timeout_s=self._settings.command_limit_s)
+            except SlurmRefusedError:
+                continue  # one of them has begun or ended since; the others are held
+
+    def _reading(self, answers: Answers) -> ClusterReading:
+        settings = self._settings
+        entries = chosen_nodes(settings, answers.nodes)
+        states, unknown = states_of(entries)
+        loads = self._loads.loads(entries, answers.now)
+        measured = {} if self._calibration is None else read_calibration(self._calibration)
+        return ClusterReading(
+            cluster=settings.cluster,
+            nodes=tuple(
+                self._node(entry, states[entry.name], loads.get(entry.name, Load()), measured)
+                for entry in entries
+            ),
+            running=running_jobs(settings, answers, entries),
+            waiting=waiting_count(answers),
+            reservations=kept_nodes(settings, answers, entries),
+            handed=handed_jobs(settings, answers),
+            unknown=unknown | unknown_jobs(answers.queue),
+        )
+
+    def _node(
+        self, entry: NodeEntry, state: NodeState, load: Load, measured: dict[str, float]
+    ) -> NodeReading:
+        settings = self._settings
+        return NodeReading(
+            name=settings.published(entry.name),
+            power=effective_power(relative_power(settings, entry, measured), load),
+            slots=slots_of(settings, entry),
+            features=entry.features,
+            memory_mb=entry.memory_mb,
+            state=state,
+            load=load.share,
+            address="" if entry.address == entry.name else entry.address,
+            load_age_s=load.age_s,
+            reason=entry.reason if state is not NodeState.UP else "",
+        )
