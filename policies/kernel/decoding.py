@@ -93,9 +93,10 @@ class Planner:
             np.array(order, dtype=np.int64),
             DECODERS[decoder],
         )
-        return self._measure(out, int(work))
+        return self.measure(out, int(work))
 
-    def _measure(self, out: Outcome, work: int) -> Schedule:
+    def measure(self, out: Outcome, work: int) -> Schedule:
+        """Read the measures of what a decoder, or a search, has placed."""
         now = self.snapshot.time
         placed = ~np.isnan(out.end)
         ends = np.where(placed, out.end, now) - now
