@@ -1,0 +1,207 @@
+"""``coalloc reproduce`` without its experiments: registry, rows, files, the command's exits."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from coalloc.daemon import cli
+from coalloc.simulation.reproduce import command, plots
+from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
+from coalloc.simulation.reproduce.oas_fig4 import slotted, spearman
+from coalloc.simulation.reproduce.registry import ENTRIES, Entry, load
+from coalloc.simulation.reproduce.rows import from_csv, grouped, spread, table, to_csv, where
+from coalloc.simulation.reproduce.writing import carry_out
+
+if TYPE_CHECKING:
+    from coalloc.simulation.reproduce.plots import Figure
+
+PROMISED = {"oas-fig3", "oas-fig4", *(f"mbpc-fig{number}" for number in range(3, 10))}
+
+
+def test_the_registry_holds_what_was_promised() -> None:
+    assert set(ENTRIES) >= PROMISED
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_entry_loads(name: str) -> None:
+    entry = ENTRIES[name]
+    experiment = load(entry)
+    assert experiment.columns
+    assert all(text for text in experiment.columns.values())
+    assert experiment.reduced.endswith(".")
+    assert entry.name == name
+    assert entry.figure
+    assert entry.paper
+
+
+def test_the_list_names_every_experiment_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["reproduce", "--list"]) == 0
+    words = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line[:1] == " "]
+    assert words == list(ENTRIES)
+
+
+def test_all_is_every_experiment_and_none_twice() -> None:
+    assert [entry.name for entry in command.chosen(["oas-fig4", "all", "oas-fig4"])] == [
+        "oas-fig4",
+        *(name for name in ENTRIES if name != "oas-fig4"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], "reproduce: names no experiment (see coalloc reproduce --list)"),
+        (["oas-fig1"], "reproduce: there is no experiment 'oas-fig1'; there are all, oas-fig3"),
+        (["all", "--seed", "x"], "reproduce: argument --seed: invalid int value: 'x'"),
+    ],
+)
+def test_bad_usage_is_one_line(
+    words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["reproduce", *words]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith(f"coalloc: error: {expected}")
+    assert err.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert cli.main(["reproduce", "mbpc-fig6", "-o", str(tmp_path / "file" / "deep")]) == 1
+    assert capsys.readouterr().err.startswith("coalloc: error: ")
+
+
+COLUMNS = {"name": "text", "count": "whole number", "value": "number", "hole": "may be empty"}
+
+
+def test_rows_come_back_from_csv_as_they_were() -> None:
+    rows = [
+        {"name": "a, b", "count": 3, "value": 0.125, "hole": None},
+        {"name": 'quo"ted', "count": -1, "value": 6.7e5, "hole": 2},
+    ]
+    text = to_csv(COLUMNS, rows)
+    assert from_csv(text) == rows
+    assert next(csv.reader(io.StringIO(text))) == list(COLUMNS)
+    assert to_csv(COLUMNS, from_csv(text)) == text
+
+
+def test_a_row_with_other_columns_is_refused() -> None:
+    with pytest.raises(ValueError, match="differ in hole, whole"):
+        to_csv(COLUMNS, [{"name": "a", "count": 1, "value": 1.0, "whole": 1}])
+
+
+def test_rows_are_found_and_grouped() -> None:
+    rows: list[Row] = [{"a": 1, "b": 2}, {"a": 1, "b": 3}, {"a": None, "b": 2}]
+    assert where(rows, a=1) == rows[:2]
+    assert grouped(rows, "b") == {(2,): [rows[0], rows[2]], (3,): [rows[1]]}
+    assert spread([3.0, 1.0]) == "1 to 3"
+    assert spread([1.0, 1.0001]) == "1"
+    assert table(("x", "y"), [("a", "1")]) == "| x | y |\n| --- | ---: |\n| a | 1 |"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ([1.0, 2.0, 3.0], [10.0, 20.0, 25.0], 1.0),
+        ([1.0, 2.0, 3.0], [3.0, 2.0, 1.0], -1.0),
+        # worked by hand: ranks 0 1 2 3 against 0.5 0.5 2 3
+        ([1.0, 2.0, 3.0, 4.0], [5.0, 5.0, 6.0, 7.0], 0.9486832980505138),
+        ([1.0, 2.0, 3.0], [4.0, 4.0, 4.0], None),  # one of them never varies
+        ([1.0, 2.0, 3.0, 4.0], [1.0, 3.0, 2.0, 4.0], 0.8),  # 1 - 6 * 2 / (4 * 15)
+    ],
+)
+def test_rank_correlation(first: list[float], second: list[float], expected: float | None) -> None:
+    assert spearman(first, second) == (None if expected is None else pytest.approx(expected))
+
+
+@pytest.mark.parametrize(
+    ("makespan", "slot", "expected"),
+    [(10.0, 4.0, 12.0), (12.0, 4.0, 12.0), (12.0 + 1e-10, 4.0, 12.0), (0.1 * 3, 0.1, 0.3)],
+)
+def test_makespans_end_with_their_last_slot(makespan: float, slot: float, expected: float) -> None:
+    assert slotted(makespan, slot) == pytest.approx(expected)
+
+
+def _measure(run: Run) -> Iterable[Row]:
+    for n in run.steps("counting", range(2 if run.quick else 4)):
+        yield {"n": n, "square": 0.1 * n * n}
+
+
+def _describe(rows: Sequence[Row]) -> Story:
+    total = sum(row["square"] for row in rows)
+    return Story(headline=f"sum {total:g}", claims=("More.",), measured=(f"{total:g}",), reasons=())
+
+
+def _draw(rows: Sequence[Row], figure: Figure) -> None:
+    axes = plots.panels(figure, 1, 1)[0][0]
+    axes.plot([row["n"] for row in rows], [row["square"] for row in rows])
+
+
+ENTRY = Entry(name="toy", paper="A paper", figure="Fig. 9", doc="squares", module="none")
+TOY = Experiment(
+    columns={"n": "number", "square": "a tenth of its square"},
+    reduced="two numbers.",
+    size=(2.0, 1.5),
+    measure=_measure,
+    describe=_describe,
+    draw=_draw,
+)
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_an_experiment_leaves_data_text_and_pictures(tmp_path: Path, quick: bool) -> None:
+    steps: list[tuple[str, int, int]] = []
+    run = Run(quick=quick, report=lambda *step: steps.append(step))
+    written = carry_out(ENTRY, TOY, run, tmp_path)
+    rows = from_csv((tmp_path / "toy.csv").read_text(encoding="utf-8"))
+    page = (tmp_path / "toy.md").read_text(encoding="utf-8")
+    assert len(rows) == (2 if quick else 4)
+    assert steps[-1] == ("counting", len(rows), len(rows))
+    assert written.missing == ""
+    assert written.story == _describe(rows)
+    assert f"\n\n{'0.1' if quick else '1.4'}\n\n" in page
+    assert ("Reduced run" in page) == quick
+    assert (tmp_path / "toy.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "toy.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_the_same_rows_give_the_same_picture() -> None:
+    rows: list[Row] = [{"n": 0, "square": 0.0}, {"n": 1, "square": 1.0}]
+    first, second = (plots.render(lambda f: _draw(rows, f), TOY.size) for _ in range(2))
+    assert first == second
+    assert set(first) == set(plots.FORMATS)
+
+
+def test_without_matplotlib_there_are_data_and_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(command, "ENTRIES", {"toy": ENTRY})
+    monkeypatch.setattr(command, "load", lambda entry: TOY)
+    assert cli.main(["reproduce", "all", "--quick", "-o", str(tmp_path)]) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("toy ")
+    assert "sum 0.1 (reduced)" in out
+    assert err == f"coalloc: error: {plots.MISSING}\n"
+    assert "pip install 'coalloc[plot]'" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["toy.csv", "toy.md"]
+
+
+def test_a_run_makes_what_is_shared_once() -> None:
+    run, made = Run(), []
+
+    def make() -> Any:
+        made.append(1)
+        return made
+
+    assert run.share("key", make) is run.share("key", make)
+    assert made == [1]
