@@ -1,0 +1,1 @@
+"""Why a job waits: what binds it, and one change that is solved and helps."""

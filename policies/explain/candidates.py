@@ -1,0 +1,136 @@
+"""The short list of relaxations that are worth a try for one job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf, isfinite
+
+from coalloc.model.jobs import Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.platform import NodeState
+from coalloc.model.snapshot import Snapshot
+from coalloc.model.speedup import TableSpeedup
+from coalloc.policies.explain.changes import Change
+from coalloc.policies.explain.room import Room
+
+EACH = 4
+"""Reservations, clusters and links that are tried one by one; more are tried together."""
+
+
+def gates(snapshot: Snapshot, job: Job) -> Iterator[Change]:
+    """What keeps the job whatever is free."""
+    if job.held:
+        yield Change(kind="release")
+    known = {other.id for other in (*snapshot.queue, *snapshot.running)}
+    waits_for = tuple(name for name in job.after if name in known)
+    if waits_for:
+        yield Change(kind="dependency", names=waits_for)
+    if job.earliest > snapshot.time:
+        yield Change(kind="earliest", before=job.earliest)
+
+
+def site_side(snapshot: Snapshot, job: Job, splits: bool) -> Iterator[Change]:
+    """What the site could change: links, readings, nodes, reservations."""
+    allowed = [c for c in snapshot.clusters if job.clusters is None or c.name in job.clusters]
+    if len(snapshot.clusters) > 1 and _uses_links(job, splits):
+        limited = [c.name for c in allowed if isfinite(c.link_gbps)]
+        yield from _each("link", limited)
+    yield from _each("reachable", [c.name for c in allowed if c.stale])
+    wanted = set(job.features)
+    closed = [
+        node.name
+        for cluster in allowed
+        for node in cluster.nodes
+        if wanted <= set(node.features)
+        and (node.state is not NodeState.UP or node.free_at > snapshot.time)
+    ]
+    if closed:
+        yield Change(kind="nodes", names=tuple(closed))
+    suits = {n.name for c in allowed for n in c.nodes if wanted <= set(n.features)}
+    kept = [
+        r.id
+        for r in snapshot.reservations
+        if job.id not in r.jobs and r.end > snapshot.time and not suits.isdisjoint(r.nodes)
+    ]
+    yield from _each("reservation", kept)
+
+
+def job_side(snapshot: Snapshot, job: Job, splits: bool) -> Iterator[Change]:
+    """What the user asked for beyond processes."""
+    if job.clusters is not None:
+        others = tuple(c.name for c in snapshot.clusters if c.name not in job.clusters)
+        if others:
+            yield Change(kind="clusters", names=others)
+    if job.features:
+        yield Change(kind="features", names=job.features)
+    if job.memory_mb_per_proc:
+        yield Change(kind="memory", before=job.memory_mb_per_proc, after=0.0)
+    if not splits and len(snapshot.clusters) > 1 and isinstance(job, RigidJob | MoldableJob):
+        yield Change(kind="split")
+
+
+def _uses_links(job: Job, splits: bool) -> bool:
+    if isinstance(job, WorkflowJob):
+        return any(edge.gb > 0.0 for edge in job.edges)
+    return splits and isinstance(job, RigidJob | MoldableJob) and bool(job.proc_gbps)
+
+
+def _each(kind: str, names: list[str]) -> Iterator[Change]:
+    if len(names) <= EACH:
+        for name in names:
+            yield Change(kind=kind, names=(name,))
+    if len(names) > 1:
+        yield Change(kind=kind, names=tuple(names))
+
+
+def fewer_procs(job: Job, room: Room) -> list[Change]:
+    """Smaller allotments: what fits now, on one cluster or on all, and half."""
+    if not isinstance(job, RigidJob | MoldableJob):
+        return []
+    now = room.snapshot.time
+    most = job.procs if isinstance(job, RigidJob) else job.max_procs
+    here = room.by_cluster(room.nodes, now)
+    empty = sum(room.by_cluster(room.nodes, inf).values())
+    counts = {sum(here.values()), max(here.values(), default=0), most // 2, empty}
+    if isinstance(job, MoldableJob):
+        counts |= {job.min_procs, job.min_procs // 2}
+        if isinstance(job.speedup, TableSpeedup):
+            listed = job.speedup.procs
+            counts = {max((n for n in listed if n <= c), default=0) for c in counts}
+    fitting = sorted((c for c in counts if 1 <= c < most), reverse=True)
+    return [Change(kind="procs", before=float(most), after=float(c)) for c in fitting]
+
+
+def less_memory(job: Job, room: Room) -> list[Change]:
+    """Amounts at which another process fits on a node, largest first."""
+    asked = job.memory_mb_per_proc
+    values = {
+        node.memory_mb // count
+        for _, node in room.snapshot.nodes()
+        if node.memory_mb
+        for count in range(1, min(node.slots, 64) + 1)
+    }
+    less = sorted((value for value in values if 0 < value < asked), reverse=True)
+    return [Change(kind="memory", before=float(asked), after=float(v)) for v in less]
+
+
+def less_bandwidth(job: Job) -> list[Change]:
+    """Half the bandwidth of a process, a quarter, none."""
+    if not isinstance(job, RigidJob | MoldableJob) or not job.proc_gbps:
+        return []
+    asked = job.proc_gbps
+    return [
+        Change(kind="bandwidth", before=asked, after=value)
+        for value in (asked / 2.0, asked / 4.0, 0.0)
+    ]
+
+
+def ancestors(snapshot: Snapshot, job: Job) -> set[str]:
+    """The job and those it waits for, directly or not."""
+    queue = {other.id: other for other in snapshot.queue}
+    found, left = {job.id}, [job.id]
+    while left:
+        for name in queue[left.pop()].after:
+            if name in queue and name not in found:
+                found.add(name)
+                left.append(name)
+    return found

@@ -1,0 +1,256 @@
+"""Changes of a snapshot that might help a job, as figures and as the changed snapshot.
+
+Each is one thing that a user or an operator could do, or that could have been otherwise. A change
+says nothing of its effect: that is solved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+from coalloc.model.jobs import Job, MoldableJob, RigidJob
+from coalloc.model.platform import Cluster, Node, NodeState
+from coalloc.model.snapshot import Reservation, Snapshot
+
+OWN = "explain-own"
+"""Name of the reservation, and of the node, that the change ``slots`` adds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change.
+
+    Attributes
+    ----------
+    kind : str
+        A key of `CHANGES`.
+    names : tuple of str
+        The clusters, nodes, jobs, features or reservations concerned.
+    before, after : float or None
+        Of a figure: processes, MiB, Gbit/s.
+    power : float
+        Of the added slots, with ``slots``.
+    """
+
+    kind: str
+    names: tuple[str, ...] = ()
+    before: float | None = None
+    after: float | None = None
+    power: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A snapshot and the options it is planned with, for one job."""
+
+    snapshot: Snapshot
+    options: Mapping[str, Any]
+    job: str
+
+    @property
+    def target(self) -> Job:
+        """The job in question."""
+        return next(job for job in self.snapshot.queue if job.id == self.job)
+
+
+def apply(case: Case, changes: Iterable[Change]) -> Case:
+    """The case with all changes made."""
+    for change in changes:
+        case = CHANGES[change.kind](case, change)
+    return case
+
+
+def _with_job(case: Case, edit: Callable[[Job], Job]) -> Case:
+    queue = tuple(edit(job) if job.id == case.job else job for job in case.snapshot.queue)
+    return replace(case, snapshot=replace(case.snapshot, queue=queue))
+
+
+def _release(case: Case, change: Change) -> Case:
+    return _with_job(case, lambda job: replace(job, held=False))
+
+
+def _dependency(case: Case, change: Change) -> Case:
+    return _with_job(case, lambda job: replace(job, after=()))
+
+
+def _earliest(case: Case, change: Change) -> Case:
+    return _with_job(case, lambda job: replace(job, earliest=case.snapshot.time))
+
+
+def _procs(case: Case, change: Change) -> Case:
+    """Fewer processes: a rigid job does the same work in proportionally more time."""
+    count = int(change.after or 1)
+
+    def edit(job: Job) -> Job:
+        if isinstance(job, RigidJob):
+            return replace(job, procs=count, base_time=job.base_time * job.procs / count)
+        if isinstance(job, MoldableJob):
+            return replace(job, min_procs=min(job.min_procs, count), max_procs=count)
+        return job
+
+    return _with_job(case, edit)
+
+
+def _memory(case: Case, change: Change) -> Case:
+    return _with_job(case, lambda job: replace(job, memory_mb_per_proc=int(change.after or 0)))
+
+
+def _features(case: Case, change: Change) -> Case:
+    def edit(job: Job) -> Job:
+        return replace(job, features=tuple(f for f in job.features if f not in change.names))
+
+    return _with_job(case, edit)
+
+
+def _clusters(case: Case, change: Change) -> Case:
+    """Also on the named clusters."""
+
+    def edit(job: Job) -> Job:
+        allowed = job.clusters or ()
+        return replace(job, clusters=tuple(dict.fromkeys((*allowed, *change.names))))
+
+    return _with_job(case, edit)
+
+
+def _bandwidth(case: Case, change: Change) -> Case:
+    def edit(job: Job) -> Job:
+        if isinstance(job, RigidJob | MoldableJob):
+            return replace(job, proc_gbps=change.after or 0.0)
+        return job
+
+    return _with_job(case, edit)
+
+
+def _split(case: Case, change: Change) -> Case:
+    def edit(job: Job) -> Job:
+        if isinstance(job, MoldableJob) and job.proc_gbps is None:
+            return replace(job, proc_gbps=0.0)
+        return job
+
+    options = {**case.options, "coallocation": "sooner"}
+    return replace(_with_job(case, edit), options=options)
+
+
+def _with_clusters(case: Case, edit: Callable[[Cluster], Cluster]) -> Case:
+    clusters = tuple(edit(cluster) for cluster in case.snapshot.clusters)
+    return replace(case, snapshot=replace(case.snapshot, clusters=clusters))
+
+
+def _link(case: Case, change: Change) -> Case:
+    def edit(cluster: Cluster) -> Cluster:
+        return replace(cluster, link_gbps=inf) if cluster.name in change.names else cluster
+
+    return _with_clusters(case, edit)
+
+
+def _order(case: Case, change: Change) -> Case:
+    """The named jobs stand back: they are held."""
+    names = set(change.names)
+    queue = tuple(
+        replace(job, held=True) if job.id in names else job for job in case.snapshot.queue
+    )
+    return replace(case, snapshot=replace(case.snapshot, queue=queue))
+
+
+def _running(case: Case, change: Change) -> Case:
+    names = set(change.names)
+    running = tuple(job for job in case.snapshot.running if job.id not in names)
+    return replace(case, snapshot=replace(case.snapshot, running=running))
+
+
+def _reachable(case: Case, change: Change) -> Case:
+    def edit(cluster: Cluster) -> Cluster:
+        return replace(cluster, stale=False) if cluster.name in change.names else cluster
+
+    return _with_clusters(case, edit)
+
+
+def _nodes(case: Case, change: Change) -> Case:
+    """The named nodes are up, and free from now on but for what runs there."""
+    names = set(change.names)
+    now = case.snapshot.time
+
+    def edit(cluster: Cluster) -> Cluster:
+        nodes = tuple(
+            replace(node, state=NodeState.UP, free_at=min(node.free_at, now))
+            if node.name in names
+            else node
+            for node in cluster.nodes
+        )
+        return replace(cluster, nodes=nodes)
+
+    return _with_clusters(case, edit)
+
+
+def _reservation(case: Case, change: Change) -> Case:
+    kept = tuple(r for r in case.snapshot.reservations if r.id not in change.names)
+    return replace(case, snapshot=replace(case.snapshot, reservations=kept))
+
+
+def _slots(case: Case, change: Change) -> Case:
+    """One more node on the named cluster, for this job alone."""
+    job, now, count = case.target, case.snapshot.time, int(change.after or 1)
+    node = Node(
+        name=OWN,
+        power=change.power,
+        slots=count,
+        features=job.features,
+        memory_mb=None,
+        free_at=now,
+    )
+    case = _with_clusters(
+        case, lambda c: replace(c, nodes=(*c.nodes, node)) if c.name in change.names else c
+    )
+    end = now + 1e12
+    own = Reservation(id=OWN, nodes=(OWN,), start=now, end=end, jobs=(job.id,))
+    kept = (*case.snapshot.reservations, own)
+    return replace(case, snapshot=replace(case.snapshot, reservations=kept))
+
+
+CHANGES: Mapping[str, Callable[[Case, Change], Case]] = {
+    "release": _release,
+    "dependency": _dependency,
+    "earliest": _earliest,
+    "procs": _procs,
+    "memory": _memory,
+    "features": _features,
+    "clusters": _clusters,
+    "bandwidth": _bandwidth,
+    "split": _split,
+    "link": _link,
+    "order": _order,
+    "running": _running,
+    "reachable": _reachable,
+    "nodes": _nodes,
+    "reservation": _reservation,
+    "slots": _slots,
+}
+
+
+def cost(change: Change) -> float:
+    """How large a change is, 0 (nothing to it) to 1: what stands in the way of making it."""
+    share = 0.0
+    if change.before and change.after is not None:
+        share = min(max((change.before - change.after) / change.before, 0.0), 1.0)
+    match change.kind:
+        case "procs" | "bandwidth" | "memory":
+            return share
+        case "order":
+            return min(0.35 + 0.1 * len(change.names), 0.85)
+        case "running":
+            return min(0.65 + 0.05 * len(change.names), 0.9)
+        case kind:
+            return COSTS.get(kind, 0.5)
+
+
+COSTS: Mapping[str, float] = {
+    "release": 0.0,
+    "earliest": 0.1,
+    "split": 0.2,
+    "clusters": 0.2,
+    "features": 0.3,
+    "slots": 0.95,
+}

@@ -1,0 +1,145 @@
+"""What an explanation says, in figures; frozen.
+
+Times are seconds on the snapshot's axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from coalloc.policies.explain.changes import Change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slots:
+    """What is free for the job.
+
+    Attributes
+    ----------
+    needed : int
+        Processes, as placed.
+    power : float
+        Of the weakest node of its placement; `free_now` counts nodes at least as strong.
+    clusters : tuple of str
+        Where it is placed.
+    single : bool
+        It may use one cluster only, and `free_now` counts that one.
+    free_now, free_then : int
+        Processes that fit now, and at the start.
+    enders : tuple of str
+        Jobs that end at the start.
+    short_at : float or None
+        Where enough is free now: when too little is left, because of `short_by`.
+    weaker_now : int
+        Processes that would fit now on weaker nodes.
+    """
+
+    needed: int
+    power: float
+    clusters: tuple[str, ...]
+    single: bool
+    free_now: int
+    free_then: int
+    enders: tuple[str, ...] = ()
+    short_at: float | None = None
+    short_left: int = 0
+    short_by: tuple[str, ...] = ()
+    weaker_now: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkUse:
+    """A link that binds.
+
+    Attributes
+    ----------
+    at : float
+        When the job could start if the link had no limit.
+    needed, free, capacity : float
+        Gbit/s: what it would then load the link with, what is left at that time, and the whole.
+    full_until : float or None
+        From when on there is as much left; None: never.
+    """
+
+    cluster: str
+    at: float
+    needed: float
+    free: float
+    capacity: float
+    full_until: float | None = None
+    ender: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraint:
+    """What keeps the job, and what relaxing it alone would do.
+
+    Attributes
+    ----------
+    kind : str
+        ``hold dependency earliest features memory clusters split link slots order running
+        reachable nodes reservation``.
+    change : Change
+        The relaxation.
+    start, end : float or None
+        Of the job under the relaxation alone; None where that does not help by itself.
+    """
+
+    kind: str
+    change: Change
+    start: float | None = None
+    end: float | None = None
+    link: LinkUse | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counterfactual:
+    """One change, or a few together, that was solved: when the job would run."""
+
+    changes: tuple[Change, ...]
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a job waits.
+
+    Attributes
+    ----------
+    policy : str
+        Whose plan is explained.
+    reason : str
+        ``starts_now``, ``waits`` or, without a start, the plan's reason.
+    start, end : float or None
+        Planned; None without a start.
+    constraints : tuple of Constraint
+        That helps most if relaxed first. Each binds by itself, unless `several`.
+    several : bool
+        None of them helps alone; relaxed together they do.
+    complete : bool
+        Everything was tried; False where the time was over before.
+    tried : int
+        Changed snapshots that were planned.
+    """
+
+    job: str
+    time: float
+    policy: str
+    reason: str
+    detail: str = ""
+    start: float | None = None
+    end: float | None = None
+    slots: Slots | None = None
+    constraints: tuple[Constraint, ...] = ()
+    several: bool = False
+    counterfactual: Counterfactual | None = None
+    complete: bool = True
+    tried: int = 0
+
+
+def write_explanation(explanation: Explanation) -> Mapping[str, Any]:
+    """The explanation as JSON objects."""
+    return asdict(explanation)

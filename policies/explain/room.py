@@ -1,0 +1,213 @@
+"""What is free for one job at any time, beside what runs and what is planned for others.
+
+Counted on the nodes of a plan, so the figures are those that an operator finds in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from coalloc.model.cost import link_loads
+from coalloc.model.jobs import Job, MoldableJob, RigidJob
+from coalloc.model.plan import Placement
+from coalloc.model.platform import Node, NodeState
+from coalloc.model.snapshot import Reservation, Snapshot
+
+MOST_INSTANTS = 200
+"""Ends and starts of others that are looked at."""
+NEAR_S = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """Who holds slots of a node, and until when."""
+
+    who: str
+    start: float
+    end: float
+    slots: int
+    memory_mb: float
+    runs: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """Who loads a link, and until when."""
+
+    who: str
+    start: float
+    end: float
+    gbps: float
+
+
+class Room:
+    """What nodes and links offer to a job.
+
+    Parameters
+    ----------
+    placements : iterable of Placement
+        Those of other jobs.
+    until : float
+        Later starts do not matter, seconds.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, job: Job, placements: Iterable[Placement], until: float
+    ) -> None:
+        self.snapshot, self.job = snapshot, job
+        self.nodes: dict[str, Node] = {}
+        self.cluster_of: dict[str, str] = {}
+        for cluster, node in snapshot.nodes():
+            self.cluster_of[node.name] = cluster.name
+            if not cluster.stale and node.state is NodeState.UP and self._suits(node):
+                self.nodes[node.name] = node
+        self.uses: dict[str, list[Use]] = {name: [] for name in self.nodes}
+        self.loads: dict[str, list[Load]] = {c.name: [] for c in snapshot.clusters}
+        self._closed: dict[str, list[Reservation]] = {}
+        for reservation in snapshot.reservations:
+            if job.id not in reservation.jobs:
+                for name in reservation.nodes:
+                    self._closed.setdefault(name, []).append(reservation)
+        self._take_running()
+        jobs = {other.id: other for other in snapshot.queue}
+        for placement in placements:
+            if placement.job != job.id and placement.start < until and placement.job in jobs:
+                self._take_planned(placement, jobs[placement.job])
+
+    def _suits(self, node: Node) -> bool:
+        job = self.job
+        return (
+            (job.clusters is None or self.cluster_of[node.name] in job.clusters)
+            and set(job.features) <= set(node.features)
+            and (node.memory_mb is None or job.memory_mb_per_proc <= node.memory_mb)
+        )
+
+    def _take_running(self) -> None:
+        snapshot = self.snapshot
+        for running in snapshot.running:
+            end = running.busy_until(snapshot.time, snapshot.overrun_s)
+            for name, count in running.nodes.items():
+                if name in self.nodes:
+                    node = self.nodes[name]
+                    share = 0.0 if node.memory_mb is None else node.memory_mb * count / node.slots
+                    use = Use(
+                        who=running.id,
+                        start=-inf,
+                        end=end,
+                        slots=count,
+                        memory_mb=share,
+                        runs=True,
+                    )
+                    self.uses[name].append(use)
+            for cluster, gbps in running.link_gbps.items():
+                if cluster in self.loads:
+                    load = Load(who=running.id, start=-inf, end=end, gbps=gbps)
+                    self.loads[cluster].append(load)
+
+    def _take_planned(self, placement: Placement, job: Job) -> None:
+        inside: dict[str, int] = {}
+        for name, count in placement.nodes.items():
+            cluster = self.cluster_of[name]
+            inside[cluster] = inside.get(cluster, 0) + count
+            if name in self.nodes:
+                use = Use(
+                    who=job.id,
+                    start=placement.start,
+                    end=placement.end,
+                    slots=count,
+                    memory_mb=float(job.memory_mb_per_proc * count),
+                    runs=False,
+                )
+                self.uses[name].append(use)
+        gbps = job.proc_gbps or 0.0 if isinstance(job, RigidJob | MoldableJob) else 0.0
+        for cluster, value in link_loads(gbps, inside).items():
+            load = Load(who=job.id, start=placement.start, end=placement.end, gbps=value)
+            self.loads[cluster].append(load)
+
+    def scope(self, power: float, clusters: Iterable[str] | None = None) -> list[str]:
+        """Suitable nodes of at least this power."""
+        allowed = None if clusters is None else set(clusters)
+        return [
+            name
+            for name, node in self.nodes.items()
+            if node.power >= power * (1.0 - 1e-9)
+            and (allowed is None or self.cluster_of[name] in allowed)
+        ]
+
+    def free(self, names: Iterable[str], at: float) -> int:
+        """Processes of the job that fit on these nodes at an instant."""
+        return sum(self._fitting(name, at) for name in names)
+
+    def by_cluster(self, names: Iterable[str], at: float) -> dict[str, int]:
+        """The same by cluster."""
+        out: dict[str, int] = {}
+        for name in names:
+            cluster = self.cluster_of[name]
+            out[cluster] = out.get(cluster, 0) + self._fitting(name, at)
+        return out
+
+    def _fitting(self, name: str, at: float) -> int:
+        node = self.nodes[name]
+        at += NEAR_S
+        if node.free_at > at or any(r.start <= at < r.end for r in self._closed.get(name, ())):
+            return 0
+        slots, memory = node.slots, inf if node.memory_mb is None else float(node.memory_mb)
+        for use in self.uses[name]:
+            if use.start <= at < use.end:
+                slots -= use.slots
+                memory -= use.memory_mb
+        need = self.job.memory_mb_per_proc
+        if need > 0 and memory != inf:
+            slots = min(slots, int(max(memory, 0.0) // need))
+        return max(slots, 0)
+
+    def enders(self, names: Iterable[str], at: float) -> list[Use]:
+        """Who gives back slots of these nodes at an instant, each once."""
+        found: dict[str, Use] = {}
+        for name in names:
+            for use in self.uses[name]:
+                if abs(use.end - at) <= 1e-6 + 1e-9 * abs(at):
+                    found.setdefault(use.who, use)
+        return list(found.values())
+
+    def holders(self, names: Iterable[str], at: float) -> list[Use]:
+        """Who holds slots of these nodes at an instant, each once."""
+        found: dict[str, Use] = {}
+        for name in names:
+            for use in self.uses[name]:
+                if use.start <= at + NEAR_S < use.end:
+                    found.setdefault(use.who, use)
+        return list(found.values())
+
+    def runs_short(
+        self, names: list[str], at: float, end: float, needed: int
+    ) -> tuple[float, int, tuple[str, ...]] | None:
+        """When fewer than needed are left, how many, and who starts then."""
+        instants = {u.start for n in names for u in self.uses[n] if at < u.start < end}
+        instants |= {r.start for n in names for r in self._closed.get(n, ()) if at < r.start < end}
+        for instant in sorted(instants)[:MOST_INSTANTS]:
+            left = self.free(names, instant)
+            if left < needed:
+                starting = {u.who for n in names for u in self.uses[n] if u.start == instant}
+                kept = {
+                    r.id for n in names for r in self._closed.get(n, ()) if r.start == instant
+                }
+                words = (*sorted(starting), *(f"reservation {name}" for name in sorted(kept)))
+                return instant, left, words
+        return None
+
+    def link_free(self, cluster: str, at: float) -> float:
+        """What is left of a link, Gbit/s."""
+        capacity = next(c.link_gbps for c in self.snapshot.clusters if c.name == cluster)
+        at += NEAR_S
+        return capacity - sum(x.gbps for x in self.loads[cluster] if x.start <= at < x.end)
+
+    def link_full_until(self, cluster: str, at: float, needed: float) -> tuple[float, str] | None:
+        """From when on a link has so much left, and who ends then; None if it never has."""
+        ends: Mapping[float, str] = {x.end: x.who for x in self.loads[cluster] if x.end > at}
+        for instant in [at, *sorted(ends)]:
+            if self.link_free(cluster, instant) >= needed * (1.0 - 1e-9):
+                return instant, ends.get(instant, "")
+        return None

@@ -1,0 +1,168 @@
+"""The rule by which a plan was made, so that a changed snapshot can be planned the same way.
+
+A simple order is repeated as it is, and so is the order that won in `auto`. Of any other policy
+the order of starts is kept, and each job gets its earliest fit in this order: a schedule that
+exists, so what is said of it holds, though the policy's search may find a better one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from coalloc.model.jobs import Job, MoldableJob, RigidJob
+from coalloc.model.plan import Deferred, Placement, Plan
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.auto import TRIALS
+from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.plain import plain_fcfs
+from coalloc.policies.simple import DECODERS, sort_items
+
+AUTO_DECODERS: Mapping[str, str] = {"easy": "easy", **dict(TRIALS)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """How to plan a snapshot.
+
+    Attributes
+    ----------
+    policy : str
+        Whose plan it was; for the reader.
+    sort : str
+        Name of a simple order; empty: by `order`.
+    decoder : str
+        strict, insert, event, easy; ``plain`` plans without the kernel.
+    order : sequence of str
+        Jobs by planned start; those not named follow in arrival order.
+    """
+
+    policy: str
+    sort: str
+    decoder: str
+    order: Sequence[str] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Start and end of a job; of a workflow, of its first and last task."""
+
+    start: float
+    end: float
+
+
+class Solved:
+    """A snapshot planned by a rule."""
+
+    def __init__(self, snapshot: Snapshot, rule: Rule) -> None:
+        self.snapshot, self.rule = snapshot, rule
+        self._planner: Planner | None = None
+        self._schedule: Schedule | None = None
+        self._plan: Plan | None = None
+        if rule.decoder == "plain":
+            self._plan = plain_fcfs(snapshot)
+            return
+        self._planner = Planner(snapshot, rule.options)
+        self._schedule = self._planner.decode(_sorted(self._planner, rule), rule.decoder)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan with its nodes."""
+        if self._plan is None:
+            assert self._planner is not None
+            assert self._schedule is not None
+            self._plan = self._planner.plan(self._schedule, self.rule.policy)
+        return self._plan
+
+    def timing(self, job: str) -> Timing | None:
+        """When a job runs; None if it, or a task of it, has no start."""
+        if self._planner is None or self._schedule is None:
+            return planned(self.plan, job)
+        items = [n for n, item in enumerate(self._planner.items) if item.job.id == job]
+        outcome = self._schedule.outcome
+        starts = [float(outcome.start[n]) for n in items]
+        if not items or any(start != start for start in starts):
+            return None
+        return Timing(start=min(starts), end=max(float(outcome.end[n]) for n in items))
+
+    def deferral(self, job: str) -> Deferred | None:
+        """Why a job has no start, if it has none."""
+        if self._planner is None:
+            return deferral(self.plan, job)
+        return next((d for d in self._planner.intake.deferred if d.job == job), None)
+
+    def splits(self, job: Job) -> bool:
+        """Whether the job may run on several clusters."""
+        options = self.rule.options
+        if options.get("coallocation") == "forbidden" or len(self.snapshot.clusters) < 2:
+            return False
+        if self._planner is not None:
+            mine = [item.splits for item in self._planner.items if item.job.id == job.id]
+            if mine:
+                return any(mine)
+        if isinstance(job, MoldableJob):
+            return job.proc_gbps is not None or bool(options.get("coallocate_moldable"))
+        return isinstance(job, RigidJob)
+
+
+def _sorted(planner: Planner, rule: Rule) -> list[int]:
+    if rule.sort:
+        return sort_items(planner, rule.sort)
+    place = {job: n for n, job in enumerate(rule.order)}
+    late = len(place)
+    return sorted(
+        range(len(planner.items)), key=lambda n: place.get(planner.items[n].job.id, late)
+    )
+
+
+def rule_of(
+    policy: str,
+    options: Mapping[str, Any] | None = None,
+    stats: Mapping[str, Any] | None = None,
+    order: Sequence[str] = (),
+) -> Rule:
+    """The rule behind a policy's plan.
+
+    Parameters
+    ----------
+    options, stats : mapping, optional
+        Of the plan: the policy's complete options, and what it said of its search.
+    order : sequence of str
+        Jobs by planned start.
+    """
+    given = dict(options or {})
+    if policy in DECODERS:
+        decoder = "event" if given.get("skip") else DECODERS[policy]
+        return Rule(policy=policy, sort=policy, decoder=decoder, options=given)
+    if policy == "plain":
+        return Rule(policy=policy, sort="", decoder="plain")
+    won = (stats or {}).get("order")
+    if policy == "auto" and isinstance(won, str) and won in AUTO_DECODERS:
+        return Rule(policy=policy, sort=won, decoder=AUTO_DECODERS[won], options=given)
+    return Rule(policy=policy, sort="", decoder="insert", order=tuple(order), options=given)
+
+
+def rule_of_plan(plan: Plan) -> Rule:
+    """The rule behind a plan."""
+    return rule_of(plan.policy, plan.options, plan.stats, start_order(plan.placements))
+
+
+def start_order(placements: Sequence[Placement]) -> tuple[str, ...]:
+    """Jobs by planned start, each once."""
+    rising = sorted(placements, key=lambda p: p.start)
+    return tuple(dict.fromkeys(p.job for p in rising))
+
+
+def planned(plan: Plan, job: str) -> Timing | None:
+    """When a plan runs a job; None if it, or a task of it, has no start."""
+    mine = [p for p in plan.placements if p.job == job]
+    if not mine or deferral(plan, job) is not None:
+        return None
+    return Timing(start=min(p.start for p in mine), end=max(p.end for p in mine))
+
+
+def deferral(plan: Plan, job: str) -> Deferred | None:
+    """Why a plan gives a job no start, if it gives none."""
+    return next((d for d in plan.deferred if d.job == job), None)

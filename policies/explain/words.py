@@ -1,0 +1,252 @@
+"""An explanation in people's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+from coalloc.model.jobs import Job, RigidJob
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.explain.changes import Change
+from coalloc.policies.explain.explanation import Constraint, Counterfactual, Explanation, Slots
+
+LISTED = 6
+"""Names in a sentence; more are counted."""
+
+Instant = Callable[[float], str]
+
+
+def span(seconds: float) -> str:
+    """A length of time: 40 s, 12 min, 1 h 20 min, 2 d 3 h."""
+    if seconds < 59.5:
+        return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes = round(seconds / 60.0)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, left = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {left} min" if left else f"{hours} h"
+    days, rest = divmod(hours, 24)
+    return f"{days} d {rest} h" if rest else f"{days} d"
+
+
+def listed(names: Sequence[str], one: str = "", many: str = "") -> str:
+    """Names as in a sentence: job 7; jobs 7, 8 and 9; 40 jobs (7, 8, 9, 10, 11, 12, ...)."""
+    word = one if len(names) == 1 or not one else many or f"{one}s"
+    if len(names) > LISTED:
+        return f"{len(names)} {word or 'names'} ({', '.join(names[:LISTED])}, ...)"
+    text = " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else "none"
+    return f"{word} {text}".strip()
+
+
+def lines(explanation: Explanation, snapshot: Snapshot, instant: Instant | None = None) -> list[str]:
+    """Sentences for a terminal, the most important first.
+
+    Parameters
+    ----------
+    instant : callable, optional
+        Shows a time of the snapshot's axis; by default relative to the snapshot's time.
+    """
+    return _Words(explanation, snapshot, instant).all()
+
+
+class _Words:
+    def __init__(
+        self, explanation: Explanation, snapshot: Snapshot, instant: Instant | None
+    ) -> None:
+        self.made, self.snapshot = explanation, snapshot
+        self.job: Job = next(job for job in snapshot.queue if job.id == explanation.job)
+        self.running = {job.id for job in snapshot.running}
+        self._instant = instant
+
+    def at(self, time: float) -> str:
+        if time <= self.made.time:
+            return "now"
+        if self._instant is not None:
+            return f"at {self._instant(time)}"
+        return f"in {span(time - self.made.time)}"
+
+    def until(self, time: float) -> str:
+        if self._instant is not None:
+            return f"until {self._instant(time)}"
+        return f"for {span(time - self.made.time)}"
+
+    def all(self) -> list[str]:
+        made = self.made
+        if made.reason == "starts_now":
+            return [f"starts now as {made.policy} plans"]
+        out = [self._headline()]
+        if made.slots is not None and not self._gated():
+            out.append(self._slots(made.slots))
+        if made.several:
+            words = "; ".join(self._bound(c) for c in made.constraints)
+            out.append(f"several things keep it, and none alone: {words}")
+        else:
+            out += [self._single(c) for c in made.constraints if c.kind != "slots"]
+        if made.counterfactual is not None:
+            out.append(self._would(made.counterfactual))
+        elif made.complete:
+            out.append("no single change that was tried helps")
+        if not made.complete:
+            out.append(f"not all was tried in time ({made.tried} changes were)")
+        return out
+
+    def _gated(self) -> bool:
+        return any(c.kind in ("hold", "dependency") for c in self.made.constraints)
+
+    def _headline(self) -> str:
+        made = self.made
+        if made.start is None or made.end is None:
+            if made.reason == "held":
+                return "is held, so it is not planned"
+            words = {"infeasible": "can never run", "insufficient": "cannot run now"}
+            text = words.get(made.reason, f"has no start ({made.reason.replace('_', ' ')})")
+            return f"{text}: {made.detail}" if made.detail else text
+        when = self.at(made.start)
+        return f"starts {when}, ends {self.at(made.end)} as {made.policy} plans"
+
+    def _slots(self, slots: Slots) -> str:
+        where = " on one cluster" if slots.single else ""
+        what = f"{slots.needed} slot{'s' if slots.needed > 1 else ''} of power >= {slots.power:g}"
+        for feature in self.job.features:
+            what += f" with {feature}"
+        if self.job.memory_mb_per_proc:
+            what += f" with {self.job.memory_mb_per_proc} MiB each"
+        if slots.free_now >= slots.needed and slots.short_at is None:
+            return f"the {what} it asks for are free now: it is not for lack of them"
+        text = f"waits for {what}{where}: "
+        home = f" on {slots.clusters[0]}" if slots.single else ""
+        are = "is" if slots.free_now == 1 else "are"
+        text += f"{slots.free_now} {are} free now{home}"
+        if slots.free_now < slots.needed and self.made.start is not None:
+            text += f", {slots.free_then} {self.at(self.made.start)}"
+            if slots.enders:
+                verb = "ends" if len(slots.enders) == 1 else "end"
+                text += f" when {listed(slots.enders, 'job')} {verb}"
+        elif slots.short_at is not None:
+            by = ", ".join(n if n.startswith("reservation ") else f"job {n}" for n in slots.short_by)
+            text += f", but only {self.until(slots.short_at)}, when {by} begins"
+        if slots.weaker_now > 0 and slots.free_now < slots.needed:
+            text += f"; {slots.weaker_now} weaker ones are free now"
+        return text
+
+    def _single(self, constraint: Constraint) -> str:
+        assert constraint.start is not None
+        assert constraint.end is not None
+        return f"{self._bound(constraint)}: {self._gain(constraint.start, constraint.end)}"
+
+    def _bound(self, constraint: Constraint) -> str:
+        change, names = constraint.change, constraint.change.names
+        match constraint.kind:
+            case "hold":
+                return "it is held"
+            case "dependency":
+                return f"it waits for {listed(names, 'job')} to end"
+            case "earliest":
+                return f"it may not start before {self._when(change.before)}"
+            case "order":
+                verb = "goes" if len(names) == 1 else "go"
+                return f"{listed(names, 'job')} {verb} first"
+            case "running":
+                verb = "runs" if len(names) == 1 else "run"
+                return f"{listed(names, 'job')} still {verb}"
+            case "link":
+                return self._link(constraint)
+            case "reachable":
+                return f"{listed(names, 'cluster')} cannot be reached"
+            case "nodes":
+                return f"{listed(names, 'node')}: drained, down or not free yet"
+            case "reservation":
+                return f"{listed(names, 'reservation')} keeps nodes for others"
+            case "features":
+                return f"it asks for {listed(names)}"
+            case "memory":
+                return f"it asks for {change.before:g} MiB per process"
+            case "clusters":
+                return f"it may use only {listed(self.job.clusters or ())}"
+            case "split":
+                return "it may not be split over clusters"
+            case kind:
+                return f"too few {kind}"
+
+    def _when(self, time: float | None) -> str:
+        if time is None:
+            return "later"
+        return self._instant(time) if self._instant is not None else self.at(time)
+
+    def _link(self, constraint: Constraint) -> str:
+        use = constraint.link
+        if use is None or len(constraint.change.names) > 1:
+            names = constraint.change.names
+            whose = "link" if len(names) == 1 else "links"
+            return f"the {whose} of {listed(names)} cannot carry it sooner"
+        text = f"the link of {use.cluster} has {max(use.free, 0.0):.3g} of {use.capacity:.3g} Gbit/s left"
+        if use.full_until is not None and use.full_until > use.at:
+            text += f" {self.until(use.full_until)}"
+        return f"{text}, and it needs {use.needed:.3g} there {self.at(use.at)}"
+
+    def _gain(self, start: float, end: float) -> str:
+        made = self.made
+        text = f"else it would start {self.at(start)}"
+        if made.end is not None and end < made.end:
+            text += f" and end {span(made.end - end)} sooner"
+        return text
+
+    def _would(self, what: Counterfactual) -> str:
+        made = self.made
+        words = " and ".join(self._if(change) for change in what.changes)
+        text = f"{words} it would start {self.at(what.start)}"
+        if made.end is not None:
+            gained = made.end - what.end
+            sooner = "sooner" if gained >= 0 else "later"
+            if abs(gained) > 1e-3:
+                text += f" and end {span(abs(gained))} {sooner}"
+        elif what.end < inf:
+            text += f" and end {self.at(what.end)}"
+        return text
+
+    def _if(self, change: Change) -> str:
+        names = change.names
+        match change.kind:
+            case "release":
+                return "if it were released"
+            case "dependency":
+                return f"if it did not wait for {listed(names, 'job')}"
+            case "earliest":
+                return "if it might start at once"
+            case "procs":
+                return self._procs(change)
+            case "memory":
+                return f"with {change.after:g} instead of {change.before:g} MiB per process"
+            case "features":
+                return f"without asking for {listed(names)}"
+            case "clusters":
+                allowed = (*(self.job.clusters or ()), *names)
+                return f"on {listed(allowed)} instead of only {listed(self.job.clusters or ())}"
+            case "bandwidth":
+                return f"with {change.after:g} instead of {change.before:g} Gbit/s per process"
+            case "split":
+                return "if it could be split over clusters"
+            case "link":
+                whose = "link" if len(names) == 1 else "links"
+                return f"without the limit on the {whose} of {listed(names)}"
+            case "order":
+                return f"if {listed(names, 'job')} had not gone first"
+            case "running":
+                return f"if {listed(names, 'job')} ended now"
+            case "reachable":
+                return f"if {listed(names, 'cluster')} could be reached"
+            case "nodes":
+                return f"if {listed(names, 'node')} were up and free"
+            case "reservation":
+                return f"without {listed(names, 'reservation')}"
+            case _:
+                count = f"{change.after:g} more slots of power {change.power:g}"
+                return f"with {count} on {listed(names)}"
+
+    def _procs(self, change: Change) -> str:
+        after = int(change.after or 0)
+        noun = "process" if after == 1 else "processes"
+        if isinstance(self.job, RigidJob):
+            return f"with {after} {noun} doing the same work,"
+        return f"with at most {after} {noun}"
