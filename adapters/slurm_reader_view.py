@@ -34,6 +34,7 @@ ENDLESS_S = 365 * 86400.0
 """What Slurm itself takes for the end of a job without a time limit."""
 SELF_HELD = frozenset({"JobHeldUser", "Dependency", "DependencyNeverSatisfied", "BeginTime"})
 SELF_HELD_ARRAY = frozenset({"JobArrayTaskLimit"})
+NOT_YET_JUDGED = "None"
 HELD_BACK = SELF_HELD | SELF_HELD_ARRAY | {"JobHeldAdmin", "PartitionDown", "PartitionInactive"}
 """Reasons under which Slurm starts nothing by itself."""
 
@@ -284,18 +285,22 @@ def handed_jobs(settings: SlurmSettings, answers: Answers) -> tuple[HandedJob, .
                 procs=entry.cpus if settings.slots == "cpus" else entry.node_count,
                 time_limit=entry.time_limit,
                 features=simple_features(entry.features) or (),
-                waits="" if claimed else _waits(settings, entry),
+                waits="" if claimed else _waits(settings, entry, answers.now),
                 claimed=claimed,
             )
         )
     return tuple(found)
 
 
-def _waits(settings: SlurmSettings, entry: QueueEntry) -> str:
+def _waits(settings: SlurmSettings, entry: QueueEntry, now: float) -> str:
     if entry.reason == "JobHeldUser" and entry.comment == settings.handover_comment:
         return ""  # held for us: that is how it is handed over
     if entry.reason in SELF_HELD | SELF_HELD_ARRAY:
         return entry.reason
+    if entry.dependency:
+        return "Dependency"
+    if entry.reason == NOT_YET_JUDGED and entry.start is not None and entry.start > now:
+        return "BeginTime"
     if simple_features(entry.features) is None:
         return f"constraint {entry.features} is not a list of features"
     if entry.required_nodes:
@@ -316,7 +321,10 @@ def to_hold(settings: SlurmSettings, queue: Iterable[QueueEntry]) -> list[str]:
     return [
         entry.id
         for entry in queue
-        if entry.state == "PENDING" and is_handed(settings, entry) and entry.reason not in HELD_BACK
+        if entry.state == "PENDING"
+        and is_handed(settings, entry)
+        # A hold would hide why it waits; and where it may start, it starts before it is judged.
+        and entry.reason not in HELD_BACK | {NOT_YET_JUDGED}
     ]
 
 
