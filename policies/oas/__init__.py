@@ -1,0 +1,1 @@
+"""Order and allocation solved together (the OAS papers)."""

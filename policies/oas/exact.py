@@ -1,0 +1,241 @@
+"""The exact search of `oas`: proves the best plan of a small queue, in continuous time.
+
+Chronological branch and bound over the sets of jobs that start at each event, each job in each of
+its allocation patterns, with a memo of states. `exact_kernel` says why it is complete,
+`exact_patterns` what a pattern is, `exact_prices` where its bounds come from.
+
+Notes
+-----
+What is searched are the plans that place every item of the planner and that the independent
+checker accepts, so an optimum here is one among all plans with the same deferred jobs.
+`why_not` names what is outside: workflows, memory that is shared between the slots of a node,
+saturated links, jobs that the guard books first, and queues too large for the memo's key.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+
+from coalloc.model.jobs import MoldableJob
+from coalloc.model.speedup import LADDER, TableSpeedup
+from coalloc.policies.kernel.arrays import make_outcome
+from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.oas.exact_kernel import (
+    COST_LIMIT,
+    DEADLINE,
+    FOUND,
+    MARGIN,
+    RELATIVE,
+    WEIGHTED,
+    WORK,
+    root_bound,
+    search,
+)
+from coalloc.policies.oas.exact_model import UnfitError, make_memo, make_model, make_stack
+from coalloc.policies.oas.exact_patterns import TooManyError
+
+CHUNK = 200_000
+"""Nodes of one call of the compiled search."""
+OBJECTIVES = {
+    "makespan": (False,),
+    "weighted_completion": (True,),
+    "makespan_then_weighted_completion": (False, True),
+}
+"""The searches of each objective, one after the other; True: of weighted completion."""
+SAME = 1e-12
+"""By so much, relative, the second search may pass the makespan of the first: rounding."""
+
+
+def why_not(planner: Planner, objective: str) -> str | None:
+    """Say why the exact search does not apply; None where it does."""
+    reason = _unsupported(planner)
+    if reason is not None or not planner.items:
+        return reason
+    try:
+        make_model(planner, None, True in OBJECTIVES[objective])
+    except (UnfitError, TooManyError) as error:
+        return str(error)
+    return None
+
+
+def _unsupported(planner: Planner) -> str | None:
+    """What the search does not know."""
+    if any(item.task is not None for item in planner.items):
+        return "tasks of workflows are not searched"
+    if any(kind.cut for kind in planner.intake.kinds if kind.usable):
+        return "memory is shared between the slots of a node"
+    if planner.options.get("saturation_threshold", 1.0) > 1.0:
+        return "links may be saturated"
+    if planner.guarded.size:
+        return "jobs that were passed over are booked first"
+    for item in planner.items:
+        job = item.job
+        if isinstance(job, MoldableJob) and not isinstance(job.speedup, TableSpeedup):
+            if job.max_procs - job.min_procs >= LADDER:
+                return f"job {job.id} has more than {LADDER} allotments"
+    return None
+
+
+class ExactSearch:
+    """Chronological branch and bound with a dominance memo on node classes and patterns.
+
+    Parameters
+    ----------
+    planner : Planner
+    objective : str
+        makespan, weighted_completion, or makespan_then_weighted_completion.
+    incumbent : Schedule or None
+        The best plan known; only better ones are looked for.
+    lower : float
+        A valid lower bound of the objective (of the makespan, where it comes first).
+    slot : float, optional
+        Seconds. Run times are rounded up to multiples, starts lie on multiples after the
+        snapshot's time, and releases and other work count until the next multiple. The incumbent
+        then only serves to be beaten if it keeps to the grid, which is not looked at: it is left
+        aside. `value` and `bound` count whole slots, the plan's ends are the true ones.
+
+    Attributes
+    ----------
+    best : Schedule or None
+        Better than the incumbent, if there is one.
+    value : float
+        Objective of the best plan known, in seconds (weighted seconds); infinite without one.
+    bound : float
+        Valid lower bound of `value`; equal to it once the search has ended.
+    work : int
+        Nodes so far.
+
+    Raises
+    ------
+    UnfitError
+        Where `why_not` has a reason.
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        objective: str,
+        incumbent: Schedule | None,
+        lower: float = 0.0,
+        *,
+        slot: float | None = None,
+    ) -> None:
+        reason = _unsupported(planner)
+        if reason is not None:
+            raise UnfitError(reason)
+        phases = OBJECTIVES[objective]
+        self.planner, self.slot = planner, slot
+        self.weighted, self._later = phases[0], list(phases[1:])
+        self._second = False
+        self.best: Schedule | None = None
+        self.work, self.bound = 0, 0.0
+        self.makespan = self.cost = inf
+        self.ended = not planner.items
+        if self.ended:
+            self.makespan = self.cost = 0.0
+            return
+        if incumbent is not None and not incumbent.unplaced and slot is None:
+            self.makespan, self.cost = incumbent.makespan, incumbent.weighted_completion
+        try:
+            self._made = make_model(planner, slot, True in phases)
+        except TooManyError as error:
+            raise UnfitError(str(error)) from None
+        self._memo = make_memo(len(planner.items))
+        self._begin()
+        self.bound = self._floor = max(lower, self._floor)
+        if self._proved():
+            self._next()
+
+    @property
+    def value(self) -> float:
+        """The objective of the best plan known; of two, the first."""
+        return self.cost if self.weighted else self.makespan
+
+    def run(self, work: int) -> bool:
+        """Explore at most so many nodes more.
+
+        Returns
+        -------
+        bool
+            True once the search has ended: `best`, or the incumbent, is proved to be optimal.
+        """
+        until = self.work + work
+        while not self.ended and self.work < until:
+            counters = self._stack.counters
+            before, found = int(counters[WORK]), int(counters[FOUND])
+            chunk = min(CHUNK, until - self.work)
+            over = bool(search(self._made.model, self._stack, self._memo, chunk))
+            self.work += int(counters[WORK]) - before
+            if int(counters[FOUND]) > found:
+                self._take()
+            if over or self._proved():
+                self._next()
+        return self.ended
+
+    @property
+    def _weighing(self) -> bool:
+        """Whether the present phase is one of weighted completion."""
+        return self.weighted or self._second
+
+    def _begin(self) -> None:
+        """Set out on a phase."""
+        model, length = self._made.model, self._made.grid.length(1.0)
+        self._stack = make_stack(model)
+        self._memo.key[:] = 0
+        origin, limits = float(model.row_time[0]), self._stack.limits
+        rounding = 4.0 * float(np.spacing(abs(origin)))
+        # with a grid, ends are whole numbers
+        limits[MARGIN] = rounding if self.slot is None else 0.5
+        if self._weighing:
+            limits[WEIGHTED], limits[MARGIN] = 1.0, 0.0
+            limits[COST_LIMIT] = self.cost * (1.0 - RELATIVE) / length
+            if self._second:
+                limits[DEADLINE] = origin + self.makespan * (1.0 + SAME) / length + rounding
+        elif self.makespan < inf:
+            most = self.makespan / length
+            limits[DEADLINE] = origin + most - max(limits[MARGIN], most * RELATIVE)
+        self._floor = float(root_bound(model, self._stack)) * length
+
+    def _proved(self) -> bool:
+        """Whether the best plan known meets the bound of this phase."""
+        value = self.cost if self._weighing else self.makespan
+        return value <= self._floor * (1.0 + RELATIVE)
+
+    def _next(self) -> None:
+        """Go on to the next phase, if there is one."""
+        if not self._second and self.value < inf:
+            self.bound = self.value
+        if not self._later or self.value == inf:
+            self.ended = True
+            return
+        self._later.pop()
+        self._second = True
+        self._begin()
+        if self._proved():
+            self.ended = True
+
+    def _take(self) -> None:
+        """Write the best plan of the search as a schedule."""
+        made, stack, grid = self._made, self._stack, self._made.grid
+        patterns = made.patterns
+        out = make_outcome(self.planner.compiled.problem)
+        top = 0
+        for j, item in enumerate(made.order.tolist()):
+            p = int(made.index[stack.best_chosen[j]])
+            out.start[item] = grid.seconds(float(stack.best_start[j]))
+            out.end[item] = grid.seconds(float(stack.best_end[j]))
+            if grid.slot is not None:
+                out.end[item] = min(out.start[item] + patterns.seconds[p], out.end[item])
+            out.mode[item] = patterns.mode[p]
+            classes = np.flatnonzero(patterns.procs[p])
+            out.use_first[item], out.use_count[item] = top, classes.size
+            out.use_class[top : top + classes.size] = classes
+            out.use_procs[top : top + classes.size] = patterns.procs[p, classes]
+            top += classes.size
+        self.best = self.planner.measure(out, self.work)
+        origin = float(made.model.row_time[0])
+        ends = stack.best_end - origin
+        self.makespan = grid.length(float(ends.max()))
+        self.cost = grid.length(float((ends * made.model.weight).sum()))

@@ -1,0 +1,144 @@
+"""Prices: what share of the machine a pattern asks for while it runs.
+
+A *row* is a function of what a pattern takes (processes on some classes, or load on a link) with
+values in 0..1 whose sum over patterns that run together never exceeds 1: a dual feasible function
+of the share of a set of classes, or of a link's capacity. A convex combination of rows is a *price
+vector*; with it, every job needs at least ``energy`` = min over its patterns of price × run time
+before the makespan. The best combination is the dual of the linear program that lets each job
+choose a mixture of patterns and every row be full all the time.
+
+References
+----------
+Fekete, Schepers, "New classes of fast lower bounds for bin packing problems", Mathematical
+Programming 91(1), 2001 (the dual feasible functions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.policies.kernel.compiled import FULL, ROUNDING, Base, Problem
+from coalloc.policies.oas.exact_patterns import Patterns
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+STEPS = 150
+"""Steps of the subgradient method."""
+
+
+def dual_feasible(part: Ints, whole: int, levels: Ints) -> Iterator[Floats]:
+    """Yield functions f(part / whole) with sum f <= 1 wherever the shares sum to at most 1.
+
+    Parameters
+    ----------
+    part : array of int
+        0..whole.
+    levels : array of int
+        Thresholds in 1..whole / 2.
+    """
+    share = part / whole
+    yield share
+    for k in range(1, 5):
+        steps = (k + 1) * part // whole
+        yield np.where((k + 1) * part % whole == 0, share, steps / k)
+    for level in levels:
+        yield np.where(part > whole - level, 1.0, np.where(part < level, 0.0, share))
+        most = whole // level
+        low, high = part // level, (whole - part) // level
+        yield np.where(
+            2 * part > whole, 1.0 - high / most, np.where(2 * part == whole, 0.5, low / most)
+        )
+
+
+def class_sets(problem: Problem) -> Iterator[NDArray[np.bool_]]:
+    """Yield sets of classes: by cluster or in all clusters, those of at least some power."""
+    power, cluster = problem.class_power, problem.class_cluster
+    homes = [np.ones(power.size, dtype=np.bool_)]
+    homes += [cluster == k for k in range(problem.link_gbps.size)]
+    for home in homes:
+        for level in np.unique(power[home]):
+            yield home & (power >= level)
+            yield home & (power == level)
+
+
+def make_rows(problem: Problem, base: Base, patterns: Patterns) -> tuple[Floats, Floats]:
+    """Return the rows' values.
+
+    Returns
+    -------
+    share : P x R
+    blocked : T x R
+        Of what is not there in each row of the base.
+    """
+    full = base.free[-1].astype(np.int64)
+    gone = full - base.free
+    found: dict[bytes, Floats] = {}
+    patterned = len(patterns.seconds)
+
+    def add(part: Ints, whole: int) -> None:
+        if whole <= 0 or not part[:patterned].any():
+            return
+        values = np.unique(np.concatenate((part, whole - part)))
+        values = values[(values > 0) & (2 * values <= whole)]
+        if values.size > 8:
+            values = values[np.linspace(0, values.size - 1, 8).astype(np.int64)]
+        for row in dual_feasible(part, whole, values):
+            found.setdefault(row.tobytes(), row)
+
+    for chosen in class_sets(problem):
+        use = np.concatenate((patterns.use[:, chosen].sum(axis=1), gone[:, chosen].sum(axis=1)))
+        add(use, int(full[chosen].sum()))
+    for k in range(problem.link_gbps.size):
+        load = np.concatenate((patterns.load[:, k], base.load[:, k]))
+        add(np.minimum(load, FULL + ROUNDING), FULL + ROUNDING)
+    rows = np.stack(list(found.values()), axis=1) if found else np.zeros((patterned, 0))
+    return rows[:patterned], rows[patterned:]
+
+
+def make_prices(share: Floats, seconds: Floats, first: Ints, count: int) -> Floats:
+    """Combine rows into price vectors: one for all items, others for parts of them.
+
+    Parameters
+    ----------
+    share : P x R
+    seconds : P
+    first : N + 1
+
+    Returns
+    -------
+    R x V
+        Columns sum to 1.
+    """
+    items = first.size - 1
+    area = share * seconds[:, None]
+    least = np.minimum.reduceat(area.max(axis=1, initial=0.0), first[:-1])
+    ranked = np.argsort(-least, kind="stable")
+    chosen = [np.ones(items, dtype=np.bool_)]
+    for v in range(1, count):
+        part = np.zeros(items, dtype=np.bool_)
+        part[ranked[v % 2 :: 2] if v < 3 else ranked[: max(1, items * (v - 2) // (count - 2))]] = 1
+        chosen.append(part)
+    columns = [best_prices(area, first, part) for part in chosen]
+    return np.stack(columns, axis=1)
+
+
+def best_prices(area: Floats, first: Ints, chosen: NDArray[np.bool_]) -> Floats:
+    """Maximise the energy that the chosen items need, by a subgradient method on the simplex."""
+    ranges = [(a, b) for a, b, c in zip(first[:-1], first[1:], chosen, strict=True) if c]
+    weights = np.full(area.shape[1], 1.0 / area.shape[1])
+    best, best_value, length = weights, -1.0, 0.5
+    for _ in range(STEPS):
+        price = area @ weights
+        at = [a + int(np.argmin(price[a:b])) for a, b in ranges]
+        value = float(price[at].sum())
+        if value > best_value:
+            best, best_value = weights, value
+        slope = area[at].sum(axis=0)
+        weights = weights * np.exp(length * (slope / slope.max() - 1.0))
+        weights /= weights.sum()
+        length *= 0.98
+    return best
