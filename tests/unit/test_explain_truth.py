@@ -177,10 +177,7 @@ def assert_true(
             assert end < explanation.end if earlier else start < explanation.start
 
 
-@pytest.mark.parametrize("name", POLICY_NAMES)
-@settings(max_examples=60)
-@given(snapshot=snapshots(most=6), options=OPTIONS)
-def test_what_is_said_holds(name: str, snapshot: Snapshot, options: dict[str, Any]) -> None:
+def assert_explained(name: str, snapshot: Snapshot, options: dict[str, Any]) -> None:
     plan = solved(name, snapshot, options)
     for job in snapshot.queue:
         explanation = explain_plan(snapshot, plan, job.id)
@@ -191,7 +188,21 @@ def test_what_is_said_holds(name: str, snapshot: Snapshot, options: dict[str, An
         assert_true(explanation, snapshot, name, dict(plan.options) or options)
 
 
-@settings(max_examples=60)
+@settings(max_examples=100)
+@given(snapshot=snapshots(most=5), name=st.sampled_from(POLICY_NAMES), options=OPTIONS)
+def test_what_is_said_holds(name: str, snapshot: Snapshot, options: dict[str, Any]) -> None:
+    assert_explained(name, snapshot, options)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", POLICY_NAMES)
+@settings(max_examples=500)
+@given(snapshot=snapshots(), options=OPTIONS)
+def test_what_is_said_holds_of_many(name: str, snapshot: Snapshot, options: dict[str, Any]) -> None:
+    assert_explained(name, snapshot, options)
+
+
+@settings(max_examples=40)
 @given(snapshot=snapshots(most=6))
 def test_of_another_policy_the_order_is_kept(snapshot: Snapshot) -> None:
     """A policy without a rule of its own: its order of starts, each job at its earliest fit."""
