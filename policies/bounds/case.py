@@ -44,8 +44,11 @@ class Effort:
         Of the search for prices.
     rows : int
         Rows that this search keeps.
-    links_singly : bool
-        Whether each link is a row of its own.
+    shapes : int
+        Sizes of the largest part of a split job that are told apart.
+    thorough : bool
+        Whether clusters are bins at every power, each link is a row of its own, and rows that know
+        slots only are mixed apart from the others.
     """
 
     steps: int
@@ -56,17 +59,18 @@ class Effort:
     seeds: int
     rounds: int
     rows: int
-    links_singly: bool
+    shapes: int
+    thorough: bool
 
 
 EFFORTS = {
     "quick": Effort(
-        steps=48, bands=5, domains=2, functions=4, runs=0, seeds=2, rounds=32, rows=16,
-        links_singly=False,
+        steps=48, bands=4, domains=2, functions=1, runs=0, seeds=2, rounds=24, rows=12,
+        shapes=1, thorough=False,
     ),
     "full": Effort(
         steps=256, bands=24, domains=12, functions=24, runs=16, seeds=24, rounds=1500, rows=96,
-        links_singly=True,
+        shapes=6, thorough=True,
     ),
 }  # fmt: skip
 
@@ -101,7 +105,7 @@ def read_case(planner: Planner, effort: str) -> Case:
     """Read supply, columns and heads; leave out what cannot be placed."""
     chosen = EFFORTS[effort]
     supply = read_supply(planner, chosen.steps, chosen.bands)
-    columns = make_columns(planner, supply)
+    columns = make_columns(planner, supply, chosen.shapes)
     heads = read_heads(planner, columns)
     columns = columns.kept(heads.counted[columns.item])
     columns = replace(columns, start=np.maximum(columns.start, heads.start[columns.item]))
@@ -131,7 +135,9 @@ def cluster_side(case: Case) -> list[Row]:
     """Rows of jobs that stay, or whose cores stay, on one cluster."""
     out: list[Row] = []
     for domain in case.domains:
-        out += cluster_rows(case.columns, case.supply, domain, case.effort.functions)
+        last = case.supply.top.size - 1
+        bands = range(0 if case.effort.thorough else last, last + 1)
+        out += cluster_rows(case.columns, case.supply, domain, bands, case.effort.functions)
     return out
 
 
@@ -139,59 +145,50 @@ def link_side(case: Case) -> list[Row]:
     """Rows of the links."""
     if not np.isfinite(case.supply.links).any() or not (case.gbps > 0.0).any():
         return []
-    prices = plain_prices(case.supply, case.effort.links_singly)
+    prices = plain_prices(case.supply, case.effort.thorough)
     out: list[Row] = []
     for domain in case.domains:
         out += link_rows(case.columns, case.supply, domain, case.gbps, prices)
     return out
 
 
-def exclusion(case: Case, with_links: bool, stop: Stop) -> Flags:
-    """Which counted items exclude each other: n x n."""
-    columns, supply = case.columns, case.supply
-    first = columns.first
-    procs = columns.best(columns.procs.astype(np.float64))
-    total = supply.slots.sum(axis=1).max(initial=0.0)
+def exclusion(case: Case) -> Flags:
+    """Which counted items have more processes together than there are slots: n x n."""
+    procs = case.columns.best(case.columns.procs.astype(np.float64))
+    total = case.supply.slots.sum(axis=1).max(initial=0.0)
     out = np.asarray(procs[:, None] + procs[None, :] > total)
-    if with_links and link_side(case):
-        out |= _load_excludes(case)
-        if case.effort.runs:
-            loaded = columns.best(np.where(least_load_anywhere(case) > 0.0, 1.0, 0.0)) > 0.0
-            pairs = np.argwhere(np.triu(~out & loaded[:, None] & loaded[None, :], 1))
-            room = np.maximum.reduceat(columns.most, first, axis=0) if first.size else columns.most
-            found = links_exclude(
-                procs.astype(np.int64),
-                case.gbps[first],
-                room,
-                supply.links.max(axis=0, initial=0.0),
-                supply.by_band(supply.slots)[:, -1].max(axis=0).astype(np.int64),
-                pairs,
-                case.effort.runs,
-                stop,
-            )
-            out[pairs[found, 0], pairs[found, 1]] = True
-            out[pairs[found, 1], pairs[found, 0]] = True
     np.fill_diagonal(out, False)
     return out
 
 
-def least_load_anywhere(case: Case) -> Floats:
-    """Least total load of each column on all links."""
-    return least_load(case.columns, case.gbps, np.ones(case.supply.links.shape[1]))
-
-
-def _load_excludes(case: Case) -> Flags:
-    """Pairs whose least loads together pass the capacity of all links."""
-    size = case.items.size
-    out = np.zeros((size, size), dtype=np.bool_)
-    links = case.supply.links.max(axis=0, initial=0.0)
-    if not np.isfinite(links).all():
-        return out
-    for price in plain_prices(case.supply, False):
-        load = case.columns.best(least_load(case.columns, case.gbps, price))
-        limit = float(links @ price) * (1.0 + 1e-9)
+def exclusion_by_links(case: Case, excluded: Flags, stop: Stop) -> Flags:
+    """The same with what any two of their splits would load on the links."""
+    columns, supply = case.columns, case.supply
+    links = supply.links.max(axis=0, initial=0.0)
+    out = excluded.copy()
+    loaded = np.zeros(case.items.size, dtype=np.bool_)
+    for price in plain_prices(supply, False):
+        usable = np.where(np.isfinite(links), price, 0.0)
+        load = columns.best(least_load(columns, case.gbps, usable))
+        limit = float(np.where(usable > 0.0, links, 0.0) @ usable) * (1.0 + 1e-9)
         both = load[:, None] + load[None, :] > limit
         out |= both & (load[:, None] > 0.0) & (load[None, :] > 0.0)
+        loaded |= load > 0.0
+    if case.effort.runs and loaded.any():
+        pairs = np.argwhere(np.triu(~out & loaded[:, None] & loaded[None, :], 1))
+        found = links_exclude(
+            columns.best(columns.procs.astype(np.float64)).astype(np.int64),
+            case.gbps[columns.first],
+            np.maximum.reduceat(columns.most, columns.first, axis=0),
+            links,
+            supply.by_band(supply.slots)[:, -1].max(axis=0).astype(np.int64),
+            pairs,
+            case.effort.runs,
+            stop,
+        )
+        out[pairs[found, 0], pairs[found, 1]] = True
+        out[pairs[found, 1], pairs[found, 0]] = True
+    np.fill_diagonal(out, False)
     return out
 
 

@@ -6,10 +6,11 @@ quantity that is bounded for the best mix of columns is bounded for every schedu
 
 Notes
 -----
-``WHOLE``: the job is on one cluster and loads no link. ``SPLIT``: it is on several. By equation (4)
-a link admits 0..w or n - w..n of n processes (see `coalloc.policies.kernel.split`). So a split job
-either has more than half a cluster's share in one place, at least n - w processes, its *core*, or
-no cluster holds more than w of it, and the core is 0.
+``WHOLE``: the job is on one cluster and loads no link. ``SPLIT``: it is on several; these columns
+differ by how large the largest part is. A column's *core* is the least that this part may be, and
+no cluster takes more than the most. By equation (4) a link admits 0..w or n - w..n of n processes
+(see `coalloc.policies.kernel.split`), so counts between are left out. A large core leaves little
+room beside it on its cluster, a small one loads the links: that is what the shapes are for.
 
 Moldable items with many allotments have them joined into runs of similar counts: processes of the
 smallest, seconds of the largest, and the smallest area of any.
@@ -17,7 +18,9 @@ smallest, seconds of the largest, and the smallest area of any.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -27,11 +30,13 @@ from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.modes import Item, Mode, offered
 
 WHOLE, SPLIT = 0, 1
+SHARES = (0.25, 1 / 3, 0.5, 2 / 3, 0.8, 0.9)
+"""Shares of a job at which sizes of its largest part are told apart."""
 MODES = 32
 """Allotments of an item that are kept apart."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Columns:
     """Ways to run, sorted by item; P columns, N items, K clusters.
 
@@ -45,11 +50,9 @@ class Columns:
     start : P
         Earliest start on an empty platform, seconds from now.
     core : P
-        Processes on one cluster, at least.
+        Processes on one cluster, at least; 0 where no link cares.
     most : P x K
-        Processes that a split puts on a cluster, at most.
-    low : P x K
-        The number w of each link.
+        Processes on each cluster, at most.
     fits : N
         Whether an item has any column; the others are not counted by any bound.
     """
@@ -63,10 +66,9 @@ class Columns:
     start: Floats
     core: Ints
     most: Ints
-    low: Ints
     fits: Flags
 
-    @property
+    @cached_property
     def first(self) -> Ints:
         """First column of each item that has one."""
         return np.flatnonzero(np.diff(self.item, prepend=-1))
@@ -79,14 +81,10 @@ class Columns:
 
     def kept(self, chosen: Flags) -> Columns:
         """Only some of the columns."""
-        return Columns(
-            **{
-                name: getattr(self, name)[chosen]
-                for name in self.__slots__
-                if name not in ("fits",)
-            },
-            fits=self.fits,
-        )
+        if chosen.all():
+            return self
+        names = (entry.name for entry in fields(self) if entry.name != "fits")
+        return replace(self, **{name: getattr(self, name)[chosen] for name in names})
 
 
 def may_split(item: Item, planner: Planner) -> bool:
@@ -172,8 +170,14 @@ def low_sides(procs: Ints, gbps: Floats, capacity: Floats) -> Ints:
     return np.where(free, n, np.nan_to_num(w)).astype(np.int64)
 
 
-def make_columns(planner: Planner, supply: Supply) -> Columns:
-    """List the columns of every item that can be placed at all."""
+def make_columns(planner: Planner, supply: Supply, shapes: int = len(SHARES)) -> Columns:
+    """List the columns of every item that can be placed at all.
+
+    Parameters
+    ----------
+    shapes : int
+        How many of `SHARES` are used; from the middle where there are fewer.
+    """
     places = supply.places()
     modes = _modes(planner, places)
     items = planner.items
@@ -182,27 +186,18 @@ def make_columns(planner: Planner, supply: Supply) -> Columns:
     splits = np.array([may_split(item, planner) for item in items], dtype=np.bool_)
     m = modes.item
     cap = places.max(axis=1, initial=0.0)[group[m]].astype(np.int64)  # M x B x K
-    n = modes.procs[:, None]
-    low = low_sides(modes.procs, gbps[m], supply.links.max(axis=0, initial=0.0))
-    small = np.minimum(low[:, None, :], cap)
-    sum_small = small.sum(axis=-1)
-    whole = cap.max(axis=-1, initial=0) >= n
-    spread = (sum_small >= n) & splits[m][:, None]
-    core = np.maximum(n[:, :, None] - low[:, None, :], 1)
-    beside = sum_small[:, :, None] - small
-    lead = (cap >= core) & (low[:, None, :] > 0) & (cap + beside >= n[:, :, None])
-    lead &= splits[m][:, None, None] & (beside > 0)
-    least_core = np.where(lead, core, np.iinfo(np.int64).max).min(axis=-1, initial=1 << 62)
-    split = spread | lead.any(axis=-1)
     start = _starts(places, group[m], modes.procs, supply, splits[m])
-    shapes = [(WHOLE, whole, np.broadcast_to(n, whole.shape)), (SPLIT, split, least_core)]
-    parts = []
-    for shape, ok, cores in shapes:
-        row, band = np.nonzero(ok & np.isfinite(start))
-        width = np.where(spread[row, band], 0, cores[row, band]) if shape else cores[row, band]
-        parts.append((row, band, np.full(row.size, shape), width))
-    row, band, shape_of, cores_of = (np.concatenate(x) for x in zip(*parts, strict=True))
-    order = np.lexsort((shape_of, band, row))
+    possible = np.isfinite(start)
+    parts = [_whole(modes.procs, cap, possible)]
+    low = low_sides(modes.procs, gbps[m], supply.links.max(axis=0, initial=0.0))
+    possible &= splits[m][:, None]
+    loads = (gbps[m] > 0.0) & bool(np.isfinite(supply.links).any())
+    parts.append(_split(modes.procs, cap, low, possible & ~loads[:, None], 1.0, 0.0))
+    edges = [0.0, *sorted(sorted(SHARES, key=lambda share: abs(share - 0.5))[:shapes]), 1.0]
+    for a, b in pairwise(edges):
+        parts.append(_split(modes.procs, cap, low, possible & loads[:, None], b, a))
+    row, band, shape, core, most = (np.concatenate(x) for x in zip(*parts, strict=True))
+    order = np.lexsort((shape, band, row))
     row, band = row[order], band[order]
     seconds = modes.scaled[row] / supply.top[band] + modes.fixed[row]
     fits = np.zeros(len(items), dtype=np.bool_)
@@ -211,15 +206,39 @@ def make_columns(planner: Planner, supply: Supply) -> Columns:
         item=m[row],
         procs=modes.procs[row],
         band=band,
-        shape=shape_of[order],
+        shape=shape[order],
         seconds=seconds,
         area=modes.procs[row] * seconds * modes.area_ratio[row],
         start=start[row, band],
-        core=cores_of[order],
-        most=cap[row, band],
-        low=low[row],
+        core=core[order],
+        most=most[order],
         fits=fits,
     )
+
+
+Part = tuple[Ints, Ints, Ints, Ints, Ints]
+"""Mode, band, shape, core and most of columns."""
+
+
+def _whole(procs: Ints, cap: Ints, possible: Flags) -> Part:
+    row, band = np.nonzero((cap.max(axis=-1, initial=0) >= procs[:, None]) & possible)
+    return row, band, np.full(row.size, WHOLE), procs[row], cap[row, band]
+
+
+def _split(procs: Ints, cap: Ints, low: Ints, possible: Flags, share: float, above: float) -> Part:
+    """Columns whose largest part is more than `above` and at most `share` of the job."""
+    row, band = np.nonzero(possible)
+    n, w = procs[row][:, None], low[row]
+    most = np.minimum(cap[row, band], np.minimum(np.floor(n * share), n - 1).astype(np.int64))
+    most = np.where((most > w) & (most < n - w), w, most)
+    least = np.floor(n * above).astype(np.int64) + 1
+    least = np.where(least <= w, least, np.maximum(least, n - w))
+    core = np.where(most >= least, least, procs.max(initial=0) + 1).min(axis=-1, initial=1 << 62)
+    if above <= 0.0:
+        core = np.zeros_like(core) if share >= 1.0 else -(-n[:, 0] // cap.shape[-1])
+    found = (most.sum(axis=-1) >= n[:, 0]) & (core < n[:, 0])
+    row, band = row[found], band[found]
+    return row, band, np.full(row.size, SPLIT), core[found], most[found]
 
 
 def _starts(places: Floats, group: Ints, procs: Ints, supply: Supply, splits: Flags) -> Floats:

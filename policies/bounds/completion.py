@@ -30,6 +30,7 @@ from coalloc.policies.bounds.case import (
     clique_row,
     cluster_side,
     exclusion,
+    exclusion_by_links,
     link_side,
     slot_side,
 )
@@ -43,15 +44,13 @@ def completion_bounds(case: Case, stop: Stop) -> Mapping[str, float]:
     parts = {"alone": float(weight @ case.heads.end[case.items])}
     if not case.items.size:
         return parts
-    rows = all_rows(
-        case,
-        [
-            *slot_side(case),
-            *cluster_side(case),
-            *link_side(case),
-            *clique_row(case, exclusion(case, True, stop), "exclusion_by_links"),
-        ],
-    )
+    excluded = exclusion(case)
+    links = link_side(case)
+    side = [*slot_side(case), *cluster_side(case), *links]
+    side += clique_row(case, excluded, "exclusion")
+    if links:
+        side += clique_row(case, exclusion_by_links(case, excluded, stop), "exclusion_by_links")
+    rows = all_rows(case, side)
     for r, family in enumerate(rows.family):
         if stop():
             break

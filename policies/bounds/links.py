@@ -38,10 +38,7 @@ def least_load(columns: Columns, gbps: Floats, price: Floats) -> Floats:
     if not row.size:
         return out
     n = columns.procs[row, None].astype(np.float64)
-    most, low = columns.most[row], columns.low[row]
-    # counts between w and n - w are not admitted
-    upper = np.where(most < columns.procs[row, None] - low, np.minimum(most, low), most)
-    upper = np.minimum(upper.astype(np.float64), n - 1.0)
+    upper = np.minimum(columns.most[row].astype(np.float64), n - 1.0)
     equal = price.min(initial=np.inf) == price.max(initial=0.0)
     slope = price[None, :] * (n - upper) / (n - 1.0)
     order = np.argsort(np.where(upper > 0.0, slope, np.inf), axis=1, kind="stable")

@@ -13,6 +13,7 @@ from coalloc.policies.bounds.case import (
     clique_row,
     cluster_side,
     exclusion,
+    exclusion_by_links,
     link_side,
     slot_side,
 )
@@ -29,20 +30,20 @@ def makespan_bounds(case: Case, stop: Stop) -> Mapping[str, float]:
     parts = {"longest": case.heads.longest}
     if not case.items.size:
         return parts
-    slots = slot_side(case)
-    knows_links = [*cluster_side(case), *link_side(case)]
-    with_slots = clique_row(case, exclusion(case, False, stop), "exclusion")
-    with_links = clique_row(case, exclusion(case, True, stop), "exclusion_by_links")
-    sides = {
-        "levels": slots + with_slots,
-        "together": slots + with_slots + knows_links + with_links,
-    }
+    excluded = exclusion(case)
+    slots = slot_side(case) + clique_row(case, excluded, "exclusion")
+    links = link_side(case)
+    sides = {"together": slots + cluster_side(case) + links}
+    if links:
+        excluded = exclusion_by_links(case, excluded, stop)
+        sides["together"] += clique_row(case, excluded, "exclusion_by_links")
+    if case.effort.thorough:
+        sides = {"levels": slots, **sides}
     for name, side in sides.items():
         rows = all_rows(case, side)
         values = windows(case, rows)
-        for family in set(rows.family):
-            mine = values[[row == family for row in rows.family]]
-            parts[family] = max(parts.get(family, 0.0), float(mine.max(initial=0.0)))
+        for family, value in zip(rows.family, values.tolist(), strict=True):
+            parts[family] = max(parts.get(family, 0.0), value)
         parts[name] = together(case, rows, values, max(parts.values()), stop)
     return parts
 

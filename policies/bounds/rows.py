@@ -14,7 +14,7 @@ import numpy as np
 
 from coalloc.policies.bounds.columns import Columns
 from coalloc.policies.bounds.supply import Flags, Floats, Ints, Supply
-from coalloc.policies.bounds.widths import families, plain
+from coalloc.policies.bounds.widths import families
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,10 +149,12 @@ def slot_rows(columns: Columns, supply: Supply, domain: Domain, functions: int) 
             yield Row(family=name, amount=np.where(inside, seconds, 0.0), supply=weigh(slots))
 
 
-def cluster_rows(columns: Columns, supply: Supply, domain: Domain, functions: int) -> Iterator[Row]:
+def cluster_rows(
+    columns: Columns, supply: Supply, domain: Domain, bands: range, functions: int
+) -> Iterator[Row]:
     """Clusters as bins: what stands on one of them is the core of a job."""
     free = supply.by_band(domain.slots)  # T x B x K
-    for band in range(supply.top.size):
+    for band in bands:
         inside = domain.columns & (columns.band <= band) & (columns.core > 0)
         size = int(free[:, band].max(initial=0.0))
         if not inside.any() or size < 1:
@@ -163,10 +165,3 @@ def cluster_rows(columns: Columns, supply: Supply, domain: Domain, functions: in
         for weigh in trial:
             amount = np.where(inside, weigh(np.minimum(columns.core, size)) * columns.seconds, 0.0)
             yield Row(family="clusters", amount=amount, supply=weigh(free[:, band]).sum(axis=-1))
-
-
-def area_of(columns: Columns, supply: Supply, domain: Domain) -> Row:
-    """All slots of a domain."""
-    slots = domain.slots.sum(axis=1)
-    amount = np.where(domain.columns, columns.area, 0.0)
-    return Row(family="area", amount=amount, supply=plain()(slots))
