@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.model.jobs import MoldableJob
-from coalloc.model.speedup import LADDER, TableSpeedup
+from coalloc.model.speedup import TableSpeedup
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.modes import Item
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+EVERY = 1000
+"""Counts of processors that bounds look at one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +36,7 @@ class MoldableQueue:
     procs, times : arrays, A
         Processors by rising count, and seconds on them, strictly falling.
     mode : array of int, A
-        Which of the item's modes an allotment is.
+        Which of the item's modes an allotment is; -1 for bounds.
     weight, release : arrays, N
     starts, capacity : arrays, S
         ``capacity[s]`` processors are there from ``starts[s]`` to ``starts[s + 1]``; the last row
@@ -64,7 +68,9 @@ class MoldableQueue:
         return int(self.capacity.max(initial=0))
 
 
-def of_planner(planner: Planner, *, limit: int | None = None) -> MoldableQueue:
+def of_planner(
+    planner: Planner, *, limit: int | None = None, for_bounds: bool = False
+) -> MoldableQueue:
     """Read the items of a planner.
 
     Where clusters differ, the arrays describe a relaxation: processors of all clusters in one pool,
@@ -76,27 +82,28 @@ def of_planner(planner: Planner, *, limit: int | None = None) -> MoldableQueue:
     ----------
     limit : int, optional
         Offer about this many allotments of each job, by geometric steps; None offers all that the
-        planner has. Bounds need them all.
+        planner has.
+    for_bounds : bool
+        Let no allotment out that the job could be given, see `every_allotment`; `mode` is then -1.
     """
     problem = planner.compiled.problem
-    numbers = np.arange(len(planner.items), dtype=np.int64)
     starts, capacity = _availability(planner)
-    first, procs, times, modes = [0], [], [], []
+    width = int(capacity.max(initial=0))
+    rows = []
     for n, item in enumerate(planner.items):
-        strongest = problem.class_power[problem.group_class[problem.item_group[n], 0]]
-        for index, count, seconds in _allotments(item, float(strongest), limit):
-            procs.append(count)
-            times.append(seconds)
-            modes.append(index)
-        first.append(len(procs))
-    weight = planner.weights
+        power = float(problem.class_power[problem.group_class[problem.item_group[n], 0]])
+        rows.append(
+            every_allotment(item, power, width) if for_bounds else _ladder(item, power, limit)
+        )
+    counts = [len(entry) for entry in rows]
+    flat = np.array([row for entry in rows for row in entry], dtype=np.float64).reshape(-1, 3)
     return MoldableQueue(
-        items=numbers,
-        first=np.array(first, dtype=np.int64),
-        procs=np.array(procs, dtype=np.int64),
-        times=np.array(times, dtype=np.float64),
-        mode=np.array(modes, dtype=np.int64),
-        weight=weight,
+        items=np.arange(len(planner.items), dtype=np.int64),
+        first=np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64),
+        procs=flat[:, 1].astype(np.int64),
+        times=flat[:, 2].copy(),
+        mode=flat[:, 0].astype(np.int64),
+        weight=planner.weights,
         release=np.maximum(problem.item_release - planner.snapshot.time, 0.0),
         starts=starts,
         capacity=capacity,
@@ -114,8 +121,12 @@ def why_not(planner: Planner) -> str | None:
     return None
 
 
-def _allotments(item: Item, power: float, limit: int | None) -> list[tuple[int, int, float]]:
-    """Index, processors and seconds of an item's modes at this power; faster with each."""
+Row = tuple[int, int, float]
+"""Index of a mode, processors, seconds."""
+
+
+def _ladder(item: Item, power: float, limit: int | None) -> list[Row]:
+    """An item's modes at this power, thinned to about `limit`; faster with each."""
     rows = [
         (index, procs, scaled / power + fixed)
         for index, (procs, scaled, fixed, _) in enumerate(item.modes)
@@ -129,6 +140,26 @@ def _allotments(item: Item, power: float, limit: int | None) -> list[tuple[int, 
         if row[1] >= kept[-1][1] * ratio:
             kept.append(row)
     return [*kept, rows[-1]]
+
+
+def every_allotment(item: Item, power: float, width: int) -> list[Row]:
+    """What a job can be given on at most `width` processors, or less than that.
+
+    A closed form offers every count. Of more than `EVERY`, all between two steps of a dense ladder
+    become one row: the processors of the first, and the seconds of the last.
+    """
+    job = item.job
+    if not isinstance(job, MoldableJob) or isinstance(job.speedup, TableSpeedup):
+        rows = [row for row in _ladder(item, power, None) if row[1] <= width]
+        return [(-1, procs, seconds) for _, procs, seconds in rows]
+    high = min(job.max_procs, width)
+    slower = job.sigma / power + 1.0 - job.sigma
+    counts = np.arange(job.min_procs, high + 1)
+    if counts.size > EVERY:
+        steps = np.geomspace(job.min_procs, high, EVERY // 2).round()
+        counts = np.unique(steps.astype(np.int64))
+    last = [job.min_procs - 1, *counts.tolist()]
+    return [(-1, a + 1, job.speedup.time(b) * slower) for a, b in pairwise(last)]
 
 
 def _availability(planner: Planner) -> tuple[Floats, Ints]:
@@ -162,27 +193,3 @@ def _is_exact(planner: Planner) -> bool:
     plain = len(planner.snapshot.clusters) == 1 and problem.class_power.size == 1
     groups = bool(problem.group_plain.all()) and not problem.exempt.any()
     return plain and groups and why_not(planner) is None
-
-
-def exact_times(item: Item, power: float, width: int) -> tuple[Ints, Floats]:
-    """Every allotment of an item up to `width` processors, not only those on the ladder.
-
-    Returns
-    -------
-    procs, seconds : arrays
-        By rising count; seconds at this power.
-    """
-    job = item.job
-    if not isinstance(job, MoldableJob) or isinstance(job.speedup, TableSpeedup):
-        rows = [row for row in _allotments(item, power, None) if row[1] <= width]
-        return (
-            np.array([row[1] for row in rows], dtype=np.int64),
-            np.array([row[2] for row in rows], dtype=np.float64),
-        )
-    counts = range(job.min_procs, min(job.max_procs, width) + 1)
-    sigma = job.sigma
-    seconds = [job.speedup.time(n) * (sigma / power + 1.0 - sigma) for n in counts]
-    return np.array(counts, dtype=np.int64), np.array(seconds, dtype=np.float64)
-
-
-__all__ = ["LADDER", "MoldableQueue", "exact_times", "of_planner", "why_not"]

@@ -9,7 +9,7 @@ import pytest
 
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.kernel.decoding import Planner
-from coalloc.policies.moldable.queue import MoldableQueue, exact_times, of_planner, why_not
+from coalloc.policies.moldable.queue import MoldableQueue, of_planner, why_not
 from coalloc.policies.options import COMMON, read_options
 
 AMDAHL = {"model": "amdahl", "time": 100.0, "parallel_fraction": 0.9}
@@ -79,13 +79,27 @@ def test_a_ladder_keeps_both_ends_and_about_as_many_as_asked_for() -> None:
     assert [planner.items[0].modes[m][0] for m in few.mode] == few.procs.tolist()
 
 
-def test_every_allotment_of_a_closed_form_is_there_for_bounds() -> None:
-    job = moldable() | {"speedup": AMDAHL, "min_procs": 2, "max_procs": 12, "sigma": 0.5}
+def closed_form(low: int, high: int) -> Planner:
+    job = moldable() | {"speedup": AMDAHL, "min_procs": low, "max_procs": high, "sigma": 0.5}
     del job["times"]
-    planner = planner_of(job)
-    procs, seconds = exact_times(planner.items[0], 0.5, 10)
-    assert procs.tolist() == list(range(2, 11))
-    assert seconds[0] == pytest.approx(55.0 * 1.5)
+    nodes = [{"name": f"a[1-{high}]", "power": 0.5}]
+    return planner_of(job, clusters=[{"name": "alpha", "nodes": nodes}])
+
+
+def test_every_allotment_of_a_closed_form_is_there_for_bounds() -> None:
+    queue = of_planner(closed_form(2, 200), for_bounds=True)
+    assert queue.procs.tolist() == list(range(2, 201))
+    assert queue.times[0] == pytest.approx(55.0 * 1.5)
+    assert of_planner(closed_form(2, 200)).procs.size < 60
+
+
+def test_on_large_machines_no_allotment_is_better_than_its_row() -> None:
+    queue = of_planner(closed_form(1, 5000), for_bounds=True)
+    assert queue.procs.size <= 1000
+    ends = np.concatenate((queue.procs[1:] - 1, [5000]))
+    for procs, seconds, last in zip(queue.procs, queue.times, ends, strict=True):
+        assert procs <= last
+        assert seconds == pytest.approx((10.0 + 90.0 / last) * 1.5)
 
 
 def test_workflows_and_order_among_jobs_are_not_planned() -> None:

@@ -1,0 +1,127 @@
+"""A lower bound on the makespan of moldable jobs: the largest guess that is refuted.
+
+A guess is refuted if some job is too long for it; or if the least work of all jobs is more than
+what the processors can do by then; or if that is so when jobs of more than half the guess, which
+must all run together in its middle, have to share the processors that are there. The choice of
+those is a knapsack, here in fractions.
+
+References
+----------
+G. Mounie, C. Rapine, D. Trystram, "A 3/2-approximation algorithm for scheduling independent
+monotonic malleable tasks", SIAM J. Computing 2007 (the test); P.-F. Dutot, G. Mounie, D. Trystram,
+Handbook of Scheduling, chapter 28.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.policies.kernel.jit import kernel
+from coalloc.policies.moldable.queue import MoldableQueue
+
+Floats = NDArray[np.float64]
+PRECISION = 1e-7
+
+
+def cmax_bound(queue: MoldableQueue) -> float:
+    """Makespan that no schedule is below, seconds; exact where the longest job decides.
+
+    Parameters
+    ----------
+    queue : MoldableQueue
+        With every allotment there is (``for_bounds``).
+    """
+    if queue.size == 0:
+        return 0.0
+    fastest = queue.times[queue.first[1:] - 1]
+    longest = float((queue.release + fastest).max())
+    low, high = longest, max(longest, 1e-9)
+    while is_refuted(queue, high):
+        low, high = high, 2.0 * high
+    while high - low > PRECISION * high:
+        middle = (low + high) / 2.0
+        if is_refuted(queue, middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def is_refuted(queue: MoldableQueue, guess: float) -> bool:
+    """Whether it is certain that no schedule ends by `guess`, seconds."""
+    size = queue.size
+    canonical, work = np.zeros(size, dtype=np.int64), np.zeros(size)
+    half = np.zeros(size)
+    fits = canonical_allotments(
+        queue.first, queue.procs, queue.times, queue.release, guess, canonical, work, half
+    )
+    if not fits:
+        return True
+    room = _area(queue, guess) * (1.0 + 1e-9)
+    if float(work.sum()) > room:
+        return True
+    middle = int(queue.capacity[np.searchsorted(queue.starts, guess / 2.0, side="right") - 1])
+    return _shared_work(canonical, work, half, middle) > room
+
+
+def _shared_work(canonical: Any, work: Floats, half: Floats, procs: int) -> float:
+    """Least work if those that run for longer than half the guess share `procs` processors."""
+    must = np.isinf(half)
+    left = procs - int(canonical[must].sum())
+    if left < 0:
+        return float("inf")
+    total = float(work[must].sum() + half[~must].sum())
+    saved = (half - work)[~must]
+    count = canonical[~must]
+    order = np.argsort(-saved / count, kind="stable")
+    taken = np.clip((left - (np.cumsum(count[order]) - count[order])) / count[order], 0.0, 1.0)
+    return total - float((np.maximum(saved[order], 0.0) * taken).sum())
+
+
+def _area(queue: MoldableQueue, until: float) -> float:
+    """Processor-seconds that are there up to a time."""
+    edges = np.append(queue.starts[queue.starts < until], until)
+    return float((queue.capacity[: edges.size - 1] * np.diff(edges)).sum())
+
+
+@kernel
+def canonical_allotments(
+    first: Any,
+    procs: Any,
+    times: Any,
+    release: Any,
+    guess: Any,
+    out_procs: Any,
+    out_work: Any,
+    out_half: Any,
+) -> Any:
+    """For each job, what it needs at least to end by a guess; false if one cannot.
+
+    Parameters
+    ----------
+    out_procs, out_work : arrays, N
+        Fewest processors, and least work in processor-seconds.
+    out_half : array, N
+        Least work of an allotment that runs for at most half the guess; inf where there is none.
+    """
+    for i in range(release.size):
+        limit = guess - release[i]
+        out_procs[i], out_work[i], out_half[i] = 0, np.inf, np.inf
+        for a in range(first[i], first[i + 1]):
+            if times[a] > limit:
+                continue
+            if out_procs[i] == 0:
+                out_procs[i] = procs[a]
+            work = procs[a] * times[a]
+            out_work[i] = min(out_work[i], work)
+            if times[a] <= guess / 2.0:
+                out_half[i] = min(out_half[i], work)
+        if out_procs[i] == 0:
+            return False
+    return True
+
+
+__all__ = ["cmax_bound", "is_refuted"]

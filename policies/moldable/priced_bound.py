@@ -1,0 +1,249 @@
+"""A lower bound on weighted completion from prices of processor time, with its certificate.
+
+For any prices v(t) >= 0, no schedule on m(t) processors has a smaller weighted completion than
+
+    LB(v) = sum_i min over k, s of [w_i (s + p_ik) + k * integral of v over the run] - integral m v
+
+since the processors that all jobs use at t are at most m(t). Good prices are sought by subgradient
+steps from those of the fluid relaxation; the answer is exact for the prices it names, so that who
+doubts it has only to add up (`verify`). With an end that no job may pass, T, the same holds for
+schedules of makespan at most T.
+
+References
+----------
+J. van den Akker, C. Hurkens, M. Savelsbergh, "Time-indexed formulations for machine scheduling
+problems: column generation", INFORMS J. Computing 2000 (the relaxation that is priced here).
+B. Polyak, "Minimization of unsmooth functionals", 1969 (the step).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.policies.base import never
+from coalloc.policies.moldable.pricing import add_usage, price_jobs
+from coalloc.policies.moldable.queue import MoldableQueue
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SLOTS, STEPS = 100, 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedBound:
+    """A bound on weighted completion, and the prices that prove it.
+
+    Attributes
+    ----------
+    value : float
+        No schedule that ends by `cap` has a smaller weighted completion; inf where none ends by it.
+    cap : float
+        Seconds; inf where any makespan is allowed.
+    grid, prices : arrays, G + 1 and G
+        Edges of the slots, seconds; price of a processor-second in each.
+    mode, start : arrays, N
+        Where each job would start at these prices: an index into the queue's allotments, seconds.
+    steps : int
+        Subgradient steps taken.
+    """
+
+    value: float
+    cap: float
+    grid: Floats
+    prices: Floats
+    mode: Ints
+    start: Floats
+    steps: int
+
+    def certificate(self) -> dict[str, Any]:
+        """What a plan carries, so that anybody can check the bound."""
+        return {
+            "kind": "prices",
+            "value": self.value,
+            "cap": None if self.cap == inf else self.cap,
+            "grid": self.grid.tolist(),
+            "prices": self.prices.tolist(),
+        }
+
+
+def priced_bound(
+    search: MoldableQueue,
+    whole: MoldableQueue | None = None,
+    *,
+    horizon: float,
+    cap: float = inf,
+    steps: int = STEPS,
+    slots: int = SLOTS,
+    start_from: PricedBound | None = None,
+    stop: Callable[[], bool] = never,
+) -> PricedBound:
+    """Seek prices with a high bound.
+
+    Parameters
+    ----------
+    search : MoldableQueue
+        What the steps are taken on; a ladder of allotments is enough.
+    whole : MoldableQueue, optional
+        The same queue with every allotment there is: the value is exact on it. `search` by default.
+    horizon : float
+        End of the grid, seconds: about the makespan of a good schedule.
+    cap : float
+        Ends that are allowed, seconds.
+    start_from : PricedBound, optional
+        Begin at these prices instead of the fluid ones.
+    """
+    ascent = Ascent(search, horizon=min(horizon, cap), cap=cap, slots=slots)
+    if start_from is not None:
+        ascent.begin(_transferred(start_from, ascent.grid))
+    ascent.run(steps, stop)
+    return ascent.bound(search if whole is None else whole)
+
+
+class Ascent:
+    """Subgradient steps on prices; resumable."""
+
+    def __init__(self, queue: MoldableQueue, *, horizon: float, cap: float, slots: int) -> None:
+        self.queue, self.cap = queue, cap
+        self.grid = np.linspace(0.0, max(horizon, 1e-9), slots + 1)
+        self.width = np.diff(self.grid)
+        self.there = capacity_area(queue, self.grid)
+        self.best = -inf
+        self.steps = 0
+        self._mode = np.zeros(queue.size, dtype=np.int64)
+        self._start = np.zeros(queue.size)
+        self._used = np.zeros(slots)
+        self.begin(fluid_prices(queue, self.grid))
+
+    def begin(self, prices: Floats) -> None:
+        """Go on from these prices."""
+        self.prices = prices
+        self.best_prices = prices
+        self.best = self._current = self.value(prices)
+        self._direction = self._subgradient()
+        self._fails, self._ambition = 0, 0.05
+
+    def value(self, prices: Floats) -> float:
+        """Bound at these prices; the jobs' choices stay in the working arrays."""
+        return evaluate(
+            self.queue, self.grid, prices, self.there, self.cap, self._mode, self._start
+        )
+
+    def _subgradient(self) -> Floats:
+        queue = self.queue
+        add_usage(queue.procs, queue.times, self._mode, self._start, self.grid, self._used)
+        return self._used - self.there
+
+    def run(self, steps: int, stop: Callable[[], bool] = never) -> None:
+        """Take steps towards a target a little above the best; a smaller one where it fails."""
+        for _ in range(steps if self.best < inf else 0):
+            if stop():
+                break
+            self.steps += 1
+            slope = self._direction
+            length = float((slope * slope / self.width).sum())
+            if length <= 0.0:
+                break
+            target = self.best + self._ambition * abs(self.best)
+            step = (target - self._current) / length
+            self.prices = np.maximum(self.prices + step * slope / self.width, 0.0)
+            self._advance()
+
+    def _advance(self) -> None:
+        value = self.value(self.prices)
+        self._current = value
+        self._direction = 0.3 * self._direction + 0.7 * self._subgradient()
+        if value > self.best * (1.0 + 1e-5):
+            self._fails = 0
+        else:
+            self._fails += 1
+        if value > self.best:
+            self.best, self.best_prices = value, self.prices.copy()
+        if self._fails >= 8:
+            self._fails, self._ambition = 0, self._ambition * 0.5
+            self.prices = self.best_prices.copy()
+            self._current = self.value(self.prices)
+            self._direction = self._subgradient()
+
+    def bound(self, whole: MoldableQueue) -> PricedBound:
+        """The best prices' bound, exact on all allotments."""
+        there = capacity_area(whole, self.grid)
+        mode, start = np.zeros(whole.size, dtype=np.int64), np.zeros(whole.size)
+        value = evaluate(whole, self.grid, self.best_prices, there, self.cap, mode, start)
+        return PricedBound(
+            value=value,
+            cap=self.cap,
+            grid=self.grid,
+            prices=self.best_prices,
+            mode=mode,
+            start=start,
+            steps=self.steps,
+        )
+
+
+def evaluate(
+    queue: MoldableQueue,
+    grid: Floats,
+    prices: Floats,
+    there: Floats,
+    cap: float,
+    mode: Ints,
+    start: Floats,
+) -> float:
+    """Bound at these prices, and into `mode` and `start` the jobs' choices."""
+    total = np.concatenate(([0.0], np.cumsum(prices * np.diff(grid))))
+    paid = price_jobs(
+        queue.first,
+        queue.procs,
+        queue.times,
+        queue.weight,
+        queue.release,
+        grid,
+        prices,
+        total,
+        cap,
+        mode,
+        start,
+    )
+    return float(paid) - float(prices @ there)
+
+
+def capacity_area(queue: MoldableQueue, grid: Floats) -> Floats:
+    """Processor-seconds that are there in each slot."""
+    edges = np.union1d(grid, queue.starts[queue.starts < grid[-1]])
+    level = queue.capacity[np.searchsorted(queue.starts, edges[:-1], side="right") - 1]
+    area = np.concatenate(([0.0], np.cumsum(level * np.diff(edges))))
+    return np.diff(area[np.searchsorted(edges, grid)])
+
+
+def fluid_prices(queue: MoldableQueue, grid: Floats) -> Floats:
+    """Prices at which jobs of divisible work, in Smith's order, are content where they are."""
+    area = np.array(
+        [
+            (queue.procs[a:b] * queue.times[a:b]).min()
+            for a, b in zip(queue.first[:-1], queue.first[1:], strict=True)
+        ],
+        dtype=np.float64,
+    )
+    density = queue.weight / np.maximum(area, 1e-12)
+    order = np.argsort(-density, kind="stable")
+    done = np.cumsum(area[order])
+    offered = np.concatenate(([0.0], np.cumsum(capacity_area(queue, grid))))
+    middle = (offered[:-1] + offered[1:]) / 2.0
+    place = np.searchsorted(done, middle)
+    falling = np.append(density[order], 0.0)[place] * np.diff(grid)
+    return falling[::-1].cumsum()[::-1] - falling / 2.0
+
+
+def _transferred(bound: PricedBound, grid: Floats) -> Floats:
+    """Prices of another grid, at the middle of each slot."""
+    middle = (grid[:-1] + grid[1:]) / 2.0
+    place = np.searchsorted(bound.grid, middle, side="right") - 1
+    inside = place < bound.prices.size
+    return np.where(inside, bound.prices[np.minimum(place, bound.prices.size - 1)], 0.0)
