@@ -21,6 +21,7 @@ __all__ = [
     "Claim",
     "ClaimRefusedError",
     "ClusterReading",
+    "Handover",
     "Launcher",
     "NodeReading",
     "PartKey",
@@ -148,6 +149,9 @@ class PartSpec:
         Between SIGTERM and SIGKILL, seconds.
     lease_s : float
         The claim lapses when it is not renewed for this long, seconds.
+    foreign : str
+        A job of the batch system's own, which is to be let go on these nodes; empty: `argv` or
+        `script` is what runs.
     """
 
     job: str
@@ -172,6 +176,7 @@ class PartSpec:
     time_limit_s: float | None = None
     grace_s: float = 10.0
     lease_s: float = 60.0
+    foreign: str = ""
 
     @property
     def key(self) -> PartKey:
@@ -297,9 +302,22 @@ class Launcher(Protocol):
         """Let go of the launcher's own resources; the parts live on."""
 
 
+class Handover(Protocol):
+    """Of a batch system whose own jobs may be ordered by us."""
+
+    def dismiss(self, foreign: str) -> None:
+        """Cancel a job that waits there for our order; one that is gone is no error.
+
+        Raises
+        ------
+        AdapterError
+        """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapter:
-    """Both faces of one cluster; one that only reads has no launcher."""
+    """The faces of one cluster; one that only reads has no launcher, most hand nothing over."""
 
     reader: Reader
     launcher: Launcher | None = None
+    handover: Handover | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from coalloc.core import queue, rounding, starting
+from coalloc.core import handover, queue, rounding, starting
 from coalloc.core.effects import Drop, Effect, Greet, Resend, Wake
 from coalloc.core.events import (
     Disconnected,
@@ -326,6 +326,8 @@ class Coordinator:
             for node in read.reading.nodes
         }
         cluster.drained_nodes = {n.name for n in read.reading.nodes if n.name in state.drained}
+        handover.taken_in(state, cluster, read.reading, now)
+        self._name_unknown(cluster, read.reading)
         if was_stale and cluster.connected:
             slots = sum(node.slots for node in read.reading.nodes)
             state.note(
@@ -336,6 +338,15 @@ class Coordinator:
             state.rounds.happened("cluster_returned")
         elif before is not None and len(before.running) > len(read.reading.running):
             state.rounds.happened("job_finished")
+
+    def _name_unknown(self, cluster: ClusterState, reading: ClusterReading) -> None:
+        """Log each word that an adapter does not know, once."""
+        words = {w: n for w, n in reading.unknown.items() if w not in cluster.unknown}
+        if words:
+            cluster.unknown |= frozenset(words)
+            self.state.note(
+                "unknown_words_read", level="warning", cluster=reading.cluster, words=words
+            )
 
     def _clash(self, name: str, reading: ClusterReading) -> str:
         """Why a reading cannot be used beside those of the other clusters; empty if it can."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from coalloc.core.messages import (
     Abort,
+    Dismiss,
     Forget,
     Hello,
     Numbered,
@@ -90,6 +91,13 @@ class RemovePart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DismissJob:
+    """Cancel a job of the batch system's own that was handed over."""
+
+    foreign: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RenewLeases:
     """The daemon is there: claims stand for another lease."""
 
@@ -120,7 +128,15 @@ class Tell:
 
 
 ExecutorEffect = (
-    ClaimPart | StartPart | EndPart | RemovePart | RenewLeases | SaveProgress | Say | Tell
+    ClaimPart
+    | StartPart
+    | EndPart
+    | RemovePart
+    | DismissJob
+    | RenewLeases
+    | SaveProgress
+    | Say
+    | Tell
 )
 
 
@@ -244,6 +260,8 @@ class ExecutorCore:
                     if self.state.parts[key].state in PART_ENDED:
                         del self.state.parts[key]
                         self._out.append(RemovePart(key=key))
+            case Dismiss(foreign=foreign):
+                self._out.append(DismissJob(foreign=foreign))
 
     def _keys(self, job: str, attempt: int) -> list[Key]:
         return [key for key in self.state.parts if key[:2] == (job, attempt)]

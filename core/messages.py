@@ -30,6 +30,9 @@ class Prepare:
         Seconds of run time after which the processes are ended.
     rendezvous : str
         host:port for the ranks to meet.
+    foreign : str
+        A job of the batch system's own, which is to be let go on these nodes; empty: `launch`
+        is what runs.
     """
 
     job: str
@@ -46,6 +49,7 @@ class Prepare:
     time_limit: float | None = None
     array_index: int | None = None
     rendezvous: str = ""
+    foreign: str = ""
     launch: Launch | None = None
 
 
@@ -74,7 +78,16 @@ class Forget:
     attempt: int
 
 
-Order = Prepare | Start | Abort | Forget
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dismiss:
+    """A job of the batch system's own, which was handed over, is not to run: cancel it there."""
+
+    job: str
+    attempt: int
+    foreign: str
+
+
+Order = Prepare | Start | Abort | Forget | Dismiss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 from coalloc.core.effects import Reply, SaveLaunch, SaveMeta, SaveToken
 from coalloc.core.estimates import completed, history_key
 from coalloc.core.events import Requested
-from coalloc.core.messages import Abort
+from coalloc.core.messages import Abort, Dismiss
 from coalloc.core.records import PART_ENDED, JobRecord, JobState
 from coalloc.core.requests import Answer, Cancel, Done, Hold, Refused, Release, Submit
 from coalloc.core.state import State
@@ -295,6 +295,15 @@ def _end_unrun(
     )
     state.record(now, "job_ended", record.id, state=str(end), detail=detail)
     state.note("job_ended", job=record.id, state=str(end), exit_code=None, detail=detail)
+    if record.foreign and reason != "cancelled_there":
+        dismiss(state, record)
+
+
+def dismiss(state: State, record: JobRecord) -> None:
+    """Have a handed job cancelled where its user submitted it."""
+    if record.origin in state.clusters:
+        order = Dismiss(job=record.id, attempt=record.attempt, foreign=record.foreign)
+        state.send(record.origin, order)
 
 
 def release_dependents(state: State, job: str, now: float) -> None:

@@ -110,6 +110,10 @@ class JobRecord:
         Who asked for the end of it; empty when nobody.
     skew_s : float or None
         Between the first processes of its parts.
+    origin : str
+        The cluster in whose batch system its user submitted it; empty: it was submitted here.
+    foreign : str
+        Its id there.
     """
 
     id: str
@@ -141,6 +145,8 @@ class JobRecord:
     skew_s: float | None = None
     reason: str = ""
     detail: str = ""
+    origin: str = ""
+    foreign: str = ""
 
     @property
     def is_waiting(self) -> bool:

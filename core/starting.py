@@ -48,6 +48,7 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
             name=record.name,
             time_limit=job.time_limit,
             array_index=record.array_index,
+            foreign=record.foreign,
         )
         state.send(part.cluster, order)
         decision = {
@@ -154,6 +155,10 @@ def _advance(state: State, record: JobRecord, now: float) -> None:
             for part in record.parts:
                 state.send(part.cluster, Start(job=record.id, attempt=record.attempt))
     elif all(s in PART_ENDED for s in states):
+        back = next((p for p in record.parts if p.reason == REQUEUED), None)
+        if record.foreign and back is not None and not record.cancelled_by:
+            _give_back(state, record, now, back.cluster, back.reason, back.detail)
+            return
         started = any(p.started is not None or p.state is PartState.LOST for p in record.parts)
         if record.cancelled_by or started:
             _end(state, record, now)
@@ -209,6 +214,12 @@ PERMANENT = frozenset(
 """Refusals that another attempt cannot mend."""
 
 
+REQUEUED = "requeued"
+"""A handed job that the batch system has put back into its queue: ours, once more."""
+CANCELLED_THERE = "cancelled_there"
+"""Its user, or an administrator, ended it in the batch system."""
+
+
 def _give_back(
     state: State, record: JobRecord, now: float, cluster: str, reason: str, detail: str
 ) -> None:
@@ -218,6 +229,10 @@ def _give_back(
     order, and that was never given, or every part has said that it did not start.
     """
     abort_parts(state, record, detail or reason)
+    if reason == CANCELLED_THERE and record.foreign:
+        why = f"cancelled in {cluster}"
+        end_waiting(state, record, now, JobState.CANCELLED, why, CANCELLED_THERE)
+        return
     if reason in PERMANENT:
         end_waiting(state, record, now, JobState.FAILED, f"{cluster}: {detail}", reason)
         return
@@ -234,6 +249,7 @@ def _give_back(
             parts=(),
             link_gbps={},
             deadline=None,
+            started=None,
             reason="backing_off",
             detail=text,
         )
@@ -278,6 +294,10 @@ def _verdict(record: JobRecord) -> tuple[JobState, str, str, int | None]:
     refused = next((p for p in parts if p.state is PartState.REFUSED), None)
     if record.cancelled_by:
         return JobState.CANCELLED, "cancelled", f"cancelled by {record.cancelled_by}", code
+    there = next((p for p in parts if p.reason == CANCELLED_THERE), None)
+    if there is not None:
+        detail = f"cancelled in {there.cluster}: {there.detail}" if there.detail else ""
+        return JobState.CANCELLED, "cancelled", detail or f"cancelled in {there.cluster}", code
     if limited is not None:
         return JobState.TIMEOUT, "time_limit", limited.detail, code
     if lost is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coalloc.core.effects import Effect, Note, Record, SaveJob, SaveMeta, Send
-from coalloc.core.messages import Abort, Forget, Order
+from coalloc.core.messages import Abort, Dismiss, Forget, Order
 from coalloc.core.power import PowerState
 from coalloc.core.records import JobRecord, JobState, Outlook
 from coalloc.core.settings import ClusterSettings, Settings
@@ -40,6 +40,10 @@ class ClusterState:
     acked_seq: int = 0
     behind_since: tuple[int, float] | None = None
     """The order an executor says it is at, while there are later ones, and since when."""
+    unseen: frozenset[str] = frozenset()
+    """Handed jobs that the latest reading should have had, and did not."""
+    unknown: frozenset[str] = frozenset()
+    """Words of the batch system that nobody here knows, and that were logged."""
     asked: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """Orders under way that say nothing new when repeated, with their numbers."""
 
@@ -82,6 +86,8 @@ class State:
     """Where the ranks of the placed jobs meet."""
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
     """The waiting jobs that depend on a job."""
+    handed: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Jobs that were handed over and have not ended: cluster to id there to id here."""
     pending_jobs: int = 0
     pending_procs: int = 0
     """Of pending jobs only: one that is held asks for no round."""
@@ -91,6 +97,8 @@ class State:
     clusters: dict[str, ClusterState] = field(default_factory=dict)
     numbers: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Next number and last acknowledged one of the orders to clusters that are not here now."""
+    refused_there: set[tuple[str, str]] = field(default_factory=set)
+    """Handed jobs that cannot be planned; each is logged once."""
     strangers: set[str] = field(default_factory=set)
     """Clusters that spoke without being configured; each is logged once."""
     history: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -126,6 +134,15 @@ class State:
         if not record.is_waiting:
             self.outlook.pop(record.id, None)
             self.passed_over.pop(record.id, None)
+        if record.origin and not record.is_ended:
+            self.handed.setdefault(record.origin, {})[record.foreign] = record.id
+        elif record.origin:
+            self._unhand(record)
+
+    def _unhand(self, record: JobRecord) -> None:
+        there = self.handed.get(record.origin, {})
+        if there.get(record.foreign) == record.id:
+            del there[record.foreign]
 
     def _count(self, record: JobRecord) -> None:
         if record.is_waiting:
@@ -153,7 +170,10 @@ class State:
 
     def remove(self, job: str) -> None:
         """Drop a job from memory."""
-        self._uncount(self.jobs.pop(job, None))
+        record = self.jobs.pop(job, None)
+        self._uncount(record)
+        if record is not None and record.origin:
+            self._unhand(record)
         for table in (self.waiting, self.placed, self.ended):
             table.pop(job, None)
         self.outlook.pop(job, None)
@@ -163,11 +183,11 @@ class State:
     def send(self, cluster: str, order: Order) -> None:
         """Put an order into a cluster's outbox.
 
-        An abort or a forget that is still under way is not sent again: an executor repeats
-        what it knows of a part until it has carried them out.
+        An abort, a forget or a dismissal that is still under way is not sent again: an
+        executor repeats what it knows until it has carried them out.
         """
         target = self.clusters[cluster]
-        if isinstance(order, Abort | Forget):
+        if isinstance(order, Abort | Forget | Dismiss):
             asked = (type(order).__name__, order.job, order.attempt)
             if target.asked.get(asked, 0) > target.acked_seq:
                 return

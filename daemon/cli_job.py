@@ -37,6 +37,8 @@ def job_lines(body: Mapping[str, Any], now: float) -> list[str]:
 
 def _state(job: JobDetails, now: float) -> Iterator[tuple[str, Any]]:
     yield "user", f"{job.user} ({job.uid}:{job.gid})" if job.uid >= 0 else job.user
+    if job.origin:
+        yield "handed over", f"in {job.origin}, where it is job {job.foreign}"
     yield "reason", ": ".join(dict.fromkeys(text for text in (job.reason, job.detail) if text))
     yield "submitted", instant(job.submitted)
     if job.state in {"pending", "held"}:
@@ -106,6 +108,9 @@ def _speedup(model: Mapping[str, Any]) -> str:
 
 
 def _executes(job: JobDetails) -> Iterator[tuple[str, Any]]:
+    if job.origin:
+        yield "command", f"that of job {job.foreign} in {job.origin}, as it was submitted there"
+        return
     launch = job.launch
     command = shlex.join(launch.get("argv") or ())
     if len(command) > LONGEST_COMMAND:

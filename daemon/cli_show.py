@@ -1,4 +1,4 @@
-"""``coalloc queue``, ``show``, ``why``, ``wait`` and ``status``."""
+"""``coalloc queue``, ``show``, ``wait`` and ``status``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coalloc.daemon import cli_parse as parse
 from coalloc.daemon.cli_common import Command, CommandError, answer_json, connect
 from coalloc.daemon.cli_text import instant, is_terminal, length, node_set, show_table
 from coalloc.daemon.cli_wait import wait_and_tell
-from coalloc.daemon.client_results import QueueRow, ServiceStatus, Why
+from coalloc.daemon.client_results import QueueRow, ServiceStatus
 
 CODES = {
     "pending": "PD",
@@ -135,7 +135,7 @@ def _line(group: Sequence[QueueRow], now: float) -> tuple[str, ...]:
         length(run_time(row, now)),
         procs,
         instant(row.started if row.state not in WAITING else _earliest(group)),
-        "+".join(row.clusters) or "-",
+        f"{row.origin}:{row.foreign}" if row.origin else "+".join(row.clusters) or "-",
         node_set(row.nodes) if row.state not in WAITING and row.nodes else reason_text(row),
     )
 
@@ -184,24 +184,6 @@ def _show(args: argparse.Namespace) -> int:
     from coalloc.daemon.cli_job import job_lines
 
     print("\n".join(job_lines(answer["job"], answer["time"])))
-    return 0
-
-
-def _why(args: argparse.Namespace) -> int:
-    with connect(args) as client:
-        answer = client.ask("why", job=args.job)
-    if args.json:
-        answer_json(answer)
-        return 0
-    why = msgspec.convert(answer["why"], Why)
-    reason = why.reason or ("waits" if why.state in WAITING else "")
-    print(f"job {why.job} is {why.state}" + (f": {reason}" if reason else ""))
-    if why.detail:
-        print(f"  {why.detail}")
-    if why.state in WAITING:
-        print(f"  expected start: {instant(why.start_estimate, 'not known')}")
-    for fact in why.facts:
-        print(f"  {fact}")
     return 0
 
 
@@ -276,13 +258,6 @@ COMMANDS: Mapping[str, Command] = {
         example="coalloc show 12",
         add=_add_job,
         run=_show,
-        query=True,
-    ),
-    "why": Command(
-        doc="what keeps a job from starting",
-        example="coalloc why 12",
-        add=_add_job,
-        run=_why,
         query=True,
     ),
     "wait": Command(

@@ -55,6 +55,8 @@ class QueueRow(Struct, frozen=True, kw_only=True):
         One for each part.
     skew_ms : float or None
         Between the first processes of its parts, milliseconds.
+    origin, foreign : str
+        The cluster in whose batch system it was submitted, and its id there; empty: here.
     """
 
     id: str
@@ -74,6 +76,8 @@ class QueueRow(Struct, frozen=True, kw_only=True):
     clusters: tuple[str, ...] = ()
     exit_code: int | None = None
     skew_ms: float | None = None
+    origin: str = ""
+    foreign: str = ""
 
 
 class PartRow(Struct, frozen=True, kw_only=True):
@@ -133,7 +137,19 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
 
 
 class Why(Struct, frozen=True, kw_only=True):
-    """What keeps a job from starting; `facts` are the figures behind it."""
+    """What keeps a job from starting.
+
+    Attributes
+    ----------
+    facts : tuple of str
+        Figures of the present state.
+    lines : tuple of str
+        The explanation in sentences, the most important first.
+    explanation : mapping or None
+        The same in figures, see docs/PROTOCOL.md.
+    unexplained : str
+        Why there is no explanation; empty where there is one, or the job does not wait.
+    """
 
     job: str
     state: str
@@ -141,6 +157,9 @@ class Why(Struct, frozen=True, kw_only=True):
     detail: str
     start_estimate: float | None = None
     facts: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    explanation: dict[str, Any] | None = None
+    unexplained: str = ""
 
 
 class EndedJob(Struct, frozen=True, kw_only=True):

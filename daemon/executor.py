@@ -29,6 +29,7 @@ from coalloc.adapters.base import (
 from coalloc.adapters.base import PartReport as LauncherReport
 from coalloc.core.executor import (
     ClaimPart,
+    DismissJob,
     EndPart,
     ExecutorCore,
     ExecutorEffect,
@@ -85,6 +86,7 @@ class Executor:
             )
         self.cluster, self.log, self.clock = cluster, log, clock
         self.reader, self.launcher = adapter.reader, adapter.launcher
+        self.handover = adapter.handover
         self.interval_s, self.timeout_s = interval_s, timeout_s
         self.progress = state_dir / "progress.json"
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -169,6 +171,8 @@ class Executor:
                     self._try("end", key, partial(self.launcher.abort, reason=reason))
                 case RemovePart(key=key):
                     self._try("remove", key, self.launcher.forget)
+                case DismissJob(foreign=foreign):
+                    self._dismiss(foreign)
                 case RenewLeases():
                     with contextlib.suppress(AdapterError):
                         self.launcher.renew()
@@ -196,6 +200,17 @@ class Executor:
             call(PartKey(job=key[0], attempt=key[1], part=key[2]))
         except AdapterError as error:
             self.log.error("launcher_failed", verb=verb, job=key[0], why=str(error))
+
+    def _dismiss(self, foreign: str) -> None:
+        """Cancel a handed job; where that fails, the daemon asks again with a later reading."""
+        if self.handover is None:
+            self.log.error("handover_unknown", job_there=foreign)
+            return
+        try:
+            self.handover.dismiss(foreign)
+            self.log.info("handed_job_dismissed", job_there=foreign)
+        except AdapterError as error:
+            self.log.error("launcher_failed", verb="dismiss", job_there=foreign, why=str(error))
 
     def _save(self, progress: SaveProgress) -> None:
         """Durable on return: what follows tells the daemon that orders were carried out."""
@@ -324,4 +339,5 @@ def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
         rendezvous=order.rendezvous,
         time_limit_s=order.time_limit,
         lease_s=order.lease_s,
+        foreign=order.foreign,
     )

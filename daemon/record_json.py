@@ -33,6 +33,8 @@ _DEFAULTS: dict[str, Any] = {
     "skew_s": None,
     "reason": "",
     "detail": "",
+    "origin": "",
+    "foreign": "",
 }
 _ALWAYS = ("id", "name", "user", "uid", "gid", "command", "submitted", "state")
 

@@ -50,6 +50,8 @@ def job_row(record: JobRecord, state: State, now: float) -> dict[str, Any]:
         "clusters": [part.cluster for part in record.parts],
         "exit_code": record.exit_code,
         "skew_ms": None if record.skew_s is None else round(record.skew_s * 1e3, 3),
+        "origin": record.origin,
+        "foreign": record.foreign,
     }
 
 
@@ -186,6 +188,9 @@ def why(record: JobRecord, state: State, now: float) -> dict[str, Any]:
         "detail": detail,
         "start_estimate": start,
         "facts": facts,
+        "lines": [],
+        "explanation": None,
+        "unexplained": "",
     }
 
 

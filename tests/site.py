@@ -31,6 +31,7 @@ def reading(cluster: str, nodes: int, *, slots: int = 1, power: float = 1.0) -> 
 
 def first_fit(snapshot: Snapshot) -> Plan:
     """Start what fits now, in arrival order, node by node; for tests only."""
+    home = {node.name: cluster.name for cluster, node in snapshot.nodes()}
     free = {
         node.name: node.slots
         for cluster, node in snapshot.nodes()
@@ -45,6 +46,8 @@ def first_fit(snapshot: Snapshot) -> Plan:
         procs = getattr(job, "procs", 1)
         nodes: dict[str, int] = {}
         for name, count in free.items():
+            if job.clusters is not None and home[name] not in job.clusters:
+                continue
             take = min(count, procs - sum(nodes.values()))
             if take > 0:
                 nodes[name] = take

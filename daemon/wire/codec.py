@@ -38,6 +38,7 @@ ORDERS: dict[str, type[Any]] = {
     "start": messages.Start,
     "abort": messages.Abort,
     "forget": messages.Forget,
+    "dismiss": messages.Dismiss,
 }
 TO_EXECUTOR: dict[str, type[Any]] = {"welcome": messages.Welcome, "ping": messages.Ping}
 FROM_EXECUTOR: dict[str, type[Any]] = {
