@@ -78,6 +78,11 @@ def find_job(sources: Sources, job: str) -> JobRecord:
     return record
 
 
+def asked_job(sources: Sources, body: Mapping[str, Any]) -> JobRecord:
+    """The job that a question names."""
+    return find_job(sources, _text(body, "job"))
+
+
 def array_of(sources: Sources, job: str) -> list[JobRecord]:
     """The job, or the members of the array of that number."""
     members = [r for name, r in sources.state.jobs.items() if name.startswith(f"{job}_")]
@@ -109,8 +114,8 @@ def _show(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str,
 
 
 def _why(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
-    record = find_job(sources, _text(body, "job"))
-    return {"why": views.why(record, sources.state, now), "time": now}
+    """Without an explanation: what `explaining` answers in any case."""
+    return {"why": views.why(asked_job(sources, body), sources.state, now), "time": now}
 
 
 def _nodes(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:

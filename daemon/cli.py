@@ -30,7 +30,8 @@ INTERRUPTED, PIPE_CLOSED = 130, 141
 
 MODULES: Mapping[str, str] = {
     "submit": "coalloc.daemon.cli_submit",
-    **dict.fromkeys(("queue", "show", "why", "wait", "status"), "coalloc.daemon.cli_show"),
+    **dict.fromkeys(("queue", "show", "wait", "status"), "coalloc.daemon.cli_show"),
+    "why": "coalloc.daemon.cli_why",
     "nodes": "coalloc.daemon.cli_nodes",
     "plan": "coalloc.daemon.cli_plan",
     "events": "coalloc.daemon.cli_events",

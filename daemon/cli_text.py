@@ -33,6 +33,14 @@ def instant(value: float | None, none: str = "N/A") -> str:
         return f"{value:g}"
 
 
+def clock(value: float, now: float) -> str:
+    """Wall-clock seconds as people say them: 14:05:30, 14:05 on this day, else with the date."""
+    there, here = time.localtime(value), time.localtime(now)
+    if there[:3] != here[:3]:
+        return time.strftime("%Y-%m-%d %H:%M", there)
+    return time.strftime("%H:%M" if abs(value - now) > 600.0 else "%H:%M:%S", there)
+
+
 def precise(value: float) -> str:
     """Wall-clock seconds with milliseconds."""
     return f"{instant(value)}.{int(value % 1.0 * 1000):03}"

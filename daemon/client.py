@@ -31,6 +31,8 @@ PATIENCE_S = 1.0
 """How long a daemon that is being restarted may take to listen again, seconds."""
 PIPELINED = 1000
 """Submits under way at a time."""
+WHY_S = 20.0
+"""For an answer to ``why``, which may need several solves, seconds."""
 ESTIMATE_S = 60.0
 """For an answer that needs a whole solve, seconds."""
 LOOK_EVERY_S = 10.0
@@ -225,8 +227,9 @@ class Client:
         return _convert(self.ask("show", job=job)["job"], results.JobDetails)
 
     def why(self, job: str) -> results.Why:
-        """What keeps a job from starting."""
-        return _convert(self.ask("why", job=job)["why"], results.Why)
+        """What keeps a job from starting, with an explanation where one was made in time."""
+        answer = self.ask("why", timeout_s=max(self.timeout_s, WHY_S), job=job)
+        return _convert(answer["why"], results.Why)
 
     def wait(self, job: str, timeout: float | None = None) -> tuple[results.EndedJob, ...]:
         """Wait until a job, or every member of an array, has ended.

@@ -59,6 +59,10 @@ class Solver(Protocol):
         node_entries: int | None = None,
     ) -> Outcome: ...
 
+    async def explain(
+        self, snapshot: bytes, rule: bytes, job: str, *, deadline_s: float, grace_s: float
+    ) -> Outcome: ...
+
 
 class Planner:
     """Solves snapshots and offers what comes of it to the core.

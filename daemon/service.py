@@ -34,17 +34,20 @@ from coalloc.core.effects import (
 )
 from coalloc.core.events import Disconnected, Event, Requested, Stated, SubmitsLost, Ticked
 from coalloc.core.messages import Goodbye, Hello, Ping, Statement, Welcome
+from coalloc.core.records import JobRecord
 from coalloc.core.requests import Answer, Done, Refused, Submit
 from coalloc.daemon.answering import (
     QUESTIONS,
     RefusedError,
     Sources,
     array_of,
+    asked_job,
     what_if,
 )
 from coalloc.daemon.config import Config
 from coalloc.daemon.config_settings import core_settings
 from coalloc.daemon.delivery import Delivery
+from coalloc.daemon.explaining import Explainer
 from coalloc.daemon.journal import recall, without_submits, writes_of
 from coalloc.daemon.planning import Planner, Solver
 from coalloc.daemon.record_json import read_launch
@@ -88,6 +91,7 @@ class Service:
         memory = recall(store, config.daemon.keep_ended)
         self.core = Coordinator(core_settings(config), memory.remembered)
         self.planner = Planner(solver, self.offer)
+        self.explainer = Explainer(solver, self.planner)
         self._use_options(config)
         daemon = config.daemon
         self.server = Server(
@@ -278,7 +282,9 @@ class Service:
     def _requested(self, origin: Origin, body: Mapping[str, Any]) -> None:
         kind = body["type"]
         try:
-            if kind in QUESTIONS:
+            if kind == "why":
+                self._aside(self._explain(origin, asked_job(self.sources, body)))
+            elif kind in QUESTIONS:
                 answer = QUESTIONS[kind](self.sources, body, self.clock())
                 self.server.answer(origin, {"type": kind, **answer})
             elif kind == "wait":
@@ -345,6 +351,11 @@ class Service:
             "detail": "" if deferred is None else deferred.detail,
         }
         self.server.answer(origin, {"type": "estimate", "time": now, **answer})
+
+    async def _explain(self, origin: Origin, record: JobRecord) -> None:
+        now = self.clock()
+        why = await self.explainer.why(record, self.core.state, self.config.rounds.policy, now)
+        self.server.answer(origin, {"type": "why", "why": why, "time": now})
 
     def _stated(self, statement: Statement) -> None:
         self._heard[statement.cluster] = self.clock()

@@ -210,6 +210,25 @@ class SolverPool:
             return [f"not checked: {message}"]
         return msgspec.json.decode(body, type=list[str])
 
+    async def explain(
+        self, snapshot: bytes, rule: bytes, job: str, *, deadline_s: float, grace_s: float
+    ) -> SolveOutcome:
+        """Why a job waits, see `coalloc.daemon.solver_explain`; its ``plan`` is the answer.
+
+        Parameters
+        ----------
+        deadline_s, grace_s : float
+            Seconds; until no further change is tried, and from then until it is killed.
+        """
+        began = time.monotonic()
+        soft = began + deadline_s
+        request = Request(explain=job, soft_at=soft, hard_at=soft + grace_s)
+        parts = (frame(SNAPSHOT, snapshot), frame(PLAN, rule))
+        status, message, body = await self._ask(request, parts, lambda body: None)
+        return SolveOutcome(
+            status=status, plan=body, message=message, elapsed_s=time.monotonic() - began
+        )
+
     async def _ask(
         self, request: Request, parts: Sequence[bytes], found: Callable[[bytes], None]
     ) -> tuple[Literal["done", "killed", "crashed", "error"], str, bytes | None]:

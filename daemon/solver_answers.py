@@ -18,6 +18,7 @@ import msgspec
 from coalloc.daemon.solver_frames import (
     BEGUN,
     DONE,
+    EXPLANATION,
     INCUMBENT,
     PLAN,
     REQUEST,
@@ -62,6 +63,12 @@ def answer(stream: socket.socket, extra: Mapping[str, Solve]) -> None:
     left = request.hard_at + LATE_S - time.monotonic()
     signal.setitimer(signal.ITIMER_REAL, max(left, 0.001))
     snapshot = read_snapshot(msgspec.json.decode(_body(stream, SNAPSHOT)))
+    if request.explain:
+        from coalloc.daemon.solver_explain import explained
+
+        body = explained(snapshot, _body(stream, PLAN), request)
+        stream.sendall(frame(EXPLANATION, body))
+        return
     if not request.policy:
         plan = read_plan(msgspec.json.decode(_body(stream, PLAN)))
         found = check(snapshot, plan).violations

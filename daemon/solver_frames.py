@@ -1,7 +1,8 @@
 """What the daemon and a solver process say to each other: a letter, a length, a body.
 
-The daemon sends one request: REQUEST, SNAPSHOT, and PLAN where a plan is to be checked. The process
-answers BEGUN, any number of INCUMBENT, then DONE, VIOLATIONS or FAILED. Bodies are JSON, except
+The daemon sends one request: REQUEST, SNAPSHOT, and PLAN where a plan is to be checked, or the rule
+of one explained. The process answers BEGUN, any number of INCUMBENT, then DONE, VIOLATIONS,
+EXPLANATION or FAILED. Bodies are JSON, except
 that of FAILED, which is text, and of BEGUN, which is a process number.
 """
 
@@ -15,9 +16,9 @@ from typing import Any
 from msgspec import Struct
 
 REQUEST, SNAPSHOT, PLAN = b"R", b"S", b"P"
-BEGUN, INCUMBENT, DONE, VIOLATIONS, FAILED = b"B", b"I", b"D", b"V", b"E"
+BEGUN, INCUMBENT, DONE, VIOLATIONS, EXPLANATION, FAILED = b"B", b"I", b"D", b"V", b"X", b"E"
 KINDS = frozenset(
-    {REQUEST, SNAPSHOT, PLAN, BEGUN, INCUMBENT, DONE, VIOLATIONS, FAILED},
+    {REQUEST, SNAPSHOT, PLAN, BEGUN, INCUMBENT, DONE, VIOLATIONS, EXPLANATION, FAILED},
 )
 
 HEADER = struct.Struct(">cI")
@@ -31,7 +32,9 @@ class Request(Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     policy : str
-        Empty: check the plan.
+        Empty: check the plan, or explain.
+    explain : str
+        The job to explain.
     checked : bool
         Send only plans that pass the checker.
     node_entries : int or None
@@ -42,6 +45,7 @@ class Request(Struct, frozen=True, kw_only=True):
     """
 
     policy: str = ""
+    explain: str = ""
     options: dict[str, Any] = {}
     work: int | None = None
     seed: int = 0

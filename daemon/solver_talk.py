@@ -15,6 +15,7 @@ import msgspec
 from coalloc.daemon.solver_frames import (
     BEGUN,
     DONE,
+    EXPLANATION,
     FAILED,
     INCUMBENT,
     REQUEST,
@@ -73,7 +74,7 @@ class Talk:
                     self.pid = int(body)
                 case _ if kind == INCUMBENT:
                     found(body)
-                case _ if kind in (DONE, VIOLATIONS):
+                case _ if kind in (DONE, VIOLATIONS, EXPLANATION):
                     self._ended = True
                     return "done", "", body
                 case _ if kind == FAILED:

@@ -34,6 +34,7 @@ from typing import Any
 import msgspec
 
 from coalloc.daemon.solver_answers import answer, solved, told
+from coalloc.daemon.solver_explain import explained
 from coalloc.daemon.solver_frames import FAILED, Request, frame
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.base import Solve
@@ -111,6 +112,10 @@ def warm() -> list[str]:
                 failures.append(f"{name}: {violation}")
         except Exception as error:
             failures.append(f"{name}: {told(error)}")
+    try:
+        explained(snapshot, b'{"policy": "easy"}', Request(explain="1", soft_at=time.monotonic()))
+    except Exception as error:
+        failures.append(f"explain: {told(error)}")
     return failures
 
 

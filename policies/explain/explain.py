@@ -301,18 +301,14 @@ class _Inquiry:
             ):
                 continue
             found.setdefault((change.kind, named), trial)
-        return sorted(
-            found.values(), key=lambda t: (_end(t), RANK.index(t.changes[0].kind))
-        )
+        return sorted(found.values(), key=lambda t: (_end(t), RANK.index(t.changes[0].kind)))
 
     def _best(self) -> Counterfactual | None:
         if not self.search.helpful:
             return None
         best = max(self.search.helpful, key=self.search.worth)
         assert best.timing is not None
-        return Counterfactual(
-            changes=best.changes, start=best.timing.start, end=best.timing.end
-        )
+        return Counterfactual(changes=best.changes, start=best.timing.start, end=best.timing.end)
 
     def _constraint(self, trial: Trial) -> Constraint:
         change, timing = trial.changes[0], trial.timing

@@ -191,9 +191,7 @@ class Room:
             left = self.free(names, instant)
             if left < needed:
                 starting = {u.who for n in names for u in self.uses[n] if u.start == instant}
-                kept = {
-                    r.id for n in names for r in self._closed.get(n, ()) if r.start == instant
-                }
+                kept = {r.id for n in names for r in self._closed.get(n, ()) if r.start == instant}
                 words = (*sorted(starting), *(f"reservation {name}" for name in sorted(kept)))
                 return instant, left, words
         return None

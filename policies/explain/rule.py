@@ -112,9 +112,7 @@ def _sorted(planner: Planner, rule: Rule) -> list[int]:
         return sort_items(planner, rule.sort)
     place = {job: n for n, job in enumerate(rule.order)}
     late = len(place)
-    return sorted(
-        range(len(planner.items)), key=lambda n: place.get(planner.items[n].job.id, late)
-    )
+    return sorted(range(len(planner.items)), key=lambda n: place.get(planner.items[n].job.id, late))
 
 
 def rule_of(

@@ -79,9 +79,7 @@ class Search:
             return False
         by_start = any(change.kind in JOB_SIDE for change in trial.changes)
         return all(
-            timing.start < known.start - GAIN_S
-            if by_start
-            else timing.end < known.end - GAIN_S
+            timing.start < known.start - GAIN_S if by_start else timing.end < known.end - GAIN_S
             for known in self.references
         )
 

@@ -39,7 +39,9 @@ def listed(names: Sequence[str], one: str = "", many: str = "") -> str:
     return f"{word} {text}".strip()
 
 
-def lines(explanation: Explanation, snapshot: Snapshot, instant: Instant | None = None) -> list[str]:
+def lines(
+    explanation: Explanation, snapshot: Snapshot, instant: Instant | None = None
+) -> list[str]:
     """Sentences for a terminal, the most important first.
 
     Parameters
@@ -124,7 +126,9 @@ class _Words:
                 verb = "ends" if len(slots.enders) == 1 else "end"
                 text += f" when {listed(slots.enders, 'job')} {verb}"
         elif slots.short_at is not None:
-            by = ", ".join(n if n.startswith("reservation ") else f"job {n}" for n in slots.short_by)
+            by = ", ".join(
+                n if n.startswith("reservation ") else f"job {n}" for n in slots.short_by
+            )
             text += f", but only {self.until(slots.short_at)}, when {by} begins"
         if slots.weaker_now > 0 and slots.free_now < slots.needed:
             text += f"; {slots.weaker_now} weaker ones are free now"
@@ -180,7 +184,8 @@ class _Words:
             names = constraint.change.names
             whose = "link" if len(names) == 1 else "links"
             return f"the {whose} of {listed(names)} cannot carry it sooner"
-        text = f"the link of {use.cluster} has {max(use.free, 0.0):.3g} of {use.capacity:.3g} Gbit/s left"
+        left = f"{max(use.free, 0.0):.3g} of {use.capacity:.3g} Gbit/s left"
+        text = f"the link of {use.cluster} has {left}"
         if use.full_until is not None and use.full_until > use.at:
             text += f" {self.until(use.full_until)}"
         return f"{text}, and it needs {use.needed:.3g} there {self.at(use.at)}"
