@@ -1,25 +1,27 @@
-"""The node-class program: which jobs take how many processes of which class, all starting now.
+"""The node-class program: which jobs take how many processes of which nodes, all starting now.
 
-One function per family of constraints, named by the paper's symbols where it has them. Variables,
-for a job j, a class c of equal free nodes, a power p and a cluster k:
+One function per family of constraints, named by the paper's symbols where it has them. Free nodes
+of one cluster that the same jobs may use form a *stratum*. Variables, for a job j, a stratum g, a
+power p and a cluster k:
 
-* ``x[j, c]`` whole: processes of j on c (the paper's X_{j,r}, summed over equal nodes);
+* ``z[j, g, p]`` whole: processes of j on g, if p is the level of j (the paper's X_{j,r}, summed);
 * ``y[j, p]`` binary: p is the level of j, no node it uses is weaker (so SP_j = 1 / p);
 * ``u[j, k, n]`` binary: t_k of equation (5) is n, only where a link can become full;
 * ``sc[j]``: SC_j, only where a threshold above 1 lets links saturate.
 
 Notes
 -----
-Equation (5) is concave in t_k; choosing t_k by binaries makes any function of it linear. Two
-inequalities that are implied in whole numbers tighten the relaxation: a job takes at most
-``room * sum of y up to the class's power`` of a class, and on all nodes weaker than p together at
-most ``tau * sum of y below p``.
+Equation (5) is concave in t_k; choosing t_k by binaries makes any function of it linear.
+
+The sets "nodes of g with at least power p" are nested, and all jobs start at one instant. So by
+Hall's theorem nodes can be found if and only if, for each p, the processes of levels >= p on g are
+at most the slots of power >= p: no variable names a node, and equal nodes cost nothing.
 
 Deviations
 ----------
 From the published model: equation (9) is per job; a node takes one process of one job at a time
 (nowhere written); SC is clamped at 1, where (8) rewards SC < 1; load of running work counts; a link
-counts for SC_j only if j loads it; reservations, features and memory restrict the classes.
+counts for SC_j only if j loads it; reservations, features and memory restrict the nodes.
 
 References
 ----------
@@ -29,15 +31,46 @@ Blanco, Castella, Lerida, Guirado, "Multiple Job Allocation in Multicluster Syst
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from math import inf
 from typing import Any
 
 import pulp
 
-from coalloc.policies.allocation.placing import Allocation, link_totals, overloaded
+from coalloc.policies.allocation.placing import Allocation, link_totals, overloaded, slowdown
 from coalloc.policies.allocation.scene import Scene, load
 from coalloc.policies.mip.links import whole_row
 from coalloc.policies.mip.runner import End, Limits, Outcome, run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stratum:
+    """Classes of one cluster that the same jobs may use, the strongest first."""
+
+    cluster: int
+    classes: tuple[int, ...]
+    shares_memory: bool
+
+
+def strata_of(scene: Scene, jobs: Sequence[int]) -> list[Stratum]:
+    """Sort the classes that some of the jobs may use into strata."""
+    found: dict[Any, list[int]] = {}
+    needs_memory = any(scene.candidates[j].memory_mb > 0 for j in jobs)
+    for c, one in enumerate(scene.classes):
+        users = tuple(j for j in jobs if c in scene.candidates[j].room)
+        mixed = needs_memory and one.slots > 1 and one.memory_mb < inf
+        if users:
+            key = (one.cluster, users, one.closes_at, c if mixed else -1)
+            found.setdefault(key, []).append(c)
+    return [
+        Stratum(
+            cluster=key[0],
+            classes=tuple(sorted(classes, key=lambda c: -scene.classes[c].power)),
+            shares_memory=key[3] >= 0,
+        )
+        for key, classes in found.items()
+    ]
 
 
 class ClassModel:
@@ -51,20 +84,33 @@ class ClassModel:
         Largest SC; 1 forbids saturation.
     every_link : bool
         Make ``u`` for all links, for an objective that counts the traffic.
+    levels : bool
+        False: one level for all, the weakest power, so that jobs which differ in run time only are
+        alike to the solver. Strata that reservations close need levels in any case.
     """
 
     def __init__(
-        self, scene: Scene, jobs: Sequence[int], threshold: float = 1.0, every_link: bool = False
+        self,
+        scene: Scene,
+        jobs: Sequence[int],
+        threshold: float = 1.0,
+        *,
+        every_link: bool = False,
+        levels: bool = True,
     ) -> None:
         self.scene, self.jobs, self.threshold = scene, tuple(jobs), threshold
         self.every_link = every_link
+        self.strata = strata_of(scene, jobs)
         self.levels = {j: scene.levels(scene.candidates[j]) for j in jobs}
+        if not levels and not any(one.closes_at for one in scene.classes):
+            weakest = min((one.power for one in scene.classes), default=1.0)
+            self.levels = {j: [weakest] for j in jobs}
         self.full = [k for k in range(len(scene.capacity)) if self._can_fill(k)]
 
     @property
     def size(self) -> int:
         """Variables that the program has."""
-        own = sum(len(self.scene.candidates[j].room) + len(self.levels[j]) for j in self.jobs)
+        own = sum((len(self.strata) + 1) * len(self.levels[j]) for j in self.jobs)
         return own + sum(len(self.counts(j, k)) for j in self.jobs for k in self._counted(j))
 
     def build(self) -> Any:
@@ -76,10 +122,9 @@ class ClassModel:
         """
         self.problem = pulp.LpProblem("mbpc", pulp.LpMinimize)
         self._variables()
+        self._one_level()
         self._gang_matching()
         self._exclusive_nodes()
-        self._one_level()
-        self._level_of_classes()
         self._one_cluster()
         self._processes_per_cluster()
         self._no_saturation()
@@ -119,65 +164,75 @@ class ClassModel:
             return [k for k in range(len(self.scene.capacity)) if self._room(j, k)]
         return [k for k in self.full if self._room(j, k)]
 
+    def _most(self, j: int, g: int, power: float) -> int:
+        """Processes that a job of this level can have on a stratum."""
+        scene, job = self.scene, self.scene.candidates[j]
+        classes = [c for c in self.strata[g].classes if scene.classes[c].power >= power]
+        seconds = job.seconds(power, self.threshold)
+        if not classes or not scene.admits(job, classes[0], seconds):
+            return 0
+        return min(sum(job.room.get(c, 0) for c in classes), job.procs)
+
     def _variables(self) -> None:
-        scene = self.scene
-        self.x = {
-            (j, c): pulp.LpVariable(f"x_{j}_{c}", 0, room, pulp.LpInteger)
-            for j in self.jobs
-            for c, room in scene.candidates[j].room.items()
-        }
         self.y = {
             (j, p): pulp.LpVariable(f"y_{j}_{n}", 0, 1, pulp.LpInteger)
             for j in self.jobs
             for n, p in enumerate(self.levels[j])
         }
+        self.z: dict[tuple[int, int, float], Any] = {}
+        for j in self.jobs:
+            for n, p in enumerate(self.levels[j]):
+                for g in range(len(self.strata)):
+                    most = self._most(j, g, p)
+                    if most > 0:
+                        name = f"z_{j}_{g}_{n}"
+                        self.z[j, g, p] = pulp.LpVariable(name, 0, most, pulp.LpInteger)
         self.u = {
             (j, k, n): pulp.LpVariable(f"u_{j}_{k}_{n}", 0, 1, pulp.LpInteger)
             for j in self.jobs
             for k in self._counted(j)
             for n in self.counts(j, k)
         }
+        self.home: dict[tuple[int, int], Any] = {}
         self.sc: dict[int, Any] = {}
-
-    def _gang_matching(self) -> None:
-        """Equation (9), per job: the sum over r of X_{j,r} is tau_j."""
-        for j in self.jobs:
-            job = self.scene.candidates[j]
-            self._add(f"gang_{j}", [(self.x[j, c], 1) for c in job.room], "==", job.procs)
-
-    def _exclusive_nodes(self) -> None:
-        """Unwritten in the paper: the sum over j of X_{j,r} is at most 1; and memory."""
-        for c, one in enumerate(self.scene.classes):
-            users = [j for j in self.jobs if (j, c) in self.x]
-            self._add(f"nodes_{c}", [(self.x[j, c], 1) for j in users], "<=", one.capacity)
-            if one.slots > 1 and one.memory_mb < float("inf"):
-                needs = [(self.x[j, c], self.scene.candidates[j].memory_mb) for j in users]
-                self._add(f"memory_{c}", needs, "<=", int(one.memory_mb) * len(one.nodes))
 
     def _one_level(self) -> None:
         """Equation (4): SP_j is 1 / p for one power p."""
         for j in self.jobs:
             self._add(f"level_{j}", [(self.y[j, p], 1) for p in self.levels[j]], "==", 1)
+        for (j, g, p), z in self.z.items():
+            if len(self.levels[j]) > 1:
+                self._add(f"on_{z.name}", [(z, 1), (self.y[j, p], -z.upBound)], "<=", 0)
 
-    def _level_of_classes(self) -> None:
-        """Equation (4): no node used is weaker than the level; a reservation caps the run time."""
+    def _gang_matching(self) -> None:
+        """Equation (9), per job: the sum over r of X_{j,r} is tau_j, on nodes of its level."""
         for j in self.jobs:
-            job, levels = self.scene.candidates[j], self.levels[j]
-            for c, room in job.room.items():
-                able = [p for p in levels if self._may_use(j, c, p)]
-                terms = [(self.x[j, c], 1), *((self.y[j, p], -room) for p in able)]
-                self._add(f"able_{j}_{c}", terms, "<=", 0)
-            for n in range(1, len(levels)):
-                weaker = [c for c in job.room if self.scene.classes[c].power < levels[n]]
-                terms = [(self.x[j, c], 1) for c in weaker]
-                terms += [(self.y[j, p], -job.procs) for p in levels[:n]]
-                self._add(f"weaker_{j}_{n}", terms, "<=", 0)
+            procs = self.scene.candidates[j].procs
+            for n, p in enumerate(self.levels[j]):
+                terms = [(self.z[key], 1) for key in self._of(j, p)]
+                self._add(f"gang_{j}_{n}", [*terms, (self.y[j, p], -procs)], "==", 0)
 
-    def _may_use(self, j: int, c: int, power: float) -> bool:
-        job = self.scene.candidates[j]
-        if self.scene.classes[c].power < power:
-            return False
-        return self.scene.admits(job, c, job.seconds(power, self.threshold))
+    def _of(self, j: int, p: float) -> list[tuple[int, int, float]]:
+        return [(j, g, p) for g in range(len(self.strata)) if (j, g, p) in self.z]
+
+    def _exclusive_nodes(self) -> None:
+        """Unwritten in the paper: the sum over j of X_{j,r} is at most 1; and memory."""
+        for g, stratum in enumerate(self.strata):
+            powers = sorted({self.scene.classes[c].power for c in stratum.classes})
+            users = [(key, z) for key, z in self.z.items() if key[1] == g]
+            for n, power in enumerate(powers):
+                slots = sum(
+                    self.scene.classes[c].capacity
+                    for c in stratum.classes
+                    if self.scene.classes[c].power >= power
+                )
+                above = powers[n - 1] if n else 0.0
+                terms = [(z, 1) for (_, _, p), z in users if p > above]
+                self._add(f"nodes_{g}_{n}", terms, "<=", slots)
+            if stratum.shares_memory:
+                one = self.scene.classes[stratum.classes[0]]
+                needs = [(z, self.scene.candidates[j].memory_mb) for (j, _, _), z in users]
+                self._add(f"memory_{g}", needs, "<=", int(one.memory_mb) * len(one.nodes))
 
     def _one_cluster(self) -> None:
         """A job that may not be split has all its processes in one cluster."""
@@ -186,15 +241,19 @@ class ClassModel:
             homes = [k for k in range(len(self.scene.capacity)) if self._room(j, k)]
             if job.splits or len(homes) < 2:
                 continue
-            whole = {k: pulp.LpVariable(f"home_{j}_{k}", 0, 1, pulp.LpInteger) for k in homes}
-            self._add(f"home_{j}", [(whole[k], 1) for k in homes], "==", 1)
             for k in homes:
-                terms = [*self._inside(j, k), (whole[k], -job.procs)]
+                self.home[j, k] = pulp.LpVariable(f"home_{j}_{k}", 0, 1, pulp.LpInteger)
+                terms = [*self._inside(j, k), (self.home[j, k], -job.procs)]
                 self._add(f"whole_{j}_{k}", terms, "==", 0)
+            self._add(f"home_{j}", [(self.home[j, k], 1) for k in homes], "==", 1)
 
     def _inside(self, j: int, k: int) -> list[tuple[Any, float]]:
         """t_k of a job as terms."""
-        return [(self.x[j, c], 1) for c in self.scene.of_cluster[k] if (j, c) in self.x]
+        return [
+            (z, 1)
+            for (i, g, _), z in self.z.items()
+            if i == j and self.strata[g].cluster == k
+        ]
 
     def _processes_per_cluster(self) -> None:
         """Equation (5): one u per (j, k) is 1, that of t_k."""
@@ -262,36 +321,47 @@ class ClassModel:
         return sum(self.scene.candidates[j].fixed for j in self.jobs if j not in self.sc)
 
     def allocation(self, outcome: Outcome) -> Allocation:
-        """Read a solution."""
-        uses = []
-        for j in self.jobs:
-            found = {c: int(outcome.value(self.x[j, c])) for c in self.scene.candidates[j].room}
-            uses.append({c: count for c, count in found.items() if count > 0})
-        return Allocation(jobs=self.jobs, uses=tuple(uses))
+        """Read a solution and give each job classes: the highest level first, weak nodes first."""
+        level = {j: p for (j, p), y in self.y.items() if outcome.value(y) > 0.5}
+        left = [one.capacity for one in self.scene.classes]
+        uses: dict[int, dict[int, int]] = {j: {} for j in self.jobs}
+        for j in sorted(self.jobs, key=lambda j: -level[j]):
+            room = self.scene.candidates[j].room
+            for _, g, p in self._of(j, level[j]):
+                need = int(outcome.value(self.z[j, g, p]))
+                for c in reversed(self.strata[g].classes):
+                    if self.scene.classes[c].power >= p:
+                        count = min(need, left[c], room[c])
+                        left[c] -= count
+                        need -= count
+                        if count > 0:
+                            uses[j][c] = count
+        return Allocation(jobs=self.jobs, uses=tuple(uses[j] for j in self.jobs))
 
     def start(self, allocation: Allocation) -> dict[str, float]:
         """Values of the variables for an allocation of the same jobs."""
-        scene, out = self.scene, dict[str, float]()
-        where = dict(zip(allocation.jobs, allocation.uses, strict=True))
+        scene = self.scene
+        out = dict.fromkeys((z.name for z in self.z.values()), 0.0)
         totals = link_totals(scene, allocation)
-        for (j, c), x in self.x.items():
-            out[x.name] = where[j].get(c, 0)
-        for j in self.jobs:
-            weakest = min(scene.classes[c].power for c in where[j])
+        stratum = {c: g for g, one in enumerate(self.strata) for c in one.classes}
+        for j, uses in zip(allocation.jobs, allocation.uses, strict=True):
+            weakest = min(scene.classes[c].power for c in uses)
             level = max(p for p in self.levels[j] if p <= weakest)
-            inside = scene.per_cluster(where[j])
+            inside = scene.per_cluster(uses)
             for p in self.levels[j]:
                 out[self.y[j, p].name] = float(p == level)
+            for c, count in uses.items():
+                out[self.z[j, stratum[c], level].name] += count
             for k in self._counted(j):
                 for n in self.counts(j, k):
                     out[self.u[j, k, n].name] = float(n == inside.get(k, 0))
+            for i, k in self.home:
+                if i == j:
+                    out[self.home[j, k].name] = float(k in inside)
             if j in self.sc:
-                shares = [
-                    float(totals[k] / capacity)
-                    for k, n in inside.items()
-                    if load(scene.candidates[j], n) > 0 and (capacity := scene.capacity[k])
-                ]
-                out[self.sc[j].name] = min(max([1.0, *shares]), self.threshold)
+                out[self.sc[j].name] = min(
+                    slowdown(scene, scene.candidates[j], uses, totals), self.threshold
+                )
         return out
 
     def _add(self, name: str, terms: Iterable[tuple[Any, float]], sense: str, right: float) -> None:

@@ -50,11 +50,11 @@ class Prover:
         self.nodes = 0
 
     def __call__(self, allocation: Allocation, number: int) -> Allocation | None:
-        model = ClassModel(self.scene, (*allocation.jobs, number), self.threshold)
+        model = ClassModel(self.scene, (*allocation.jobs, number), self.threshold, levels=False)
         if model.size > self.scene.options.get("largest_model", 0):
             return None
         model.build()
-        outcome, found = solve_model(model, model.run_times(), self.limits)
+        outcome, found = solve_model(model, [], self.limits)
         self.nodes += outcome.nodes
         return found
 
