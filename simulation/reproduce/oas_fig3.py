@@ -148,9 +148,9 @@ def describe(rows: Sequence[Row]) -> Story:
             "run times happen to divide by the slot as much as on its size; it need not rise with "
             "every step. What the papers call close to the smallest makespan at 50 % is so only "
             "among slotted ones.",
-            "The search's time does not grow as slots shrink, for it branches on jobs and not on "
-            "slots; the growth the papers show is that of a program with a variable for each job, "
-            "node and slot.",
+            "The search branches on jobs and patterns, not on slots, so its time follows from how "
+            "hard the packing is. The growth that the papers show is that of a program with a "
+            "variable for each job, node and slot.",
             "The workload of the papers is not published; these are our WL-1 to WL-6 (see "
             "oas-fig4).",
         ),
@@ -158,7 +158,7 @@ def describe(rows: Sequence[Row]) -> Story:
 
 
 def _percent(share: float) -> str:
-    return f"{100.0 * share:.3g} %"
+    return f"{100.0 * share:.1f} %".replace(".0 %", " %")
 
 
 def _time(seconds: float) -> str:
