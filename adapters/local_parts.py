@@ -28,7 +28,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from coalloc.adapters.base import AdapterError, PartKey, PartReport, PartSpec, PartState
 from coalloc.adapters.part_status import (
@@ -65,25 +65,35 @@ class PartFolder:
 
     @classmethod
     def create(
-        cls, root: Path, spec: PartSpec, cpus: Mapping[str, tuple[int, ...] | None]
-    ) -> PartFolder:
+        cls,
+        root: Path,
+        spec: PartSpec,
+        cpus: Mapping[str, tuple[int, ...] | None],
+        *,
+        extra: Mapping[str, Any] | None = None,
+        claim: str = "",
+    ) -> Self:
         """Write the folder of a new part; it appears complete or not at all.
 
         Parameters
         ----------
         cpus : mapping of node name to CPUs
             What its processes are pinned to; None is anything.
+        extra : mapping, optional
+            What this kind of runner needs to know besides.
+        claim : str
+            Default a new one.
 
         Raises
         ------
         OSError
         """
-        claim = secrets.token_hex(16)
+        claim = claim or secrets.token_hex(16)
         path, draft = root / spec.key.folder, root / f"{NEW}{claim}"
         try:
             draft.mkdir(mode=0o711)
             record = _runner_spec(spec, path / "user", cpus, claim)
-            _write(draft / "spec.json", json.dumps(record), 0o600)
+            _write(draft / "spec.json", json.dumps(record | dict(extra or {})), 0o600)
             _write(draft / "lock", "", 0o600)
             os.mkfifo(draft / "barrier", 0o600)
             _write_users(draft / "user", spec)
@@ -94,7 +104,7 @@ class PartFolder:
         return cls(path=path, key=spec.key, nodes=dict(spec.nodes), claim=claim)
 
     @classmethod
-    def load(cls, path: Path) -> PartFolder | None:
+    def load(cls, path: Path) -> Self | None:
         """Read a folder that an earlier launcher wrote; None if it is not a part's."""
         key = PartKey.of_folder(path.name)
         if key is None or not path.is_dir():
@@ -137,7 +147,7 @@ class PartFolder:
 
     def report(self) -> PartReport:
         """How the part is; records the end of one whose runner is dead."""
-        status = self._status()
+        status = self.status()
         end = decoded(status[END * PAGE :])
         if end is not None:
             return ended_report(self.key, end)
@@ -146,6 +156,10 @@ class PartFolder:
                 return self._sealed()
         if not self.path.is_dir():
             return self._vanished()
+        return self.reached(status)
+
+    def reached(self, status: bytes, reason: str = "") -> PartReport:
+        """How far a part is that has not ended."""
         run = decoded(status[RUN * PAGE : END * PAGE])
         if run is not None:
             return PartReport(
@@ -153,10 +167,12 @@ class PartFolder:
                 state=PartState.RUNNING,
                 started=run["started"],
                 started_mono=run["started_mono"],
+                reason=reason,
             )
         # Between START and RUN it is still reported ready: its start time is not yet known.
         is_ready = decoded(status[READY * PAGE : START * PAGE]) is not None
-        return PartReport(key=self.key, state=PartState.READY if is_ready else PartState.PREPARING)
+        state = PartState.READY if is_ready else PartState.PREPARING
+        return PartReport(key=self.key, state=state, reason=reason)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[bool]:
@@ -180,7 +196,8 @@ class PartFolder:
         """Remove the folder."""
         shutil.rmtree(self.path, ignore_errors=True)
 
-    def _status(self) -> bytes:
+    def status(self) -> bytes:
+        """The status file as it is."""
         try:
             return (self.path / "status").read_bytes()
         except FileNotFoundError:
@@ -188,7 +205,7 @@ class PartFolder:
 
     def _sealed(self) -> PartReport:
         """The end of a part whose runner died: it is looked for once more, then written."""
-        status = self._status()
+        status = self.status()
         end = decoded(status[END * PAGE :])
         if end is not None:
             return ended_report(self.key, end)

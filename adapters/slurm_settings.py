@@ -100,6 +100,22 @@ SETTINGS: Table = {
         default="salloc",
         doc="How parts are claimed: at once, or through the queue.",
     ),
+    "address": Field(
+        kind="text",
+        default="",
+        doc="Where the nodes reach the executor's machine; default its full name.",
+    ),
+    "ports": Field(
+        kind="integers",
+        low=1,
+        high=65535,
+        default=[],
+        doc="First and last port on which the executor's machine listens to the nodes, one for "
+        "each part; default any that is free.",
+    ),
+    "python": Field(
+        kind="text", default="python3", doc="Python 3.9 or later on the nodes, by name or path."
+    ),
     "partition": Field(
         kind="text", default="", doc="Where parts are submitted; default the first of partitions."
     ),
@@ -158,6 +174,9 @@ class SlurmSettings:
     pending: PendingUse = "ignore"
     command_limit_s: float = 4.0
     start: StartWay = "salloc"
+    address: str = ""
+    ports: tuple[int, int] = (0, 0)
+    python: str = "python3"
     partition: str = ""
     account: str = ""
     qos: str = ""
@@ -200,6 +219,9 @@ def read_settings(value: Any, cluster: str, where: str = "") -> SlurmSettings:
     for key in ("conf", "bin"):
         if fields.get(key) and not fields[key].startswith("/"):
             raise InputError(f"{prefix}{key}", f"{shown(fields[key])} is not an absolute path")
+    ports = fields.get("ports", ())
+    if ports and (len(ports) != 2 or ports[0] > ports[1]):
+        raise InputError(f"{prefix}ports", f"{shown(list(ports))} is not a first and a last port")
     for key in ("partition", "handover_partition", "account", "qos", "reservation"):
         _word(fields.get(key, ""), f"{prefix}{key}")
     partitions = tuple(fields.get("partitions", ()))
@@ -219,6 +241,7 @@ def read_settings(value: Any, cluster: str, where: str = "") -> SlurmSettings:
     given = fields | {
         "partitions": partitions,
         "partition": target,
+        "ports": tuple(ports) or (0, 0),
         "power_by_node": by_node,
         "nodes": frozenset(expand(only, f"{prefix}nodes")) if only else None,
     }

@@ -12,6 +12,7 @@ from typing import Any
 from coalloc.adapters.base import PartKey, PartReport, PartSpec, PartState
 from coalloc.adapters.local_launcher import LocalLauncher
 from coalloc.adapters.local_settings import read_settings
+from coalloc.adapters.part_launcher import PartLauncher
 from coalloc.adapters.part_status import PAGE, READY, decoded
 
 LIMIT_S = 20.0
@@ -25,7 +26,7 @@ class Bed:
         self.state, self.cwd = root / "state", root / "work"
         self.cwd.mkdir(exist_ok=True)
         self.settings = read_settings(settings or NODES, "c")
-        self.launcher = LocalLauncher(self.settings, self.state)
+        self.launcher: PartLauncher = LocalLauncher(self.settings, self.state)
 
     def close(self) -> None:
         for report in self.launcher.poll():

@@ -1,0 +1,280 @@
+"""A part's job in Slurm: asked for, looked at, given back.
+
+Imports the standard library only, as the part's runner does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from calendar import timegm
+from typing import Any
+
+from coalloc.adapters.part_rank import FaultError
+from coalloc.adapters.slurm_command import (
+    Account,
+    Slurm,
+    SlurmError,
+    SlurmRefusedError,
+    SlurmUnreachableError,
+    failure,
+)
+from coalloc.adapters.slurm_part_claim import (
+    allocation,
+    batch_script,
+    granted,
+    refusal,
+    salloc_words,
+    sbatch_words,
+    shown_field,
+    srun_words,
+)
+from coalloc.adapters.slurm_part_payload import VARIABLE, payload
+
+STEP_END_S = 1.0
+RELEASE_S = 5.0
+POLL_S = 0.01
+UNDO_POLL_S = 1.0
+UNDO_AGAIN_S = 12.0
+"""A submission that was never answered is looked for again for this long, seconds."""
+BUSY_S = 2.0
+PAYLOAD = payload()
+
+
+class SlurmJob:
+    """The job by which a part's nodes are claimed.
+
+    Parameters
+    ----------
+    spec : mapping
+        The part's.
+    folder : str
+        The part's.
+    number : str
+        Where an earlier runner has made it: its number in Slurm; empty: none that is known of.
+
+    Attributes
+    ----------
+    is_unsure : bool
+        There may be a job, though its number is not known.
+
+    Raises
+    ------
+    FaultError
+        The user is not known here, or not ours to act for.
+    """
+
+    def __init__(self, spec: dict[str, Any], folder: str, number: str = "") -> None:
+        self._spec, self._folder = spec, folder
+        self.number = number
+        self.is_unsure = False
+        site = spec["slurm"]
+        self._slurm = Slurm(conf=site["conf"], bin_dir=site["bin"], timeout_s=site["limit_s"])
+        self._account = _account(spec)
+        self._step: subprocess.Popen[bytes] | None = None
+
+    def allocate(self) -> None:
+        """Claim the nodes at once.
+
+        Raises
+        ------
+        FaultError
+        """
+        try:
+            answer = self._slurm.ask("salloc", *salloc_words(self._spec), account=self._account)
+            self.number = granted(answer.err)
+            if answer.code != 0 or not self.number:
+                raise failure("salloc", answer)
+        except SlurmError as error:
+            self._refuse(error)
+
+    def start_step(self, port: int) -> None:
+        """Start the wrappers in what was allocated; they come to this port.
+
+        Raises
+        ------
+        FaultError
+        """
+        try:
+            with open(f"{self._folder}/step.log", "ab") as log:
+                self._step = self._slurm.start(
+                    "srun",
+                    *srun_words(self._spec, self.number),
+                    env=self._environment(port),
+                    account=self._account,
+                    stdout=log,
+                    stderr=log,
+                )
+        except SlurmError as error:
+            self._refuse(error)
+
+    def submit(self, port: int) -> None:
+        """Claim the nodes through the queue; the wrappers come to this port.
+
+        Raises
+        ------
+        FaultError
+        """
+        folder = self._spec["slurm"]["bin"]
+        script = batch_script(self._spec, f"{folder}/srun" if folder else "srun")
+        try:
+            self._refuse_busy()
+            said = self._slurm.run(
+                "sbatch",
+                *sbatch_words(self._spec),
+                env=self._environment(port),
+                text=script,
+                account=self._account,
+            )
+            self.number = granted(said)
+        except SlurmError as error:
+            self._refuse(error)
+
+    @property
+    def has_lost_step(self) -> bool:
+        """Whether the step was ours to start, and has ended."""
+        return self._step is not None and self._step.poll() is not None
+
+    def state(self) -> tuple[str | None, str]:
+        """The job's state and its reason; None: not known; empty: there is no such job."""
+        if not self.number:
+            return "", ""
+        try:
+            text = self._slurm.run("scontrol", "-o", "show", "job", self.number)
+        except SlurmUnreachableError:
+            return None, ""
+        except SlurmRefusedError:
+            return self._accounted()
+        return shown_field(text, "JobState"), shown_field(text, "Reason")
+
+    def cancel(self, *options: str) -> None:
+        """Signal the job, or end it; harmless when it has ended.
+
+        Raises
+        ------
+        SlurmUnreachableError
+        """
+        if self.number:
+            with contextlib.suppress(SlurmRefusedError):
+                self._slurm.run("scancel", *options, self.number, account=self._account)
+
+    def release(self, *, has_run: bool) -> bool:
+        """Give the nodes back to Slurm; whether it is known that they are.
+
+        Parameters
+        ----------
+        has_run : bool
+            The wrappers end by themselves.
+        """
+        if not self.number and not self.is_unsure:
+            return True
+        if self._step is not None and has_run:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._step.wait(STEP_END_S)
+        try:
+            if not self.number:
+                return self._undo()
+            if has_run and self._step is None and self._is_gone(STEP_END_S):
+                return True
+            self.cancel()
+            return self._is_gone(RELEASE_S)
+        except SlurmError:
+            return False
+        finally:
+            self._end_step()
+
+    def last_words(self) -> str:
+        """The last line of the step's own output."""
+        try:
+            with open(f"{self._folder}/step.log", encoding="utf-8", errors="replace") as file:
+                lines = [line.strip() for line in file if line.strip()]
+        except OSError:
+            return ""
+        return lines[-1][:200] if lines else ""
+
+    def _refuse(self, error: SlurmError) -> None:
+        self.is_unsure = isinstance(error, SlurmUnreachableError)
+        raise FaultError(refusal(error), str(error)) from error
+
+    def _refuse_busy(self) -> None:
+        """Ask when Slurm would start the part; later than now is a refusal."""
+        words = ["--test-only", *allocation(self._spec), "--wrap=true"]
+        answer = self._slurm.ask("sbatch", *words, env={"TZ": "UTC"}, account=self._account)
+        if answer.code != 0:
+            raise failure("sbatch", answer)
+        said = answer.err.split()
+        with contextlib.suppress(ValueError, IndexError):
+            stamp = said[said.index("at") + 1]
+            start = timegm(time.strptime(stamp, "%Y-%m-%dT%H:%M:%S"))
+            if start > time.time() + BUSY_S:
+                raise FaultError("nodes_taken", f"Slurm would start it at {stamp} UTC")
+
+    def _environment(self, port: int) -> dict[str, str]:
+        host = self._spec["slurm"]["address"] or socket.getfqdn()
+        return {
+            "COALLOC_BARRIER": f"{host}:{port}",
+            "COALLOC_BARRIER_KEY": self._spec["key"],
+            VARIABLE: PAYLOAD,
+        }
+
+    def _undo(self) -> bool:
+        """Cancel a job that may or may not have been submitted: it is looked up by its token."""
+        name = self._spec["token"]["name"]
+        end = time.monotonic() + UNDO_AGAIN_S
+        while True:
+            if self._slurm.run("squeue", "-h", f"--name={name}", "-o", "%i").strip():
+                self._slurm.run("scancel", f"--name={name}", account=self._account)
+                return True
+            if time.monotonic() >= end:
+                return True
+            time.sleep(UNDO_POLL_S)
+
+    def _end_step(self) -> None:
+        if self._step is None:
+            return
+        try:
+            self._step.wait(STEP_END_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._step.pid, signal.SIGKILL)
+            self._step.wait()
+
+    def _is_gone(self, limit_s: float) -> bool:
+        """Whether the job has left its nodes within this time."""
+        end = time.monotonic() + limit_s
+        while True:
+            try:
+                if not self._slurm.run("squeue", "-h", "-j", self.number, "-o", "%T").strip():
+                    return True
+            except SlurmRefusedError:
+                return True  # "Invalid job id specified"
+            if time.monotonic() >= end:
+                return False
+            time.sleep(POLL_S)
+
+    def _accounted(self) -> tuple[str | None, str]:
+        """What accounting remembers of the job, where there is accounting."""
+        try:
+            text = self._slurm.run("sacct", "-n", "-P", "-X", "-j", self.number, "-o", "State")
+        except SlurmError:
+            return "", ""
+        return (text.split() or [""])[0].rstrip("+"), "accounting"
+
+
+def _account(spec: dict[str, Any]) -> Account | None:
+    """Whose the job is; None: this process's own user's."""
+    uid = spec["uid"]
+    if uid is None:
+        return None
+    if os.geteuid() not in (0, uid):
+        raise FaultError(
+            "user_unknown", f"only root may submit jobs of uid {uid}, and this is not root"
+        )
+    try:
+        return Account.of(uid, spec["gid"])
+    except KeyError:
+        raise FaultError("user_unknown", f"there is no user with uid {uid}") from None
