@@ -24,7 +24,6 @@ import select
 import signal
 import socket
 import time
-import traceback
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -80,6 +79,8 @@ class Runner:
         except FaultError as fault:
             self._stop(fault.reason, fault.detail)
         except BaseException:
+            import traceback  # rarely needed, and slow to load
+
             text = traceback.format_exc()
             with contextlib.suppress(OSError), open(f"{self.folder}/runner.log", "a") as file:
                 file.write(text)

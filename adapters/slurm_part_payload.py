@@ -6,7 +6,7 @@ need not compile it again, which would be most of the time a wrapper takes to be
 
 from __future__ import annotations
 
-import base64
+import binascii
 import marshal
 import zlib
 from importlib.util import MAGIC_NUMBER
@@ -22,10 +22,10 @@ MODULES = (
 VARIABLE = "COALLOC_WRAPPER"
 
 BOOT = (
-    "import base64, marshal, os, sys, zlib, _frozen_importlib_external as e\n"
+    "import binascii, marshal, os, sys, zlib, _frozen_importlib_external as e\n"
     "new = lambda n: sys.modules.setdefault(n, type(sys)(n))\n"
     "for n in ('coalloc', 'coalloc.adapters'): new(n).__path__ = []\n"
-    f"raw = base64.b64decode(os.environ.pop('{VARIABLE}'))\n"
+    f"raw = binascii.a2b_base64(os.environ.pop('{VARIABLE}'))\n"
     "magic, rows = marshal.loads(zlib.decompress(raw))\n"
     "for name, text, code in rows:\n"
     "    m = new(name)\n"
@@ -46,4 +46,4 @@ def payload() -> str:
         rows.append((name, text, marshal.dumps(code)))
     # Version 2 is read by every Python 3.
     raw = marshal.dumps((MAGIC_NUMBER, rows), 2)
-    return base64.b64encode(zlib.compress(raw, 6)).decode()
+    return binascii.b2a_base64(zlib.compress(raw, 6), newline=False).decode()
