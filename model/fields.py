@@ -35,6 +35,8 @@ class Field:
     nullable : bool
         JSON null is accepted and read as None.
     choices : tuple of str
+    synonyms : tuple of (str, str)
+        Other words for choices; read as the choice itself.
     default : object
         What an absent key means; documentation, the reader leaves absent keys out.
     """
@@ -47,6 +49,7 @@ class Field:
     needed: bool = False
     nullable: bool = False
     choices: tuple[str, ...] = ()
+    synonyms: tuple[tuple[str, str], ...] = ()
     default: Any = None
 
     def read(self, value: Any, where: str) -> Any:
@@ -123,6 +126,7 @@ class Field:
     def _text(self, value: Any, where: str) -> str:
         if not isinstance(value, str):
             raise InputError(where, f"{shown(value)} is not a text")
+        value = str(dict(self.synonyms).get(value, value))
         if self.choices and value not in self.choices:
             raise InputError(where, f"{shown(value)} is not one of {', '.join(self.choices)}")
         if self.needed and not value:

@@ -33,11 +33,14 @@ class Budget:
     stop : callable
         True once the caller wants the best plan so far; polled between chunks of work. The hard
         limit is the caller's, who kills the process.
+    previous : tuple of str
+        Jobs by their planned starts in the caller's last plan; a hint where to begin, no more.
     """
 
     work: int | None = None
     seed: int = 0
     stop: Callable[[], bool] = never
+    previous: tuple[str, ...] = ()
 
 
 class Solve(Protocol):

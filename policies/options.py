@@ -35,8 +35,10 @@ COMMON: Table = {
     "coallocation": Field(
         kind="text",
         choices=("sooner", "needed", "forbidden"),
+        synonyms=(("allowed", "sooner"), ("preferred-single", "needed")),
         default="sooner",
-        doc="When a job is split: where it ends sooner, where no cluster could hold it, or never.",
+        doc="When a job is split: where it ends sooner (or: allowed), where no cluster could hold "
+        "it (or: preferred-single), or never.",
     ),
     "coallocate_moldable": Field(
         kind="flag", default=False, doc="Split moldable jobs that name no proc_gbps, too."
@@ -52,9 +54,58 @@ STRICT: Table = {
     ),
 }
 
+SEARCH: Table = {
+    "window": Field(
+        kind="integer",
+        low=1,
+        default=100,
+        doc="Jobs that are searched: the most passed over, then the heaviest, then the first; the "
+        "others are listed behind them.",
+    ),
+    "patience": Field(
+        kind="integer",
+        low=0,
+        nullable=True,
+        default=1000,
+        doc="Moves per searched job without an improvement that end the search; null: never.",
+    ),
+    "exact_work": Field(
+        kind="integer",
+        low=0,
+        default=20_000_000,
+        doc="Nodes that the exact search of a small window may explore; 0 leaves it out.",
+    ),
+}
+"""What the search of `oas` understands."""
+
+OAS: Table = {
+    **COMMON,
+    "objective": Field(
+        kind="text",
+        choices=("makespan", "weighted_completion", "makespan_then_weighted_completion"),
+        default="makespan",
+        doc="What is minimised; of the last, the plan reports the makespan.",
+    ),
+    "saturation_threshold": Field(
+        kind="number",
+        low=1,
+        default=1.0,
+        doc="How far links may be loaded beyond their capacity, slowing down who uses them.",
+    ),
+    **SEARCH,
+}
+
+
+def _with_default(field: Field, default: Any) -> Field:
+    return Field(**{**{k: getattr(field, k) for k in Field.__slots__}, "default": default})
+
+
 AUTO: Table = {
     **COMMON,
-    "guard_after": Field(**{**{k: getattr(GUARD, k) for k in GUARD.__slots__}, "default": 10}),
+    "guard_after": _with_default(GUARD, 10),
+    "window": SEARCH["window"],
+    "patience": _with_default(SEARCH["patience"], 50),
+    "exact_work": _with_default(SEARCH["exact_work"], 200_000),
 }
 
 

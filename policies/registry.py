@@ -14,9 +14,10 @@ from coalloc.model.fields import Table
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Policy, Solve
-from coalloc.policies.options import AUTO, COMMON, STRICT
+from coalloc.policies.options import AUTO, COMMON, OAS, STRICT
 
 _SIMPLE = "coalloc.policies.simple"
+_OAS = "coalloc.policies.oas.policy"
 
 
 def _lazy(module: str, name: str) -> Solve:
@@ -50,6 +51,8 @@ POLICIES: Mapping[str, Policy] = {
         _row("fpfs", _SIMPLE, COMMON, "arrival order, whatever fits starts"),
         _row("easy", _SIMPLE, COMMON, "backfilling that keeps the first job's reservation"),
         _row("conservative", _SIMPLE, COMMON, "backfilling that keeps every job's reservation"),
+        _row("oas", _OAS, OAS, "order and allocation searched together, with bound and gap"),
+        _row("oas-balanced", _OAS, COMMON, "one pass: heavy processing on powerful nodes"),
         _row("plain", "coalloc.policies.plain", {}, "arrival order, starts now only; no compiler"),
     )
 }

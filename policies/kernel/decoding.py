@@ -23,6 +23,7 @@ from coalloc.policies.kernel.intake import read_queue
 from coalloc.policies.kernel.layout import lay_on_nodes
 from coalloc.policies.kernel.modes import Item
 
+WEIGHTED = "weighted_completion"
 DECODERS = {"strict": STRICT, "insert": INSERT, "event": EVENT, "easy": EASY}
 
 
@@ -36,6 +37,8 @@ class Schedule:
     weighted_completion: float
     work: int
     breakpoints: int
+    sc: np.ndarray[Any, np.dtype[np.float64]] | None = None
+    """Slowdown of communication of each item; None: 1."""
 
     @property
     def rank(self) -> tuple[int, float, float]:
@@ -95,7 +98,12 @@ class Planner:
         )
         return self.measure(out, int(work))
 
-    def measure(self, out: Outcome, work: int) -> Schedule:
+    def measure(
+        self,
+        out: Outcome,
+        work: int,
+        sc: np.ndarray[Any, np.dtype[np.float64]] | None = None,
+    ) -> Schedule:
         """Read the measures of what a decoder, or a search, has placed."""
         now = self.snapshot.time
         placed = ~np.isnan(out.end)
@@ -111,22 +119,42 @@ class Planner:
             weighted_completion=float((last * weight).sum()),
             work=work,
             breakpoints=int(self.profile.size[ROWS]),
+            sc=sc,
         )
 
     def plan(
-        self, schedule: Schedule, policy: str, seed: int = 0, stats: Mapping[str, Any] | None = None
+        self,
+        schedule: Schedule,
+        policy: str,
+        seed: int = 0,
+        stats: Mapping[str, Any] | None = None,
+        *,
+        bound: float | None = None,
+        status: Status = Status.HEURISTIC,
     ) -> Plan:
-        """Choose nodes and write the plan."""
-        placements, unplaced = self._placements(schedule.outcome)
+        """Choose nodes and write the plan.
+
+        Parameters
+        ----------
+        bound : float, optional
+            Of the objective.
+        status : Status
+            Where anything can run at all.
+        """
+        placements, unplaced = self._placements(schedule)
         deferred = (*self.intake.deferred, *unplaced)
         name = self.options.get("objective", "makespan")
-        value = schedule.makespan if name == "makespan" else schedule.weighted_completion
+        value = schedule.weighted_completion if name == WEIGHTED else schedule.makespan
+        name = WEIGHTED if name == WEIGHTED else "makespan"
         return Plan(
             policy=policy,
             options=dict(self.options),
-            status=Status.INFEASIBLE if self.intake.nothing_can_run else Status.HEURISTIC,
+            status=Status.INFEASIBLE if self.intake.nothing_can_run else status,
             objective=Objective(
-                name=name, value=value, deferred=len({entry.job for entry in deferred})
+                name=name,
+                value=value,
+                bound=None if bound is None else min(bound, value),
+                deferred=len({entry.job for entry in deferred}),
             ),
             placements=tuple(placements),
             deferred=deferred,
@@ -139,15 +167,19 @@ class Planner:
             },
         )
 
-    def _placements(self, out: Outcome) -> tuple[list[Placement], list[Deferred]]:
+    def _placements(self, schedule: Schedule) -> tuple[list[Placement], list[Deferred]]:
+        out = schedule.outcome
         first, nodes, procs = lay_on_nodes(self.compiled, out)
         names = np.array([node.name for node in self.intake.nodes], dtype=object)
         named = names[nodes].tolist()
         counts = procs.tolist()
         singly = bool((procs == 1).all())
         starts, ends, ranges = out.start.tolist(), out.end.tolist(), first.tolist()
+        slow = [1.0] * len(starts) if schedule.sc is None else schedule.sc.tolist()
         placements, unplaced = [], []
-        for item, start, end, (a, b) in zip(self.items, starts, ends, ranges, strict=True):
+        for item, start, end, (a, b), sc in zip(
+            self.items, starts, ends, ranges, slow, strict=True
+        ):
             task = None if item.task is None else item.task.id
             if start != start:
                 unplaced.append(
@@ -170,6 +202,7 @@ class Planner:
                         if singly
                         else dict(zip(named[a:b], counts[a:b], strict=True))
                     ),
+                    sc=sc,
                 )
             )
         return placements, unplaced

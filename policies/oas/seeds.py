@@ -1,0 +1,95 @@
+"""Where a search begins: simple orders, the balanced rule, and what was planned before.
+
+The *balanced* rule is the pattern that the extended OAS paper finds in optimal plans (section on
+the effects of the ordering): jobs with heavy processing, by sigma * base_time, on powerful nodes,
+the light ones on weak nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from coalloc.policies.kernel.annealing import Anneal
+from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.lister import Lister
+from coalloc.policies.kernel.listing import Genes
+from coalloc.policies.kernel.modes import Item
+from coalloc.policies.simple import sort_items
+
+SIMPLE: tuple[tuple[str, str], ...] = (
+    ("easy", "easy"),
+    ("conservative", "insert"),
+    ("lpt", "event"),
+    ("bjf", "event"),
+    ("fpfs", "event"),
+    ("spt", "event"),
+    ("sjf", "event"),
+    ("fcfs", "strict"),
+    ("lpt", "strict"),
+    ("bjf", "strict"),
+    ("spt", "strict"),
+    ("sjf", "strict"),
+)
+"""Orders and decoders of all simple policies, with and without `skip`."""
+
+
+def heaviness(item: Item) -> float:
+    """Sigma * base_time of the smallest allotment, s at power 1."""
+    return item.modes[0][1]
+
+
+def area(item: Item) -> float:
+    """Slots times seconds of the smallest allotment, at power 1."""
+    return item.modes[0][0] * (item.modes[0][1] + item.modes[0][2])
+
+
+def smith(item: Item) -> float:
+    """Area by weight: the order that keeps the sum of weighted ends small."""
+    return area(item) / max(item.job.weight, 1e-12)
+
+
+RULES: Mapping[str, Callable[[Item], float]] = {
+    "area": lambda item: -area(item),
+    "smith": smith,
+}
+
+
+def by_rule(planner: Planner, items: Sequence[int], name: str) -> list[int]:
+    """Some items in the order of a simple policy, or of one of `RULES`."""
+    if name in RULES:
+        return sorted(items, key=lambda n: RULES[name](planner.items[n]))
+    chosen = set(items)
+    return [n for n in sort_items(planner, name) if n in chosen]
+
+
+def as_before(planner: Planner, items: Sequence[int], previous: Sequence[str]) -> list[int]:
+    """Items by the starts of an earlier plan; those that it does not name come last."""
+    place = {job: n for n, job in enumerate(previous)}
+    return sorted(items, key=lambda n: place.get(planner.items[n].job.id, len(place)))
+
+
+def balanced(lister: Lister, state: Anneal) -> Genes:
+    """Heavy items on powerful nodes, light ones on weak nodes.
+
+    The items, heaviest first, share out the levels of power so that each level and the stronger
+    ones get the part of the work that they can do.
+    """
+    problem, planner = lister.problem, lister.planner
+    order = sorted(lister.items.tolist(), key=lambda n: -heaviness(planner.items[n]))
+    genes = lister.genes(order)
+    if not order or not lister.rows.free.size:
+        return genes
+    able = lister.rows.free.max(axis=0) // problem.class_grain * problem.class_power
+    able = np.cumsum(able) / max(able.sum(), 1e-300)
+    total = max(sum(area(planner.items[n]) for n in order), 1e-300)
+    done = 0.0
+    for n in order:
+        share = (done + 0.5 * area(planner.items[n])) / total
+        done += area(planner.items[n])
+        choices = state.levels[n, 2 : 1 + state.levels[n, 0]]
+        fitting = choices[able[choices] >= share] if choices.size else choices
+        if choices.size:
+            genes.level[n] = fitting[0] if fitting.size else choices[-1]
+    return genes

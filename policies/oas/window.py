@@ -1,0 +1,77 @@
+"""Which jobs are searched, and where the others go: behind, by list scheduling.
+
+The window is filled by fairness (how often a job was passed over), then weight, then arrival. What
+a chosen job waits for is chosen with it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from coalloc.policies.kernel.arrays import Floats, make_outcome
+from coalloc.policies.kernel.compiled import USES, Outcome, begin, book, serial
+from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.kernel.lister import Lister
+
+
+def ranked(planner: Planner) -> list[int]:
+    """Items that the guard has not booked: passed over most, heaviest, first come, first."""
+    booked = set(planner.guarded.tolist())
+    items = planner.items
+    free = [n for n in range(len(items)) if n not in booked]
+    return sorted(free, key=lambda n: (-items[n].job.passed_over, -items[n].job.weight))
+
+
+def choose(planner: Planner, window: int) -> tuple[list[int], list[int]]:
+    """Split the items into those of the first `window` jobs, with their ancestors, and the rest."""
+    order = ranked(planner)
+    jobs: set[int] = set()
+    inside: set[int] = set()
+    free = set(order)
+    for n in order:
+        number = planner.items[n].number
+        if number not in jobs:
+            if len(jobs) >= window:
+                continue
+            jobs.add(number)
+        waiting = [n]
+        while waiting:
+            item = waiting.pop()
+            if item in free and item not in inside:
+                inside.add(item)
+                waiting += [parent for parent, _ in planner.items[item].parents]
+    chosen = [n for n in order if n in inside]
+    return chosen, [n for n in order if n not in inside]
+
+
+def complete(
+    planner: Planner, lister: Lister, out: Outcome, sc: Floats, rest: list[int], work: int
+) -> Schedule:
+    """Insert the items outside the window behind a plan of those inside.
+
+    Nothing of the plan moves: each gets its earliest place in what is left.
+    """
+    if not rest:
+        return planner.measure(out, work, sc)
+    problem, profile, scratch = lister.problem, planner.profile, planner.scratch
+    begin(problem, planner.compiled.base, profile, scratch, make_outcome(problem))
+    placed = np.flatnonzero(~np.isnan(out.end))
+    for item in placed.tolist():
+        book(problem, profile, scratch, out, item, 1)
+    scratch.counters[USES] = int((out.use_first + out.use_count).max(initial=0))
+    _tell_children(planner, out)
+    order = np.array(rest, dtype=np.int64)
+    serial(problem, profile, scratch, out, planner.choice, order, False)
+    return planner.measure(out, work + len(rest), sc)
+
+
+def _tell_children(planner: Planner, out: Outcome) -> None:
+    """Set what `serial` reads of each item without a place: open parents, and when it may begin."""
+    for n, item in enumerate(planner.items):
+        if out.end[n] == out.end[n]:
+            continue
+        ends = [float(out.end[parent]) for parent, _ in item.parents]
+        out.missing[n] = sum(end != end for end in ends)
+        out.ready[n] = item.release if out.missing[n] == 0 else np.inf
+        if not out.missing[n]:
+            out.ready[n] = max([item.release, *ends])
