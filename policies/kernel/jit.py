@@ -33,7 +33,7 @@ def _checksum(names: tuple[str, ...]) -> str:
 
 # "_n" for kernels without counts of references: a flag is no part of numba's cache key
 _SUFFIX = f"_n_{_checksum(SOURCES)}"
-_SEARCH_SUFFIX = f"_n_{_checksum(('state.py', *SEARCH))}"
+_SEARCH_SUFFIX = f"_i_{_checksum(('state.py', *SEARCH))}"
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -46,12 +46,30 @@ def part(function: Callable[..., Any]) -> Any:
     return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
+def alone(function: Callable[..., Any]) -> Any:
+    """Compile a kernel that allocates nothing and calls only kernels of its own file."""
+    return _cached(function, _nrt=False)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile what only an `alone` kernel calls, into it."""
+    return _cached(
+        function, _nrt=False, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
+    )
+
+
 def _compile(function: Callable[..., Any], **flags: Any) -> Any:
     name = basename(function.__code__.co_filename)
     function.__qualname__ += _SEARCH_SUFFIX if name in SEARCH else _SUFFIX
     if name in SOURCES or name in SEARCH:
         # These allocate nothing. Without counts of references they are three times as fast.
         flags["_nrt"] = False
+    if name in SEARCH and "no_cpython_wrapper" in flags:
+        flags["forceinline"] = True
+    return _cached(function, **flags)
+
+
+def _cached(function: Callable[..., Any], **flags: Any) -> Any:
     try:
         return njit(cache=True, error_model="numpy", **flags)(function)
     except RuntimeError:  # numba raises at import where nothing is writable for its cache
