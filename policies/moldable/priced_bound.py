@@ -101,7 +101,7 @@ def priced_bound(
     """
     ascent = Ascent(search, horizon=min(horizon, cap), cap=cap, slots=slots)
     if start_from is not None:
-        ascent.begin(_transferred(start_from, ascent.grid))
+        ascent.begin(transferred(start_from, ascent.grid))
     ascent.run(steps, stop)
     return ascent.bound(search if whole is None else whole)
 
@@ -241,7 +241,7 @@ def fluid_prices(queue: MoldableQueue, grid: Floats) -> Floats:
     return falling[::-1].cumsum()[::-1] - falling / 2.0
 
 
-def _transferred(bound: PricedBound, grid: Floats) -> Floats:
+def transferred(bound: PricedBound, grid: Floats) -> Floats:
     """Prices of another grid, at the middle of each slot."""
     middle = (grid[:-1] + grid[1:]) / 2.0
     place = np.searchsorted(bound.grid, middle, side="right") - 1

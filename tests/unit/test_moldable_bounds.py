@@ -16,6 +16,7 @@ from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.speedup import TableSpeedup
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.moldable.cmax_bound import cmax_bound
+from coalloc.policies.moldable.pareto import BoundCurve, dominates, ratio
 from coalloc.policies.moldable.priced_bound import PricedBound, priced_bound
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.verify import certified
@@ -125,11 +126,10 @@ def small_rows(draw: st.DrawFn) -> Rows:
     return rows
 
 
-def optima(rows: Rows, procs: int, busy: float) -> tuple[float, float, float]:
-    """Least makespan; least weighted completion, and that of a makespan of at most 1.2 times it.
+def active_schedules(rows: Rows, procs: int, busy: float) -> list[tuple[float, float]]:
+    """Makespan and weighted completion of every order of every choice.
 
-    By every order of every choice: every active schedule comes of some order, each job at the
-    earliest place that fits.
+    Every active schedule comes of some order, each job at the earliest place that fits.
     """
     points = []
     for choice in np.ndindex(*(min(len(times), procs) for times, _, _ in rows)):
@@ -141,9 +141,7 @@ def optima(rows: Rows, procs: int, busy: float) -> tuple[float, float, float]:
                 end = _insert(placed, choice[i] + 1, times[choice[i]], release, procs)
                 value, last = value + weight * end, max(last, end)
             points.append((last, value))
-    cmax = min(last for last, _ in points)
-    capped = min(value for last, value in points if last <= 1.2 * cmax)
-    return cmax, min(value for _, value in points), capped
+    return points
 
 
 def _insert(
@@ -157,13 +155,43 @@ def _insert(
     raise AssertionError("a job fits behind all others")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(small_rows(), st.integers(1, 3), st.sampled_from([0.0, 3.0]))
 def test_no_bound_passes_the_optimum(rows: Rows, procs: int, busy: float) -> None:
     queue = bounds_queue(snapshot_of(rows, procs, busy))
-    cmax, total, capped = optima(rows, procs, busy)
+    points = active_schedules(rows, procs, busy)
+    cmax = min(last for last, _ in points)
+    total = min(value for _, value in points)
+    capped = min(value for last, value in points if last <= 1.2 * cmax)
     assert cmax_bound(queue) <= cmax * (1.0 + 1e-9)
     bound = priced_bound(queue, horizon=cmax, slots=40, steps=60)
     assert bound.value <= total * (1.0 + 1e-9) + 1e-9
     bound = priced_bound(queue, horizon=cmax, cap=1.2 * cmax, slots=40, steps=60)
     assert bound.value <= capped * (1.0 + 1e-9) + 1e-9
+
+
+@settings(max_examples=30, deadline=None)
+@given(small_rows(), st.integers(1, 3))
+def test_nothing_is_better_in_both_criteria_by_more_than_the_pareto_gap(
+    rows: Rows, procs: int
+) -> None:
+    queue = bounds_queue(snapshot_of(rows, procs))
+    points = active_schedules(rows, procs, 0.0)
+    curve = BoundCurve(queue, queue, steps=60)
+    for cmax, total in (points[0], points[-1], min(points), min(points, key=lambda p: p[1])):
+        gap = curve.refine(cmax, total, rounds=3)
+        assert gap >= 0.0
+        for other, value in points:
+            assert min(ratio(cmax, other), ratio(total, value)) <= (1.0 + gap) * (1.0 + 1e-9)
+
+
+def test_the_gap_of_a_single_job_is_nothing() -> None:
+    queue = bounds_queue(snapshot_of([([10.0, 6.0, 4.5], 2.0, 3.0)], 4))
+    assert BoundCurve(queue, queue).refine(7.5, 15.0) == pytest.approx(0.0, abs=1e-6)
+    assert BoundCurve(queue, queue).refine(15.0, 30.0) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_dominance_is_strict() -> None:
+    assert dominates((1.0, 2.0), (1.0, 3.0))
+    assert not dominates((1.0, 2.0), (1.0, 2.0))
+    assert not dominates((1.0, 3.0), (2.0, 2.0))

@@ -1,0 +1,112 @@
+"""How far a schedule can be from one that is better in both criteria at once.
+
+For every T, a schedule has a makespan above T or a weighted completion of at least LB(T). So none
+is better than (C, S) in both by more than the factor max(C / T, S / LB(T)), and the smallest of
+these over T, less 1, is the Pareto gap: one number, without a scale, that needs no optimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+from coalloc.policies.base import never
+from coalloc.policies.moldable.cmax_bound import cmax_bound
+from coalloc.policies.moldable.priced_bound import STEPS, Ascent, PricedBound, transferred
+from coalloc.policies.moldable.queue import MoldableQueue
+
+
+class BoundCurve:
+    """LB(T), where it has been sought so far.
+
+    Parameters
+    ----------
+    search, whole : MoldableQueue
+        A ladder of allotments to take steps on, and all there are.
+    steps : int
+        Subgradient steps for a new T.
+
+    Attributes
+    ----------
+    cmax : float
+        No makespan is smaller, seconds.
+    bounds : list of PricedBound
+        By rising cap.
+    """
+
+    def __init__(self, search: MoldableQueue, whole: MoldableQueue, *, steps: int = STEPS) -> None:
+        self.search, self.whole, self.steps = search, whole, steps
+        self.cmax = cmax_bound(whole)
+        self.bounds: list[PricedBound] = []
+
+    def at(self, cap: float, horizon: float, stop: Callable[[], bool] = never) -> PricedBound:
+        """Seek LB(cap), from the prices of the nearest T; `horizon` ends the grid, seconds."""
+        for known in self.bounds:
+            if known.cap == cap:
+                return known
+        ascent = Ascent(self.search, horizon=min(horizon, cap), cap=cap, slots=100)
+        near = min(self.bounds, key=lambda known: abs(known.cap - cap), default=None)
+        if near is not None:
+            prices = transferred(near, ascent.grid)
+            if ascent.value(prices) > ascent.best:
+                ascent.begin(prices)
+        ascent.run(self.steps if near is None else self.steps // 2, stop)
+        bound = ascent.bound(self.whole)
+        self.bounds.append(bound)
+        self.bounds.sort(key=lambda known: known.cap)
+        return bound
+
+    def gap(self, cmax: float, total: float) -> float:
+        """Pareto gap by what is known, of a makespan and a weighted completion; inf at first."""
+        known = [(self.cmax, inf), *((bound.cap, bound.value) for bound in self.bounds)]
+        return min(factor(cmax, total, cap, value) for cap, value in known) - 1.0
+
+    def refine(
+        self,
+        cmax: float,
+        total: float,
+        *,
+        rounds: int = 5,
+        precision: float = 1e-3,
+        stop: Callable[[], bool] = never,
+    ) -> float:
+        """Seek the T that proves the smallest gap; C / T falls with T, S / LB(T) rises.
+
+        Parameters
+        ----------
+        cmax, total : float
+            The schedule's makespan, seconds, and weighted completion.
+        rounds : int
+            New T at most.
+        precision : float
+            An interval of T that is smaller than this, relative, is not halved again.
+        """
+        low, high = self.cmax, max(cmax, self.cmax)
+        self.at(high, cmax, stop)
+        for _ in range(rounds):
+            if stop() or high - low <= precision * high:
+                break
+            middle = (low + high) / 2.0
+            bound = self.at(middle, cmax, stop)
+            if cmax / middle > ratio(total, bound.value):
+                low = middle
+            else:
+                high = middle
+        return self.gap(cmax, total)
+
+
+def ratio(value: float, bound: float) -> float:
+    """How much larger a value is than its bound; 1 where both are 0, inf where only that is."""
+    if bound > 0.0:
+        return value / bound
+    return 1.0 if value <= 0.0 else inf
+
+
+def factor(cmax: float, total: float, cap: float, bound: float) -> float:
+    """What ``Cmax > cap or total >= bound`` proves about a schedule; at least 1."""
+    return max(ratio(cmax, cap), 0.0 if bound == inf else ratio(total, bound), 1.0)
+
+
+def dominates(a: tuple[float, float], b: tuple[float, float]) -> bool:
+    """Whether a is no worse than b in either criterion, and better in one."""
+    return a[0] <= b[0] and a[1] <= b[1] and a != b
