@@ -23,11 +23,15 @@ from coalloc.model.speedup import LADDER, TableSpeedup
 from coalloc.policies.kernel.arrays import make_outcome
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.oas.exact_kernel import (
+    BEST_CHOSEN,
+    BEST_END,
+    BEST_START,
     COST_LIMIT,
     DEADLINE,
     FOUND,
     MARGIN,
     RELATIVE,
+    WEIGHT,
     WEIGHTED,
     WORK,
     root_bound,
@@ -184,7 +188,7 @@ class ExactSearch:
         model, length = self._made.model, self._made.grid.length(1.0)
         self._stack = make_stack(model)
         self._memo.key[:] = 0
-        origin, limits = float(model.row_time[0]), self._stack.limits
+        origin, limits = float(model.times[0, 0]), self._stack.limits
         rounding = 4.0 * float(np.spacing(abs(origin)))
         # with a grid, ends are whole numbers
         limits[MARGIN] = rounding if self.slot is None else 0.5
@@ -223,9 +227,9 @@ class ExactSearch:
         out = make_outcome(self.planner.compiled.problem)
         top = 0
         for j, item in enumerate(made.order.tolist()):
-            p = int(made.index[stack.best_chosen[j]])
-            out.start[item] = grid.seconds(float(stack.best_start[j]))
-            out.end[item] = grid.seconds(float(stack.best_end[j]))
+            p = int(made.index[stack.chosen[j, BEST_CHOSEN]])
+            out.start[item] = grid.seconds(float(stack.plan[j, BEST_START]))
+            out.end[item] = grid.seconds(float(stack.plan[j, BEST_END]))
             if grid.slot is not None:
                 out.end[item] = min(out.start[item] + patterns.seconds[p], out.end[item])
             out.mode[item] = patterns.mode[p]
@@ -235,7 +239,7 @@ class ExactSearch:
             out.use_procs[top : top + classes.size] = patterns.procs[p, classes]
             top += classes.size
         self.best = self.planner.measure(out, self.work)
-        origin = float(made.model.row_time[0])
-        ends = stack.best_end - origin
+        origin = float(made.model.times[0, 0])
+        ends = stack.plan[:, BEST_END] - origin
         self.makespan = grid.length(float(ends.max()))
-        self.cost = grid.length(float((ends * made.model.weight).sum()))
+        self.cost = grid.length(float((ends * made.model.runs[:, WEIGHT]).sum()))

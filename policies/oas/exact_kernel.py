@@ -50,11 +50,19 @@ from __future__ import annotations
 from math import inf
 from typing import Any, NamedTuple
 
-from coalloc.policies.kernel.compiled import kernel, part
+from coalloc.policies.kernel.jit import alone, inlined
 
 DEPTH, WORK, STORED, FOUND, PRUNED = 0, 1, 2, 3, 4
 DEADLINE, COST_LIMIT, MARGIN, WEIGHTED = 0, 1, 2, 3
+FIRST, BEFORE, TWIN, UNITS, WORD, WORTH = 0, 1, 2, 3, 4, 5
+RELEASE, WEIGHT, TAIL, AFTER, LEAST = 0, 1, 2, 3, 4
+ROW, EVENT, WAITING, RUNNING, KEY, JOB, PATTERN, MOVED = 0, 1, 2, 3, 4, 6, 7, 8
+TIME, COST, ENERGY = 0, 1, 2
+START, END, BEST_START, BEST_END = 0, 1, 2, 3
+CHOSEN, BEST_CHOSEN, BY_END = 0, 1, 2
+
 RELATIVE = 5e-10
+"""By so much a plan must be better, relative."""
 WAYS = 8
 """Places of the memo in which a state may be kept."""
 LATE = 5e-7
@@ -62,59 +70,35 @@ LATE = 5e-7
 
 
 class Model(NamedTuple):
-    """The problem: N items, P patterns, C classes, K clusters, V price vectors, T rows."""
+    """The problem: N items, P patterns, C classes, K clusters, V price vectors, T rows.
 
-    first: Any  # N + 1
-    use: Any  # P x C
-    load: Any  # P x K
-    seconds: Any  # P
-    window_first: Any  # P + 1
-    window: Any  # W x 2
-    release: Any  # N, s
-    before: Any  # N, set of items that must be done
-    twin: Any  # N, an equal item that must start first, or -1
-    weight: Any  # N, the last item of each job has its weight
-    tail: Any  # N, s from its start to the end of all that follow it
-    after: Any  # N, s from its end on
-    least: Any  # N, s, shortest run
-    units: Any  # N, fewest units
-    price: Any  # P x V
-    energy: Any  # N x V
+    Columns are named by the constants above. A *row* is a stretch of time with the same nodes and
+    links left by what runs now; its first column is when it begins.
+    """
+
+    classes: int  # C
+    take: Any  # P x (C + K), units of classes and loads of links
+    asks: Any  # P x (1 + V), seconds, then the share of the machine by each price vector
+    shut: Any  # P, set of reservations it may not meet
+    reserved: Any  # R x 2
+    items: Any  # (N + 1) x 6: patterns, sets of items, a twin or -1, units, digit of the key
+    runs: Any  # N x 5, seconds, but the weight
+    energy: Any  # N x V, least seconds x share
     smith: Any  # V x N, items by rising energy / weight
-    row_time: Any  # T, s
-    row_free: Any  # T x C
-    row_left: Any  # T x K
-    blocked: Any  # T x V, share that is not there
-    word: Any  # N, the word of the key with its digit
-    unit: Any  # N, the worth of that digit
+    rows: Any  # T x (C + K), what is there
+    times: Any  # T x (1 + V), when it begins, then the share that is not there
 
 
 class Stack(NamedTuple):
     """One frame for each start and each event on the way to the present node."""
 
-    time: Any
-    row: Any
-    event: Any  # frame of the event
-    waiting: Any  # set
-    running: Any  # set
-    key: Any  # x 2
-    free: Any  # x C
-    left: Any  # x K
-    energy: Any  # x V, used, wasted and needed
-    busy: Any  # x V, share in use
-    cost: Any
-    job: Any  # next child
-    pattern: Any
-    moved: Any  # whether anything started or ended since the last state that was looked up
-    start: Any  # N
-    end: Any  # N
-    chosen: Any  # N, pattern
-    order: Any  # N, scratch: what runs by rising end
-    best_start: Any  # N
-    best_end: Any  # N
-    best_chosen: Any  # N
+    frame: Any  # D x 9
+    room: Any  # D x (C + K), what is free
+    value: Any  # D x (2 + 2 V), time, cost; energy used, wasted and needed; share in use
+    plan: Any  # N x 4, seconds
+    chosen: Any  # N x 3, patterns; the last column is scratch
     supply: Any  # V, energy there is before the deadline
-    counters: Any  # 6
+    counters: Any  # 5
     limits: Any  # 4
 
 
@@ -125,99 +109,84 @@ class Memo(NamedTuple):
     state: Any  # M x (N + 2): time, cost, ends of what runs by rising number
 
 
-@part
-def supplies(model: Model, stack: Stack) -> None:
-    """How much energy there is before the deadline, by each price vector."""
-    deadline = stack.limits[DEADLINE]
-    rows = model.row_time.size
-    for v in range(stack.supply.size):
-        total = 0.0
-        if deadline == inf:
-            stack.supply[v] = inf
-            continue
-        for r in range(rows):
-            until = deadline
-            if r + 1 < rows:
-                until = min(deadline, model.row_time[r + 1])
-            if until > model.row_time[r]:
-                total += (until - model.row_time[r]) * (1.0 - model.blocked[r, v])
-        stack.supply[v] = total * (1.0 + 1e-10)
-
-
-@part
-def fits(model: Model, stack: Stack, d: int, p: int, t: float) -> bool:
-    """Whether a pattern fits into what frame d has free, at t."""
-    for c in range(model.use.shape[1]):
-        if model.use[p, c] > stack.free[d, c]:
+@inlined
+def fits(model: Model, room: Any, p: int, t: float) -> bool:
+    """Whether a pattern fits into this room, and between the reservations, at t."""
+    for x in range(model.take.shape[1]):
+        if model.take[p, x] > 0 and model.take[p, x] > room[x]:
             return False
-    for k in range(model.load.shape[1]):
-        if model.load[p, k] > 0 and model.load[p, k] > stack.left[d, k]:
-            return False
-    for w in range(model.window_first[p], model.window_first[p + 1]):
-        if t < model.window[w, 1] and t + model.seconds[p] > model.window[w, 0] + LATE:
-            return False
+    if model.shut[p] != 0:
+        for r in range(model.reserved.shape[0]):
+            if (model.shut[p] >> r) & 1 == 1 and t < model.reserved[r, 1]:
+                if t + model.asks[p, 0] > model.reserved[r, 0] + LATE:
+                    return False
     return True
 
 
-@part
-def shiftable(model: Model, stack: Stack, e: int, j: int, p: int) -> bool:
-    """Whether the pattern could have begun at the event before that of frame e."""
-    if e == 0:
+@inlined
+def ready(model: Model, frame: Any, t: float, j: int) -> bool:
+    """Whether an item is released at t, and nothing before it waits or runs."""
+    if model.runs[j, RELEASE] > t:
         return False
-    d = e - 1
-    t = stack.time[d]
-    if model.release[j] > t or model.before[j] & (stack.waiting[d] | stack.running[d]) != 0:
-        return False
-    return fits(model, stack, d, p, t)
+    return model.items[j, BEFORE] & (frame[WAITING] | frame[RUNNING]) == 0
 
 
-@part
-def eligible(model: Model, stack: Stack, d: int, j: int) -> bool:
+@inlined
+def eligible(model: Model, frame: Any, t: float, j: int) -> bool:
     """Whether an item waits, and for nothing but room."""
-    if (stack.waiting[d] >> j) & 1 == 0 or model.release[j] > stack.time[d]:
+    if (frame[WAITING] >> j) & 1 == 0 or not ready(model, frame, t, j):
         return False
-    if model.before[j] & (stack.waiting[d] | stack.running[d]) != 0:
-        return False
-    twin = model.twin[j]
-    return twin < 0 or (stack.waiting[d] >> twin) & 1 == 0
+    twin = model.items[j, TWIN]
+    return twin < 0 or (frame[WAITING] >> twin) & 1 == 0
 
 
-@part
+@inlined
+def hopeless(stack: Stack, d: int) -> bool:
+    """Whether the energy needed exceeds what there is."""
+    for v in range(stack.supply.size):
+        if stack.value[d, ENERGY + v] > stack.supply[v]:
+            return True
+    return False
+
+
+@inlined
 def line_up(model: Model, stack: Stack, d: int) -> int:
     """Sort what runs by its end; how many."""
     count = 0
-    for j in range(model.release.size):
-        if (stack.running[d] >> j) & 1 == 1:
+    for j in range(model.runs.shape[0]):
+        if (stack.frame[d, RUNNING] >> j) & 1 == 1:
             x = count
-            while x > 0 and stack.end[stack.order[x - 1]] > stack.end[j]:
-                stack.order[x] = stack.order[x - 1]
+            while x > 0 and stack.plan[stack.chosen[x - 1, BY_END], END] > stack.plan[j, END]:
+                stack.chosen[x, BY_END] = stack.chosen[x - 1, BY_END]
                 x -= 1
-            stack.order[x] = j
+            stack.chosen[x, BY_END] = j
             count += 1
     return count
 
 
-@part
+@inlined
 def busy_cost(model: Model, stack: Stack, d: int, v: int, running: int) -> float:
     """Least cost of what waits at frame d, by one price vector: mean busy times, plus half runs.
 
     Times count from the first row on, as all costs do.
     """
-    origin = model.row_time[0]
-    now = stack.time[d] - origin
-    busy = stack.busy[d, v]
+    origin = model.times[0, 0]
+    now = stack.value[d, TIME] - origin
+    busy = stack.value[d, ENERGY + stack.supply.size + v]
     at = 0
     total = 0.0
-    for x in range(model.release.size):
+    for x in range(model.runs.shape[0]):
         j = model.smith[v, x]
-        if (stack.waiting[d] >> j) & 1 == 0 or model.weight[j] <= 0.0:
+        if (stack.frame[d, WAITING] >> j) & 1 == 0 or model.runs[j, WEIGHT] <= 0.0:
             continue
         energy = model.energy[j, v]
         rest = energy
         moment = 0.0
         while rest > 0.0:
-            rate = 1.0 if at == running else max(1.0 - busy, 1e-9)
-            until = inf if at == running else stack.end[stack.order[at]] - origin
+            rate, until = 1.0, inf
+            if at < running:
+                rate = max(1.0 - busy, 1e-9)
+                until = stack.plan[stack.chosen[at, BY_END], END] - origin
             length = rest / rate
             if now + length <= until:
                 moment += rest * (now + length / 2.0)
@@ -228,291 +197,292 @@ def busy_cost(model: Model, stack: Stack, d: int, v: int, running: int) -> float
                 moment += rate * length * (now + length / 2.0)
                 rest -= rate * length
                 now = until
-                busy -= model.price[stack.chosen[stack.order[at]], v]
+                busy -= model.asks[stack.chosen[stack.chosen[at, BY_END], CHOSEN], 1 + v]
                 at += 1
         mean = moment / energy if energy > 0.0 else now
-        total += model.weight[j] * (mean + model.least[j] / 2.0)
+        total += model.runs[j, WEIGHT] * (mean + model.runs[j, LEAST] / 2.0)
     return total
 
 
-@part
-def too_dear(model: Model, stack: Stack, d: int, running: int) -> bool:
-    """Whether what waits at frame d must cost more than the limit leaves."""
-    limit = stack.limits[COST_LIMIT] - stack.cost[d]
-    if limit == inf:
-        return False
-    single = 0.0
-    for j in range(model.release.size):
-        if (stack.waiting[d] >> j) & 1 == 1:
-            start = max(stack.time[d], model.release[j]) - model.row_time[0]
-            single += model.weight[j] * (start + model.least[j])
-    if single > limit:
-        return True
+@inlined
+def least_cost(model: Model, stack: Stack, d: int, running: int) -> float:
+    """Least cost of what waits at frame d."""
+    best = 0.0
+    for j in range(model.runs.shape[0]):
+        if (stack.frame[d, WAITING] >> j) & 1 == 1:
+            start = max(stack.value[d, TIME], model.runs[j, RELEASE]) - model.times[0, 0]
+            best += model.runs[j, WEIGHT] * (start + model.runs[j, LEAST])
     for v in range(stack.supply.size):
-        if busy_cost(model, stack, d, v, running) > limit:
-            return True
-    return False
+        best = max(best, busy_cost(model, stack, d, v, running))
+    return best
 
 
-@part
+@inlined
 def too_late(model: Model, stack: Stack, d: int, running: int) -> bool:
     """Whether something that waits cannot end before the deadline, for want of free units."""
-    deadline = stack.limits[DEADLINE]
-    if deadline == inf:
-        return False
     free = 0
-    for c in range(model.use.shape[1]):
-        free += stack.free[d, c]
-    rows = model.row_time.size
-    for j in range(model.release.size):
-        if (stack.waiting[d] >> j) & 1 == 0:
+    for c in range(model.classes):
+        free += stack.room[d, c]
+    rows = model.times.shape[0]
+    for j in range(model.runs.shape[0]):
+        if (stack.frame[d, WAITING] >> j) & 1 == 0:
             continue
-        t = max(stack.time[d], model.release[j])
+        t = max(stack.value[d, TIME], model.runs[j, RELEASE])
         found = free
-        x, row = 0, stack.row[d]
-        while found < model.units[j] and (x < running or row + 1 < rows):
-            ends = inf if x == running else stack.end[stack.order[x]]
-            if row + 1 < rows and model.row_time[row + 1] <= ends:
+        x, row = 0, stack.frame[d, ROW]
+        while found < model.items[j, UNITS] and (x < running or row + 1 < rows):
+            ends = inf if x == running else stack.plan[stack.chosen[x, BY_END], END]
+            if row + 1 < rows and model.times[row + 1, 0] <= ends:
                 row += 1
-                t = max(t, model.row_time[row])
-                for c in range(model.use.shape[1]):
-                    found += model.row_free[row, c] - model.row_free[row - 1, c]
+                t = max(t, model.times[row, 0])
+                for c in range(model.classes):
+                    found += model.rows[row, c] - model.rows[row - 1, c]
             else:
                 t = max(t, ends)
-                for c in range(model.use.shape[1]):
-                    found += model.use[stack.chosen[stack.order[x]], c]
+                for c in range(model.classes):
+                    found += model.take[stack.chosen[stack.chosen[x, BY_END], CHOSEN], c]
                 x += 1
-        if t + model.tail[j] > deadline:
+        if t + model.runs[j, TAIL] > stack.limits[DEADLINE]:
             return True
     return False
 
 
-@part
+@inlined
 def remembered(model: Model, stack: Stack, memo: Memo, d: int) -> bool:
     """Whether a state at least as good was explored; if not, keep this one."""
-    one, two = stack.key[d, 0], stack.key[d, 1]
+    one, two = stack.frame[d, KEY], stack.frame[d, KEY + 1]
+    time, cost = stack.value[d, TIME], stack.value[d, COST]
     mixed = one * 0x9E3779B97F4A7C1 + two * 0x5851F42D4C957F2D
     mixed ^= mixed >> 29
     mixed *= 0x3F58476D1CE4E5B9
     mixed ^= mixed >> 32
-    size = memo.key.shape[0]
-    first = mixed & (size - 1)
-    place = -1
+    last = memo.key.shape[0] - 1
+    place = (mixed + stack.counters[WORK] % WAYS) & last
+    open_place = False
     for way in range(WAYS):
-        x = (first + way) & (size - 1)
+        x = (mixed + way) & last
         if memo.key[x, 0] == 0 and memo.key[x, 1] == 0:
-            if place < 0:
+            if not open_place:
                 place = x
                 stack.counters[STORED] += 1
             break
         if memo.key[x, 0] != one or memo.key[x, 1] != two:
             continue
-        better = memo.state[x, 0] <= stack.time[d] and memo.state[x, 1] <= stack.cost[d]
-        worse = memo.state[x, 0] >= stack.time[d] and memo.state[x, 1] >= stack.cost[d]
+        better = memo.state[x, 0] <= time and memo.state[x, 1] <= cost
+        worse = memo.state[x, 0] >= time and memo.state[x, 1] >= cost
         y = 2
-        for j in range(model.release.size):
-            if (stack.running[d] >> j) & 1 == 1:
-                better = better and memo.state[x, y] <= stack.end[j]
-                worse = worse and memo.state[x, y] >= stack.end[j]
+        for j in range(model.runs.shape[0]):
+            if (stack.frame[d, RUNNING] >> j) & 1 == 1:
+                better = better and memo.state[x, y] <= stack.plan[j, END]
+                worse = worse and memo.state[x, y] >= stack.plan[j, END]
                 y += 1
         if better:
             return True
-        if worse and place < 0:
+        if worse and not open_place:
             place = x
-    if place < 0:
-        place = (first + stack.counters[WORK] % WAYS) & (size - 1)
+            open_place = True
     memo.key[place, 0], memo.key[place, 1] = one, two
-    memo.state[place, 0], memo.state[place, 1] = stack.time[d], stack.cost[d]
+    memo.state[place, 0], memo.state[place, 1] = time, cost
     y = 2
-    for j in range(model.release.size):
-        if (stack.running[d] >> j) & 1 == 1:
-            memo.state[place, y] = stack.end[j]
+    for j in range(model.runs.shape[0]):
+        if (stack.frame[d, RUNNING] >> j) & 1 == 1:
+            memo.state[place, y] = stack.plan[j, END]
             y += 1
     return False
 
 
-@part
-def copy_frame(model: Model, stack: Stack, d: int) -> None:
-    """Make frame d + 1 like frame d, but for its children."""
-    stack.time[d + 1] = stack.time[d]
-    stack.row[d + 1] = stack.row[d]
-    stack.event[d + 1] = stack.event[d]
-    stack.waiting[d + 1] = stack.waiting[d]
-    stack.running[d + 1] = stack.running[d]
-    stack.key[d + 1, 0] = stack.key[d, 0]
-    stack.key[d + 1, 1] = stack.key[d, 1]
-    stack.cost[d + 1] = stack.cost[d]
-    stack.moved[d + 1] = stack.moved[d]
-    for c in range(model.use.shape[1]):
-        stack.free[d + 1, c] = stack.free[d, c]
-    for k in range(model.load.shape[1]):
-        stack.left[d + 1, k] = stack.left[d, k]
-    for v in range(stack.supply.size):
-        stack.energy[d + 1, v] = stack.energy[d, v]
-        stack.busy[d + 1, v] = stack.busy[d, v]
+@inlined
+def copy_frame(stack: Stack, d: int) -> None:
+    """Make frame d + 1 like frame d."""
+    for x in range(stack.frame.shape[1]):
+        stack.frame[d + 1, x] = stack.frame[d, x]
+    for x in range(stack.room.shape[1]):
+        stack.room[d + 1, x] = stack.room[d, x]
+    for x in range(stack.value.shape[1]):
+        stack.value[d + 1, x] = stack.value[d, x]
 
 
-@part
+@inlined
 def begin(model: Model, stack: Stack, d: int, j: int, p: int) -> None:
     """Make frame d + 1: item j starts in pattern p."""
-    copy_frame(model, stack, d)
-    stack.waiting[d + 1] ^= 1 << j
-    stack.running[d + 1] |= 1 << j
-    stack.key[d + 1, model.word[j]] += model.unit[j] * (2 + p - model.first[j])
-    stack.moved[d + 1] = 1
-    stack.start[j] = stack.time[d]
-    stack.end[j] = stack.time[d] + model.seconds[p]
-    stack.chosen[j] = p
-    stack.cost[d + 1] += model.weight[j] * (stack.end[j] - model.row_time[0])
-    for c in range(model.use.shape[1]):
-        stack.free[d + 1, c] -= model.use[p, c]
-    for k in range(model.load.shape[1]):
-        stack.left[d + 1, k] -= model.load[p, k]
-    for v in range(stack.supply.size):
-        price = model.price[p, v]
-        stack.energy[d + 1, v] += price * model.seconds[p] - model.energy[j, v]
-        stack.busy[d + 1, v] += price
-    stack.job[d + 1] = j + 1
-    stack.pattern[d + 1] = 0
+    copy_frame(stack, d)
+    e = d + 1
+    seconds = model.asks[p, 0]
+    stack.frame[e, WAITING] ^= 1 << j
+    stack.frame[e, RUNNING] |= 1 << j
+    digit = 2 + p - model.items[j, FIRST]
+    stack.frame[e, KEY + model.items[j, WORD]] += model.items[j, WORTH] * digit
+    stack.frame[e, MOVED] = 1
+    stack.frame[e, JOB] = j + 1
+    stack.frame[e, PATTERN] = 0
+    stack.plan[j, START] = stack.value[d, TIME]
+    stack.plan[j, END] = stack.value[d, TIME] + seconds
+    stack.chosen[j, CHOSEN] = p
+    stack.value[e, COST] += model.runs[j, WEIGHT] * (stack.plan[j, END] - model.times[0, 0])
+    for x in range(stack.room.shape[1]):
+        stack.room[e, x] -= model.take[p, x]
+    vectors = stack.supply.size
+    for v in range(vectors):
+        share = model.asks[p, 1 + v]
+        stack.value[e, ENERGY + v] += share * seconds - model.energy[j, v]
+        stack.value[e, ENERGY + vectors + v] += share
 
 
-@part
+@inlined
 def next_event(model: Model, stack: Stack, d: int) -> float:
     """When something ends, is released or becomes available after frame d; inf never."""
-    t = stack.time[d]
+    t = stack.value[d, TIME]
     at = inf
-    for j in range(model.release.size):
-        if (stack.running[d] >> j) & 1 == 1:
-            at = min(at, stack.end[j])
-        elif (stack.waiting[d] >> j) & 1 == 1 and model.release[j] > t:
-            at = min(at, model.release[j])
-    if stack.row[d] + 1 < model.row_time.size:
-        at = min(at, model.row_time[stack.row[d] + 1])
+    for j in range(model.runs.shape[0]):
+        if (stack.frame[d, RUNNING] >> j) & 1 == 1:
+            at = min(at, stack.plan[j, END])
+        elif (stack.frame[d, WAITING] >> j) & 1 == 1 and model.runs[j, RELEASE] > t:
+            at = min(at, model.runs[j, RELEASE])
+    if stack.frame[d, ROW] + 1 < model.times.shape[0]:
+        at = min(at, model.times[stack.frame[d, ROW] + 1, 0])
     return at
 
 
-@part
+@inlined
 def proceed(model: Model, stack: Stack, d: int, t: float) -> None:
     """Make frame d + 1: the event at t."""
-    copy_frame(model, stack, d)
-    for v in range(stack.supply.size):
-        idle = 1.0 - stack.busy[d, v] - model.blocked[stack.row[d], v]
-        stack.energy[d + 1, v] += max(idle, 0.0) * (t - stack.time[d])
-    stack.time[d + 1] = t
-    stack.event[d + 1] = d + 1
-    for j in range(model.release.size):
-        if (stack.running[d] >> j) & 1 == 1 and stack.end[j] <= t:
-            p = stack.chosen[j]
-            stack.running[d + 1] ^= 1 << j
-            stack.key[d + 1, model.word[j]] -= model.unit[j] * (1 + p - model.first[j])
-            stack.moved[d + 1] = 1
-            for c in range(model.use.shape[1]):
-                stack.free[d + 1, c] += model.use[p, c]
-            for k in range(model.load.shape[1]):
-                stack.left[d + 1, k] += model.load[p, k]
-            for v in range(stack.supply.size):
-                stack.busy[d + 1, v] -= model.price[p, v]
-    r = stack.row[d]
-    if r + 1 < model.row_time.size and model.row_time[r + 1] <= t:
-        stack.row[d + 1] = r + 1
-        for c in range(model.use.shape[1]):
-            stack.free[d + 1, c] += model.row_free[r + 1, c] - model.row_free[r, c]
-        for k in range(model.load.shape[1]):
-            stack.left[d + 1, k] += model.row_left[r + 1, k] - model.row_left[r, k]
-    stack.job[d + 1] = 0
-    stack.pattern[d + 1] = 0
+    copy_frame(stack, d)
+    e = d + 1
+    row = stack.frame[d, ROW]
+    vectors = stack.supply.size
+    for v in range(vectors):
+        idle = 1.0 - stack.value[d, ENERGY + vectors + v] - model.times[row, 1 + v]
+        stack.value[e, ENERGY + v] += max(idle, 0.0) * (t - stack.value[d, TIME])
+    stack.value[e, TIME] = t
+    stack.frame[e, EVENT] = e
+    stack.frame[e, JOB] = 0
+    stack.frame[e, PATTERN] = 0
+    for j in range(model.runs.shape[0]):
+        if (stack.frame[d, RUNNING] >> j) & 1 == 1 and stack.plan[j, END] <= t:
+            p = stack.chosen[j, CHOSEN]
+            stack.frame[e, RUNNING] ^= 1 << j
+            digit = 1 + p - model.items[j, FIRST]
+            stack.frame[e, KEY + model.items[j, WORD]] -= model.items[j, WORTH] * digit
+            stack.frame[e, MOVED] = 1
+            for x in range(stack.room.shape[1]):
+                stack.room[e, x] += model.take[p, x]
+            for v in range(vectors):
+                stack.value[e, ENERGY + vectors + v] -= model.asks[p, 1 + v]
+    if row + 1 < model.times.shape[0] and model.times[row + 1, 0] <= t:
+        stack.frame[e, ROW] = row + 1
+        for x in range(stack.room.shape[1]):
+            stack.room[e, x] += model.rows[row + 1, x] - model.rows[row, x]
 
 
-@part
+@inlined
 def wasteful(model: Model, stack: Stack, d: int, t: float) -> bool:
     """Whether going on to t leaves out an item that would start now and end by then."""
-    for j in range(model.release.size):
-        if eligible(model, stack, d, j) and stack.time[d] + model.least[j] <= t:
-            for p in range(model.first[j], model.first[j + 1]):
-                if stack.time[d] + model.seconds[p] > t:
+    now = stack.value[d, TIME]
+    for j in range(model.runs.shape[0]):
+        if now + model.runs[j, LEAST] <= t and eligible(model, stack.frame[d], now, j):
+            for p in range(model.items[j, FIRST], model.items[j + 1, FIRST]):
+                if now + model.asks[p, 0] > t:
                     break
-                if fits(model, stack, d, p, stack.time[d]):
+                if fits(model, stack.room[d], p, now):
                     return True
     return False
 
 
-@part
-def hopeless(model: Model, stack: Stack, d: int) -> bool:
-    """Whether energy needed exceeds what there is."""
+@inlined
+def allowed(model: Model, stack: Stack, d: int, j: int, p: int, early: bool) -> bool:
+    """Whether an eligible item may start in a pattern at frame d.
+
+    `early` tells whether it was ready at the event before: then it must not have fitted there.
+    """
+    now = stack.value[d, TIME]
+    if not fits(model, stack.room[d], p, now):
+        return False
     for v in range(stack.supply.size):
-        if stack.energy[d, v] > stack.supply[v]:
-            return True
-    return False
+        more = model.asks[p, 1 + v] * model.asks[p, 0] - model.energy[j, v]
+        if stack.value[d, ENERGY + v] + more > stack.supply[v]:
+            return False
+    before = stack.frame[d, EVENT] - 1
+    return not early or not fits(model, stack.room[before], p, stack.value[before, TIME])
 
 
-@part
-def keep(model: Model, stack: Stack, d: int) -> None:
-    """Everything has started: this is the best plan so far."""
-    last = 0.0
-    for j in range(model.release.size):
-        stack.best_start[j] = stack.start[j]
-        stack.best_end[j] = stack.end[j]
-        stack.best_chosen[j] = stack.chosen[j]
-        last = max(last, stack.end[j]) if j > 0 else stack.end[j]
-    stack.counters[FOUND] += 1
-    if stack.limits[WEIGHTED] > 0.0:
-        value = stack.cost[d]
-        stack.limits[COST_LIMIT] = value - max(stack.limits[MARGIN], value * RELATIVE)
-    else:
-        value = last - model.row_time[0]
-        stack.limits[DEADLINE] = last - max(stack.limits[MARGIN], value * RELATIVE)
-        supplies(model, stack)
-
-
-@part
+@inlined
 def child(model: Model, stack: Stack, d: int) -> int:
     """Find the next pattern with which an item may start at frame d; -1 if there is none."""
-    t = stack.time[d]
-    j, p = stack.job[d], stack.pattern[d]
-    while j < model.release.size:
-        if eligible(model, stack, d, j) and t + model.least[j] + model.after[j] <= stack.limits[DEADLINE]:
-            p = max(p, model.first[j])
-            while p < model.first[j + 1]:
-                if t + model.seconds[p] + model.after[j] > stack.limits[DEADLINE]:
+    now = stack.value[d, TIME]
+    frame = stack.frame[d]
+    before = frame[EVENT] - 1
+    j, p = frame[JOB], frame[PATTERN]
+    while j < model.runs.shape[0]:
+        latest = stack.limits[DEADLINE] - model.runs[j, AFTER]
+        if now + model.runs[j, LEAST] <= latest and eligible(model, frame, now, j):
+            early = before >= 0 and ready(model, stack.frame[before], stack.value[before, TIME], j)
+            for q in range(max(p, model.items[j, FIRST]), model.items[j + 1, FIRST]):
+                if now + model.asks[q, 0] > latest:
                     break
-                good = fits(model, stack, d, p, t)
-                for v in range(stack.supply.size):
-                    if good:
-                        asked = model.price[p, v] * model.seconds[p] - model.energy[j, v]
-                        good = stack.energy[d, v] + asked <= stack.supply[v]
-                if good and not shiftable(model, stack, stack.event[d], j, p):
-                    stack.job[d] = j
-                    stack.pattern[d] = p + 1
-                    return p
-                p += 1
+                if allowed(model, stack, d, j, q, early):
+                    frame[JOB] = j
+                    frame[PATTERN] = q + 1
+                    return q
         j += 1
         p = 0
-    stack.job[d] = j
+    frame[JOB] = j
     return -1
 
 
-@kernel
+@inlined
+def supplies(model: Model, stack: Stack) -> None:
+    """How much energy there is before the deadline, by each price vector."""
+    deadline = stack.limits[DEADLINE]
+    rows = model.times.shape[0]
+    for v in range(stack.supply.size):
+        total = 0.0
+        for r in range(rows):
+            until = deadline
+            if r + 1 < rows:
+                until = min(deadline, model.times[r + 1, 0])
+            if until > model.times[r, 0] and model.times[r, 1 + v] < 1.0:
+                total += (until - model.times[r, 0]) * (1.0 - model.times[r, 1 + v])
+        stack.supply[v] = total * (1.0 + 1e-10)
+
+
+@inlined
+def keep(model: Model, stack: Stack, d: int) -> None:
+    """Everything has started: this is the best plan so far."""
+    last = model.times[0, 0]
+    for j in range(model.runs.shape[0]):
+        stack.plan[j, BEST_START] = stack.plan[j, START]
+        stack.plan[j, BEST_END] = stack.plan[j, END]
+        stack.chosen[j, BEST_CHOSEN] = stack.chosen[j, CHOSEN]
+        last = max(last, stack.plan[j, END])
+    stack.counters[FOUND] += 1
+    margin = stack.limits[MARGIN]
+    if stack.limits[WEIGHTED] > 0.0:
+        value = stack.value[d, COST]
+        stack.limits[COST_LIMIT] = value - max(margin, value * RELATIVE)
+    else:
+        value = last - model.times[0, 0]
+        stack.limits[DEADLINE] = last - max(margin, value * RELATIVE)
+
+
+@alone
 def root_bound(model: Model, stack: Stack) -> float:
     """Lower bound of the makespan, or of weighted completion, before anything is decided."""
-    origin = model.row_time[0]
-    bound = 0.0
     if stack.limits[WEIGHTED] > 0.0:
-        for j in range(model.release.size):
-            bound += model.weight[j] * (model.release[j] - origin + model.least[j])
-        for v in range(stack.supply.size):
-            bound = max(bound, busy_cost(model, stack, 0, v, 0))
-        return bound
-    rows = model.row_time.size
-    for j in range(model.release.size):
-        bound = max(bound, model.release[j] - origin + model.tail[j])
+        return least_cost(model, stack, 0, 0) * (1.0 - 1e-12)
+    origin = model.times[0, 0]
+    bound = 0.0
+    for j in range(model.runs.shape[0]):
+        bound = max(bound, model.runs[j, RELEASE] - origin + model.runs[j, TAIL])
     for v in range(stack.supply.size):
-        left = stack.energy[0, v]
+        left = stack.value[0, ENERGY + v]
         r = 0
         while left > 0.0:
-            share = 1.0 - model.blocked[r, v]
-            length = inf if r + 1 == rows else model.row_time[r + 1] - model.row_time[r]
+            share = 1.0 - model.times[r, 1 + v]
+            length = inf
+            if r + 1 < model.times.shape[0]:
+                length = model.times[r + 1, 0] - model.times[r, 0]
             if share * length >= left:
-                bound = max(bound, model.row_time[r] - origin + left / share)
+                bound = max(bound, model.times[r, 0] - origin + left / share)
                 left = 0.0
             else:
                 left -= share * length
@@ -520,33 +490,36 @@ def root_bound(model: Model, stack: Stack) -> float:
     return bound * (1.0 - 1e-12)
 
 
-@kernel
+@alone
 def search(model: Model, stack: Stack, memo: Memo, work: int) -> bool:
     """Explore at most `work` nodes more; True once there is nothing left to explore.
 
-    On the first call frame 0 is the root. What is left is kept in `stack` for the next call.
+    A node is a start or an event. What is left is kept in `stack` for the next call; on the first
+    one frame 0 is the root.
     """
-    items = model.release.size
-    counters = stack.counters
+    items = model.runs.shape[0]
+    counters, limits = stack.counters, stack.limits
     supplies(model, stack)
     until = counters[WORK] + work
     d = counters[DEPTH]
     while d >= 0 and counters[WORK] < until:
-        if stack.job[d] < items and not hopeless(model, stack, d):
+        if stack.frame[d, JOB] > items or hopeless(stack, d):
+            d -= 1
+            continue
+        if stack.frame[d, JOB] < items:
             p = child(model, stack, d)
             if p >= 0:
                 counters[WORK] += 1
-                begin(model, stack, d, stack.job[d], p)
+                begin(model, stack, d, stack.frame[d, JOB], p)
                 d += 1
-                if stack.waiting[d] == 0:
-                    if stack.cost[d] <= stack.limits[COST_LIMIT]:
-                        keep(model, stack, d)
+                if stack.value[d, COST] > limits[COST_LIMIT]:
+                    d -= 1
+                elif stack.frame[d, WAITING] == 0:
+                    keep(model, stack, d)
+                    supplies(model, stack)
                     d -= 1
                 continue
-        if stack.job[d] > items or hopeless(model, stack, d):
-            d -= 1
-            continue
-        stack.job[d] = items + 1
+        stack.frame[d, JOB] = items + 1
         t = next_event(model, stack, d)
         if t == inf or wasteful(model, stack, d, t):
             continue
@@ -554,16 +527,15 @@ def search(model: Model, stack: Stack, memo: Memo, work: int) -> bool:
         proceed(model, stack, d, t)
         d += 1
         running = line_up(model, stack, d)
-        if (
-            hopeless(model, stack, d)
-            or too_late(model, stack, d, running)
-            or too_dear(model, stack, d, running)
-        ):
+        out = hopeless(stack, d) or (limits[DEADLINE] < inf and too_late(model, stack, d, running))
+        if not out and limits[COST_LIMIT] < inf:
+            left = limits[COST_LIMIT] - stack.value[d, COST]
+            out = least_cost(model, stack, d, running) > left
+        if not out and stack.frame[d, MOVED] == 1:
+            stack.frame[d, MOVED] = 0
+            out = remembered(model, stack, memo, d)
+            counters[PRUNED] += out
+        if out:
             d -= 1
-        elif stack.moved[d] == 1:
-            stack.moved[d] = 0
-            if remembered(model, stack, memo, d):
-                counters[PRUNED] += 1
-                d -= 1
     counters[DEPTH] = d
     return d < 0

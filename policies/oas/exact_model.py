@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.kernel.compiled import FULL, ROUNDING, Base, Problem
+from coalloc.policies.kernel.compiled import FULL, ROUNDING, Base
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.modes import Item
-from coalloc.policies.oas.exact_kernel import Memo, Model, Stack
+from coalloc.policies.oas.exact_kernel import ENERGY, TIME, WAITING, Memo, Model, Stack
 from coalloc.policies.oas.exact_patterns import Patterns, make_patterns
 from coalloc.policies.oas.exact_prices import make_prices, make_rows
 
@@ -105,98 +105,83 @@ def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchMo
     UnfitError, TooManyError
     """
     compiled, items = planner.compiled, planner.items
+    if len(items) > MOST_ITEMS:
+        raise UnfitError(f"more than {MOST_ITEMS} jobs")
+    if len(compiled.intake.reservations) > MOST_ITEMS:
+        raise UnfitError(f"more than {MOST_ITEMS} reservations")
     grid = Grid(now=planner.snapshot.time, slot=slot)
     patterns = make_patterns(compiled)
-    words = _words(patterns)
+    if (np.diff(patterns.first) == 0).any():
+        raise UnfitError("a job has no allocation that the links carry")
     lasting = grid.lasting(patterns.seconds)
-    windows = np.array(
-        [[grid.down(a), grid.up(b)] for a, b in patterns.window.tolist()], dtype=np.float64
+    reserved = np.array(
+        [[grid.down(a), grid.up(b)] for a, b in compiled.problem.reserved.tolist()]
     ).reshape(-1, 2)
-    least = _least(lasting, patterns.first)
-    units = _least(patterns.use.sum(axis=1).astype(np.float64), patterns.first)
+    least = np.minimum.reduceat(lasting, patterns.first[:-1])
+    units = np.minimum.reduceat(patterns.use.sum(axis=1), patterns.first[:-1])
     order = np.lexsort((-units, -least * units))
-    index = np.array(
-        [p for i in order for p in range(patterns.first[i], patterns.first[i + 1])], dtype=np.int64
-    )
-    rows = _rows(compiled.base, windows[:, 1], grid)
+    place = np.argsort(order)
+    index = np.concatenate([np.arange(*patterns.first[i : i + 2]) for i in order])
+    rows = _rows(compiled.base, reserved[:, 1], grid)
     share, blocked = make_rows(compiled.problem, compiled.base, patterns)
     weights = make_prices(share, lasting, patterns.first, PRICES)
     price = share @ weights
-    asked = price * lasting[:, None]
-    energy = np.stack(
-        [_least(asked[:, v], patterns.first) for v in range(asked.shape[1])], axis=1
-    ).reshape(len(items), -1)
+    energy = np.minimum.reduceat(price * lasting[:, None], patterns.first[:-1], axis=0)
     weight = planner.weights[order]
     after = _after(items, least)
-    place = np.argsort(order)
-    word, unit = _digits(np.diff(patterns.first)[order], words)
-    widths = np.diff(patterns.window_first)[index]
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(weight[:, None] > 0.0, energy[order] / weight[:, None], inf)
+    kept = [r for _, r in rows]
     model = Model(
-        first=_firsts(np.diff(patterns.first)[order]),
-        use=patterns.use[index],
-        load=patterns.load[index],
-        seconds=lasting[index],
-        window_first=_firsts(widths),
-        window=windows[_ranges(patterns.window_first[:-1][index], widths)],
-        release=np.array([grid.up(items[i].release) for i in order], dtype=np.float64),
-        before=_sets([[place[p] for p, _ in items[i].parents] for i in order]),
-        twin=_twins(items, order, weighted),
-        weight=weight,
-        tail=(least + after)[order],
-        after=after[order],
-        least=least[order],
-        units=units[order].astype(np.int64),
-        price=price[index],
+        classes=compiled.problem.class_power.size,
+        take=np.hstack((patterns.use, patterns.load))[index],
+        asks=np.hstack((lasting[:, None], price))[index],
+        shut=patterns.shut[index],
+        reserved=reserved,
+        items=np.stack(
+            (
+                _firsts(np.diff(patterns.first)[order]),
+                _sets([[place[p] for p, _ in items[i].parents] for i in order] + [[]]),
+                np.append(_twins(items, order, weighted), -1),
+                np.append(units[order], 0),
+                *_digits(np.append(np.diff(patterns.first)[order], 0)),
+            ),
+            axis=1,
+        ),
+        runs=np.stack(
+            (
+                [grid.up(items[i].release) for i in order],
+                weight,
+                (least + after)[order],
+                after[order],
+                least[order],
+            ),
+            axis=1,
+        ),
         energy=energy[order],
         smith=np.argsort(ratio, axis=0, kind="stable").T.copy(),
-        row_time=np.array([time for time, _ in rows], dtype=np.float64),
-        row_free=compiled.base.free[[r for _, r in rows]].astype(np.int64),
-        row_left=FULL + ROUNDING - compiled.base.load[[r for _, r in rows]],
-        blocked=(blocked @ weights)[[r for _, r in rows]],
-        word=word,
-        unit=unit,
+        rows=np.hstack((compiled.base.free, FULL + ROUNDING - compiled.base.load))[kept],
+        times=np.hstack(([[time] for time, _ in rows], (blocked @ weights)[kept])),
     )
     return SearchModel(grid=grid, order=order, index=index, patterns=patterns, model=model)
 
 
-def _words(patterns: Patterns) -> int:
-    counts = np.diff(patterns.first)
-    if counts.size > MOST_ITEMS:
-        raise UnfitError(f"more than {MOST_ITEMS} jobs")
-    if (counts == 0).any():
-        raise UnfitError("a job has no allocation that the links carry")
-    return WORDS
-
-
-def _digits(counts: Ints, words: int) -> tuple[Ints, Ints]:
-    """Place of each item in the key: which word, and the worth of its digit there."""
-    word, unit = np.zeros(counts.size, dtype=np.int64), np.ones(counts.size, dtype=np.int64)
+def _digits(counts: Ints) -> tuple[Ints, Ints]:
+    """Place of each item in the memo's key: which word, and the worth of its digit there."""
+    word, worths = np.zeros(counts.size, dtype=np.int64), np.ones(counts.size, dtype=np.int64)
     at, worth = 0, 1
     for j, count in enumerate(counts.tolist()):
         if worth * (count + 2) > WORD:
             at, worth = at + 1, 1
-            if at == words:
+            if at == WORDS:
                 raise UnfitError("too many jobs and allocation patterns for the memo's key")
-        word[j], unit[j] = at, worth
+        word[j], worths[j] = at, worth
         worth *= count + 2
-    return word, unit
-
-
-def _least(values: Floats, first: Ints) -> Floats:
-    return np.minimum.reduceat(values, first[:-1]) if first.size > 1 else np.zeros(0)
+    return word, worths
 
 
 def _firsts(counts: Ints) -> Ints:
     return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-
-
-def _ranges(first: Ints, widths: Ints) -> Ints:
-    return np.array(
-        [x for a, n in zip(first.tolist(), widths.tolist(), strict=True) for x in range(a, a + n)],
-        dtype=np.int64,
-    )
 
 
 def _sets(members: Sequence[Sequence[int]]) -> Ints:
@@ -259,43 +244,21 @@ def _twins(items: Sequence[Item], order: Ints, weighted: bool) -> Ints:
 def make_stack(model: Model) -> Stack:
     """Room for the search; frame 0 is the root."""
     items, vectors = model.energy.shape
-    depth = 4 + 3 * items + model.row_time.size
-    classes, clusters = model.use.shape[1], model.load.shape[1]
-
-    def ints(*shape: int) -> Ints:
-        return np.zeros(shape, dtype=np.int64)
-
+    depth = 4 + 3 * items + model.times.shape[0]
     stack = Stack(
-        time=np.zeros(depth),
-        row=ints(depth),
-        event=ints(depth),
-        waiting=ints(depth),
-        running=ints(depth),
-        key=ints(depth, 2),
-        free=ints(depth, classes),
-        left=ints(depth, clusters),
-        energy=np.zeros((depth, vectors)),
-        busy=np.zeros((depth, vectors)),
-        cost=np.zeros(depth),
-        job=ints(depth),
-        pattern=ints(depth),
-        moved=ints(depth),
-        start=np.zeros(items),
-        end=np.zeros(items),
-        chosen=ints(items),
-        order=ints(items),
-        best_start=np.zeros(items),
-        best_end=np.zeros(items),
-        best_chosen=ints(items),
+        frame=np.zeros((depth, 9), dtype=np.int64),
+        room=np.zeros((depth, model.take.shape[1]), dtype=np.int64),
+        value=np.zeros((depth, ENERGY + 2 * vectors)),
+        plan=np.zeros((items, 4)),
+        chosen=np.zeros((items, 3), dtype=np.int64),
         supply=np.zeros(vectors),
-        counters=ints(6),
+        counters=np.zeros(5, dtype=np.int64),
         limits=np.array([inf, inf, 0.0, 0.0]),
     )
-    stack.time[0] = model.row_time[0]
-    stack.waiting[0] = (1 << items) - 1
-    stack.free[0] = model.row_free[0]
-    stack.left[0] = model.row_left[0]
-    stack.energy[0] = model.energy.sum(axis=0)
+    stack.frame[0, WAITING] = (1 << items) - 1
+    stack.room[0] = model.rows[0]
+    stack.value[0, TIME] = model.times[0, 0]
+    stack.value[0, ENERGY : ENERGY + vectors] = model.energy.sum(axis=0)
     return stack
 
 

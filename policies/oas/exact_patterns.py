@@ -49,10 +49,8 @@ class Patterns:
         Units of 2**-44 of the link's capacity.
     seconds : P
         Run time.
-    window_first : P + 1
-        Range of each pattern in the next.
-    window : W x 2
-        Start and end of reservations that the pattern may not meet, seconds.
+    shut : P
+        Set of the reservations that the pattern may not meet, as bits.
     """
 
     first: Ints
@@ -61,8 +59,7 @@ class Patterns:
     use: Ints
     load: Ints
     seconds: Floats
-    window_first: Ints
-    window: Floats
+    shut: Ints
 
 
 class TooManyError(Exception):
@@ -121,7 +118,6 @@ def make_patterns(compiled: Compiled) -> Patterns:
         if total > MOST:
             raise TooManyError(f"there are more than {MOST} allocation patterns")
     joined = [*parts, _selected(problem, 0, _none(problem), _none(problem)[:, 0])]
-    widths = [np.diff(part.window_first) for part in joined]
     return Patterns(
         first=_firsts([part.mode.size for part in parts]),
         mode=np.concatenate([part.mode for part in joined]),
@@ -129,8 +125,7 @@ def make_patterns(compiled: Compiled) -> Patterns:
         use=np.concatenate([part.use for part in joined]),
         load=np.concatenate([part.load for part in joined]),
         seconds=np.concatenate([part.seconds for part in joined]),
-        window_first=_firsts(np.concatenate(widths)),
-        window=np.concatenate([part.window for part in joined]),
+        shut=np.concatenate([part.shut for part in joined]),
     )
 
 
@@ -179,7 +174,6 @@ def _selected(problem: Problem, item: int, procs: Ints, modes: Ints) -> Patterns
         inside[:, k] += procs[:, c]
     power = np.where(procs > 0, problem.class_power, np.inf).min(axis=1, initial=np.inf)
     seconds = problem.mode_scaled[modes] / power + problem.mode_fixed[modes]
-    windows = [_windows(problem, item, row) for row in procs]
     gbps = float(problem.item_gbps[item]) if len(procs) else 0.0
     return Patterns(
         first=_firsts([len(procs)]),
@@ -188,21 +182,19 @@ def _selected(problem: Problem, item: int, procs: Ints, modes: Ints) -> Patterns
         use=procs * problem.need[problem.item_group[item]] if len(procs) else procs,
         load=load_units(gbps, inside, problem.link_gbps),
         seconds=np.maximum(seconds, SHORTEST),
-        window_first=_firsts([len(window) for window in windows]),
-        window=np.array([pair for window in windows for pair in window]).reshape(-1, 2),
+        shut=np.array([_shut(problem, item, row) for row in procs], dtype=np.int64),
     )
 
 
-def _windows(problem: Problem, item: int, procs: Ints) -> list[tuple[float, float]]:
+def _shut(problem: Problem, item: int, procs: Ints) -> int:
     """Reservations on the pattern's classes that do not let the item in."""
     group = problem.item_group[item]
-    found = {
-        int(r)
-        for c in np.flatnonzero(procs)
-        for r in problem.closed[problem.closed_first[c] : problem.closed_first[c + 1]]
-        if not problem.exempt[group, r]
-    }
-    return sorted((float(problem.reserved[r, 0]), float(problem.reserved[r, 1])) for r in found)
+    shut = 0
+    for c in np.flatnonzero(procs):
+        for r in problem.closed[problem.closed_first[c] : problem.closed_first[c + 1]].tolist():
+            if not problem.exempt[group, r]:
+                shut |= 1 << r
+    return shut
 
 
 def _undominated(found: Patterns, order: Ints) -> Ints:
