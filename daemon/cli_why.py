@@ -71,7 +71,8 @@ def why_lines(why: Why) -> list[str]:
     if why.detail:
         out.append(f"  {why.detail}")
     if why.state in WAITING:
-        out.append(f"  expected start: {instant(why.start_estimate, 'not known')}")
+        by = " by the last round" if why.lines else ""
+        out.append(f"  expected start{by}: {instant(why.start_estimate, 'not known')}")
     out += [f"  {line}" for line in (*why.lines, *why.facts)]
     if why.unexplained:
         out.append(f"  no explanation: {why.unexplained}")

@@ -149,9 +149,13 @@ class _Inquiry:
                 alone.append(self._refined(found))
         self._smaller_asks(alone)
         together: Trial | None = None
-        if not alone and self.search.complete:
-            together = self._together(tests)
+        if self.search.complete and all(t.changes[0].kind == "slots" for t in alone):
+            together = self._together([c for c in tests if c.kind != "slots"])
+            if together is None and not alone:
+                together = self._together(tests)
         listed = together.changes if together is not None else ()
+        if together is not None:
+            alone = []
         constraints = [self._constraint(trial) for trial in self._distinct(alone)]
         constraints += [Constraint(kind=_kind(c), change=c) for c in listed]
         return replace(
@@ -275,7 +279,6 @@ class _Inquiry:
             kept = distinct.get(change.kind)
             if kept is None or len(change.names) > len(kept.names):
                 distinct[change.kind] = change
-        distinct.pop("slots", None)
         wanted = sorted(distinct.values(), key=cost, reverse=True)
         found = self.search.attempt(*wanted) if len(wanted) > 1 else None
         if found is None:
@@ -306,7 +309,8 @@ class _Inquiry:
     def _best(self) -> Counterfactual | None:
         if not self.search.helpful:
             return None
-        best = max(self.search.helpful, key=self.search.worth)
+        asks = [t for t in self.search.helpful if all(c.kind != "slots" for c in t.changes)]
+        best = max(asks or self.search.helpful, key=self.search.worth)
         assert best.timing is not None
         return Counterfactual(changes=best.changes, start=best.timing.start, end=best.timing.end)
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from coalloc.model.jobs import Job, RigidJob
+from coalloc.model.nodeset import fold
+from coalloc.model.platform import NodeState
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.explain.changes import Change
 from coalloc.policies.explain.explanation import Constraint, Counterfactual, Explanation, Slots
@@ -84,7 +86,7 @@ class _Words:
             words = "; ".join(self._bound(c) for c in made.constraints)
             out.append(f"several things keep it, and none alone: {words}")
         else:
-            out += [self._single(c) for c in made.constraints if c.kind != "slots"]
+            out += [self._single(c) for c in made.constraints if not self._is_said(c)]
         if made.counterfactual is not None:
             out.append(self._would(made.counterfactual))
         elif made.complete:
@@ -92,6 +94,17 @@ class _Words:
         if not made.complete:
             out.append(f"not all was tried in time ({made.tried} changes were)")
         return out
+
+    def _is_said(self, constraint: Constraint) -> bool:
+        """Another line says the same: that on slots, or that on the jobs it depends on."""
+        names = set(constraint.change.names)
+        return constraint.kind == "slots" or (
+            constraint.kind == "running"
+            and any(
+                c.kind == "dependency" and names <= set(c.change.names)
+                for c in self.made.constraints
+            )
+        )
 
     def _gated(self) -> bool:
         return any(c.kind in ("hold", "dependency") for c in self.made.constraints)
@@ -126,17 +139,25 @@ class _Words:
                 verb = "ends" if len(slots.enders) == 1 else "end"
                 text += f" when {listed(slots.enders, 'job')} {verb}"
         elif slots.short_at is not None:
-            by = ", ".join(
-                n if n.startswith("reservation ") else f"job {n}" for n in slots.short_by
-            )
-            text += f", but only {self.until(slots.short_at)}, when {by} begins"
+            text += f", but only {self.until(slots.short_at)}, when {self._comers(slots)}"
         if slots.weaker_now > 0 and slots.free_now < slots.needed:
             text += f"; {slots.weaker_now} weaker ones are free now"
         return text
 
+    def _comers(self, slots: Slots) -> str:
+        """Who takes what is free now."""
+        kept = [name for name in slots.short_by if name.startswith("reservation ")]
+        jobs = [name for name in slots.short_by if name not in kept]
+        words = ([listed(jobs, "job")] if jobs else []) + kept
+        verb = "begins" if len(slots.short_by) == 1 else "begin"
+        return f"{' and '.join(words)} {verb}"
+
     def _single(self, constraint: Constraint) -> str:
         assert constraint.start is not None
         assert constraint.end is not None
+        what = self.made.counterfactual
+        if what is not None and what.changes == (constraint.change,):
+            return self._bound(constraint)  # the last line says what it would gain
         return f"{self._bound(constraint)}: {self._gain(constraint.start, constraint.end)}"
 
     def _bound(self, constraint: Constraint) -> str:
@@ -159,7 +180,7 @@ class _Words:
             case "reachable":
                 return f"{listed(names, 'cluster')} cannot be reached"
             case "nodes":
-                return f"{listed(names, 'node')}: drained, down or not free yet"
+                return self._closed(names)
             case "reservation":
                 return f"{listed(names, 'reservation')} keeps nodes for others"
             case "features":
@@ -173,6 +194,15 @@ class _Words:
             case kind:
                 return f"too few {kind}"
 
+    def _closed(self, names: Sequence[str]) -> str:
+        wanted, states = set(names), set()
+        for _, node in self.snapshot.nodes():
+            if node.name in wanted:
+                state = "not free yet" if node.state is NodeState.UP else str(node.state)
+                states.add("drained" if node.state is NodeState.DRAINING else state)
+        verb = "is" if len(names) == 1 else "are"
+        return f"{fold(names)} {verb} {' or '.join(sorted(states))}"
+
     def _when(self, time: float | None) -> str:
         if time is None:
             return "later"
@@ -183,7 +213,7 @@ class _Words:
         if use is None or len(constraint.change.names) > 1:
             names = constraint.change.names
             whose = "link" if len(names) == 1 else "links"
-            return f"the {whose} of {listed(names)} cannot carry it sooner"
+            return f"the {whose} of {listed(names)} cannot carry it"
         left = f"{max(use.free, 0.0):.3g} of {use.capacity:.3g} Gbit/s left"
         text = f"the link of {use.cluster} has {left}"
         if use.full_until is not None and use.full_until > use.at:
@@ -242,7 +272,7 @@ class _Words:
             case "reachable":
                 return f"if {listed(names, 'cluster')} could be reached"
             case "nodes":
-                return f"if {listed(names, 'node')} were up and free"
+                return f"if {fold(names)} were up and free"
             case "reservation":
                 return f"without {listed(names, 'reservation')}"
             case _:
