@@ -72,7 +72,22 @@ EFFORTS = {
         steps=256, bands=24, domains=12, functions=24, runs=16, seeds=24, rounds=1500, rows=96,
         shapes=6, thorough=True,
     ),
+    "many": Effort(
+        steps=96, bands=8, domains=4, functions=4, runs=0, seeds=8, rounds=200, rows=32,
+        shapes=2, thorough=False,
+    ),
 }  # fmt: skip
+MANY, VERY_MANY = 400, 2000
+"""Items from which ``full`` goes less far, and no further than ``quick``."""
+PAIRED = 400
+"""Items that are compared in pairs: the widest."""
+
+
+def effort_for(name: str, items: int) -> Effort:
+    """Bound the memory that rows and columns take together."""
+    if name == "quick" or items > VERY_MANY:
+        return EFFORTS["quick"]
+    return EFFORTS["many" if items > MANY else name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +118,7 @@ class Case:
 
 def read_case(planner: Planner, effort: str) -> Case:
     """Read supply, columns and heads; leave out what cannot be placed."""
-    chosen = EFFORTS[effort]
+    chosen = effort_for(effort, len(planner.items))
     supply = read_supply(planner, chosen.steps, chosen.bands)
     columns = make_columns(planner, supply, chosen.shapes)
     heads = read_heads(planner, columns)
@@ -152,24 +167,41 @@ def link_side(case: Case) -> list[Row]:
     return out
 
 
-def exclusion(case: Case) -> Flags:
-    """Which counted items have more processes together than there are slots: n x n."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excluded:
+    """Which of the widest items exclude each other.
+
+    Attributes
+    ----------
+    among : m
+        Places in the case's items.
+    pairs : m x m
+        Symmetric.
+    """
+
+    among: Ints
+    pairs: Flags
+
+
+def exclusion(case: Case) -> Excluded:
+    """Items that have more processes together than there are slots."""
     procs = case.columns.best(case.columns.procs.astype(np.float64))
+    among = np.sort(np.argsort(-procs, kind="stable")[:PAIRED])
     total = case.supply.slots.sum(axis=1).max(initial=0.0)
-    out = np.asarray(procs[:, None] + procs[None, :] > total)
-    np.fill_diagonal(out, False)
-    return out
+    pairs = np.asarray(procs[among, None] + procs[None, among] > total)
+    np.fill_diagonal(pairs, False)
+    return Excluded(among=among, pairs=pairs)
 
 
-def exclusion_by_links(case: Case, excluded: Flags, stop: Stop) -> Flags:
+def exclusion_by_links(case: Case, known: Excluded, stop: Stop) -> Excluded:
     """The same with what any two of their splits would load on the links."""
-    columns, supply = case.columns, case.supply
+    columns, supply, among = case.columns, case.supply, known.among
     links = supply.links.max(axis=0, initial=0.0)
-    out = excluded.copy()
-    loaded = np.zeros(case.items.size, dtype=np.bool_)
+    out = known.pairs.copy()
+    loaded = np.zeros(among.size, dtype=np.bool_)
     for price in plain_prices(supply, False):
         usable = np.where(np.isfinite(links), price, 0.0)
-        load = columns.best(least_load(columns, case.gbps, usable))
+        load = columns.best(least_load(columns, case.gbps, usable))[among]
         limit = float(np.where(usable > 0.0, links, 0.0) @ usable) * (1.0 + 1e-9)
         both = load[:, None] + load[None, :] > limit
         out |= both & (load[:, None] > 0.0) & (load[None, :] > 0.0)
@@ -177,9 +209,9 @@ def exclusion_by_links(case: Case, excluded: Flags, stop: Stop) -> Flags:
     if case.effort.runs and loaded.any():
         pairs = np.argwhere(np.triu(~out & loaded[:, None] & loaded[None, :], 1))
         found = links_exclude(
-            columns.best(columns.procs.astype(np.float64)).astype(np.int64),
-            case.gbps[columns.first],
-            np.maximum.reduceat(columns.most, columns.first, axis=0),
+            columns.best(columns.procs.astype(np.float64)).astype(np.int64)[among],
+            case.gbps[columns.first][among],
+            np.maximum.reduceat(columns.most, columns.first, axis=0)[among],
             links,
             supply.by_band(supply.slots)[:, -1].max(axis=0).astype(np.int64),
             pairs,
@@ -189,12 +221,14 @@ def exclusion_by_links(case: Case, excluded: Flags, stop: Stop) -> Flags:
         out[pairs[found, 0], pairs[found, 1]] = True
         out[pairs[found, 1], pairs[found, 0]] = True
     np.fill_diagonal(out, False)
-    return out
+    return Excluded(among=among, pairs=out)
 
 
-def clique_row(case: Case, excluded: Flags, family: str) -> list[Row]:
+def clique_row(case: Case, excluded: Excluded, family: str) -> list[Row]:
     """One after the other: the weight of each member is 1, and so is the supply."""
-    members = case.items[heaviest_clique(excluded, case.shortest, case.effort.seeds)]
+    weight = case.shortest[excluded.among]
+    found = heaviest_clique(excluded.pairs, weight, case.effort.seeds)
+    members = case.items[excluded.among[found]]
     if members.size < 2:
         return []
     amount = np.where(np.isin(case.columns.item, members), case.columns.seconds, 0.0)

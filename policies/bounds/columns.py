@@ -32,8 +32,8 @@ from coalloc.policies.kernel.modes import Item, Mode, offered
 WHOLE, SPLIT = 0, 1
 SHARES = (0.25, 1 / 3, 0.5, 2 / 3, 0.8, 0.9)
 """Shares of a job at which sizes of its largest part are told apart."""
-MODES = 32
-"""Allotments of an item that are kept apart."""
+MODES, ALL_MODES = 32, 20_000
+"""Allotments that are kept apart, of an item and of all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,13 +109,13 @@ class _Modes:
     area_ratio: Floats
 
 
-def _thinned(modes: list[Mode]) -> list[tuple[Mode, float]]:
+def _thinned(modes: list[Mode], most: int) -> list[tuple[Mode, float]]:
     """Join modes into runs; with each the share of its area that is sure."""
-    if len(modes) <= MODES:
+    if len(modes) <= most:
         return [(mode, 1.0) for mode in modes]
     cuts = np.unique(
         np.searchsorted(
-            [mode[0] for mode in modes], np.geomspace(modes[0][0], modes[-1][0], MODES)
+            [mode[0] for mode in modes], np.geomspace(modes[0][0], modes[-1][0], most)
         ).clip(0, len(modes) - 1)
     )
     out = []
@@ -143,11 +143,12 @@ def _modes(planner: Planner, places: Floats) -> _Modes:
     whole = places[:, :, -1, :].max(axis=(1, 2), initial=0.0)
     total = places[:, :, -1, :].sum(axis=-1).max(axis=1, initial=0.0)
     rows: list[tuple[int, int, float, float, float]] = []
+    most = max(min(MODES, ALL_MODES // len(planner.items)), 2)
     for n, item in enumerate(planner.items):
         cap = int(total[item.group] if may_split(item, planner) else whole[item.group])
         rows += [
             (n, mode[0], mode[1], mode[2] + mode[3] * comm, ratio)
-            for mode, ratio in _thinned(offered(item, cap))
+            for mode, ratio in _thinned(offered(item, cap), most)
         ]
     table = np.array(rows, dtype=np.float64).reshape(-1, 5)
     return _Modes(
@@ -243,12 +244,14 @@ def _split(procs: Ints, cap: Ints, low: Ints, possible: Flags, share: float, abo
 
 def _starts(places: Floats, group: Ints, procs: Ints, supply: Supply, splits: Flags) -> Floats:
     """First step with enough places, by mode and band; infinite if there is none."""
-    steps = places.shape[1]
     if not group.size:
         return np.zeros((0, supply.top.size))
+    key, same = np.unique(np.stack((group, procs, splits)), axis=1, return_inverse=True)
     reach = np.where(
-        splits[:, None, None], places.sum(axis=-1)[group], places.max(axis=-1, initial=0.0)[group]
-    )  # M x T x B
-    enough = reach >= procs[:, None, None]
-    first = enough.argmax(axis=1)
-    return np.where(enough.any(axis=1), supply.time[np.minimum(first, steps - 1)], np.inf)
+        key[2].astype(np.bool_)[:, None, None],
+        places.sum(axis=-1)[key[0]],
+        places.max(axis=-1, initial=0.0)[key[0]],
+    )  # keys x T x B
+    enough = reach >= key[1][:, None, None]
+    first = np.where(enough.any(axis=1), supply.time[enough.argmax(axis=1)], np.inf)
+    return np.asarray(first[same.ravel()])

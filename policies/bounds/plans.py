@@ -1,0 +1,59 @@
+"""How far a plan is from what is proved for the jobs that it places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from coalloc.model.plan import Objective, Plan
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.base import never
+from coalloc.policies.bounds.lower import BOUNDS, Bound, lower_bound
+from coalloc.policies.kernel.decoding import Planner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """An objective of a plan beside its bound.
+
+    Attributes
+    ----------
+    gap : float or None
+        (value - bound) / bound; None where nothing is proved.
+    """
+
+    name: str
+    value: float
+    bound: Bound
+    gap: float | None
+
+
+def proofs_of(
+    snapshot: Snapshot,
+    plan: Plan,
+    stop: Callable[[], bool] = never,
+    effort: str = "full",
+) -> tuple[Proof, ...]:
+    """Bound each objective for the jobs of a plan that have a start, under the plan's options.
+
+    Jobs that the plan defers are taken to be absent, as in the plan's own value.
+    """
+    left = {entry.job for entry in plan.deferred}
+    queue = tuple(job for job in snapshot.queue if job.id not in left)
+    planner = Planner(replace(snapshot, queue=queue), plan.options)
+    ends: dict[str, float] = {}
+    for placement in plan.placements:
+        if placement.job not in left:
+            ends[placement.job] = max(ends.get(placement.job, placement.end), placement.end)
+    weight = {job.id: job.weight for job in queue}
+    waits = {job: end - snapshot.time for job, end in ends.items()}
+    values = {
+        "makespan": max(waits.values(), default=0.0),
+        "weighted_completion": sum(weight.get(job, 0.0) * wait for job, wait in waits.items()),
+    }
+    out = []
+    for name in BOUNDS:
+        bound = lower_bound(planner, name, stop, effort)
+        gap = Objective(name=name, value=values[name], bound=bound.value).gap
+        out.append(Proof(name=name, value=values[name], bound=bound, gap=gap))
+    return tuple(out)
