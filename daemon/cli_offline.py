@@ -25,8 +25,12 @@ from coalloc.daemon.cli_common import (
 )
 from coalloc.daemon.cli_text import figure
 from coalloc.model.errors import InputError
+from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
+
+PROOF_S = 10.0
+"""How long ``check`` seeks better bounds, seconds."""
 
 
 def load_snapshot(path: Path) -> Snapshot:
@@ -104,8 +108,15 @@ def _check(args: argparse.Namespace) -> int:
 
     snapshot, plan = load_snapshot(args.snapshot), load_plan(args.plan)
     result = check(snapshot, plan)
+    proved = _proved(snapshot, plan) if result.ok else {}
     if args.json:
-        print_json({"violations": list(result.violations), "metrics": dict(result.metrics)})
+        print_json(
+            {
+                "violations": list(result.violations),
+                "metrics": dict(result.metrics),
+                "proved": proved,
+            }
+        )
         return DONE if result.ok else FAILED
     for line in result.violations:
         print(line)
@@ -116,7 +127,31 @@ def _check(args: argparse.Namespace) -> int:
     size = max(map(len, result.metrics), default=0)
     for name, value in result.metrics.items():
         print(f"{name:<{size}}  {figure(value)}")
+    for name, proof in proved.items():
+        gap = "-" if proof["gap"] is None else f"{100.0 * proof['gap']:.3g} %"
+        print(f"proved: {name} at least {figure(proof['bound'])} ({proof['by']}), gap {gap}")
     return DONE
+
+
+def _proved(snapshot: Snapshot, plan: Plan) -> dict[str, dict[str, Any]]:
+    """What no plan with the same jobs can go below; the checker itself knows no bounds."""
+    from coalloc.policies.bounds import proofs_of
+
+    deadline = time.monotonic() + PROOF_S
+
+    def stop() -> bool:
+        return time.monotonic() >= deadline
+
+    return {
+        proof.name: {
+            "value": proof.value,
+            "bound": proof.bound.value,
+            "gap": proof.gap,
+            "by": proof.bound.binding,
+            "parts": dict(proof.bound.parts),
+        }
+        for proof in proofs_of(snapshot, plan, stop)
+    }
 
 
 def _add_policies(parser: argparse.ArgumentParser) -> None:
@@ -210,7 +245,7 @@ COMMANDS: Mapping[str, Command] = {
     "check": Command(
         doc="check a plan independently of every policy",
         about="Check a plan against its snapshot: prints its violations (exit code 1), or what it "
-        "is worth.",
+        "is worth\nand what no plan with the same jobs can go below.",
         example="coalloc check snapshot.json plan.json",
         add=_add_check,
         run=_check,
