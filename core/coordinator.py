@@ -61,7 +61,7 @@ class Remembered:
     tokens : mapping of (user, token) to job number
     seqs : mapping of cluster to the next number of its orders
     unacked : mapping of cluster to the lowest number still in its outbox
-    drained : iterable of clusters and nodes
+    drained : mapping of cluster or node to the reason given
     """
 
     jobs: Iterable[JobRecord] = ()
@@ -69,7 +69,7 @@ class Remembered:
     seqs: Mapping[str, int] = field(default_factory=dict)
     unacked: Mapping[str, int] = field(default_factory=dict)
     history: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    drained: Iterable[str] = ()
+    drained: Mapping[str, str] = field(default_factory=dict)
     paused: bool = False
     epoch: int = 1
     store: str = ""
@@ -87,7 +87,7 @@ class Coordinator:
         control.paused = past.paused
         self.state = State(settings=settings, rounds=control, epoch=past.epoch, store=past.store)
         state = self.state
-        state.drained = set(past.drained)
+        state.drained = dict(past.drained)
         state.numbers = {n: (seq, past.unacked.get(n, seq) - 1) for n, seq in past.seqs.items()}
         state.tokens.update(past.tokens)
         state.history.update(past.history)
@@ -196,11 +196,12 @@ class Coordinator:
         match event.command:
             case Drain(target=target) | Resume(target=target) as command:
                 drain = isinstance(command, Drain)
-                if not self._switch(target, drain=drain):
+                # one line, as it is kept
+                reason = " ".join(command.reason.split()) if isinstance(command, Drain) else ""
+                if not self._switch(target, reason, drain=drain):
                     message = f"there is no cluster and no node {target}"
                     queue.answered(state, event, Refused(code="not_found", message=message))
                     return
-                reason = command.reason if isinstance(command, Drain) else ""
                 kind = "drained" if drain else "resumed"
                 state.record(now, kind, target=target, user=event.user, reason=reason)
                 state.note(kind, target=target, user=event.user, reason=reason)
@@ -225,7 +226,7 @@ class Coordinator:
                 state.rounds.want("operator")
         queue.answered(state, event, Done(body={}))
 
-    def _switch(self, target: str, *, drain: bool) -> bool:
+    def _switch(self, target: str, reason: str, *, drain: bool) -> bool:
         state = self.state
         if target in state.clusters:
             cluster = state.clusters[target]
@@ -235,9 +236,9 @@ class Coordinator:
         elif drain or target not in state.drained:
             return False
         if drain:
-            state.drained.add(target)
+            state.drained[target] = reason
         else:
-            state.drained.discard(target)
+            state.drained.pop(target, None)
         return True
 
     def _stated(self, statement: Hello | Report | Read | Goodbye, now: float) -> None:

@@ -76,7 +76,8 @@ class State:
     rounds: RoundControl
     epoch: int = 1
     store: str = ""
-    drained: set[str] = field(default_factory=set)
+    drained: dict[str, str] = field(default_factory=dict)
+    """Clusters and nodes that an operator has drained, with the reason given."""
     backing_off: set[str] = field(default_factory=set)
     jobs: dict[str, JobRecord] = field(default_factory=dict)
     waiting: dict[str, None] = field(default_factory=dict)
@@ -199,13 +200,14 @@ class State:
     def save_drained(self) -> None:
         """Have the drained clusters and nodes written."""
         self._refresh_drained()
-        self.out.append(SaveMeta(key="drained", value="\n".join(sorted(self.drained))))
+        listed = (f"{name}\t{reason}" for name, reason in sorted(self.drained.items()))
+        self.out.append(SaveMeta(key="drained", value="\n".join(listed)))
 
     def _refresh_drained(self) -> None:
         for cluster in self.clusters.values():
             if cluster.reading is not None:
                 names = {node.name for node in cluster.reading.nodes}
-                cluster.drained_nodes = names & self.drained
+                cluster.drained_nodes = names & self.drained.keys()
 
     def save_paused(self) -> None:
         """Have written whether rounds are paused."""

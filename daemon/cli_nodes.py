@@ -63,8 +63,12 @@ def cluster_line(row: ClusterRow) -> tuple[str, ...]:
         "no limit" if row.link_gbps is None else figure(row.link_gbps),
         figure(row.link_used_gbps),
         "never" if row.age_s is None else f"{length(row.age_s)} ago",
-        row.error or (f"{row.waiting_there} waiting there" if row.waiting_there else ""),
+        "; ".join(filter(None, (row.error, row.drain_reason, _waiting(row)))),
     )
+
+
+def _waiting(row: ClusterRow) -> str:
+    return f"{row.waiting_there} waiting there" if row.waiting_there else ""
 
 
 def state_of(row: ClusterRow) -> str:

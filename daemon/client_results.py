@@ -212,6 +212,8 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
         The last reading is too old or there is none: it gets no new work.
     connected : bool
         Its executor is there.
+    drain_reason : str
+        As its operator gave it.
     error : str
         Why there is no newer reading.
     age_s : float or None
@@ -232,6 +234,7 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
     link_gbps: float | None = None
     link_used_gbps: float = 0.0
     waiting_there: int = 0
+    drain_reason: str = ""
 
 
 class PlanAnswer(Struct, frozen=True, kw_only=True):

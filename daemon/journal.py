@@ -167,7 +167,7 @@ def _recall(store: Store, keep_ended: int) -> Memory:
         history={
             key: tuple(read_object(body)["base_times"]) for key, body in loaded.history.items()
         },
-        drained=[name for name in meta.get("drained", "").split("\n") if name],
+        drained=_drained(meta.get("drained", "")),
         paused=bool(meta.get("paused")),
         epoch=epoch,
         store=name,
@@ -176,3 +176,9 @@ def _recall(store: Store, keep_ended: int) -> Memory:
         last_round=0 if loaded.plan is None else loaded.plan.round,
     )
     return Memory(remembered=remembered, outbox=outbox)
+
+
+def _drained(text: str) -> dict[str, str]:
+    """Drained clusters and nodes with the reasons; older stores hold the names alone."""
+    rows = (line.partition("\t") for line in text.split("\n") if line)
+    return {name: reason for name, _, reason in rows}

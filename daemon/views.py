@@ -118,6 +118,7 @@ def node_rows(state: State, now: float) -> list[dict[str, Any]]:
                 "stale": cluster.is_stale(now, snapshot_max_age),
                 "connected": cluster.connected,
                 "drained": cluster.drained,
+                "drain_reason": state.drained.get(name, "") if cluster.drained else "",
                 "error": cluster.error or ("" if cluster.configured else "no longer configured"),
                 "age_s": None if cluster.reading is None else now - cluster.read_at,
                 "link_gbps": None if capacity == float("inf") else capacity,
@@ -133,7 +134,7 @@ def node_rows(state: State, now: float) -> list[dict[str, Any]]:
                         "raw_power": raw[node.name].power,
                         "load": raw[node.name].load,
                         "load_age_s": raw[node.name].load_age_s + max(0.0, now - cluster.read_at),
-                        "reason": raw[node.name].reason,
+                        "reason": state.drained.get(node.name) or raw[node.name].reason,
                         "features": list(node.features),
                         "memory_mb": node.memory_mb,
                     }
@@ -180,7 +181,8 @@ def why(record: JobRecord, state: State, now: float) -> dict[str, Any]:
     for cluster in state.clusters.values():
         drained += [] if cluster.drained else sorted(cluster.drained_nodes)
     if drained and record.is_waiting:
-        facts.append(f"not counted, because drained: {_listed(drained)}")
+        named = [f"{n} ({state.drained[n]})" if state.drained.get(n) else n for n in drained]
+        facts.append(f"not counted, because drained: {_listed(named)}")
     return {
         "job": record.id,
         "state": str(record.state),
