@@ -310,7 +310,7 @@ def _freed(axes: Axes, rows: Sequence[Row]) -> None:
         linestyle="none",
         marker="x",
         color=LOOKS[SLOTTED][0],
-        label="the same, carried out",
+        label="50 % slots, carried out",
     )
 
 
