@@ -31,18 +31,6 @@ __all__ = [
     "Reader",
 ]
 
-NO_RETRY = frozenset(
-    {
-        "bad_script",
-        "cwd_missing",
-        "not_executable",
-        "not_found",
-        "output_unwritable",
-        "user_unknown",
-    }
-)
-"""Reasons of a refusal that another attempt cannot mend."""
-
 
 class AdapterError(Exception):
     """The batch system cannot be reached or does not answer; nothing is known of it."""
@@ -204,7 +192,8 @@ class PartReport:
         The start on the machine's monotonic clock, seconds; for skews within a machine.
     reason : str
         Why it ended: ``exited``, ``signalled``, ``time_limit``, ``cancelled``, ``aborted``,
-        ``expired``, ``runner_died``, ``restarted``, ``nodes_taken``, ... or one of `NO_RETRY`.
+        ``expired``, ``runner_died``, ``restarted``, ``nodes_taken``, ... or one of
+        `coalloc.model.refusals.PERMANENT`.
     detail : str
         The reason in words.
     cpu_s, max_rss_mb : float

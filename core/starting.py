@@ -19,6 +19,7 @@ from coalloc.core.queue import abort_parts, end_waiting, release_dependents
 from coalloc.core.records import PART_ENDED, JobRecord, JobState, PartRecord, PartState
 from coalloc.core.state import State
 from coalloc.model.jobs import RigidJob
+from coalloc.model.refusals import PERMANENT
 
 
 def prepare(state: State, record: JobRecord, now: float) -> None:
@@ -199,19 +200,6 @@ def _some_ended(state: State, record: JobRecord) -> None:
         return
     why = bad.detail or (f"exit code {bad.exit_code}" if bad.exit_code else bad.reason)
     abort_parts(state, record, f"part on {bad.cluster}: {why}")
-
-
-PERMANENT = frozenset(
-    {
-        "not_found",
-        "not_executable",
-        "user_unknown",
-        "output_unwritable",
-        "cwd_missing",
-        "bad_script",
-    }
-)
-"""Refusals that another attempt cannot mend."""
 
 
 REQUEUED = "requeued"
