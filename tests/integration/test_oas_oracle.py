@@ -1,0 +1,80 @@
+"""The exact search against an exact model in CP-SAT that shares nothing with it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coalloc.model.snapshot_json import read_snapshot
+from coalloc.policies.check import check
+from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.oas.exact import ExactSearch
+from tests.oas_cases import random_case
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 1800.0
+
+
+def oracle(cases: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What CP-SAT finds, in a process of its own."""
+    pytest.importorskip("ortools", reason="ortools is not installed", exc_type=ImportError)
+    lines = "".join(json.dumps(case) + "\n" for case in cases)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.oracle_cpsat"],
+        input=lines,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def searched(case: dict[str, Any], seed: int) -> dict[str, Any]:
+    """What our search finds, checked; every other time with an incumbent to beat."""
+    snapshot, objective = read_snapshot(case["snapshot"]), case["objective"]
+    name = "makespan" if objective.startswith("makespan") else objective
+    planner = Planner(snapshot, {**case["options"], "objective": name})
+    known = planner.decode(list(range(len(planner.items))), "event") if seed % 2 else None
+    search = ExactSearch(planner, objective, known)
+    assert search.run(20_000_000)
+    best = search.best or known
+    found = {"placed": [item.job.id for item in planner.items], "values": [0.0, 0.0]}
+    if best is not None:
+        plan = planner.plan(best, "oas")
+        assert check(snapshot, plan).violations == ()
+        assert search.bound == search.value
+        found["values"] = [best.makespan, best.weighted_completion]
+    return found
+
+
+def compare(seeds: Iterable[int]) -> None:
+    cases = {seed: random_case(seed) for seed in seeds}
+    for (seed, case), truth in zip(cases.items(), oracle(cases.values()), strict=True):
+        assert truth["status"] == "optimal", seed
+        found = searched(case, seed)
+        assert found["placed"] == truth["placed"], seed
+        if not truth["placed"]:
+            continue
+        ours = {
+            "makespan": found["values"][:1],
+            "weighted_completion": found["values"][1:],
+        }.get(case["objective"], found["values"])
+        assert ours == pytest.approx(truth["values"], rel=1e-9, abs=1e-6), seed
+
+
+def test_agrees_with_cp_sat_on_small_instances() -> None:
+    compare(range(40))
+
+
+@pytest.mark.slow
+def test_agrees_with_cp_sat_on_hundreds() -> None:
+    compare(range(40, 540))
