@@ -13,10 +13,12 @@ from coalloc.model.errors import InputError
 from coalloc.model.fields import Table
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.policies.allocation.options import CBS, JPN, MBPC
 from coalloc.policies.base import Budget, OnIncumbent, Policy, Solve
 from coalloc.policies.options import AUTO, COMMON, OAS, STRICT
 
 _SIMPLE = "coalloc.policies.simple"
+_MBPC = "coalloc.policies.mip.mbpc"
 _OAS = "coalloc.policies.oas.policy"
 
 
@@ -53,6 +55,10 @@ POLICIES: Mapping[str, Policy] = {
         _row("conservative", _SIMPLE, COMMON, "backfilling that keeps every job's reservation"),
         _row("oas", _OAS, OAS, "order and allocation searched together, with bound and gap"),
         _row("oas-balanced", _OAS, COMMON, "one pass: heavy processing on powerful nodes"),
+        _row("mbpc", _MBPC, MBPC, "jobs that fit now, placed together for the least run times"),
+        _row("pas", _MBPC, MBPC, "package allocation: what fits now, placed by mbpc"),
+        _row("cbs", "coalloc.policies.allocation.cbs", CBS, "large chunks of jobs in one cluster"),
+        _row("jpn", "coalloc.policies.mip.jpn", JPN, "jobs that fit now, with the least traffic"),
         _row("plain", "coalloc.policies.plain", {}, "arrival order, starts now only; no compiler"),
     )
 }

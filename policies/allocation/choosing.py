@@ -76,10 +76,24 @@ def strongest(rest: Rest, job: Candidate) -> Uses | None:
             for c, n in room.items()
             if scene.classes[c].power >= power and scene.admits(job, c, seconds)
         }
-        uses = spread(rest, job, able, split_of(rest, job, able))
+        uses = spread(rest, able, split_of(rest, job, able))
         if uses is not None:
             return uses
     return None
+
+
+def blind(rest: Rest, job: Candidate) -> Uses | None:
+    """On few clusters with little traffic, whatever the power; nodes in snapshot order."""
+    able = patient(rest, job)
+    return spread(rest, able, split_of(rest, job, able), float)
+
+
+def patient(rest: Rest, job: Candidate) -> dict[int, int]:
+    """What a job may use however weak its nodes turn out to be."""
+    room = rest.room(job)
+    weakest = min((rest.scene.classes[c].power for c in room), default=1.0)
+    seconds = job.seconds(weakest)
+    return {c: n for c, n in room.items() if rest.scene.admits(job, c, seconds)}
 
 
 def split_of(rest: Rest, job: Candidate, room: Mapping[int, int]) -> list[int] | None:
@@ -93,14 +107,17 @@ def split_of(rest: Rest, job: Candidate, room: Mapping[int, int]) -> list[int] |
 
 
 def spread(
-    rest: Rest, job: Candidate, room: Mapping[int, int], take: list[int] | None
+    rest: Rest,
+    room: Mapping[int, int],
+    take: list[int] | None,
+    rank: Callable[[int], float] | None = None,
 ) -> Uses | None:
-    """Fill classes of each cluster, the weakest first, until it has its share."""
+    """Fill classes of each cluster, lowest rank (the weakest) first, until it has its share."""
     if take is None:
         return None
     uses: dict[int, int] = {}
     left = list(take)
-    for c in sorted(room, key=lambda c: rest.scene.classes[c].power):
+    for c in sorted(room, key=rank or (lambda c: rest.scene.classes[c].power)):
         k = rest.scene.classes[c].cluster
         count = min(room[c], left[k])
         if count > 0:

@@ -199,10 +199,10 @@ class ClassModel:
     def _one_level(self) -> None:
         """Equation (4): SP_j is 1 / p for one power p."""
         for j in self.jobs:
-            self._add(f"level_{j}", [(self.y[j, p], 1) for p in self.levels[j]], "==", 1)
+            self.add(f"level_{j}", [(self.y[j, p], 1) for p in self.levels[j]], "==", 1)
         for (j, g, p), z in self.z.items():
             if len(self.levels[j]) > 1:
-                self._add(f"on_{z.name}", [(z, 1), (self.y[j, p], -z.upBound)], "<=", 0)
+                self.add(f"on_{z.name}", [(z, 1), (self.y[j, p], -z.upBound)], "<=", 0)
 
     def _gang_matching(self) -> None:
         """Equation (9), per job: the sum over r of X_{j,r} is tau_j, on nodes of its level."""
@@ -210,7 +210,7 @@ class ClassModel:
             procs = self.scene.candidates[j].procs
             for n, p in enumerate(self.levels[j]):
                 terms = [(self.z[key], 1) for key in self._of(j, p)]
-                self._add(f"gang_{j}_{n}", [*terms, (self.y[j, p], -procs)], "==", 0)
+                self.add(f"gang_{j}_{n}", [*terms, (self.y[j, p], -procs)], "==", 0)
 
     def _of(self, j: int, p: float) -> list[tuple[int, int, float]]:
         return [(j, g, p) for g in range(len(self.strata)) if (j, g, p) in self.z]
@@ -228,11 +228,11 @@ class ClassModel:
                 )
                 above = powers[n - 1] if n else 0.0
                 terms = [(z, 1) for (_, _, p), z in users if p > above]
-                self._add(f"nodes_{g}_{n}", terms, "<=", slots)
+                self.add(f"nodes_{g}_{n}", terms, "<=", slots)
             if stratum.shares_memory:
                 one = self.scene.classes[stratum.classes[0]]
                 needs = [(z, self.scene.candidates[j].memory_mb) for (j, _, _), z in users]
-                self._add(f"memory_{g}", needs, "<=", int(one.memory_mb) * len(one.nodes))
+                self.add(f"memory_{g}", needs, "<=", int(one.memory_mb) * len(one.nodes))
 
     def _one_cluster(self) -> None:
         """A job that may not be split has all its processes in one cluster."""
@@ -244,8 +244,8 @@ class ClassModel:
             for k in homes:
                 self.home[j, k] = pulp.LpVariable(f"home_{j}_{k}", 0, 1, pulp.LpInteger)
                 terms = [*self._inside(j, k), (self.home[j, k], -job.procs)]
-                self._add(f"whole_{j}_{k}", terms, "==", 0)
-            self._add(f"home_{j}", [(self.home[j, k], 1) for k in homes], "==", 1)
+                self.add(f"whole_{j}_{k}", terms, "==", 0)
+            self.add(f"home_{j}", [(self.home[j, k], 1) for k in homes], "==", 1)
 
     def _inside(self, j: int, k: int) -> list[tuple[Any, float]]:
         """t_k of a job as terms."""
@@ -260,9 +260,9 @@ class ClassModel:
         for j in self.jobs:
             for k in self._counted(j):
                 counts = self.counts(j, k)
-                self._add(f"count_{j}_{k}", [(self.u[j, k, n], 1) for n in counts], "==", 1)
+                self.add(f"count_{j}_{k}", [(self.u[j, k, n], 1) for n in counts], "==", 1)
                 terms = [(self.u[j, k, n], -n) for n in counts]
-                self._add(f"inside_{j}_{k}", [*self._inside(j, k), *terms], "==", 0)
+                self.add(f"inside_{j}_{k}", [*self._inside(j, k), *terms], "==", 0)
 
     def _no_saturation(self) -> None:
         """Equations (6), (7), (10): sum of BW_{j,k} <= SC limit * ABW_k, in whole numbers."""
@@ -273,7 +273,7 @@ class ClassModel:
             loads = [load(self.scene.candidates[j], n) for j, n in chosen]
             row, right = whole_row(loads, limit)
             terms = [(self.u[j, k, n], a) for (j, n), a in zip(chosen, row, strict=True)]
-            self._add(f"link_{k}", terms, "<=", right)
+            self.add(f"link_{k}", terms, "<=", right)
 
     def _communication_slowdown(self) -> None:
         """Equation (7): SC_j >= load_k / ABW_k for the links that j loads, SC_j >= 1."""
@@ -295,7 +295,7 @@ class ClassModel:
                 off = [n for n in self.counts(j, k) if n in (0, self.scene.candidates[j].procs)]
                 terms = [*use, (self.sc[j], -1.0)]
                 terms += [(self.u[j, k, n], 1.0 - thr) for n in off]
-                self._add(f"sc_{j}_{k}", _joined(terms), "<=", -float(base / capacity))
+                self.add(f"sc_{j}_{k}", _joined(terms), "<=", -float(base / capacity))
 
     def cut(self, allocation: Allocation, k: int) -> None:
         """Forbid the counts that overload a link, which rounding had let pass."""
@@ -304,7 +304,7 @@ class ClassModel:
             inside = self.scene.per_cluster(uses).get(k, 0)
             if (j, k, inside) in self.u and load(self.scene.candidates[j], inside) > 0:
                 terms.append((self.u[j, k, inside], 1))
-        self._add(f"cut_{k}_{len(self.problem.constraints)}", terms, "<=", len(terms) - 1)
+        self.add(f"cut_{k}_{len(self.problem.constraints)}", terms, "<=", len(terms) - 1)
 
     def run_times(self, scale: float = 1.0) -> list[tuple[Any, float]]:
         """Equation (8) as terms; what does not depend on the allocation is left out."""
@@ -316,12 +316,22 @@ class ClassModel:
                 terms.append((self.sc[j], scale * job.fixed))
         return terms
 
+    def traffic(self) -> list[tuple[Any, Fraction]]:
+        """The sum of BW_{j,k} as terms, Gbit/s; needs `every_link`."""
+        return [(u, load(self.scene.candidates[j], n)) for (j, _, n), u in self.u.items() if n]
+
     def fixed_seconds(self) -> float:
         """What `run_times` leaves out."""
         return sum(self.scene.candidates[j].fixed for j in self.jobs if j not in self.sc)
 
-    def allocation(self, outcome: Outcome) -> Allocation:
-        """Read a solution and give each job classes: the highest level first, weak nodes first."""
+    def allocation(
+        self, outcome: Outcome, rank: Callable[[int], float] | None = None
+    ) -> Allocation:
+        """Read a solution and give each job classes.
+
+        Jobs of the highest level choose first; `rank` orders the classes, by default by power.
+        """
+        rank = rank or (lambda c: self.scene.classes[c].power)
         level = {j: p for (j, p), y in self.y.items() if outcome.value(y) > 0.5}
         left = [one.capacity for one in self.scene.classes]
         uses: dict[int, dict[int, int]] = {j: {} for j in self.jobs}
@@ -329,7 +339,7 @@ class ClassModel:
             room = self.scene.candidates[j].room
             for _, g, p in self._of(j, level[j]):
                 need = int(outcome.value(self.z[j, g, p]))
-                for c in reversed(self.strata[g].classes):
+                for c in sorted(self.strata[g].classes, key=rank):
                     if self.scene.classes[c].power >= p:
                         count = min(need, left[c], room[c])
                         left[c] -= count
@@ -364,7 +374,8 @@ class ClassModel:
                 )
         return out
 
-    def _add(self, name: str, terms: Iterable[tuple[Any, float]], sense: str, right: float) -> None:
+    def add(self, name: str, terms: Iterable[tuple[Any, float]], sense: str, right: float) -> None:
+        """Add a row; one without terms is left out."""
         left = pulp.LpAffineExpression(list(terms))
         if not left:
             return
@@ -378,6 +389,7 @@ def solve_model(
     limits: Limits,
     start: Allocation | None = None,
     on_allocation: Callable[[Allocation], None] | None = None,
+    rank: Callable[[int], float] | None = None,
 ) -> tuple[Outcome, Allocation | None]:
     """Minimise an objective over a built model; the answer keeps the links exactly.
 
@@ -391,7 +403,7 @@ def solve_model(
     scene, threshold = model.scene, model.threshold
 
     def offer(outcome: Outcome) -> None:
-        found = model.allocation(outcome)
+        found = model.allocation(outcome, rank)
         if on_allocation is not None and not overloaded(scene, found, threshold):
             on_allocation(found)
 
@@ -399,7 +411,7 @@ def solve_model(
         outcome = run(model.problem, limits, first, offer)
         if outcome.values is None:
             return outcome, None
-        found = model.allocation(outcome)
+        found = model.allocation(outcome, rank)
         over = overloaded(scene, found, threshold)
         if not over:
             return outcome, found

@@ -55,9 +55,10 @@ PROCESSES = (
     "daemon/solver.py",
     "daemon/solver_worker.py",
     "daemon/demo.py",
+    "policies/mip/cbc.py",
 )
 # Modules under policies/ that own a mixed-integer program.
-MIPS: tuple[str, ...] = ()
+MIPS: tuple[str, ...] = ("policies/mip/*",)
 HOMES: dict[str, tuple[str, ...]] = {
     "zmq": ("daemon/wire/*",),
     "apscheduler": ("daemon/timer.py",),
