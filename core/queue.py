@@ -16,6 +16,7 @@ from coalloc.core.state import State
 from coalloc.model.errors import InputError
 from coalloc.model.job_json import read_job
 from coalloc.model.jobs import Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.split import TOLERANCE, low_side, split
 
 NEEDS = ("afterok", "afterany", "afternotok")
 
@@ -180,16 +181,33 @@ def never_fits(state: State, job: Job) -> str:
     if slots is None:
         return ""  # Unknown is not "no": the cluster may have what is asked for.
     match job:
-        case RigidJob(procs=procs):
+        case RigidJob(procs=procs, proc_gbps=gbps):
             exist = sum(slots.values())
-        case MoldableJob(min_procs=procs, proc_gbps=gbps):
-            exist = max(slots.values(), default=0) if gbps is None else sum(slots.values())
+        case MoldableJob(min_procs=procs, proc_gbps=wanted):
+            exist = max(slots.values(), default=0) if wanted is None else sum(slots.values())
+            gbps = wanted or 0.0
         case _:
             return ""
     if procs <= exist:
-        return ""
+        return _never_carried(state, procs, gbps, slots)
     suitable = "suitable " if job.features or job.memory_mb_per_proc or job.clusters else ""
     return f"needs {procs} processes; {exist} {suitable}slots exist"
+
+
+def _never_carried(state: State, procs: int, gbps: float, slots: Mapping[str, int]) -> str:
+    """Why the idle links cannot carry the job however it is split; empty if they can."""
+    largest = max(slots.values(), default=0)
+    if procs <= largest:
+        return ""
+    links = [state.clusters[name].settings.link_gbps for name in slots]
+    low = [low_side(procs, gbps, link, link * TOLERANCE) for link in links]
+    if split(procs, list(slots.values()), low) is not None:
+        return ""
+    narrow = ", ".join(f"{name} {link:g}" for name, link in zip(slots, links, strict=True))
+    return (
+        f"needs {procs} processes, and no cluster has more than {largest} suitable slots; "
+        f"at {gbps:g} Gbit/s each, no split of them fits the links ({narrow} Gbit/s)"
+    )
 
 
 def suitable_slots(state: State, job: Job) -> dict[str, int] | None:
