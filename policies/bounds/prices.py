@@ -30,6 +30,8 @@ from coalloc.policies.bounds.supply import Floats
 
 CHUNK = 16
 """Rounds between looks at the bound and at `stop`."""
+NEAR = 1e-4
+"""The search ends where no prices prove more than this share of what is known."""
 
 
 def best_prices(
@@ -66,7 +68,8 @@ def best_prices(
             value = float(columns.best(y @ share).sum())
             if value > best:
                 best, chosen = value, y.copy()
-            if game.upper - best <= 1e-4 * best or stop():
+            upper = game.upper
+            if upper - best <= NEAR * best or upper <= 1.0 + NEAR or stop():
                 break
     price[usable] = chosen / whole[usable]
     return price_bound(rows, columns, price), price
