@@ -57,6 +57,8 @@ class SlurmReader:
         Where a calibration is kept.
     claimed : callable, optional
         Ids of the handed jobs that parts of ours have.
+    claims : callable, optional
+        The claims of our other parts, as tokens name them; absent: every token is ours.
     clock : callable
         Wall-clock seconds.
     """
@@ -68,10 +70,11 @@ class SlurmReader:
         *,
         state_dir: Path | None = None,
         claimed: Callable[[], Collection[str]] = frozenset,
+        claims: Callable[[], Collection[str]] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings, self._slurm = settings, slurm
-        self._claimed, self._clock = claimed, clock
+        self._claimed, self._claims, self._clock = claimed, claims, clock
         self._calibration = None if state_dir is None else state_dir / "calibration.json"
         self._loads = LoadWatch(settings)
 
@@ -95,12 +98,14 @@ class SlurmReader:
     def _ask(self) -> Answers:
         limit = self._settings.command_limit_s
         mark = f"\x1f{secrets.token_hex(4)}\x1f"
-        # Before the queue is read: a part that is claimed in between is then listed as waiting,
-        # which the daemon, who asked for the claim, does not take for news.
+        # Before the queue is read: a job that is handed to a part in between is then listed as
+        # waiting, which the daemon, who asked for that, does not take for news.
         claimed = self._claimed()
         queue = self._slurm.run(
             "squeue", "-h", "-r", "-a", "-o", queue_format(mark), env=UTC, timeout_s=limit
         )
+        # After it: a job that is in the queue has its claim on disk.
+        claims = None if self._claims is None else self._claims()
         nodes = self._slurm.run("scontrol", "-a", "-o", "show", "node", env=UTC, timeout_s=limit)
         kept = self._slurm.run(
             "scontrol", "-a", "-o", "show", "reservation", env=UTC, timeout_s=limit
@@ -111,6 +116,7 @@ class SlurmReader:
             queue=parse_queue(queue, mark),
             reservations=parse_reservations(kept),
             claimed=claimed,
+            claims=claims,
         )
 
     def _hold(self, answers: Answers) -> None:

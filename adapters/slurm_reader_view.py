@@ -49,6 +49,8 @@ class Answers:
         When it was asked, seconds since 1970.
     claimed : collection of str
         Handed jobs that a part of ours has, by id.
+    claims : collection of str or None
+        The claims of our parts, as tokens name them; None: every token is ours.
     """
 
     now: float
@@ -56,11 +58,17 @@ class Answers:
     queue: tuple[QueueEntry, ...]
     reservations: tuple[ReservationEntry, ...] = ()
     claimed: Collection[str] = field(default_factory=frozenset)
+    claims: Collection[str] | None = None
 
+    def is_ours(self, entry: QueueEntry) -> bool:
+        """Whether a part of ours has this job, submitted or handed over.
 
-def is_ours(entry: QueueEntry) -> bool:
-    """Whether we submitted it."""
-    return parse_comment(entry.comment) is not None
+        One that bears a token of ours which no part knows is like any other: its nodes are taken.
+        """
+        if entry.id in self.claimed:
+            return True
+        token = parse_comment(entry.comment)
+        return token is not None and (self.claims is None or token.claim in self.claims)
 
 
 def chosen_nodes(settings: SlurmSettings, nodes: Iterable[NodeEntry]) -> list[NodeEntry]:
@@ -124,14 +132,13 @@ def running_jobs(
         entry
         for entry in answers.queue
         if (entry.state in HOLDS_NODES or (entry.state == "UNKNOWN" and entry.nodes))
-        and not is_ours(entry)
-        and entry.id not in answers.claimed
+        and not answers.is_ours(entry)
     ]
     known = {node.name: node for node in nodes}
     if settings.slots == "node":
         taken = _whole_nodes(local, known, answers.now)
     else:
-        ours = [e for e in answers.queue if is_ours(e) or e.id in answers.claimed]
+        ours = [entry for entry in answers.queue if answers.is_ours(entry)]
         taken = _cpus(local, ours, known, answers.now)
     by_id = {entry.id: entry for entry in local}
     jobs = []
@@ -237,9 +244,9 @@ def kept_nodes(
 def _expected(settings: SlurmSettings, answers: Answers, names: set[str]) -> list[Reservation]:
     found = []
     for entry in answers.queue:
-        if entry.state != "PENDING" or entry.start is None or is_ours(entry):
+        if entry.state != "PENDING" or entry.start is None or answers.is_ours(entry):
             continue
-        if entry.id in answers.claimed or is_handed(settings, entry):
+        if is_handed(settings, entry):
             continue
         inside = tuple(settings.published(n) for n in entry.expected_nodes if n in names)
         length = ENDLESS_S if entry.time_limit is None else entry.time_limit
@@ -258,7 +265,7 @@ def _expected(settings: SlurmSettings, answers: Answers, names: set[str]) -> lis
 
 def is_handed(settings: SlurmSettings, entry: QueueEntry) -> bool:
     """Whether its user wants it ordered by us."""
-    if is_ours(entry):
+    if parse_comment(entry.comment) is not None:
         return False
     by_partition = settings.handover_partition and entry.partition == settings.handover_partition
     by_comment = settings.handover_comment and entry.comment == settings.handover_comment
@@ -330,7 +337,4 @@ def to_hold(settings: SlurmSettings, queue: Iterable[QueueEntry]) -> list[str]:
 
 def waiting_count(answers: Answers) -> int:
     """Local jobs that wait."""
-    return sum(
-        entry.state in WAITS and not is_ours(entry) and entry.id not in answers.claimed
-        for entry in answers.queue
-    )
+    return sum(entry.state in WAITS and not answers.is_ours(entry) for entry in answers.queue)

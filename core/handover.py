@@ -49,7 +49,12 @@ def taken_in(state: State, cluster: ClusterState, reading: ClusterReading, now: 
     present = set()
     for entry in reading.handed:
         present.add(entry.id)
-        job = state.tokens.get((NOBODY, token_of(name, entry)))
+        token = token_of(name, entry)
+        job = state.tokens.get((NOBODY, token))
+        if job is None and (job := state.handed.get(name, {}).get(entry.id)) is not None:
+            # Its id is not used again while it lives: requeued, it counts as submitted anew.
+            state.tokens[NOBODY, token] = job
+            state.out.append(SaveToken(user=NOBODY, token=token, job=job))
         if job is None:
             _queue(state, name, entry, now)
         elif not entry.claimed and (record := state.jobs.get(job)) is not None:

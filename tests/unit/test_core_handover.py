@@ -159,9 +159,16 @@ def test_a_requeued_job_waits_again() -> None:
     assert record.state is JobState.PENDING
     assert record.started is None
     see(site, entry())
+    # Slurm counts it as submitted anew.
+    see(site, entry(submitted=site.now))
+    assert list(site.state.jobs) == [job]
     site.wait(5.0)
     assert site.job(job).state is JobState.PREPARING
     assert site.job(job).attempt == 2
+    site.run(job)
+    site.finish(job)
+    see(site, entry(submitted=site.now - 5.0))
+    assert list(site.state.jobs) == [job]
 
 
 def test_what_the_batch_system_holds_is_held() -> None:
