@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
 
 EVENTS_AT_ONCE = 10_000
+ROWS_AT_ONCE = 2_000
+"""Rows of one answer to ``queue``: to write them keeps everybody waiting for some 30 ms."""
+JOB_ID = re.compile(r"\d{1,18}(_\d{1,18})?")
 LARGEST_COUNT = 1 << 53
 """Whole numbers of JSON are exact below this, and SQLite takes them."""
 
@@ -90,13 +94,18 @@ def array_of(sources: Sources, job: str) -> list[JobRecord]:
 
 
 def _queue(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
-    rows = views.queue_rows(
+    after = str(body.get("after") or "")
+    if after and not JOB_ID.fullmatch(after):
+        raise RefusedError("bad_request", "after: is no job's id")
+    rows, more = views.queue_page(
         sources.state,
         everything=bool(body.get("all")),
         user=str(body.get("user") or ""),
         now=now,
+        after=after,
+        limit=min(_count(body, "limit", ROWS_AT_ONCE), ROWS_AT_ONCE),
     )
-    return {"jobs": rows, "time": now}
+    return {"jobs": rows, "more": more, "time": now}
 
 
 def _show(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:

@@ -77,7 +77,7 @@ def _queue(args: argparse.Namespace) -> int:
     everything = args.all or bool(args.jobs) or bool(args.states)
     with connect(args) as client:
         while True:
-            answer = client.ask("queue", all=everything)
+            answer = client.whole_queue(everything=everything)
             rows = msgspec.convert(answer["jobs"], tuple[QueueRow, ...])
             kept = [row for row in rows if _is_wanted(row, args)]
             if args.json:

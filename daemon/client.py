@@ -219,8 +219,18 @@ class Client:
 
     def queue(self, *, user: str = "", everything: bool = False) -> tuple[results.QueueRow, ...]:
         """Jobs in arrival order: those that have not ended, or all that are remembered."""
-        answer = self.ask("queue", user=user, all=everything)
+        answer = self.whole_queue(user=user, everything=everything)
         return _convert(answer["jobs"], tuple[results.QueueRow, ...])
+
+    def whole_queue(self, *, user: str = "", everything: bool = False) -> dict[str, Any]:
+        """The answers to `queue`, page after page, as one that has all rows."""
+        answer = self.ask("queue", user=user, all=everything)
+        rows: list[Any] = answer["jobs"]
+        while answer.get("more") and answer["jobs"]:
+            last = answer["jobs"][-1]["id"]
+            answer = self.ask("queue", user=user, all=everything, after=last)
+            rows += answer["jobs"]
+        return {**answer, "jobs": rows}
 
     def show(self, job: str) -> results.JobDetails:
         """Everything known of a job, with its history of events."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -18,13 +18,47 @@ from coalloc.model.jobs import MoldableJob, RigidJob
 NODES_NAMED = 8
 
 
-def queue_rows(state: State, *, everything: bool, user: str, now: float) -> list[dict[str, Any]]:
-    """Active jobs by id, ended ones too where `everything` is asked for."""
-    return [
-        job_row(record, state, now)
-        for record in sorted(state.jobs.values(), key=lambda r: arrival(r.id))
-        if (everything or not record.is_ended) and (not user or record.user == user)
-    ]
+def queue_page(
+    state: State, *, everything: bool, user: str, now: float, after: str, limit: int
+) -> tuple[list[dict[str, Any]], bool]:
+    """Active jobs in arrival order, ended ones too where `everything` is asked for.
+
+    Parameters
+    ----------
+    after : str
+        Only jobs behind this one; empty: from the first on.
+    limit : int
+        At most so many rows.
+
+    Returns
+    -------
+    rows : list
+    more : bool
+        There are others behind them.
+    """
+    rows: list[dict[str, Any]] = []
+    for record in _behind(state, after):
+        if (record.is_ended and not everything) or (user and record.user != user):
+            continue
+        if len(rows) >= limit:
+            return rows, True
+        rows.append(job_row(record, state, now))
+    return rows, False
+
+
+def _behind(state: State, after: str) -> Iterator[JobRecord]:
+    """Jobs as they arrived, which is how the table of jobs grows, behind one of them."""
+    records = iter(state.jobs.values())
+    if after in state.jobs:
+        for record in records:
+            if record.id == after:
+                break
+        return records
+    if not after:
+        return records
+    # it has been forgotten meanwhile
+    key = arrival(after)
+    return (record for record in records if arrival(record.id) > key)
 
 
 def job_row(record: JobRecord, state: State, now: float) -> dict[str, Any]:
