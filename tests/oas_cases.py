@@ -10,6 +10,8 @@ import random
 from typing import Any
 
 NOW = 50.0
+MOLDABLE = ([360.0, 180.0, 120.0, 120.0, 90.0], [240.0, 150.0, 120.0, 90.0, 90.0])
+"""Times that need no repair: with more processes neither time rises nor work falls."""
 OBJECTIVES = ("makespan", "weighted_completion", "makespan_then_weighted_completion")
 
 
@@ -80,7 +82,7 @@ def _job(rng: random.Random, number: int, clusters: list[dict[str, Any]]) -> dic
         out["held"] = True
     gbps = rng.choice([0.0, 0.05, 0.1, 0.15, 0.25])
     if rng.random() < 0.25:
-        times = [rng.choice([240.0, 360.0]), rng.choice([180.0, 150.0]), 120.0, 120.0, 90.0]
+        times = rng.choice(MOLDABLE)
         out |= {"kind": "moldable", "times": times[: rng.randint(1, 5)]}
         if rng.random() < 0.6:
             out["proc_gbps"] = gbps

@@ -161,7 +161,8 @@ class Program:
         whole = []
         for cluster in site.clusters:
             here = sum(
-                self.on[name, node] for node, n in site.nodes.items()
+                self.on[name, node]
+                for node, n in site.nodes.items()
                 if n["cluster"] == cluster["name"]
             )
             count = model.new_int_var(0, 1000, "")

@@ -19,13 +19,15 @@ from numba import njit
 SOURCES = ("state.py", "profile.py", "allotment.py", "fit.py", "seek.py", "decoders.py")
 SEARCH = ("listing.py", "annealing.py")
 """Kernels of their own, which call none of `SOURCES`: to change them recompiles these only."""
+EXACT = ("exact_state.py", "exact_bounds.py", "exact_kernel.py")
+"""Those of the exact search, in the folder of `oas`."""
 
 
-def _checksum(names: tuple[str, ...]) -> str:
+def _checksum(names: tuple[str, ...], package: str = __package__) -> str:
     total = 0
     for name in names:
         try:
-            total = crc32(pkgutil.get_data(__package__, name) or b"", total)
+            total = crc32(pkgutil.get_data(package, name) or b"", total)
         except OSError:  # no source beside the byte code: it does not change either
             continue
     return f"{total:08x}"
@@ -33,6 +35,7 @@ def _checksum(names: tuple[str, ...]) -> str:
 
 # "_n" for kernels without counts of references: a flag is no part of numba's cache key
 _SUFFIX = f"_n_{_checksum(SOURCES)}"
+_EXACT_SUFFIX = f"_{_checksum(EXACT, 'coalloc.policies.oas')}"
 _SEARCH_SUFFIX = f"_i_{_checksum(('state.py', *SEARCH))}"
 
 
@@ -47,12 +50,14 @@ def part(function: Callable[..., Any]) -> Any:
 
 
 def alone(function: Callable[..., Any]) -> Any:
-    """Compile a kernel that allocates nothing and calls only kernels of its own file."""
+    """Compile a kernel of the exact search: these allocate nothing and call no others."""
+    function.__qualname__ += _EXACT_SUFFIX
     return _cached(function, _nrt=False)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile what only an `alone` kernel calls, into it."""
+    function.__qualname__ += _EXACT_SUFFIX
     return _cached(
         function, _nrt=False, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
     )

@@ -22,7 +22,16 @@ from coalloc.model.jobs import MoldableJob
 from coalloc.model.speedup import LADDER, TableSpeedup
 from coalloc.policies.kernel.arrays import make_outcome
 from coalloc.policies.kernel.decoding import Planner, Schedule
-from coalloc.policies.oas.exact_kernel import (
+from coalloc.policies.oas.exact_kernel import root_bound, search
+from coalloc.policies.oas.exact_model import (
+    UnfitError,
+    fitting_patterns,
+    make_memo,
+    make_model,
+    make_stack,
+)
+from coalloc.policies.oas.exact_patterns import TooManyError
+from coalloc.policies.oas.exact_state import (
     BEST_CHOSEN,
     BEST_END,
     BEST_START,
@@ -34,11 +43,7 @@ from coalloc.policies.oas.exact_kernel import (
     WEIGHT,
     WEIGHTED,
     WORK,
-    root_bound,
-    search,
 )
-from coalloc.policies.oas.exact_model import UnfitError, make_memo, make_model, make_stack
-from coalloc.policies.oas.exact_patterns import TooManyError
 
 CHUNK = 200_000
 """Nodes of one call of the compiled search."""
@@ -58,7 +63,7 @@ def why_not(planner: Planner, objective: str) -> str | None:
     if reason is not None or not planner.items:
         return reason
     try:
-        make_model(planner, None, True in OBJECTIVES[objective])
+        fitting_patterns(planner)
     except (UnfitError, TooManyError) as error:
         return str(error)
     return None
@@ -76,9 +81,10 @@ def _unsupported(planner: Planner) -> str | None:
         return "jobs that were passed over are booked first"
     for item in planner.items:
         job = item.job
-        if isinstance(job, MoldableJob) and not isinstance(job.speedup, TableSpeedup):
-            if job.max_procs - job.min_procs >= LADDER:
-                return f"job {job.id} has more than {LADDER} allotments"
+        if not isinstance(job, MoldableJob) or isinstance(job.speedup, TableSpeedup):
+            continue
+        if job.max_procs - job.min_procs >= LADDER:
+            return f"job {job.id} has more than {LADDER} allotments"
     return None
 
 
@@ -146,7 +152,6 @@ class ExactSearch:
             self._made = make_model(planner, slot, True in phases)
         except TooManyError as error:
             raise UnfitError(str(error)) from None
-        self._memo = make_memo(len(planner.items))
         self._begin()
         self.bound = self._floor = max(lower, self._floor)
         if self._proved():
@@ -187,7 +192,7 @@ class ExactSearch:
         """Set out on a phase."""
         model, length = self._made.model, self._made.grid.length(1.0)
         self._stack = make_stack(model)
-        self._memo.key[:] = 0
+        self._memo = make_memo(len(self.planner.items))
         origin, limits = float(model.times[0, 0]), self._stack.limits
         rounding = 4.0 * float(np.spacing(abs(origin)))
         # with a grid, ends are whole numbers

@@ -48,65 +48,54 @@ Science 11(2), 1964 (the bound on weighted completion).
 from __future__ import annotations
 
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 from coalloc.policies.kernel.jit import alone, inlined
-
-DEPTH, WORK, STORED, FOUND, PRUNED = 0, 1, 2, 3, 4
-DEADLINE, COST_LIMIT, MARGIN, WEIGHTED = 0, 1, 2, 3
-FIRST, BEFORE, TWIN, UNITS, WORD, WORTH = 0, 1, 2, 3, 4, 5
-RELEASE, WEIGHT, TAIL, AFTER, LEAST = 0, 1, 2, 3, 4
-ROW, EVENT, WAITING, RUNNING, KEY, JOB, PATTERN, MOVED = 0, 1, 2, 3, 4, 6, 7, 8
-TIME, COST, ENERGY = 0, 1, 2
-START, END, BEST_START, BEST_END = 0, 1, 2, 3
-CHOSEN, BEST_CHOSEN, BY_END = 0, 1, 2
-
-RELATIVE = 5e-10
-"""By so much a plan must be better, relative."""
-WAYS = 8
-"""Places of the memo in which a state may be kept."""
-LATE = 5e-7
-"""By so much a job may pass the begin of a reservation, seconds: half the checker's tolerance."""
-
-
-class Model(NamedTuple):
-    """The problem: N items, P patterns, C classes, K clusters, V price vectors, T rows.
-
-    Columns are named by the constants above. A *row* is a stretch of time with the same nodes and
-    links left by what runs now; its first column is when it begins.
-    """
-
-    classes: int  # C
-    take: Any  # P x (C + K), units of classes and loads of links
-    asks: Any  # P x (1 + V), seconds, then the share of the machine by each price vector
-    shut: Any  # P, set of reservations it may not meet
-    reserved: Any  # R x 2
-    items: Any  # (N + 1) x 6: patterns, sets of items, a twin or -1, units, digit of the key
-    runs: Any  # N x 5, seconds, but the weight
-    energy: Any  # N x V, least seconds x share
-    smith: Any  # V x N, items by rising energy / weight
-    rows: Any  # T x (C + K), what is there
-    times: Any  # T x (1 + V), when it begins, then the share that is not there
-
-
-class Stack(NamedTuple):
-    """One frame for each start and each event on the way to the present node."""
-
-    frame: Any  # D x 9
-    room: Any  # D x (C + K), what is free
-    value: Any  # D x (2 + 2 V), time, cost; energy used, wasted and needed; share in use
-    plan: Any  # N x 4, seconds
-    chosen: Any  # N x 3, patterns; the last column is scratch
-    supply: Any  # V, energy there is before the deadline
-    counters: Any  # 5
-    limits: Any  # 4
-
-
-class Memo(NamedTuple):
-    """States that were explored."""
-
-    key: Any  # M x 2, zero where empty
-    state: Any  # M x (N + 2): time, cost, ends of what runs by rising number
+from coalloc.policies.oas.exact_bounds import hopeless, least_cost, line_up, supplies, too_late
+from coalloc.policies.oas.exact_state import (
+    AFTER,
+    BEFORE,
+    BEST_CHOSEN,
+    BEST_END,
+    BEST_START,
+    CHOSEN,
+    COST,
+    COST_LIMIT,
+    DEADLINE,
+    DEPTH,
+    END,
+    ENERGY,
+    EVENT,
+    FIRST,
+    FOUND,
+    JOB,
+    KEY,
+    LATE,
+    LEAST,
+    MARGIN,
+    MOVED,
+    PATTERN,
+    PRUNED,
+    RELATIVE,
+    RELEASE,
+    ROW,
+    RUNNING,
+    START,
+    STORED,
+    TAIL,
+    TIME,
+    TWIN,
+    WAITING,
+    WAYS,
+    WEIGHT,
+    WEIGHTED,
+    WORD,
+    WORK,
+    WORTH,
+    Memo,
+    Model,
+    Stack,
+)
 
 
 @inlined
@@ -116,10 +105,11 @@ def fits(model: Model, room: Any, p: int, t: float) -> bool:
         if model.take[p, x] > 0 and model.take[p, x] > room[x]:
             return False
     if model.shut[p] != 0:
+        end = t + model.asks[p, 0]
         for r in range(model.reserved.shape[0]):
-            if (model.shut[p] >> r) & 1 == 1 and t < model.reserved[r, 1]:
-                if t + model.asks[p, 0] > model.reserved[r, 0] + LATE:
-                    return False
+            meets = t < model.reserved[r, 1] and end > model.reserved[r, 0] + LATE
+            if (model.shut[p] >> r) & 1 == 1 and meets:
+                return False
     return True
 
 
@@ -138,113 +128,6 @@ def eligible(model: Model, frame: Any, t: float, j: int) -> bool:
         return False
     twin = model.items[j, TWIN]
     return twin < 0 or (frame[WAITING] >> twin) & 1 == 0
-
-
-@inlined
-def hopeless(stack: Stack, d: int) -> bool:
-    """Whether the energy needed exceeds what there is."""
-    for v in range(stack.supply.size):
-        if stack.value[d, ENERGY + v] > stack.supply[v]:
-            return True
-    return False
-
-
-@inlined
-def line_up(model: Model, stack: Stack, d: int) -> int:
-    """Sort what runs by its end; how many."""
-    count = 0
-    for j in range(model.runs.shape[0]):
-        if (stack.frame[d, RUNNING] >> j) & 1 == 1:
-            x = count
-            while x > 0 and stack.plan[stack.chosen[x - 1, BY_END], END] > stack.plan[j, END]:
-                stack.chosen[x, BY_END] = stack.chosen[x - 1, BY_END]
-                x -= 1
-            stack.chosen[x, BY_END] = j
-            count += 1
-    return count
-
-
-@inlined
-def busy_cost(model: Model, stack: Stack, d: int, v: int, running: int) -> float:
-    """Least cost of what waits at frame d, by one price vector: mean busy times, plus half runs.
-
-    Times count from the first row on, as all costs do.
-    """
-    origin = model.times[0, 0]
-    now = stack.value[d, TIME] - origin
-    busy = stack.value[d, ENERGY + stack.supply.size + v]
-    at = 0
-    total = 0.0
-    for x in range(model.runs.shape[0]):
-        j = model.smith[v, x]
-        if (stack.frame[d, WAITING] >> j) & 1 == 0 or model.runs[j, WEIGHT] <= 0.0:
-            continue
-        energy = model.energy[j, v]
-        rest = energy
-        moment = 0.0
-        while rest > 0.0:
-            rate, until = 1.0, inf
-            if at < running:
-                rate = max(1.0 - busy, 1e-9)
-                until = stack.plan[stack.chosen[at, BY_END], END] - origin
-            length = rest / rate
-            if now + length <= until:
-                moment += rest * (now + length / 2.0)
-                rest = 0.0
-                now += length
-            else:
-                length = until - now
-                moment += rate * length * (now + length / 2.0)
-                rest -= rate * length
-                now = until
-                busy -= model.asks[stack.chosen[stack.chosen[at, BY_END], CHOSEN], 1 + v]
-                at += 1
-        mean = moment / energy if energy > 0.0 else now
-        total += model.runs[j, WEIGHT] * (mean + model.runs[j, LEAST] / 2.0)
-    return total
-
-
-@inlined
-def least_cost(model: Model, stack: Stack, d: int, running: int) -> float:
-    """Least cost of what waits at frame d."""
-    best = 0.0
-    for j in range(model.runs.shape[0]):
-        if (stack.frame[d, WAITING] >> j) & 1 == 1:
-            start = max(stack.value[d, TIME], model.runs[j, RELEASE]) - model.times[0, 0]
-            best += model.runs[j, WEIGHT] * (start + model.runs[j, LEAST])
-    for v in range(stack.supply.size):
-        best = max(best, busy_cost(model, stack, d, v, running))
-    return best
-
-
-@inlined
-def too_late(model: Model, stack: Stack, d: int, running: int) -> bool:
-    """Whether something that waits cannot end before the deadline, for want of free units."""
-    free = 0
-    for c in range(model.classes):
-        free += stack.room[d, c]
-    rows = model.times.shape[0]
-    for j in range(model.runs.shape[0]):
-        if (stack.frame[d, WAITING] >> j) & 1 == 0:
-            continue
-        t = max(stack.value[d, TIME], model.runs[j, RELEASE])
-        found = free
-        x, row = 0, stack.frame[d, ROW]
-        while found < model.items[j, UNITS] and (x < running or row + 1 < rows):
-            ends = inf if x == running else stack.plan[stack.chosen[x, BY_END], END]
-            if row + 1 < rows and model.times[row + 1, 0] <= ends:
-                row += 1
-                t = max(t, model.times[row, 0])
-                for c in range(model.classes):
-                    found += model.rows[row, c] - model.rows[row - 1, c]
-            else:
-                t = max(t, ends)
-                for c in range(model.classes):
-                    found += model.take[stack.chosen[stack.chosen[x, BY_END], CHOSEN], c]
-                x += 1
-        if t + model.runs[j, TAIL] > stack.limits[DEADLINE]:
-            return True
-    return False
 
 
 @inlined
@@ -427,22 +310,6 @@ def child(model: Model, stack: Stack, d: int) -> int:
         p = 0
     frame[JOB] = j
     return -1
-
-
-@inlined
-def supplies(model: Model, stack: Stack) -> None:
-    """How much energy there is before the deadline, by each price vector."""
-    deadline = stack.limits[DEADLINE]
-    rows = model.times.shape[0]
-    for v in range(stack.supply.size):
-        total = 0.0
-        for r in range(rows):
-            until = deadline
-            if r + 1 < rows:
-                until = min(deadline, model.times[r + 1, 0])
-            if until > model.times[r, 0] and model.times[r, 1 + v] < 1.0:
-                total += (until - model.times[r, 0]) * (1.0 - model.times[r, 1 + v])
-        stack.supply[v] = total * (1.0 + 1e-10)
 
 
 @inlined

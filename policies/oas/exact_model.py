@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from coalloc.policies.kernel.compiled import FULL, ROUNDING, Base
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.modes import Item
-from coalloc.policies.oas.exact_kernel import ENERGY, TIME, WAITING, Memo, Model, Stack
 from coalloc.policies.oas.exact_patterns import Patterns, make_patterns
 from coalloc.policies.oas.exact_prices import make_prices, make_rows
+from coalloc.policies.oas.exact_state import ENERGY, TIME, WAITING, Memo, Model, Stack
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -104,15 +104,9 @@ def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchMo
     ------
     UnfitError, TooManyError
     """
+    patterns = fitting_patterns(planner)
     compiled, items = planner.compiled, planner.items
-    if len(items) > MOST_ITEMS:
-        raise UnfitError(f"more than {MOST_ITEMS} jobs")
-    if len(compiled.intake.reservations) > MOST_ITEMS:
-        raise UnfitError(f"more than {MOST_ITEMS} reservations")
     grid = Grid(now=planner.snapshot.time, slot=slot)
-    patterns = make_patterns(compiled)
-    if (np.diff(patterns.first) == 0).any():
-        raise UnfitError("a job has no allocation that the links carry")
     lasting = grid.lasting(patterns.seconds)
     reserved = np.array(
         [[grid.down(a), grid.up(b)] for a, b in compiled.problem.reserved.tolist()]
@@ -144,7 +138,7 @@ def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchMo
                 _sets([[place[p] for p, _ in items[i].parents] for i in order] + [[]]),
                 np.append(_twins(items, order, weighted), -1),
                 np.append(units[order], 0),
-                *_digits(np.append(np.diff(patterns.first)[order], 0)),
+                *np.pad(_digits(np.diff(patterns.first)[order]), ((0, 0), (0, 1))),
             ),
             axis=1,
         ),
@@ -166,18 +160,36 @@ def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchMo
     return SearchModel(grid=grid, order=order, index=index, patterns=patterns, model=model)
 
 
-def _digits(counts: Ints) -> tuple[Ints, Ints]:
-    """Place of each item in the memo's key: which word, and the worth of its digit there."""
-    word, worths = np.zeros(counts.size, dtype=np.int64), np.ones(counts.size, dtype=np.int64)
-    at, worth = 0, 1
-    for j, count in enumerate(counts.tolist()):
-        if worth * (count + 2) > WORD:
-            at, worth = at + 1, 1
-            if at == WORDS:
+def fitting_patterns(planner: Planner) -> Patterns:
+    """Enumerate the patterns, if they are few enough for the search.
+
+    Raises
+    ------
+    UnfitError, TooManyError
+    """
+    if len(planner.items) > MOST_ITEMS or len(planner.intake.reservations) > MOST_ITEMS:
+        raise UnfitError(f"more than {MOST_ITEMS} jobs or reservations")
+    patterns = make_patterns(planner.compiled)
+    counts = np.diff(patterns.first)
+    if (counts == 0).any():
+        raise UnfitError("a job has no allocation that the links carry")
+    _digits(counts)
+    return patterns
+
+
+def _digits(counts: Ints) -> Ints:
+    """Place of each item in the memo's key, 2 x N: which word, and the worth of its digit there."""
+    places = np.zeros((2, counts.size), dtype=np.int64)
+    word, worth = 0, 1
+    for j in np.argsort(-counts, kind="stable").tolist():
+        values = int(counts[j]) + 2
+        if worth * values > WORD:
+            word, worth = word + 1, 1
+            if word == WORDS:
                 raise UnfitError("too many jobs and allocation patterns for the memo's key")
-        word[j], worths[j] = at, worth
-        worth *= count + 2
-    return word, worths
+        places[:, j] = word, worth
+        worth *= values
+    return places
 
 
 def _firsts(counts: Ints) -> Ints:

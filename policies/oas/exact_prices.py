@@ -107,38 +107,52 @@ def make_prices(share: Floats, seconds: Floats, first: Ints, count: int) -> Floa
     share : P x R
     seconds : P
     first : N + 1
+    count : int
+        Vectors at most.
 
     Returns
     -------
     R x V
         Columns sum to 1.
     """
-    items = first.size - 1
     area = share * seconds[:, None]
-    least = np.minimum.reduceat(area.max(axis=1, initial=0.0), first[:-1])
-    ranked = np.argsort(-least, kind="stable")
-    chosen = [np.ones(items, dtype=np.bool_)]
-    for v in range(1, count):
-        part = np.zeros(items, dtype=np.bool_)
-        part[ranked[v % 2 :: 2] if v < 3 else ranked[: max(1, items * (v - 2) // (count - 2))]] = 1
-        chosen.append(part)
-    columns = [best_prices(area, first, part) for part in chosen]
-    return np.stack(columns, axis=1)
+    return best_prices(area, first, _parts(area, first, count))
+
+
+def _parts(area: Floats, first: Ints, count: int) -> NDArray[np.bool_]:
+    """Return sets of items, N x V: all, every other one, and the largest few."""
+    items = first.size - 1
+    ranked = np.argsort(-np.minimum.reduceat(area.max(axis=1), first[:-1]), kind="stable")
+    parts = [ranked, ranked[::2], ranked[1::2]]
+    parts += [ranked[: items * x // (count - 2)] for x in range(1, count - 2)]
+    members = {frozenset(part.tolist()): None for part in parts[:count] if part.size}
+    return np.array([[j in part for part in members] for j in range(items)])
 
 
 def best_prices(area: Floats, first: Ints, chosen: NDArray[np.bool_]) -> Floats:
-    """Maximise the energy that the chosen items need, by a subgradient method on the simplex."""
-    ranges = [(a, b) for a, b, c in zip(first[:-1], first[1:], chosen, strict=True) if c]
-    weights = np.full(area.shape[1], 1.0 / area.shape[1])
-    best, best_value, length = weights, -1.0, 0.5
+    """Maximise the energy that the chosen items need, by a subgradient method on the simplex.
+
+    Parameters
+    ----------
+    area : P x R
+        Share times seconds of each pattern in each row.
+    chosen : N x V
+        Items that count for each of the vectors.
+    """
+    widths = np.diff(first)
+    counted = np.repeat(chosen, widths, axis=0)
+    weights = np.full((area.shape[1], chosen.shape[1]), 1.0 / area.shape[1])
+    best, best_value, length = weights, np.full(chosen.shape[1], -1.0), 0.5
     for _ in range(STEPS):
         price = area @ weights
-        at = [a + int(np.argmin(price[a:b])) for a, b in ranges]
-        value = float(price[at].sum())
-        if value > best_value:
-            best, best_value = weights, value
-        slope = area[at].sum(axis=0)
-        weights = weights * np.exp(length * (slope / slope.max() - 1.0))
-        weights /= weights.sum()
+        least = np.minimum.reduceat(price, first[:-1], axis=0)
+        value = (least * chosen).sum(axis=0)
+        best = np.where(value > best_value, weights, best)
+        best_value = np.maximum(value, best_value)
+        cheapest = ((price <= np.repeat(least, widths, axis=0)) & counted).astype(np.float64)
+        shared = np.repeat(np.add.reduceat(cheapest, first[:-1], axis=0), widths, axis=0)
+        slope = area.T @ (cheapest / np.maximum(shared, 1.0))
+        weights = weights * np.exp(length * (slope / slope.max(axis=0) - 1.0))
+        weights /= weights.sum(axis=0)
         length *= 0.98
     return best

@@ -1,0 +1,61 @@
+"""What the exact search works on: arrays, in tuples with names; columns by constants."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+DEPTH, WORK, STORED, FOUND, PRUNED = 0, 1, 2, 3, 4
+DEADLINE, COST_LIMIT, MARGIN, WEIGHTED = 0, 1, 2, 3
+FIRST, BEFORE, TWIN, UNITS, WORD, WORTH = 0, 1, 2, 3, 4, 5
+RELEASE, WEIGHT, TAIL, AFTER, LEAST = 0, 1, 2, 3, 4
+ROW, EVENT, WAITING, RUNNING, KEY, JOB, PATTERN, MOVED = 0, 1, 2, 3, 4, 6, 7, 8
+TIME, COST, ENERGY = 0, 1, 2
+START, END, BEST_START, BEST_END = 0, 1, 2, 3
+CHOSEN, BEST_CHOSEN, BY_END = 0, 1, 2
+
+RELATIVE = 5e-10
+"""By so much a plan must be better, relative."""
+WAYS = 8
+"""Places of the memo in which a state may be kept."""
+LATE = 5e-7
+"""By so much a job may pass the begin of a reservation, seconds: half the checker's tolerance."""
+
+
+class Model(NamedTuple):
+    """The problem: N items, P patterns, C classes, K clusters, V price vectors, T rows.
+
+    Columns are named by the constants above. A *row* is a stretch of time with the same nodes and
+    links left by what runs now; its first column is when it begins.
+    """
+
+    classes: int  # C
+    take: Any  # P x (C + K), units of classes and loads of links
+    asks: Any  # P x (1 + V), seconds, then the share of the machine by each price vector
+    shut: Any  # P, set of reservations it may not meet
+    reserved: Any  # R x 2
+    items: Any  # (N + 1) x 6: patterns, sets of items, a twin or -1, units, digit of the key
+    runs: Any  # N x 5, seconds, but the weight
+    energy: Any  # N x V, least seconds x share
+    smith: Any  # V x N, items by rising energy / weight
+    rows: Any  # T x (C + K), what is there
+    times: Any  # T x (1 + V), when it begins, then the share that is not there
+
+
+class Stack(NamedTuple):
+    """One frame for each start and each event on the way to the present node."""
+
+    frame: Any  # D x 9
+    room: Any  # D x (C + K), what is free
+    value: Any  # D x (2 + 2 V), time, cost; energy used, wasted and needed; share in use
+    plan: Any  # N x 4, seconds
+    chosen: Any  # N x 3, patterns; the last column is scratch
+    supply: Any  # V, energy there is before the deadline
+    counters: Any  # 5
+    limits: Any  # 4
+
+
+class Memo(NamedTuple):
+    """States that were explored."""
+
+    key: Any  # M x 2, zero where empty
+    state: Any  # M x (N + 2): time, cost, ends of what runs by rising number
