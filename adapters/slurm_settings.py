@@ -229,6 +229,8 @@ def read_settings(value: Any, cluster: str, where: str = "") -> SlurmSettings:
         _word(partition, f"{prefix}partitions[{i}]", needed=True)
     handed = fields.get("handover_partition", "")
     target = fields.get("partition") or (partitions[0] if partitions else "")
+    if handed and not target:
+        raise InputError(f"{prefix}handover_partition", "needs partition, where its jobs are to run")
     if handed and handed == target:
         raise InputError(f"{prefix}handover_partition", f"{shown(handed)} is where parts run")
     by_node: dict[str, float] = {}
