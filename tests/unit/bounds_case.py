@@ -158,7 +158,9 @@ class Exhaustion:
             (job.procs, job.procs) if isinstance(job, RigidJob) else (job.min_procs, job.max_procs)
         )
         alone = self.options.get("coallocation") == "forbidden" or (
-            isinstance(job, MoldableJob) and job.proc_gbps is None
+            isinstance(job, MoldableJob)
+            and job.proc_gbps is None
+            and not self.options.get("coallocate_moldable")
         )
         threshold = self.options.get("saturation_threshold", 1.0)
         for procs in range(low, high + 1):
