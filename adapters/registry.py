@@ -69,6 +69,19 @@ def _open_local(value: Any, cluster: str, where: str, state_dir: Path) -> Adapte
     return open_local(read_settings(value, cluster, where), state_dir)
 
 
+def _check_slurm(value: Any, cluster: str, where: str) -> object:
+    from coalloc.adapters.slurm_settings import read_settings
+
+    return read_settings(value, cluster, where)
+
+
+def _open_slurm(value: Any, cluster: str, where: str, state_dir: Path) -> Adapter:
+    from coalloc.adapters.slurm import open_slurm
+    from coalloc.adapters.slurm_settings import read_settings
+
+    return open_slurm(read_settings(value, cluster, where), state_dir)
+
+
 def _check_trace(value: Any, cluster: str, where: str) -> object:
     from coalloc.adapters.trace import read_settings
 
@@ -86,6 +99,11 @@ ADAPTERS: Mapping[str, AdapterKind] = {
         check=_check_local,
         open=_open_local,
         doc="this machine's CPUs as one cluster, or one of several",
+    ),
+    "slurm": AdapterKind(
+        check=_check_slurm,
+        open=_open_slurm,
+        doc="a Slurm cluster, by its commands",
     ),
     "trace": AdapterKind(
         check=_check_trace,

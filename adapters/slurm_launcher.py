@@ -57,9 +57,7 @@ class SlurmLauncher(PartLauncher):
 
     def __init__(self, settings: SlurmSettings, state_dir: Path) -> None:
         self._settings = settings
-        self._slurm = Slurm(
-            conf=conf_of(settings), bin_dir=settings.bin, timeout_s=settings.command_limit_s
-        )
+        self._slurm = commands_of(settings)
         self._names: frozenset[str] = frozenset()
         self._names_read = float("-inf")
         self._hatched: dict[PartKey, float] = {}
@@ -67,7 +65,7 @@ class SlurmLauncher(PartLauncher):
 
     def claims(self) -> frozenset[str]:
         """The claims of all parts that were not forgotten, as tokens of Slurm jobs name them."""
-        return frozenset(folder.claim for folder in self._parts.values())
+        return frozenset(folder.claim for folder in tuple(self._parts.values()))
 
     def poll(self) -> tuple[PartReport, ...]:
         """Return how every part is that was not forgotten."""
@@ -144,7 +142,7 @@ class SlurmLauncher(PartLauncher):
             if value
         ]
         return {
-            "conf": conf_of(site),
+            "conf": self._slurm.conf,
             "bin": site.bin,
             "limit_s": site.command_limit_s,
             "start": site.start,
@@ -157,6 +155,10 @@ class SlurmLauncher(PartLauncher):
         }
 
 
-def conf_of(settings: SlurmSettings) -> str:
-    """SLURM_CONF of every command."""
-    return settings.conf or os.environ.get("SLURM_CONF", "")
+def commands_of(settings: SlurmSettings) -> Slurm:
+    """The cluster's commands; without a `conf` of its own, those of the environment's cluster."""
+    return Slurm(
+        conf=settings.conf or os.environ.get("SLURM_CONF", ""),
+        bin_dir=settings.bin,
+        timeout_s=settings.command_limit_s,
+    )

@@ -121,7 +121,9 @@ class SlurmPart:
         # The launcher hears of an end that cannot be written, and may forget the part.
         while not self.status.record(END, end, durable=True) and os.path.isdir(self.folder):
             time.sleep(RETRY_S)
-        while self.job is not None and not is_released:
+        while (
+            self.job is not None and not is_released and os.path.isdir(os.path.dirname(self.folder))
+        ):
             time.sleep(RELEASE_RETRY_S)
             is_released = self.job.release(has_run=has_run)
 

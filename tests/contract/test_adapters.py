@@ -25,20 +25,42 @@ from coalloc.adapters.base import (
 )
 from coalloc.adapters.registry import ADAPTERS, adapter_kind
 from coalloc.model.errors import InputError
+from tests.slurm.bed import missing
+from tests.slurm.launching import settings_of, shared_bed
 
 LIMIT_S = 20.0
 
 PLATFORM = {"clusters": [{"name": "c", "nodes": [{"name": "n[1-2]", "slots": 2}]}]}
 
+
+def slurm_settings(_: Path) -> dict[str, Any]:
+    """Those of a real cluster, which all tests of one run share."""
+    return settings_of(shared_bed()["c"])
+
+
 # Settings with which an adapter can be opened anywhere, with at least two slots in the cluster.
 SETTINGS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "local": lambda _: {"nodes": ["n[1-2]"], "slots": 2},
+    "slurm": slurm_settings,
     "trace": lambda folder: {"platform": str(written(folder / "platform.json", PLATFORM))},
 }
 
 
 READ_ONLY = {"trace"}
-launching = pytest.mark.parametrize("name", sorted(set(ADAPTERS) - READ_ONLY), indirect=True)
+
+
+def marked(name: str) -> Any:
+    """The adapter's name as a parameter; what needs Slurm is marked, and skipped without it."""
+    if name != "slurm":
+        return name
+    absent = missing()
+    skip = pytest.mark.skipif(bool(absent), reason=f"Slurm is not installed: {absent}")
+    return pytest.param(name, marks=[pytest.mark.slurm, skip])
+
+
+launching = pytest.mark.parametrize(
+    "name", [marked(name) for name in sorted(set(ADAPTERS) - READ_ONLY)], indirect=True
+)
 
 
 def written(path: Path, content: object) -> Path:
@@ -46,7 +68,7 @@ def written(path: Path, content: object) -> Path:
     return path
 
 
-@pytest.fixture(params=sorted(ADAPTERS))
+@pytest.fixture(params=[marked(name) for name in sorted(ADAPTERS)])
 def name(request: pytest.FixtureRequest) -> str:
     assert request.param in SETTINGS, f"{request.param} has no settings to be tested with"
     return str(request.param)

@@ -185,6 +185,7 @@ class Cluster:
         process.kill()
         _kill(left)
         process.wait()
+        wait_gone(left)
 
     def _mark(self, node: str) -> str:
         return f"{self.folder}/log/slurmd.{node}.log"
@@ -268,15 +269,10 @@ class Bed:
             _kill(left)
         _reap_dead(but=own)
 
-    def _reap(self, pids: Iterable[int]) -> None:
+    def _reap(self, pids: Sequence[int]) -> None:
         """Collect the orphans that have come to us, and wait for those that will."""
+        wait_gone(pids)
         for pid in pids:
-            with contextlib.suppress(OSError):
-                fd = os.pidfd_open(pid)
-                try:
-                    select.select([fd], [], [], 1.0)
-                finally:
-                    os.close(fd)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
 
@@ -405,6 +401,17 @@ def wait_port(port: int, process: subprocess.Popen[bytes] | None, what: str) -> 
         if time.monotonic() > end:
             raise BedError(f"{what} does not listen on port {port}")
         time.sleep(0.01)
+
+
+def wait_gone(pids: Iterable[int]) -> None:
+    """Wait until processes that were killed have ended."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            fd = os.pidfd_open(pid)
+            try:
+                select.select([fd], [], [], 1.0)
+            finally:
+                os.close(fd)
 
 
 def _daemon(command: Sequence[str], output: Path, mark: str = "") -> subprocess.Popen[bytes]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import functools
 import shutil
 import sys
 from pathlib import Path
@@ -11,10 +14,19 @@ from coalloc.adapters.base import PartSpec
 from coalloc.adapters.slurm_launcher import SlurmLauncher
 from coalloc.adapters.slurm_settings import SlurmSettings, read_settings
 from tests.integration.launching import Bed as LaunchBed
-from tests.slurm.bed import Cluster
+from tests.slurm.bed import Bed, Cluster, ClusterShape, bed
 
 PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
 """One that every user may run."""
+
+
+@functools.cache
+def shared_bed() -> Bed:
+    """A cluster c of two nodes that lives as long as this process."""
+    stack = contextlib.ExitStack()
+    running = stack.enter_context(bed(ClusterShape(name="c", nodes=2)))
+    atexit.register(stack.close)
+    return running
 
 
 def settings_of(cluster: Cluster, **given: Any) -> dict[str, Any]:
