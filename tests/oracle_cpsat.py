@@ -281,7 +281,7 @@ class Program:
             raise TimeoutError("not proved in time")
         return round(value)
 
-    def solve(self) -> tuple[int, float]:
+    def solve(self) -> tuple[Any, float]:
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.max_time_in_seconds = LIMIT_S

@@ -140,7 +140,7 @@ class ExactSearch:
         self.weighted, self._later = phases[0], list(phases[1:])
         self._second = False
         self.best: Schedule | None = None
-        self.work, self.bound = 0, 0.0
+        self.work, self.bound, self._floor = 0, 0.0, 0.0
         self.makespan = self.cost = inf
         self.ended = not planner.items
         if self.ended:
@@ -210,7 +210,7 @@ class ExactSearch:
     def _proved(self) -> bool:
         """Whether the best plan known meets the bound of this phase."""
         value = self.cost if self._weighing else self.makespan
-        return value <= self._floor * (1.0 + RELATIVE)
+        return bool(value <= self._floor * (1.0 + RELATIVE))
 
     def _next(self) -> None:
         """Go on to the next phase, if there is one."""
@@ -248,3 +248,5 @@ class ExactSearch:
         ends = stack.plan[:, BEST_END] - origin
         self.makespan = grid.length(float(ends.max()))
         self.cost = grid.length(float((ends * made.model.runs[:, WEIGHT]).sum()))
+        if self._second:  # the same but for rounding
+            self.bound = min(self.bound, self.makespan)

@@ -143,8 +143,8 @@ def _of_item(problem: Problem, base: Base, item: int) -> Patterns:
     rows: list[tuple[int, ...]] = []
     modes: list[int] = []
     for mode in range(problem.mode_first[item], problem.mode_first[item + 1]):
-        for procs in _spread(problem, item, int(problem.mode_procs[mode]), room):
-            rows.append(procs)
+        for row in _spread(problem, item, int(problem.mode_procs[mode]), room):
+            rows.append(row)
             modes.append(mode)
             if len(rows) > MOST_OF_ITEM:
                 raise TooManyError(f"a job has more than {MOST_OF_ITEM} allocation patterns")
