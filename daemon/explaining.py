@@ -21,9 +21,9 @@ from coalloc.model.plan import Plan, Reason
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
 
-DEADLINE_S = 4.0
+DEADLINE_S = 6.0
 """Then no further change is tried, seconds."""
-GRACE_S = 3.0
+GRACE_S = 4.0
 """For the change that is being tried then: over a long queue one takes seconds."""
 TURN_S = 2.0
 """For explanations that were asked for earlier: one is made at a time, seconds."""

@@ -83,14 +83,14 @@ def _each(kind: str, names: list[str]) -> Iterator[Change]:
 
 
 def fewer_procs(job: Job, room: Room) -> list[Change]:
-    """Smaller allotments: what fits now, on one cluster or on all, and half."""
+    """Smaller allotments: what fits now, on one cluster or on all; half, a quarter."""
     if not isinstance(job, RigidJob | MoldableJob):
         return []
     now = room.snapshot.time
     most = job.procs if isinstance(job, RigidJob) else job.max_procs
     here = room.by_cluster(room.nodes, now)
     empty = sum(room.by_cluster(room.nodes, inf).values())
-    counts = {sum(here.values()), max(here.values(), default=0), most // 2, empty}
+    counts = {sum(here.values()), max(here.values(), default=0), most // 2, most // 4, empty}
     if isinstance(job, MoldableJob):
         counts |= {job.min_procs, job.min_procs // 2}
         if isinstance(job.speedup, TableSpeedup):

@@ -230,6 +230,10 @@ CHANGES: Mapping[str, Callable[[Case, Change], Case]] = {
 }
 
 
+MOST = 0.98
+"""Cost of what nobody would do."""
+
+
 def cost(change: Change) -> float:
     """How large a change is, 0 (nothing to it) to 1: what stands in the way of making it."""
     share = 0.0
@@ -239,9 +243,9 @@ def cost(change: Change) -> float:
         case "procs" | "bandwidth" | "memory":
             return share
         case "order":
-            return min(0.35 + 0.1 * len(change.names), 0.85)
+            return min(0.35 + 0.08 * len(change.names), MOST)
         case "running":
-            return min(0.65 + 0.05 * len(change.names), 0.9)
+            return min(0.65 + 0.05 * len(change.names), MOST)
         case kind:
             return COSTS.get(kind, 0.5)
 

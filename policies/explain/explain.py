@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from math import inf, isfinite
 
 from coalloc.model.cost import link_load
 from coalloc.model.errors import InputError
@@ -44,6 +45,8 @@ from coalloc.policies.explain.rule import (
 )
 from coalloc.policies.explain.search import Search, Trial
 
+MOST_OF_IT = 0.5
+"""Share of the gain of all jobs that a few of them must bring to stand for all."""
 NAMED = 8
 """Jobs that a change names, at most, unless it takes all."""
 RANK = (
@@ -130,7 +133,7 @@ class _Inquiry:
     ) -> None:
         self.snapshot, self.job, self.base = snapshot, job, base
         self.now = snapshot.time
-        self.end = references[0].end if references else float("inf")
+        self.end = references[0].end if references else inf
         self.splits = base.splits(job)
         self.placements = base.plan.placements
         self.room = Room(snapshot, job, self.placements, self.end)
@@ -142,12 +145,17 @@ class _Inquiry:
     def answer(self, made: Explanation) -> Explanation:
         alone: list[Trial] = []
         tests: list[Change] = []
+        gates = len(list(candidates.gates(self.snapshot, self.job)))
         for change in self._tests():
             tests.append(change)
+            if len(tests) == gates + 1:
+                for fewer in candidates.fewer_procs(self.job, self.room):
+                    self.search.attempt(fewer)
             found = self.search.attempt(change)
             if found is not None:
                 alone.append(self._refined(found))
-        self._smaller_asks(alone)
+        if any(trial.changes[0].kind == "link" for trial in alone):
+            self.search.first(candidates.less_bandwidth(self.job), 3)
         together: Trial | None = None
         if self.search.complete and all(t.changes[0].kind == "slots" for t in alone):
             together = self._together([c for c in tests if c.kind != "slots"])
@@ -210,7 +218,8 @@ class _Inquiry:
         change = trial.changes[0]
         match change.kind:
             case "order" | "running":
-                return self._fewer_jobs(trial, change)
+                fewer = self._fewer_jobs(trial, change)
+                return fewer if self._gain(fewer) >= MOST_OF_IT * self._gain(trial) else trial
             case "features" if len(change.names) > 1:
                 singles = (replace(change, names=(name,)) for name in change.names)
                 return self.search.first(singles, len(change.names)) or trial
@@ -224,6 +233,10 @@ class _Inquiry:
             case _:
                 pass
         return trial
+
+    def _gain(self, trial: Trial) -> float:
+        """How much earlier it ends, seconds; 1 where it had no end."""
+        return self.end - _end(trial) if isfinite(self.end) else 1.0
 
     def _fewer_jobs(self, trial: Trial, change: Change) -> Trial:
         """Only jobs that hold what this one waits for; first those that end when it starts."""
@@ -265,13 +278,6 @@ class _Inquiry:
                 trial = self.search.attempt(*less) or trial
         return trial
 
-    def _smaller_asks(self, alone: list[Trial]) -> None:
-        """Trials for the counterfactual only: fewer processes, less bandwidth."""
-        for change in candidates.fewer_procs(self.job, self.room):
-            self.search.attempt(change)
-        if any(trial.changes[0].kind == "link" for trial in alone):
-            self.search.first(candidates.less_bandwidth(self.job), 3)
-
     def _together(self, tests: Sequence[Change]) -> Trial | None:
         """All relaxations at once, less those that are not needed."""
         distinct: dict[str, Change] = {}
@@ -309,7 +315,7 @@ class _Inquiry:
     def _best(self) -> Counterfactual | None:
         if not self.search.helpful:
             return None
-        asks = [t for t in self.search.helpful if all(c.kind != "slots" for c in t.changes)]
+        asks = [trial for trial in self.search.helpful if all(map(_is_an_ask, trial.changes))]
         best = max(asks or self.search.helpful, key=self.search.worth)
         assert best.timing is not None
         return Counterfactual(changes=best.changes, start=best.timing.start, end=best.timing.end)
@@ -391,6 +397,12 @@ class _Inquiry:
             short_by=() if short is None else short[2],
             weaker_now=self.room.free(everywhere, self.now) - now,
         )
+
+
+def _is_an_ask(change: Change) -> bool:
+    """Whether anybody could be asked to make this change."""
+    many = change.kind in ("order", "running") and len(change.names) > NAMED
+    return change.kind != "slots" and not many
 
 
 def _kind(change: Change) -> str:
