@@ -230,7 +230,9 @@ def read_settings(value: Any, cluster: str, where: str = "") -> SlurmSettings:
     handed = fields.get("handover_partition", "")
     target = fields.get("partition") or (partitions[0] if partitions else "")
     if handed and not target:
-        raise InputError(f"{prefix}handover_partition", "needs partition, where its jobs are to run")
+        raise InputError(
+            f"{prefix}handover_partition", "needs a partition in which to run its jobs"
+        )
     if handed and handed == target:
         raise InputError(f"{prefix}handover_partition", f"{shown(handed)} is where parts run")
     by_node: dict[str, float] = {}
