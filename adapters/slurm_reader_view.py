@@ -300,7 +300,8 @@ def handed_jobs(settings: SlurmSettings, answers: Answers) -> tuple[HandedJob, .
 
 
 def _waits(settings: SlurmSettings, entry: QueueEntry, now: float) -> str:
-    if entry.reason == "JobHeldUser" and entry.comment == settings.handover_comment:
+    by_comment = bool(settings.handover_comment) and entry.comment == settings.handover_comment
+    if entry.reason == "JobHeldUser" and by_comment:
         return ""  # held for us: that is how it is handed over
     if entry.reason in SELF_HELD | SELF_HELD_ARRAY:
         return entry.reason
