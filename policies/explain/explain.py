@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import inf, isfinite
 
-from coalloc.model.cost import link_load
 from coalloc.model.errors import InputError
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.plan import Deferred, Placement, Plan
@@ -31,9 +30,8 @@ from coalloc.policies.explain.explanation import (
     Constraint,
     Counterfactual,
     Explanation,
-    LinkUse,
-    Slots,
 )
+from coalloc.policies.explain.figures import Figures
 from coalloc.policies.explain.room import NEAR_S, Room
 from coalloc.policies.explain.rule import (
     Rule,
@@ -137,6 +135,7 @@ class _Inquiry:
         self.splits = base.splits(job)
         self.placements = base.plan.placements
         self.room = Room(snapshot, job, self.placements, self.end)
+        self.figures = Figures(self.room, self.splits)
         self.mine = self._placement(base)
         case = Case(snapshot=snapshot, options=rule.options, job=job.id)
         self.search = Search(case, rule, references, stop)
@@ -168,7 +167,7 @@ class _Inquiry:
         constraints += [Constraint(kind=_kind(c), change=c) for c in listed]
         return replace(
             made,
-            slots=self._slots(),
+            slots=self.figures.slots(self.mine),
             constraints=tuple(constraints),
             several=together is not None,
             counterfactual=self._best(),
@@ -204,7 +203,7 @@ class _Inquiry:
             if (self.job.clusters is None or c.name in self.job.clusters) and not c.stale
         ]
         if self.mine is not None:
-            power, inside = self._shape(self.mine)
+            power, inside = self.figures.shape(self.mine)
             home, count = max(inside, key=lambda name: inside[name]), sum(inside.values())
         elif allowed:
             power, home = 1.0, allowed[0]
@@ -242,8 +241,7 @@ class _Inquiry:
         """Only jobs that hold what this one waits for; first those that end when it starts."""
         if self.mine is None:
             return trial
-        power, inside = self._shape(self.mine)
-        names = self.room.scope(power, None if self.splits else inside)
+        names = self.figures.scope(self.mine)
         at = self.mine.start
         eligible = set(change.names)
         ending = self.room.enders(names, at)
@@ -323,29 +321,11 @@ class _Inquiry:
     def _constraint(self, trial: Trial) -> Constraint:
         change, timing = trial.changes[0], trial.timing
         assert timing is not None
-        link = self._link_use(trial, change.names[0]) if change.kind == "link" else None
+        link = None
+        if change.kind == "link":
+            link = self.figures.link_use(self._placement(trial.solved), change.names[0])
         return Constraint(
             kind=_kind(change), change=change, start=timing.start, end=timing.end, link=link
-        )
-
-    def _link_use(self, trial: Trial, cluster: str) -> LinkUse | None:
-        """What the job would load a link with that had no limit."""
-        placement = self._placement(trial.solved)
-        if placement is None or not isinstance(self.job, RigidJob | MoldableJob):
-            return None
-        _, inside = self._shape(placement)
-        procs = sum(inside.values())
-        needed = link_load(self.job.proc_gbps or 0.0, procs, inside.get(cluster, 0))
-        capacity = next(c.link_gbps for c in self.snapshot.clusters if c.name == cluster)
-        until = self.room.link_full_until(cluster, placement.start, needed)
-        return LinkUse(
-            cluster=cluster,
-            at=placement.start,
-            needed=needed,
-            free=self.room.link_free(cluster, placement.start),
-            capacity=capacity,
-            full_until=None if until is None else until[0],
-            ender="" if until is None else until[1],
         )
 
     def _placement(self, solved: Solved) -> Placement | None:
@@ -360,43 +340,6 @@ class _Inquiry:
             if p.job == self.job.id
             for name in p.nodes
         }
-
-    def _shape(self, placement: Placement) -> tuple[float, dict[str, int]]:
-        """Power of the weakest node, and processes per cluster."""
-        power_of = {node.name: node.power for _, node in self.snapshot.nodes()}
-        inside: dict[str, int] = {}
-        for name, count in placement.nodes.items():
-            cluster = self.room.cluster_of.get(name)
-            if cluster is not None:
-                inside[cluster] = inside.get(cluster, 0) + count
-        return min(power_of.get(name, 1.0) for name in placement.nodes), inside
-
-    def _slots(self) -> Slots | None:
-        placement = self.mine
-        if placement is None or placement.start <= self.now + NEAR_S:
-            return None
-        power, inside = self._shape(placement)
-        needed = sum(inside.values())
-        names = self.room.scope(power, None if self.splits else inside)
-        everywhere = self.room.scope(0.0, None if self.splits else inside)
-        now = self.room.free(names, self.now)
-        short = None
-        if now >= needed:
-            length = placement.end - placement.start
-            short = self.room.runs_short(names, self.now, self.now + length, needed)
-        return Slots(
-            needed=needed,
-            power=power,
-            clusters=tuple(inside),
-            single=not self.splits and len(self.snapshot.clusters) > 1,
-            free_now=now,
-            free_then=self.room.free(names, placement.start),
-            enders=tuple(use.who for use in self.room.enders(names, placement.start)),
-            short_at=None if short is None else short[0],
-            short_left=0 if short is None else short[1],
-            short_by=() if short is None else short[2],
-            weaker_now=self.room.free(everywhere, self.now) - now,
-        )
 
 
 def _is_an_ask(change: Change) -> bool:
