@@ -13,7 +13,7 @@ from coalloc.model.errors import InputError
 from coalloc.model.fields import Table
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.allocation.options import CBS, JPN, MBPC
+from coalloc.policies.allocation.options import CBS, JPN, MBPC, SLOTS
 from coalloc.policies.base import Budget, OnIncumbent, Policy, Solve
 from coalloc.policies.options import AUTO, COMMON, OAS, STRICT
 
@@ -55,6 +55,12 @@ POLICIES: Mapping[str, Policy] = {
         _row("conservative", _SIMPLE, COMMON, "backfilling that keeps every job's reservation"),
         _row("oas", _OAS, OAS, "order and allocation searched together, with bound and gap"),
         _row("oas-balanced", _OAS, COMMON, "one pass: heavy processing on powerful nodes"),
+        _row(
+            "oas-slots",
+            "coalloc.policies.mip.oas_slots",
+            SLOTS,
+            "order and allocation in time slots: the published model, repaired",
+        ),
         _row("mbpc", _MBPC, MBPC, "jobs that fit now, placed together for the least run times"),
         _row("pas", _MBPC, MBPC, "package allocation: what fits now, placed by mbpc"),
         _row("cbs", "coalloc.policies.allocation.cbs", CBS, "large chunks of jobs in one cluster"),

@@ -68,3 +68,32 @@ CBS: Table = {
         doc="Share of a job's processes that one cluster must hold.",
     ),
 }
+SLOTS: Table = {
+    **{name: field for name, field in COMMON.items() if name != "objective"},
+    **MIP,
+    "largest_model": Field(
+        kind="integer",
+        low=0,
+        default=500_000,
+        doc="A model of more rows and columns, about, is not built: the first plan stands.",
+    ),
+    "engine": Field(
+        kind="text",
+        choices=("search", "mip"),
+        default="search",
+        doc="The exact search with run times rounded up to slots, or the published program.",
+    ),
+    "slot": Field(
+        kind="text",
+        default="50%",
+        doc="Length of a slot: seconds, or a share of the mean base time such as 50%.",
+    ),
+    "slots": Field(
+        kind="integer",
+        low=1,
+        high=1_000_000,
+        nullable=True,
+        default=None,
+        doc="Slots of the program (theta); null: as many as the best simple order needs.",
+    ),
+}

@@ -1,0 +1,213 @@
+"""Time in slots: what the slot model sees of a snapshot, and a first plan that keeps to the grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import ceil, floor, fsum
+
+from coalloc.model.errors import InputError
+from coalloc.model.plan import Placement, Plan
+from coalloc.policies.allocation.scene import exact
+from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.modes import Item
+from coalloc.policies.kernel.split import TOLERANCE
+
+NEAR = 1e-9
+"""A run that passes a slot's end by less, relative, is taken to end with it: rounding."""
+
+
+def slot_seconds(text: str, planner: Planner) -> float:
+    """Read the option ``slot``: seconds, or a share of the mean base time such as ``50%``.
+
+    Raises
+    ------
+    InputError
+    """
+    share = text.endswith("%")
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value < 1e18:
+        what = f"{text!r} is neither seconds above 0 nor a share such as 50%"
+        raise InputError("options.slot", what)
+    if not share:
+        return value
+    times = [item.modes[0][1] + item.modes[0][2] for item in planner.items]
+    mean = fsum(times) / len(times) if times else 0.0
+    return value / 100.0 * mean if mean > 0.0 else 1.0
+
+
+def slots_up(seconds: float, slot: float) -> int:
+    """Slots that a length takes, rounded up."""
+    return max(ceil(seconds / slot * (1.0 - NEAR)), 0)
+
+
+@dataclass(slots=True, kw_only=True)
+class Busy:
+    """Amounts over intervals of slots."""
+
+    intervals: list[tuple[int, int, Fraction]] = field(default_factory=list)
+
+    def add(self, start: int, end: int, amount: Fraction) -> None:
+        """Take an amount in [start, end)."""
+        if start < end:
+            self.intervals.append((start, end, amount))
+
+    def peak(self, start: int, end: int) -> Fraction:
+        """The largest sum in [start, end)."""
+        meeting = [one for one in self.intervals if one[0] < end and one[1] > start]
+        at = [start, *(one[0] for one in meeting if one[0] > start)]
+        return max(sum((m for a, b, m in meeting if a <= t < b), Fraction(0)) for t in at)
+
+
+class Grid:
+    """Nodes and links over slots of `slot` seconds from the snapshot's time on.
+
+    Attributes
+    ----------
+    nodes : list of Busy
+        Processes of other work, by node of the intake.
+    links : list of Busy
+        Load of other work, Gbit/s, by cluster.
+    """
+
+    def __init__(self, planner: Planner, slot: float) -> None:
+        self.planner, self.slot = planner, slot
+        snapshot, intake = planner.snapshot, planner.intake
+        self.time = snapshot.time
+        place = {node.name: n for n, node in enumerate(intake.nodes)}
+        home = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
+        self.nodes = [Busy() for _ in intake.nodes]
+        self.links = [Busy() for _ in snapshot.clusters]
+        for n, node in enumerate(intake.nodes):
+            if node.free_at > self.time:
+                self.nodes[n].add(0, self.up(node.free_at), Fraction(node.slots))
+        for job in snapshot.running:
+            until = self.up(job.busy_until(self.time, snapshot.overrun_s))
+            for name, count in job.nodes.items():
+                if name in place:
+                    self.nodes[place[name]].add(0, until, Fraction(count))
+            for name, gbps in job.link_gbps.items():
+                if name in home:
+                    self.links[home[name]].add(0, until, exact(gbps))
+        self.capacity = [
+            None if c.link_gbps == float("inf") else exact(c.link_gbps) * (1 + exact(TOLERANCE))
+            for c in snapshot.clusters
+        ]
+
+    def up(self, when: float) -> int:
+        """The first slot that begins at or after a time."""
+        return slots_up(when - self.time, self.slot)
+
+    def at(self, number: int) -> float:
+        """When a slot begins, seconds."""
+        return self.time + number * self.slot
+
+    def closed(self, item: Item, node: int) -> list[tuple[int, int]]:
+        """Slots in which a node is kept for other jobs."""
+        intake = self.planner.intake
+        exempt = intake.groups[item.group].exempt
+        out = []
+        for r in intake.kinds[intake.node_kind[node]].cover:
+            if r not in exempt:
+                kept = intake.reservations[r]
+                first = floor((kept.start - self.time) / self.slot * (1.0 + NEAR))
+                out.append((max(first, 0), self.up(kept.end)))
+        return out
+
+    def cluster(self, node: int) -> int:
+        """Cluster of a node."""
+        intake = self.planner.intake
+        return intake.kinds[intake.node_kind[node]].cluster
+
+
+def on_grid(planner: Planner, plan: Plan, slot: float) -> tuple[Placement, ...]:
+    """Move every start of a plan to the first slot that keeps its order and nodes.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of rigid and moldable jobs.
+    """
+    grid = Grid(planner, slot)
+    place = {node.name: n for n, node in enumerate(planner.intake.nodes)}
+    items = {item.job.id: item for item in planner.items}
+    numbers = {item.job.id: n for n, item in enumerate(planner.items)}
+    ends: dict[int, int] = {}
+    out = []
+    for p in sorted(plan.placements, key=lambda p: (p.start, p.end)):
+        item = items[p.job]
+        nodes = {place[name]: count for name, count in p.nodes.items()}
+        length = slots_up(p.end - p.start, slot)
+        first = max([grid.up(item.release), *(ends[parent] for parent, _ in item.parents)])
+        start = _first_fit(grid, item, nodes, first, length)
+        for n, count in nodes.items():
+            grid.nodes[n].add(start, start + length, Fraction(count))
+        for k, load in loads_of(grid, item, nodes).items():
+            grid.links[k].add(start, start + length, load)
+        ends[numbers[p.job]] = start + length
+        begin = grid.at(start)
+        out.append(replace(p, start=begin, end=begin + (p.end - p.start)))
+    return tuple(out)
+
+
+def loads_of(grid: Grid, item: Item, nodes: dict[int, int]) -> dict[int, Fraction]:
+    """Equation (4) on every link, Gbit/s."""
+    inside: dict[int, int] = {}
+    for n, count in nodes.items():
+        inside[grid.cluster(n)] = inside.get(grid.cluster(n), 0) + count
+    procs = sum(inside.values())
+    return {k: bandwidth(item, procs, t) for k, t in inside.items()}
+
+
+def bandwidth(item: Item, procs: int, inside: int) -> Fraction:
+    """Equation (4): PTBW * t * (tau - t) / (tau - 1), Gbit/s; 0 for one process."""
+    if procs < 2:
+        return Fraction(0)
+    return exact(item.proc_gbps) * inside * (procs - inside) / (procs - 1)
+
+
+def _first_fit(
+    grid: Grid, item: Item, nodes: dict[int, int], first: int, length: int
+) -> int:
+    loads = loads_of(grid, item, nodes)
+    closed = {n: grid.closed(item, n) for n in nodes}
+    tries = {first}
+    for n in nodes:
+        tries.update(one[1] for one in grid.nodes[n].intervals if one[1] > first)
+        tries.update(b for _, b in closed[n] if b > first)
+    for k in loads:
+        tries.update(one[1] for one in grid.links[k].intervals if one[1] > first)
+    for start in sorted(tries):
+        if _fits(grid, nodes, loads, closed, start, start + length):
+            return start
+    return max(tries)
+
+
+def _fits(
+    grid: Grid,
+    nodes: dict[int, int],
+    loads: dict[int, Fraction],
+    closed: dict[int, list[tuple[int, int]]],
+    start: int,
+    end: int,
+) -> bool:
+    for n, count in nodes.items():
+        slots = grid.planner.intake.nodes[n].slots
+        if grid.nodes[n].peak(start, end) + count > slots:
+            return False
+        if any(a < end and b > start for a, b in closed[n]):
+            return False
+    for k, load in loads.items():
+        capacity = grid.capacity[k]
+        if load and capacity is not None and grid.links[k].peak(start, end) + load > capacity:
+            return False
+    return True
+
+
+def slots_used(placements: Sequence[Placement], time: float, slot: float) -> int:
+    """The slot in which the last job ends: the makespan that the model counts."""
+    return max((slots_up(p.end - time, slot) for p in placements), default=0)
