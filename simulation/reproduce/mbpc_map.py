@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
-from coalloc.simulation.reproduce.mbpc_study import POLICIES, SECONDS, TIGHT, platform
+from coalloc.simulation.reproduce.mbpc_study import POLICIES, TIES, TIGHT, Point, place, platform
 from coalloc.simulation.reproduce.rows import column, distinct, grouped, table, where
-from coalloc.simulation.reproduce.solving import solve
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Axes, Figure
@@ -27,9 +26,11 @@ LOOKS = ((plots.BLUE, "///"), (plots.ORANGE, ""), (plots.GREEN, "..."))
 
 def measure(run: Run) -> Iterable[Row]:
     """Place the three jobs of case 1 with each policy."""
+    snapshot = platform(1, TIGHT, run.seed)
     for policy in run.steps("MBPC allocation map", POLICIES):
-        snapshot = platform(1, TIGHT, run.seed)
-        placements = solve(snapshot, policy, seconds=SECONDS, seed=run.seed).plan.placements
+        ties = TIES[0] if policy == "jpn" else None
+        point = Point(case=1, seed=run.seed, abw=TIGHT, policy=policy, ties=ties)
+        placements = place(point, snapshot, run.quick).plan.placements
         taken = {placement.job: placement.nodes for placement in placements}
         for cluster in snapshot.clusters:
             for job in snapshot.queue:
@@ -101,7 +102,9 @@ def draw(rows: Sequence[Row], figure: Figure) -> None:
         _map(axes, where(rows, policy=policy))
     grid[0][0].set_ylabel("nodes")
     grid[0][len(policies) // 2].set_xlabel("cluster, and the power of its nodes")
-    grid[0][0].set_yticks(range(0, max(column(rows, "nodes")) + 1, 4))
+    most = max(column(rows, "nodes"))
+    grid[0][0].set_yticks(range(0, most + 1, 4))
+    grid[0][0].set_ylim(0, 1.03 * most)
     plots.letter(grid, [policy.upper() for policy in policies])
     plots.legend_below(figure, grid[0][0], 4)
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from math import inf
 from statistics import fmean
 
 import pytest
 
-from coalloc.model.cost import link_load
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.check import check
 from coalloc.simulation.reproduce import oas_workloads
 from coalloc.simulation.reproduce.mbpc_cases import case_1, case_2
-from coalloc.simulation.reproduce.mbpc_study import Slowdowns, dispersion, slowdowns
+from coalloc.simulation.reproduce.mbpc_slowdowns import slowdowns, standalone
+from coalloc.simulation.reproduce.mbpc_study import dispersion
 from coalloc.simulation.reproduce.oas_fig4 import power_correlation, slot_of
 from coalloc.simulation.reproduce.oas_replay import carried_out
 from coalloc.simulation.reproduce.oas_workloads import DRAWS, FAVOURED, SHAPES, find_draw, workloads
@@ -90,17 +89,32 @@ def test_slowdowns_by_hand() -> None:
     """Equations (4) to (7) on case 1: J1 on C1 and C2, J2 within C4, J3 on C2 and C3."""
     snapshot = case_1(0.4)
     takes = {"J1": {"C1": 16, "C2": 2}, "J2": {"C4": 16}, "J3": {"C2": 9, "C3": 9}}
-    found = slowdowns(snapshot, _at_once(snapshot, takes))
-    wide = 0.075 * 16 * 2 / 17  # BW of J1 on C1 as on C2
-    even = 0.075 * 9 * 9 / 17
-    assert found["J2"] == Slowdowns(sp=1 / 0.8, sc=1.0, ratio=0.0)
-    # the fullest link of both is that of C2
-    ratio = (wide + even) / 0.4
-    assert ratio > 1.0
-    assert found["J1"] == Slowdowns(sp=2.0, sc=ratio, ratio=ratio)
-    assert found["J3"] == Slowdowns(sp=1 / 0.6, sc=ratio, ratio=ratio)
-    assert even == pytest.approx(link_load(0.075, 18, 9))
-    assert slowdowns(case_1(inf), _at_once(snapshot, takes))["J3"].sc == 1.0
+    plan = _plan(_at_once(snapshot, takes))
+    found = slowdowns(snapshot, plan)
+    full = (0.075 * 16 * 2 / 17 + 0.075 * 9 * 9 / 17) / 0.4  # both meet on the link of C2
+    assert full > 1.0
+    assert (found["J2"].sp, found["J2"].sc, found["J2"].link_ratio) == (1 / 0.8, 1.0, 0.0)
+    for job, sp in (("J1", 2.0), ("J3", 1 / 0.6)):
+        assert found[job].sp == pytest.approx(sp)
+        assert found[job].sc == found[job].link_ratio == pytest.approx(full)
+        assert found[job].processing == pytest.approx(found[job].sigma * sp)
+        assert found[job].communication == pytest.approx((1 - found[job].sigma) * full)
+    loose = slowdowns(case_1(1.0), plan)
+    assert loose["J3"].sc == 1.0
+    assert loose["J3"].link_ratio == pytest.approx(0.4 * full)
+
+
+def test_standing_alone_is_one_job_at_a_time() -> None:
+    snapshot = case_1(0.4)
+    asked: list[tuple[str, ...]] = []
+
+    def place(queued: Snapshot) -> Plan:
+        asked.append(tuple(job.id for job in queued.queue))
+        return _plan(_at_once(queued, {queued.queue[0].id: {"C4": 16, "C3": 2}}))
+
+    found = standalone(snapshot, place)
+    assert asked == [("J1",), ("J2",), ("J3",)]
+    assert [slowdown.sp for slowdown in found.values()] == [pytest.approx(1 / 0.7)] * 3
 
 
 def test_case_2_is_seeded_and_mixed() -> None:
@@ -117,7 +131,9 @@ def test_dispersion_is_over_the_jobs_and_then_over_the_seeds() -> None:
         {"seed": seed, "sp": sp, "sp_alone": 1.0, "sigma": sigma}
         for seed, sp, sigma in ((0, 1.0, 0.5), (0, 2.0, 0.1), (1, 4.0, 0.5), (1, 1.5, 1.0))
     ]
-    plain, weighted = dispersion(rows, "sp"), dispersion(rows, "sp", weighted=True)
+    plain, weighted = (
+        dispersion(rows, "sp", "sp_alone", weighted=weighted) for weighted in (False, True)
+    )
     assert (plain.high, plain.low, plain.mean) == (2.0, 0.25, 1.125)
     assert (plain.width, plain.widest) == (1.75, 2.5)
     assert weighted.high == pytest.approx((0.1 + 1.5) / 2)
