@@ -13,7 +13,7 @@ from coalloc.model.errors import InputError
 from coalloc.model.fields import Table
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.allocation.options import CBS, JPN, MBPC, SLOTS
+from coalloc.policies.allocation.options import CBS, JPN, MBPC, PUBLISHED, SLOTS
 from coalloc.policies.base import Budget, OnIncumbent, Policy, Solve
 from coalloc.policies.options import AUTO, COMMON, OAS, STRICT
 
@@ -62,6 +62,12 @@ POLICIES: Mapping[str, Policy] = {
             "order and allocation in time slots: the published model, repaired",
         ),
         _row("mbpc", _MBPC, MBPC, "jobs that fit now, placed together for the least run times"),
+        _row(
+            "mbpc-published",
+            "coalloc.policies.mip.mbpc_published",
+            PUBLISHED,
+            "the same by the paper's own model, a variable per job and node",
+        ),
         _row("pas", _MBPC, MBPC, "package allocation: what fits now, placed by mbpc"),
         _row("cbs", "coalloc.policies.allocation.cbs", CBS, "large chunks of jobs in one cluster"),
         _row("jpn", "coalloc.policies.mip.jpn", JPN, "jobs that fit now, with the least traffic"),

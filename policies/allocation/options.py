@@ -45,6 +45,7 @@ THRESHOLD = Field(
     doc="How far a link may be loaded beyond its capacity (SC); 1 forbids saturation.",
 )
 
+PUBLISHED: Table = {**NOW, **MIP}
 MBPC: Table = {**NOW, **MIP, "saturation_threshold": THRESHOLD}
 JPN: Table = {
     **NOW,
