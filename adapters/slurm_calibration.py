@@ -38,9 +38,7 @@ print("coalloc-rate %.1f" % best)
 runs on the node does not slow the result."""
 
 
-def measure(
-    slurm: Slurm, node: str, *, seconds: float = 2.0, options: Iterable[str] = (), limit_s: float
-) -> float:
+def measure(slurm: Slurm, node: str, *, seconds: float = 2.0, options: Iterable[str] = ()) -> float:
     """Run the program on a node, as a job; blocks until it has ended.
 
     Parameters
@@ -49,8 +47,6 @@ def measure(
         How long the program runs.
     options : iterable of str
         Further options of srun, such as a partition.
-    limit_s : float
-        For waiting and running, seconds.
 
     Returns
     -------
@@ -71,7 +67,6 @@ def measure(
         "python3",
         "-c",
         PROGRAM.replace("SECONDS", f"{seconds:g}"),
-        timeout_s=limit_s,
     )
     words = answer.split()
     if len(words) != 2 or words[0] != "coalloc-rate":

@@ -33,6 +33,7 @@ MODULES: Mapping[str, str] = {
     **dict.fromkeys(("queue", "show", "wait", "status"), "coalloc.daemon.cli_show"),
     "why": "coalloc.daemon.cli_why",
     "nodes": "coalloc.daemon.cli_nodes",
+    "calibrate": "coalloc.daemon.cli_calibrate",
     "plan": "coalloc.daemon.cli_plan",
     "events": "coalloc.daemon.cli_events",
     **dict.fromkeys(
@@ -47,7 +48,7 @@ MODULES: Mapping[str, str] = {
 GROUPS = (
     ("jobs", ("submit", "queue", "show", "why", "wait", "cancel", "hold", "release")),
     ("clusters and rounds", ("nodes", "plan", "events", "status", "snapshot")),
-    ("operators", ("drain", "resume", "pause", "round")),
+    ("operators", ("drain", "resume", "pause", "round", "calibrate")),
     ("without a daemon", ("solve", "check", "simulate", "reproduce", "policies", "demo")),
 )
 
