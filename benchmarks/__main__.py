@@ -10,6 +10,7 @@ MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "round": ((), ()),
     "full_round": ((), ()),
     "simulate": ((), ()),
+    "oas_exact": ((), ("--full",)),
     "bounds": (("--seconds", "3", "--seeds", "4", "--large-seeds", "1"), ("--large-seeds", "4")),
     "store": (("--jobs", "20000"), ("--jobs", "100000")),
     "service": ((), ("--full",)),

@@ -7,7 +7,9 @@ definition of the formats: one variable for each job and node, no classes, no pa
 In: ``{"snapshot": {...}, "options": {...}, "objective": "makespan"}``; the snapshot names every
 node by itself, and all times are multiples of a millisecond. Rigid jobs, and moldable ones with
 ``times``; no memory, no workflows.
-Out: ``{"status": "optimal", "values": [makespan, weighted completion], "placed": [ids]}``.
+Out: ``{"status": "optimal", "values": [makespan], "bounds": [makespan], "placed": [ids]}``, values
+and bounds in the order of the objective; where time ran out in the last one, the status is ``open``
+and its value and bound differ.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ UNITS = 1000
 SHARES = 10**9
 """Of a link's capacity."""
 LIMIT_S = 60.0
+TENTHS = 10
+"""Weights are multiples of 1 / 10."""
 
 
 def ticks(seconds: float) -> int:
@@ -270,24 +274,24 @@ class Program:
 
     def completion(self) -> Any:
         now = ticks(self.site.now)
-        tenths = {job["id"]: round(job.get("weight", 1.0) * 10) for job in self.jobs}
+        tenths = {job["id"]: round(job.get("weight", 1.0) * TENTHS) for job in self.jobs}
         return sum(tenths[name] * (end - now) for name, end in self.end.items())
 
-    def least(self, objective: Any) -> int:
-        """Minimise; the optimum."""
+    def least(self, objective: Any) -> tuple[int, int]:
+        """Minimise; value and bound, equal if proved in time."""
         self.model.minimize(objective)
-        status, value = self.solve()
-        if status != cp_model.OPTIMAL:
-            raise TimeoutError("not proved in time")
-        return round(value)
+        status, value, bound = self.solve()
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            raise TimeoutError("no plan found in time")
+        return round(value), round(value if status == cp_model.OPTIMAL else bound)
 
-    def solve(self) -> tuple[Any, float]:
+    def solve(self) -> tuple[Any, float, float]:
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.max_time_in_seconds = LIMIT_S
         status = solver.solve(self.model)
         known = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-        return status, solver.objective_value if known else 0.0
+        return status, solver.objective_value if known else 0.0, solver.best_objective_bound
 
 
 def placeable(site: Site, queue: list[dict[str, Any]], options: dict[str, Any]) -> list[Any]:
@@ -315,22 +319,26 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
     jobs = placeable(site, case["snapshot"]["queue"], options)
     placed = [job["id"] for job in jobs]
     if not jobs:
-        return {"status": "optimal", "values": [0.0, 0.0], "placed": placed}
-    values = []
-    try:
-        if case["objective"] != "weighted_completion":
-            program = Program(site, jobs, options)
-            values.append(program.least(program.makespan()))
-        if case["objective"] != "makespan":
-            program = Program(site, jobs, options)
-            if values:
-                program.model.add(program.makespan() <= values[0])
-            values.append(program.least(program.completion()))
-    except TimeoutError as error:
-        return {"status": str(error), "placed": placed}
-    scales = {"makespan": [1], "weighted_completion": [10]}.get(case["objective"], [1, 10])
-    found = [value / UNITS / scale for value, scale in zip(values, scales, strict=True)]
-    return {"status": "optimal", "values": found, "placed": placed}
+        return {"status": "optimal", "values": [], "bounds": [], "placed": placed}
+    found: list[tuple[int, int]] = []
+    if case["objective"] != "weighted_completion":
+        program = Program(site, jobs, options)
+        found.append(program.least(program.makespan()))
+    if case["objective"] != "makespan":
+        program = Program(site, jobs, options)
+        if found:
+            program.model.add(program.makespan() <= found[0][0])
+        found.append(program.least(program.completion()))
+    scales = {"makespan": [1], "weighted_completion": [TENTHS]}.get(case["objective"], [1, TENTHS])
+    values, bounds = (
+        [pair[x] / UNITS / scale for pair, scale in zip(found, scales, strict=True)] for x in (0, 1)
+    )
+    return {
+        "status": "optimal" if values == bounds else "open",
+        "values": values,
+        "bounds": bounds,
+        "placed": placed,
+    }
 
 
 def main() -> None:

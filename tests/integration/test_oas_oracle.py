@@ -38,43 +38,45 @@ def oracle(cases: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def searched(case: dict[str, Any], seed: int) -> dict[str, Any]:
-    """What our search finds, checked; every other time with an incumbent to beat."""
+def searched(case: dict[str, Any], seed: int) -> tuple[list[str], list[float]]:
+    """Jobs and values of our search, checked; every other time with an incumbent to beat."""
     snapshot, objective = read_snapshot(case["snapshot"]), case["objective"]
     name = "makespan" if objective.startswith("makespan") else objective
     planner = Planner(snapshot, {**case["options"], "objective": name})
     known = planner.decode(list(range(len(planner.items))), "event") if seed % 2 else None
     search = ExactSearch(planner, objective, known)
     assert search.run(20_000_000)
+    placed = [item.job.id for item in planner.items]
     best = search.best or known
-    found = {"placed": [item.job.id for item in planner.items], "values": [0.0, 0.0]}
-    if best is not None:
-        plan = planner.plan(best, "oas")
-        assert check(snapshot, plan).violations == ()
-        assert search.bound == search.value
-        found["values"] = [best.makespan, best.weighted_completion]
-    return found
+    if best is None or not placed:
+        return placed, []
+    plan = planner.plan(best, "oas")
+    assert check(snapshot, plan).violations == ()
+    assert search.bound == search.value
+    values = {"makespan": [best.makespan], "weighted_completion": [best.weighted_completion]}
+    return placed, values.get(objective, [best.makespan, best.weighted_completion])
 
 
-def compare(seeds: Iterable[int]) -> None:
+def compare(seeds: Iterable[int]) -> int:
+    """Compare case by case; the number that CP-SAT could not finish in its time."""
     cases = {seed: random_case(seed) for seed in seeds}
+    left = 0
     for (seed, case), truth in zip(cases.items(), oracle(cases.values()), strict=True):
-        assert truth["status"] == "optimal", seed
-        found = searched(case, seed)
-        assert found["placed"] == truth["placed"], seed
-        if not truth["placed"]:
+        placed, ours = searched(case, seed)
+        assert placed == truth["placed"], seed
+        if truth["status"] == "optimal":
+            assert ours == pytest.approx(truth["values"], rel=1e-9, abs=1e-6), seed
             continue
-        ours = {
-            "makespan": found["values"][:1],
-            "weighted_completion": found["values"][1:],
-        }.get(case["objective"], found["values"])
-        assert ours == pytest.approx(truth["values"], rel=1e-9, abs=1e-6), seed
+        left += 1
+        for value, above, below in zip(ours, truth["values"], truth["bounds"], strict=True):
+            assert below - 1e-6 <= value <= above + 1e-6, seed
+    return left
 
 
 def test_agrees_with_cp_sat_on_small_instances() -> None:
-    compare(range(40))
+    assert compare(range(40)) == 0
 
 
 @pytest.mark.slow
 def test_agrees_with_cp_sat_on_hundreds() -> None:
-    compare(range(40, 540))
+    assert compare(range(40, 440)) <= 8

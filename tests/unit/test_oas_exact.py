@@ -217,7 +217,7 @@ def test_an_empty_queue_is_optimal() -> None:
     assert (search.best, search.value, search.bound) == (None, 0.0, 0.0)
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str]] = {
     "workflow": (
         [{"id": "w", "kind": "workflow", "tasks": [{"id": "t", "work": 1.0}], "edges": []}],
         {},
