@@ -14,7 +14,8 @@ from coalloc.model.errors import InputError
 from coalloc.model.plan_json import write_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
-from coalloc.policies.explain.explain import explain_plan
+from coalloc.policies.explain.changes import CHANGES
+from coalloc.policies.explain.explain import KINDS, explain_plan
 from coalloc.policies.explain.explanation import Explanation
 from coalloc.policies.explain.rule import rule_of, rule_of_plan
 from coalloc.policies.explain.words import lines, listed, span
@@ -166,6 +167,13 @@ def test_names_in_words() -> None:
     assert listed(["7"], "job") == "job 7"
     assert listed(["7", "8", "9"], "job") == "jobs 7, 8 and 9"
     assert listed([str(n) for n in range(9)], "job") == "9 jobs (0, 1, 2, 3, 4, 5, ...)"
+
+
+@pytest.mark.parametrize("page", ["PROTOCOL.md", "operations/why.md"])
+def test_every_kind_of_constraint_is_documented(page: str) -> None:
+    text = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
+    kinds = {KINDS.get(kind, kind) for kind in CHANGES} - {"procs", "bandwidth"}
+    assert [kind for kind in kinds if f"`{kind}`" not in text] == []
 
 
 def off_line(
