@@ -19,7 +19,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
 from coalloc.simulation.reproduce.instances import oas_instance
-from coalloc.simulation.reproduce.oas_fig4 import EXACT, SLOTTED, slot_of, slotted
+from coalloc.simulation.reproduce.oas_fig4 import EXACT, SLOTTED, planned, share_text
 from coalloc.simulation.reproduce.oas_workloads import SHAPES, workloads
 from coalloc.simulation.reproduce.rows import column, distinct, grouped, spread, table, where
 from coalloc.simulation.reproduce.solving import Solved, solve
@@ -44,6 +44,7 @@ COLUMNS = {
     "over_oas": "makespan by the continuous one",
     "compaction": "share of the machine's time that jobs fill, 0..1",
     "status": "how the search ended",
+    "rows": "rows and columns of the program",
     "elapsed_s": "wall time of the call, s",
     "cpu_s": "its processor time without child processes, s",
 }
@@ -72,7 +73,7 @@ def _cases(run: Run) -> Iterator[tuple[str, int, str, Snapshot]]:
 def _warm_up(snapshot: Snapshot) -> None:
     """Load what is compiled, so that the first time is as the others."""
     solve(snapshot, EXACT, seconds=1.0)
-    solve(snapshot, SLOTTED, {"slot": slot_of(snapshot), "engine": "search"}, seconds=1.0)
+    solve(snapshot, SLOTTED, {"engine": "search"}, seconds=1.0)
 
 
 def _on_all_grids(
@@ -85,7 +86,8 @@ def _on_all_grids(
 ) -> Iterator[Row]:
     exact = solve(snapshot, EXACT, seconds=SECONDS)
 
-    def row(method: str, share: float | None, solved: Solved, makespan: float) -> Row:
+    def row(method: str, share: float | None, solved: Solved) -> Row:
+        makespan, status = planned(solved)
         return {
             "platform": platform,
             "jobs": jobs,
@@ -95,21 +97,20 @@ def _on_all_grids(
             "makespan_s": makespan,
             "over_oas": makespan / exact.makespan,
             "compaction": solved.compaction * solved.makespan / makespan,
-            "status": str(solved.plan.status),
+            "status": status,
+            "rows": solved.plan.stats.get("rows"),
             "elapsed_s": solved.elapsed_s,
             "cpu_s": solved.cpu_s,
         }
 
-    yield row("oas", None, exact, exact.makespan)
+    yield row("oas", None, exact)
     engines = ("search", "mip") if jobs == TINY_JOBS else ("search",)
     for share in shares:
-        slot = slot_of(snapshot, share)
         for engine in engines:
-            options: dict[str, Any] = {"slot": slot, "engine": engine}
+            options: dict[str, Any] = {"slot": share_text(share), "engine": engine}
             if engine == "mip":
                 options["solver_seconds"] = mip_seconds
-            solved = solve(snapshot, SLOTTED, options, seconds=SECONDS)
-            yield row(engine, share, solved, slotted(solved.makespan, slot))
+            yield row(engine, share, solve(snapshot, SLOTTED, options, seconds=SECONDS))
 
 
 def describe(rows: Sequence[Row]) -> Story:
@@ -223,7 +224,9 @@ def _program(rows: Sequence[Row]) -> Iterable[str]:
         f"nodes, was proved optimal by HiGHS in {len(proved)} of {len(mips)} runs, with the "
         f"search's makespan in {len(agree)} of these. Its median time was "
         f"{_time(_median(mips, first, 'elapsed_s'))} at slots of {_percent(first)} and "
-        f"{_time(_median(mips, last, 'elapsed_s'))} at {_percent(last)}."
+        f"{_time(_median(mips, last, 'elapsed_s'))} at {_percent(last)}, its median size "
+        f"{_median(mips, first, 'rows'):,.0f} and {_median(mips, last, 'rows'):,.0f} rows and "
+        "columns."
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 from coalloc.daemon import cli
 from coalloc.simulation.reproduce import command, plots
 from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
-from coalloc.simulation.reproduce.oas_fig4 import slotted, spearman
+from coalloc.simulation.reproduce.oas_fig4 import spearman
 from coalloc.simulation.reproduce.registry import ENTRIES, Entry, load
 from coalloc.simulation.reproduce.rows import from_csv, grouped, spread, table, to_csv, where
 from coalloc.simulation.reproduce.writing import carry_out
@@ -121,14 +121,6 @@ def test_rows_are_found_and_grouped() -> None:
 )
 def test_rank_correlation(first: list[float], second: list[float], expected: float | None) -> None:
     assert spearman(first, second) == (None if expected is None else pytest.approx(expected))
-
-
-@pytest.mark.parametrize(
-    ("makespan", "slot", "expected"),
-    [(10.0, 4.0, 12.0), (12.0, 4.0, 12.0), (12.0 + 1e-10, 4.0, 12.0), (0.1 * 3, 0.1, 0.3)],
-)
-def test_makespans_end_with_their_last_slot(makespan: float, slot: float, expected: float) -> None:
-    assert slotted(makespan, slot) == pytest.approx(expected)
 
 
 def _measure(run: Run) -> Iterable[Row]:

@@ -13,7 +13,7 @@ from coalloc.simulation.reproduce import oas_workloads
 from coalloc.simulation.reproduce.mbpc_cases import case_1, case_2
 from coalloc.simulation.reproduce.mbpc_slowdowns import slowdowns, standalone
 from coalloc.simulation.reproduce.mbpc_study import dispersion
-from coalloc.simulation.reproduce.oas_fig4 import power_correlation, slot_of
+from coalloc.simulation.reproduce.oas_fig4 import planned, power_correlation, share_text
 from coalloc.simulation.reproduce.oas_replay import carried_out
 from coalloc.simulation.reproduce.oas_workloads import DRAWS, FAVOURED, SHAPES, find_draw, workloads
 from coalloc.simulation.reproduce.solving import NotAllowedError, rigid_jobs, solve
@@ -64,11 +64,18 @@ def test_the_draws_are_the_first_that_do(nodes: int, name: str) -> None:
     assert find_draw(name, nodes, oas_workloads.FIRST[nodes]) == DRAWS[nodes][name]
 
 
-def test_slots_are_shares_of_the_mean_base_time() -> None:
+def test_a_slotted_optimum_counts_whole_slots() -> None:
     snapshot = workloads(2)[2].snapshot
     mean = fmean(job.base_time for job in rigid_jobs(snapshot))
-    assert slot_of(snapshot) == pytest.approx(0.5 * mean)
-    assert slot_of(snapshot, 0.15) == pytest.approx(0.15 * mean)
+    options = {"slot": share_text(0.5), "engine": "search"}
+    solved = solve(snapshot, "oas-slots", options, seconds=60.0)
+    span, status = planned(solved)
+    assert status == "optimal"
+    assert span / (0.5 * mean) == pytest.approx(round(span / (0.5 * mean)))
+    assert solved.makespan <= span * (1 + 1e-9)
+    assert span - solved.makespan < 0.5 * mean
+    plain = solve(snapshot, "fpfs")
+    assert planned(plain) == (plain.makespan, "heuristic")
 
 
 def _at_once(snapshot: Snapshot, takes: dict[str, dict[str, int]]) -> list[Placement]:
