@@ -126,17 +126,17 @@ class Field:
     def _text(self, value: Any, where: str) -> str:
         if not isinstance(value, str):
             raise InputError(where, f"{shown(value)} is not a text")
-        value = str(dict(self.synonyms).get(value, value))
-        if self.choices and value not in self.choices:
+        text = dict(self.synonyms).get(value, value)
+        if self.choices and text not in self.choices:
             raise InputError(where, f"{shown(value)} is not one of {', '.join(self.choices)}")
-        if self.needed and not value:
+        if self.needed and not text:
             raise InputError(where, "is empty")
-        if not value.isascii():
+        if not text.isascii():
             try:
-                value.encode()
+                text.encode()
             except UnicodeEncodeError:
                 raise InputError(where, f"{value!a} is not valid Unicode") from None
-        return value
+        return text
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of this field."""

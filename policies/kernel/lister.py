@@ -15,6 +15,8 @@ from coalloc.policies.kernel.listing import Desk, Genes, Rows
 
 ANY, WHOLE = -1, -2
 """Homes: any clusters; any one cluster."""
+BLEND = 1.0
+"""Weight of the power that is held or left idle in the energy of `listing`."""
 
 
 def _column(profile: Profile) -> tuple[Floats, Ints]:
@@ -67,13 +69,13 @@ class Lister:
         jobs = np.unique(planner.numbers[self.items])
         weights = np.array([job.weight for job in planner.snapshot.queue])
         used = booked.use_first + booked.use_count
-        slots = (free // problem.class_grain).sum(axis=1).max() if classes else 0
+        slots = (free // problem.class_grain * problem.class_power).sum(axis=1)
         return Rows(
             time=times,
             free=free,
             load=load,
             dips=dips,
-            slots=np.array([slots], dtype=np.float64),
+            able=np.array([slots.max(initial=0.0)]),
             weight=planner.weights,
             weight_sum=np.array([weights[jobs].sum() if jobs.size else 0.0]),
             job=planner.numbers,
@@ -84,15 +86,16 @@ class Lister:
         )
 
     def _areas(self) -> Floats:
-        """The least slots times seconds that each item takes."""
+        """The least power times seconds that each item takes."""
         problem = self.problem
         out = np.zeros(problem.item_group.size)
         for item in self.items.tolist():
             a, b = problem.mode_first[item], problem.mode_first[item + 1]
             group = problem.item_group[item]
-            strongest = problem.class_power[problem.group_class[group, 0]]
-            seconds = problem.mode_scaled[a:b] / strongest + problem.mode_fixed[a:b]
-            out[item] = (problem.mode_procs[a:b] * seconds).min()
+            size = problem.group_size[group]
+            weakest = problem.class_power[problem.group_class[group, size - 1]] if size else 0.0
+            work = problem.mode_scaled[a:b] + problem.mode_fixed[a:b] * weakest
+            out[item] = (problem.mode_procs[a:b] * work).min()
         return out
 
     def _desk(self) -> Desk:
@@ -126,6 +129,8 @@ class Lister:
             ready=np.zeros(n),
             missing=ints(n),
             last=np.zeros(len(self.planner.snapshot.queue)),
+            power=np.zeros(n),
+            measure=np.array([0.0, BLEND, 0.0]),
             counters=ints(8),
         )
 
@@ -188,7 +193,8 @@ def make_state(lister: Lister, seed: int, sc: Sequence[float] = (1.0,)) -> Annea
     """
     problem = lister.problem
     items, clusters = problem.item_group.size, problem.link_gbps.size
-    levels = np.full((items, 2 + problem.class_power.size), -1, dtype=np.int64)
+    classes = problem.class_power.size
+    levels = np.full((items, 2 + 2 * classes), -1, dtype=np.int64)
     homes = np.full((items, 3 + clusters), ANY, dtype=np.int64)
     levels[:, 0], homes[:, 0] = 1, 1
     most = lister.rows.free.max(axis=0) if lister.rows.free.size else lister.rows.free.sum(axis=0)
@@ -197,16 +203,22 @@ def make_state(lister: Lister, seed: int, sc: Sequence[float] = (1.0,)) -> Annea
         allowed = problem.group_class[group, : problem.group_size[group]]
         procs = problem.mode_procs[problem.mode_first[item]]
         room = np.zeros(clusters, dtype=np.int64)
+        pure = np.zeros(clusters, dtype=np.int64)
         held = most[allowed] // problem.need[group, allowed]
         power = problem.class_power[allowed]
         for c, count, last in zip(
             allowed, held, np.append(power[1:] < power[:-1], True), strict=True
         ):
             room[problem.class_cluster[c]] += count
-            enough = room.sum() if problem.item_splits[item] else room.max()
-            if last and enough >= procs and power[0] > power[-1]:
-                levels[item, 1 + levels[item, 0]] = c
-                levels[item, 0] += 1
+            pure[problem.class_cluster[c]] += count
+            if not last or power[0] == power[-1]:
+                continue
+            for held_there, choice in ((room, c), (pure, c + classes)):
+                enough = held_there.sum() if problem.item_splits[item] else held_there.max()
+                if enough >= procs:
+                    levels[item, 1 + levels[item, 0]] = choice
+                    levels[item, 0] += 1
+            pure[:] = 0
         whole = np.flatnonzero(room >= procs)
         if whole.size and clusters > 1:
             several = [WHOLE] if problem.item_splits[item] else []

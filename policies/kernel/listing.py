@@ -8,8 +8,9 @@ start in which everything blocks gives any schedule whose items cannot start ear
 
 Notes
 -----
-Choices of an item: its *mode*; the *level*, the least power it may use, -1 the most powerful nodes
-that are free (weak nodes are taken first among those allowed); its *home*, the one cluster it runs
+Choices of an item: its *mode*; the *level*, a class whose power is the least it may use (plus the
+number of classes: the only one it may use), -1 the most powerful nodes that are free (weak nodes
+are taken first among those allowed); its *home*, the one cluster it runs
 on, -1 any, -2 any but only one; whether it *blocks*; and `sc`, by which its communication may
 be slowed down: a link takes capacity * min sc of those that load it (SC_j of the papers, fixed
 for the whole run).
@@ -31,6 +32,7 @@ from coalloc.policies.kernel.jit import part
 from coalloc.policies.kernel.state import FULL, ROUNDING, SHORTEST, TOL, Outcome, Problem
 
 MAKESPAN, WEIGHTED = 0, 1
+MADE, BLEND, HELD = 0, 1, 2
 LENGTH, LOADS, RUNNING, USED, STARTED = 0, 1, 2, 3, 4
 
 
@@ -41,11 +43,11 @@ class Rows(NamedTuple):
     free: Any  # T x C, units
     load: Any  # T x K, units of a link's capacity
     dips: Any  # T: something becomes less after this row
-    slots: Any  # 1, usable slots
+    able: Any  # 1, power of all usable slots
     weight: Any  # N
     weight_sum: Any  # 1, of the jobs listed
     job: Any  # N, place in the queue
-    area: Any  # N, least slots * s
+    area: Any  # N, least power * s
     ready: Any  # N, s
     missing: Any  # N, parents without a place
     first_use: Any  # 1, where the uses of listed items may begin
@@ -88,6 +90,8 @@ class Desk(NamedTuple):
     ready: Any  # N
     missing: Any  # N
     last: Any  # jobs, latest end
+    power: Any  # N, power that a running item holds
+    measure: Any  # MADE, s; BLEND, see `listing`; HELD, power of what `lay` laid
     counters: Any  # 8
 
 
@@ -231,7 +235,7 @@ def choose(
 def lay(problem: Problem, desk: Desk, item: int, size: int) -> float:
     """Lay desk.best on classes, weakest first; the least power used."""
     group = problem.item_group[item]
-    length, weakest = 0, inf
+    length, weakest, power = 0, inf, 0.0
     for x in range(size - 1, -1, -1):
         c = problem.group_class[group, x]
         k = problem.class_cluster[c]
@@ -241,8 +245,10 @@ def lay(problem: Problem, desk: Desk, item: int, size: int) -> float:
             desk.use_class[length] = c
             desk.use_procs[length] = count
             length += 1
+            power += count * problem.class_power[c]
             weakest = min(weakest, problem.class_power[c])
     desk.counters[LENGTH] = length
+    desk.measure[HELD] = power
     return weakest
 
 
@@ -263,7 +269,12 @@ def try_now(
     sc = genes.sc[item]
     if only >= 0:
         fixed += problem.mode_comm[mode] * problem.inverse_intra[only]
-    lowest = 0.0 if genes.level[item] < 0 else problem.class_power[genes.level[item]]
+    level = genes.level[item]
+    lowest, highest = 0.0, inf
+    if level >= 0:
+        lowest = problem.class_power[level % problem.class_power.size]
+        if level >= problem.class_power.size:
+            highest = lowest
     size = problem.group_size[group]
     bare = rows.dips[row] == 0 and problem.closed.size == 0
     for k in range(desk.avail.size):
@@ -274,7 +285,9 @@ def try_now(
         c = problem.group_class[group, y]
         power = problem.class_power[c]
         if bare:
-            desk.count[y] = desk.free[c] // problem.need[group, c]
+            desk.count[y] = 0
+            if power <= highest:
+                desk.count[y] = desk.free[c] // problem.need[group, c]
             desk.avail[problem.class_cluster[c]] += desk.count[y]
             total += desk.count[y]
         last = y + 1 == size
@@ -291,7 +304,7 @@ def try_now(
             for x in range(y + 1):
                 c = problem.group_class[group, x]
                 count = desk.least[c] // problem.need[group, c]
-                if (
+                if problem.class_power[c] > highest or (
                     problem.closed_first[c] < problem.closed_first[c + 1]
                     and closing(problem, group, c, t) < end
                 ):
@@ -358,6 +371,7 @@ def start(
         desk.free[c] -= desk.use_procs[u] * problem.need[group, c]
         desk.take[problem.class_cluster[c]] += desk.use_procs[u]
         procs += desk.use_procs[u]
+    desk.power[item] = desk.measure[HELD]
     out.start[item], out.end[item] = t, end
     out.mode[item] = genes.mode[item]
     out.use_first[item], out.use_count[item] = first, length
@@ -393,20 +407,20 @@ def start(
 
 
 @part
-def finish(problem: Problem, genes: Genes, desk: Desk, out: Outcome, t: float) -> int:
-    """Give back what ends by t; the processes that ended."""
+def finish(problem: Problem, genes: Genes, desk: Desk, out: Outcome, t: float) -> float:
+    """Give back what ends by t; the power that is free again."""
     clusters = problem.link_gbps.size
-    loads, gone = False, 0
+    loads, gone = False, 0.0
     while desk.counters[RUNNING] > 0:
         item = desk.running[desk.counters[RUNNING] - 1]
         if out.end[item] > t:
             break
         desk.counters[RUNNING] -= 1
+        gone += desk.power[item]
         group, first = problem.item_group[item], out.use_first[item]
         for u in range(first, first + out.use_count[item]):
             c = out.use_class[u]
             desk.free[c] += out.use_procs[u] * problem.need[group, c]
-            gone += out.use_procs[u]
         if out.missing[item] > 0:
             loads = True
             for k in range(clusters):
@@ -555,19 +569,23 @@ def listing(
     cutoff: float,
     latest: float,
 ) -> float:
-    """List everything; the objective, or inf where it passes `cutoff` or an end `latest`.
+    """List everything; its energy, or inf where that passes `cutoff` or an end `latest`.
 
-    `out.missing` says afterwards which items load links.
+    The energy is the weighted completion, or makespan + blend * (power * seconds held by items or
+    left idle before the last start) / power of all. The second term falls where a change saves room
+    though the makespan stays: without it most changes of a large queue look alike.
+    The makespan alone is left in desk.measure; `out.missing` says which items load links.
     """
     now = rows.time[0]
     least = open_desk(rows, genes, desk, out, problem)
     size = genes.order.size
-    slots = rows.slots[0]
+    able = max(rows.able[0], 1e-12)
+    blend = desk.measure[BLEND] if objective == MAKESPAN else 0.0
     horizon = latest
     if objective == MAKESPAN:
         horizon = min(latest, now + cutoff)
-    room = slots * (horizon - now)
-    value, waiting = 0.0, rows.weight_sum[0]
+    room = able * (horizon - now)
+    made, value, waiting = 0.0, 0.0, rows.weight_sum[0]
     busy, done = 0.0, 0
     t, row, head = now, 0, 0
     while True:
@@ -579,9 +597,8 @@ def listing(
             end = out.end[item]
             if end > horizon + TOL:
                 return inf
-            procs = problem.mode_procs[problem.mode_first[item] + genes.mode[item]]
-            busy += procs
-            least += procs * (end - t) - rows.area[item]
+            busy += desk.power[item]
+            least += desk.power[item] * (end - t) - rows.area[item]
             job = rows.job[item]
             if objective == WEIGHTED:
                 if desk.last[job] == 0.0:
@@ -589,9 +606,13 @@ def listing(
                 if end - now > desk.last[job]:
                     value += rows.weight[item] * (end - now - desk.last[job])
                     desk.last[job] = end - now
-            else:
-                value = max(value, end - now)
+            made = max(made, end - now)
+        if objective == MAKESPAN:
+            value = made + blend * least / able
+            if value > cutoff:
+                return inf
         if done == size:
+            desk.measure[MADE] = made
             return value
         upcoming = wake
         if desk.counters[RUNNING] > 0:
@@ -605,8 +626,8 @@ def listing(
                 return inf
             genes.level[item], genes.home[item] = -1, -1
             continue
-        least += (slots - busy) * (upcoming - t)
-        if least > room * (1.0 + 1e-12):
+        least += (able - busy) * (upcoming - t)
+        if least * (1.0 + blend) > room * (1.0 + 1e-12):
             return inf
         if objective == WEIGHTED and value + waiting * (upcoming - now) > cutoff:
             return inf

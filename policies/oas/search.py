@@ -27,8 +27,9 @@ from coalloc.policies.kernel.annealing import BEST, COOLING, CURRENT, IMPROVED, 
 from coalloc.policies.kernel.annealing import WARMTH as STATE_WARMTH
 from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.kernel.lister import Lister, copy_of, make_state
-from coalloc.policies.kernel.listing import MAKESPAN, Genes
+from coalloc.policies.kernel.listing import MADE, MAKESPAN, Genes
 from coalloc.policies.kernel.listing import WEIGHTED as WEIGHING
+from coalloc.policies.kernel.state import TOL
 from coalloc.policies.oas.exact import ExactSearch, why_not
 from coalloc.policies.oas.seeds import RULES, SIMPLE, as_before, balanced, by_rule
 from coalloc.policies.oas.window import choose, complete
@@ -36,7 +37,7 @@ from coalloc.policies.oas.window import choose, complete
 PROVED = 1e-9
 """Relative gap at which a plan counts as optimal."""
 THEN = "makespan_then_weighted_completion"
-WARM, COLD = 0.02, 0.0005
+WARM, COLD = 0.001, 0.00005
 """First and last temperature of a cycle, by the value."""
 FIRST_CYCLE = 100
 """Moves per item in the first cycle."""
@@ -265,8 +266,9 @@ class _Walk:
         self.state = make_state(self.lister, search.budget.seed, steps.tolist())
         self.cycle, self.left = FIRST_CYCLE * self.size, 0
         self.current = self.top = self.lister.genes()
-        self.pending = False
+        self.pending, self.first = False, True
         self.quiet = 0
+        self.energy = inf
 
     @property
     def improved(self) -> bool:
@@ -278,14 +280,21 @@ class _Walk:
         self.taken = inf
         found = inf
         for genes in self._seeds():
-            value = self.lister.evaluate(genes, self.phase)
+            value = self._measured(genes)
             self.search.work += len(self.inside)
             if value < found:
                 found, self.top = value, genes
-        self.current = copy_of(self.top)
-        self.state.value[CURRENT] = self.state.value[BEST] = found
+        self.state.value[BEST] = found
         if found < inf:
             self.take()
+
+    def _measured(self, genes: Genes) -> float:
+        """The value of choices in the present phase."""
+        latest = float(self.state.value[LATEST])
+        self.energy = self.lister.evaluate(genes, self.phase, inf, latest)
+        if self.phase == MAKESPAN and self.energy < inf:
+            return float(self.lister.desk.measure[MADE])
+        return self.energy
 
     def _seeds(self) -> list[Genes]:
         planner, lister = self.search.planner, self.lister
@@ -334,21 +343,37 @@ class _Walk:
         return moves
 
     def _warm_up(self) -> None:
-        """Begin a cycle from the best choices."""
+        """Begin a cycle from the best choices; of two objectives, the other one."""
         state = self.state
         self.left = self.cycle
         self.cycle *= 2
-        state.value[STATE_WARMTH] = WARM * state.value[BEST]
-        state.value[COOLING] = (COLD / WARM) ** (1.0 / self.left)
+        if self.search.objective == THEN:
+            self._turn()
         self.current = copy_of(self.top)
-        latest = float(state.value[LATEST])
-        state.value[CURRENT] = self.lister.evaluate(self.current, self.phase, inf, latest)
+        self._measured(self.current)
+        state.value[CURRENT] = self.energy
+        state.value[STATE_WARMTH] = WARM * self.energy
+        state.value[COOLING] = (COLD / WARM) ** (1.0 / self.left)
+
+    def _turn(self) -> None:
+        """Change the phase; weighted completion keeps the makespan that was reached."""
+        if self.phase == MAKESPAN and not self.first:
+            self.phase = WEIGHING
+            now = float(self.lister.rows.time[0])
+            self.state.value[LATEST] = inf
+            self.lister.evaluate(copy_of(self.top), MAKESPAN)
+            self.state.value[LATEST] = now + float(self.lister.desk.measure[MADE]) - TOL
+        else:
+            self.phase = MAKESPAN
+            self.state.value[LATEST] = inf
+        self.first = False
+        self.taken = self.state.value[BEST] = self._measured(copy_of(self.top))
 
     def take(self) -> None:
         """Turn the best choices into a schedule and offer it."""
         self.taken = float(self.state.value[BEST])
         genes = copy_of(self.top)
-        self.lister.evaluate(genes, self.phase, inf, float(self.state.value[LATEST]))
+        self._measured(genes)
         out = self.lister.outcome()
         sc = np.where((out.missing > 0) & ~np.isnan(out.end), genes.sc, 1.0)
         if self.rest and self.taken == inf:

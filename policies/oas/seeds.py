@@ -89,6 +89,7 @@ def balanced(lister: Lister, state: Anneal) -> Genes:
         share = (done + 0.5 * area(planner.items[n])) / total
         done += area(planner.items[n])
         choices = state.levels[n, 2 : 1 + state.levels[n, 0]]
+        choices = choices[choices < able.size]
         fitting = choices[able[choices] >= share] if choices.size else choices
         if choices.size:
             genes.level[n] = fitting[0] if fitting.size else choices[-1]
