@@ -26,8 +26,8 @@ from typing import Any
 
 from coalloc.adapters.part_rank import FaultError
 from coalloc.adapters.part_runner import RETRY_S, nest
-from coalloc.adapters.part_status import END, START, StatusFile
-from coalloc.adapters.slurm_part_hold import Hold, bare_end
+from coalloc.adapters.part_status import END, StatusFile
+from coalloc.adapters.slurm_part_hold import Hold, bare_end, has_started
 from coalloc.adapters.slurm_part_job import SlurmJob
 
 RELEASE_RETRY_S = 1.0
@@ -109,7 +109,7 @@ class SlurmPart:
             self.hold.stop(reason, detail)
             return self.hold.end_record()
         with contextlib.suppress(OSError):
-            return bare_end(reason, detail, is_started=self.status.read(START) is not None)
+            return bare_end(reason, detail, is_started=has_started(self.status))
         return bare_end(reason, detail, is_started=False)
 
     def _give_back_and_record(self, end: dict[str, Any]) -> None:

@@ -65,7 +65,7 @@ class Hold:
         self._spec, self._folder, self._status, self._job = spec, folder, status, job
         self._orders_fd, self._wake_fd = fds
         self._orders = b""
-        self._is_started = status.read(START) is not None
+        self._is_started = has_started(status)
         self._go_asked = self._is_started
         self._is_over = False
         self._said = {step for step in (READY, RUN) if status.read(step) is not None}
@@ -220,7 +220,8 @@ class Hold:
         barrier = self._barrier
         if READY not in self._said and barrier.all_said(READY):
             self._look_at = float("inf")
-            self._say(READY, {"pid": os.getpid(), "job": self._job.number})
+            here = {"pid": os.getpid(), "job": self._job.number, "boot": boot_id()}
+            self._say(READY, here, durable=True)
         self._start_if_ready()
         if self._is_started and RUN not in self._said and barrier.all_said(RUN):
             self._say(RUN, self._start_times())
@@ -241,19 +242,23 @@ class Hold:
         elif self._barrier.is_broken or self._job.has_lost_step:
             self._look_at = min(self._look_at, now + SOON_S)
 
-    def _say(self, step: int, record: dict[str, Any]) -> None:
+    def _say(self, step: int, record: dict[str, Any], durable: bool = False) -> None:
         self._said.add(step)
-        self._status.record(step, record)
+        self._status.record(step, record, durable)
 
     def _start_if_ready(self) -> None:
-        """Pass the point of no return: first on disk, then to the nodes."""
+        """Pass the point of no return: first in the status, then to the nodes.
+
+        It need not be on the disk first, which would take several milliseconds on a busy one:
+        READY is, and after a loss of power what was ready counts as started (`has_started`).
+        """
         if self._is_started or self._reason or not self._go_asked:
             return
         self._barrier.listen()
         if not self._barrier.all_said(READY) or self._barrier.is_broken:
             return
         try:
-            self._status.write(START, {"boot": boot_id()}, durable=True)
+            self._status.write(START, {"boot": boot_id()})
         except OSError as error:
             self.stop("state_unwritable", f"{self._folder}: {error.strerror}")
             return
@@ -334,6 +339,13 @@ class Hold:
             if state and state not in ALIVE:
                 return explained(state, reason)
         return worst["reason"], worst["detail"]
+
+
+def has_started(status: StatusFile) -> bool:
+    """Whether a part was, or may have been, let go."""
+    ready = status.read(READY)
+    is_rebooted = ready is not None and ready.get("boot") != boot_id()
+    return is_rebooted or status.read(START) is not None
 
 
 def bare_end(reason: str, detail: str, *, is_started: bool) -> dict[str, Any]:
