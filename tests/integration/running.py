@@ -84,7 +84,7 @@ class Running:
         self.config = root / "coallocd.toml"
         self.log = root / "coallocd.log"
         sections = [
-            CLUSTER.format(name=name, nodes=nodes, slots=slots)
+            self.section(name, nodes, slots)
             for name, nodes in (clusters or {"alpha": 4, "beta": 4}).items()
         ]
         self.config.write_text(
@@ -101,6 +101,10 @@ class Running:
         self.endpoint = f"ipc://{root}/run/coalloc.sock"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._asker: Asker | None = None
+
+    def section(self, name: str, nodes: int, slots: int) -> str:
+        """A cluster in the configuration."""
+        return CLUSTER.format(name=name, nodes=nodes, slots=slots)
 
     def start_daemon(self, *, wait: bool = True) -> None:
         """Start ``coallocd``."""

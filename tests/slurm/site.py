@@ -1,0 +1,42 @@
+"""A real daemon and real executors over real Slurm clusters."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.integration.running import Running
+from tests.slurm.bed import Bed
+from tests.slurm.launching import settings_of
+
+SECTION = """\
+[[clusters]]
+name = "{name}"
+adapter = "slurm"
+link_gbps = 1.0
+settings = {{ {settings} }}
+"""
+
+
+class SlurmSite(Running):
+    """The processes of one site whose clusters are a bed's.
+
+    Parameters
+    ----------
+    given : mapping
+        Settings of every cluster besides those a bed needs.
+    """
+
+    def __init__(self, root: Path, bed: Bed, *, given: Any = None, **options: Any) -> None:
+        self.bed = bed
+        self._given = dict(given or {})
+        sizes = {cluster.name: cluster.shape.nodes for cluster in bed}
+        super().__init__(root, clusters=sizes, **options)
+
+    def section(self, name: str, nodes: int, slots: int) -> str:
+        """A Slurm cluster in the configuration."""
+        # JSON's texts, numbers and flags are TOML's too.
+        given = settings_of(self.bed[name], **{"load": "none", **self._given})
+        settings = ", ".join(f"{key} = {json.dumps(value)}" for key, value in given.items())
+        return SECTION.format(name=name, settings=settings)
