@@ -14,10 +14,9 @@ written into a name beforehand.
 from __future__ import annotations
 
 import re
-from calendar import timegm
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from itertools import pairwise
-from time import strptime
 
 from coalloc.adapters.slurm_text_records import (
     NodeEntry,
@@ -99,7 +98,9 @@ def read_time(text: str, where: str = "") -> float | None:
     if text in NONE:
         return None
     try:
-        return float(timegm(strptime(text, "%Y-%m-%dT%H:%M:%S")))
+        if len(text) != 19 or not text.isascii() or text[10] != "T":
+            raise ValueError
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
     except (ValueError, OverflowError):
         raise ParseError(where or text, f"{text[:40]!r} is not a time") from None
 
