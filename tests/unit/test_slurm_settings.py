@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,3 +79,14 @@ def test_the_registry_has_it() -> None:
     assert kind.check({"partitions": ["main"]}, "alpha", "settings") == read_settings(
         {"partitions": ["main"]}, "alpha"
     )
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "slurm.md").read_text(encoding="utf-8")
+    rows = dict(
+        re.findall(r"^\| `([a-z_]+)` \| ([^|]+) \| ", page.partition("## Settings")[2], re.M)
+    )
+    assert list(rows) == list(SETTINGS)
+    for key, field in SETTINGS.items():
+        default = "-" if field.default in ("", [], {}) else f"`{json.dumps(field.default)}`"
+        assert rows[key] == default, key
