@@ -74,6 +74,12 @@ def total_execution(scene: Scene, allocation: Allocation) -> float:
     return fsum(seconds for seconds, _ in lengths(scene, allocation))
 
 
+def least_execution(scene: Scene, allocation: Allocation) -> float:
+    """The sum of the run times if each job had the platform to itself, seconds: a lower bound."""
+    jobs = [scene.candidates[number] for number in allocation.jobs]
+    return fsum(job.seconds(max(scene.levels(job))) for job in jobs)
+
+
 def overloaded(scene: Scene, allocation: Allocation, threshold: float) -> list[int]:
     """Clusters whose link carries more than it may; exact."""
     totals = link_totals(scene, allocation)
@@ -95,9 +101,7 @@ def is_allowed(scene: Scene, allocation: Allocation, threshold: float = 1.0) -> 
         allocation.jobs, allocation.uses, lengths(scene, allocation), strict=True
     ):
         job = scene.candidates[number]
-        if sum(uses.values()) != job.procs or not (
-            job.splits or len(scene.per_cluster(uses)) == 1
-        ):
+        if sum(uses.values()) != job.procs or not (job.splits or len(scene.per_cluster(uses)) == 1):
             return False
         for c, count in uses.items():
             taken[c] += count

@@ -200,7 +200,7 @@ class ClassModel:
         """Equation (4): SP_j is 1 / p for one power p."""
         for j in self.jobs:
             self.add(f"level_{j}", [(self.y[j, p], 1) for p in self.levels[j]], "==", 1)
-        for (j, g, p), z in self.z.items():
+        for (j, _, p), z in self.z.items():
             if len(self.levels[j]) > 1:
                 self.add(f"on_{z.name}", [(z, 1), (self.y[j, p], -z.upBound)], "<=", 0)
 
@@ -249,11 +249,7 @@ class ClassModel:
 
     def _inside(self, j: int, k: int) -> list[tuple[Any, float]]:
         """t_k of a job as terms."""
-        return [
-            (z, 1)
-            for (i, g, _), z in self.z.items()
-            if i == j and self.strata[g].cluster == k
-        ]
+        return [(z, 1) for (i, g, _), z in self.z.items() if i == j and self.strata[g].cluster == k]
 
     def _processes_per_cluster(self) -> None:
         """Equation (5): one u per (j, k) is 1, that of t_k."""

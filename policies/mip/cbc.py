@@ -93,7 +93,7 @@ class Cbc(pulp.PULP_CBC_CMD):  # type: ignore[misc]
         self.nodes = int(_last(_NODES, told) or 0)
         if not Path(solution).exists():
             lp.assignStatus(pulp.LpStatusNotSolved, pulp.LpSolutionNoSolutionFound)
-            return pulp.LpStatusNotSolved
+            return int(pulp.LpStatusNotSolved)
         status, values, _, _, _, state = self.readsol_MPS(solution, lp, variables, names, rows)
         lp.assignVarsVals(values)
         lp.assignStatus(status, state)

@@ -101,9 +101,7 @@ def solve(
 
     def plan() -> Plan:
         told = {**stats, "traffic_gbps": float(traffic_of(scene, best))}
-        return make_plan(
-            scene, best, selection.deferred, policy="jpn", status=status, stats=told
-        )
+        return make_plan(scene, best, selection.deferred, policy="jpn", status=status, stats=told)
 
     if on_incumbent is not None:
         on_incumbent(plan())

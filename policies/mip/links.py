@@ -14,7 +14,7 @@ from fractions import Fraction
 from math import floor, gcd, lcm
 
 LARGEST = 1_000_000
-"""Coefficients up to this are told apart by a solver whose tolerance is 1e-6, with room to spare."""
+"""A solver with a tolerance of 1e-6 tells coefficients up to this apart."""
 
 
 def whole_row(loads: Sequence[Fraction], limit: Fraction) -> tuple[list[int], int]:

@@ -19,7 +19,13 @@ from typing import Any
 from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation.choosing import strongest
-from coalloc.policies.allocation.placing import Allocation, is_allowed, make_plan, total_execution
+from coalloc.policies.allocation.placing import (
+    Allocation,
+    is_allowed,
+    least_execution,
+    make_plan,
+    total_execution,
+)
 from coalloc.policies.allocation.scene import Scene, read_scene
 from coalloc.policies.allocation.selecting import Selection, select
 from coalloc.policies.base import Budget, OnIncumbent, Solve
@@ -72,8 +78,8 @@ def _solver(name: str) -> Solve:
         search = Search(scene, selection, name, budget.seed, on_incumbent)
         search.work += prover.nodes
         model = ClassModel(scene, selection.allocation.jobs, prover.threshold)
-        if not model.jobs:
-            return search.plan(Status.OPTIMAL, 0.0)
+        if search.is_ideal:
+            return search.plan(Status.OPTIMAL, search.value)
         if model.size > options["largest_model"]:
             search.stats["model_too_large"] = model.size
             return search.plan(Status.HEURISTIC)
@@ -114,6 +120,11 @@ class Search:
         self.stats: dict[str, Any] = {"seed": seed, "classes": len(scene.classes)}
         if on_incumbent is not None:
             on_incumbent(self.plan(Status.HEURISTIC))
+
+    @property
+    def is_ideal(self) -> bool:
+        """Whether no job could run faster with the platform to itself."""
+        return self.value <= least_execution(self.scene, self.best) * (1.0 + 1e-12)
 
     def offer(self, allocation: Allocation) -> None:
         """Take an allocation if it is better, and tell the caller."""

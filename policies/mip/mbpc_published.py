@@ -199,8 +199,8 @@ def solve(
     search = Search(scene, selection, "mbpc-published", budget.seed, on_incumbent)
     search.work += prover.nodes
     model = PublishedModel(scene, selection.allocation.jobs)
-    if not model.jobs:
-        return search.plan(Status.OPTIMAL, 0.0)
+    if search.is_ideal:
+        return search.plan(Status.OPTIMAL, search.value)
     if model.size > options["largest_model"]:
         search.stats["model_too_large"] = model.size
         return search.plan(Status.HEURISTIC)

@@ -1,8 +1,8 @@
 """`oas-slots`: order and allocation in time slots, by the published program or an exact search.
 
 The first plan is the best of the simple orders, its starts moved to the grid. ``engine=mip`` then
-solves equations (9) to (23) (`slot_model`); ``engine=search`` proves the same slotted optimum by the
-search of `oas` with run times rounded up to slots. Either minimises the makespan in slots; the
+solves equations (9) to (23) (`slot_model`); ``engine=search`` proves the same slotted optimum by
+the search of `oas` with run times rounded up to slots. Either minimises the makespan in slots; the
 plan's ends are the true ones, inside the last slot of each job.
 
 Notes
@@ -31,7 +31,7 @@ from coalloc.policies.oas.exact import ExactSearch, why_not
 from coalloc.policies.simple import sort_items
 
 ORDERS = ("fcfs", "spt", "lpt", "sjf", "bjf")
-MOST_JOBS = 500
+MOST_JOBS = 200
 """A longer queue is planned by the simple orders alone."""
 CHUNK = 200_000
 ENDLESS = 1 << 60

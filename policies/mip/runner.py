@@ -31,7 +31,8 @@ from coalloc.policies.mip.cbc import Cbc
 WHOLE = 1e-4
 """How far a whole number of a solution may be off."""
 
-_KINDS = highspy.cb.HighsCallbackType
+_ASKED = highspy.cb.HighsCallbackType.kCallbackMipInterrupt
+_IMPROVED = highspy.cb.HighsCallbackType.kCallbackMipImprovingSolution
 _ENDS_GOOD = (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible)
 
 Values = Callable[[Any], float]
@@ -140,7 +141,7 @@ class _Highs(pulp.HiGHS):  # type: ignore[misc]
             gapAbs=0.0,
             timeLimit=limits.seconds,
             callbackTuple=(self._called, None),
-            callbacksToActivate=[_KINDS.kCallbackMipInterrupt, _KINDS.kCallbackMipImprovingSolution],
+            callbacksToActivate=[_ASKED, _IMPROVED],
             **more,
         )
         self._stop, self._start, self._on_solution = limits.stop, start, on_solution
@@ -162,7 +163,7 @@ class _Highs(pulp.HiGHS):  # type: ignore[misc]
         return status, state
 
     def _called(self, kind: Any, message: str, told: Any, answer: Any, own: Any) -> None:
-        if kind == _KINDS.kCallbackMipInterrupt:
+        if kind == _ASKED:
             answer.user_interrupt = self._stop()
         elif self._on_solution is not None:
             found = list(told.mip_solution)

@@ -1,4 +1,4 @@
-"""Time in slots: what the slot model sees of a snapshot, and a first plan that keeps to the grid."""
+"""Time in slots: what the slot model sees of a snapshot, and a first plan on the grid."""
 
 from __future__ import annotations
 
@@ -170,9 +170,7 @@ def bandwidth(item: Item, procs: int, inside: int) -> Fraction:
     return exact(item.proc_gbps) * inside * (procs - inside) / (procs - 1)
 
 
-def _first_fit(
-    grid: Grid, item: Item, nodes: dict[int, int], first: int, length: int
-) -> int:
+def _first_fit(grid: Grid, item: Item, nodes: dict[int, int], first: int, length: int) -> int:
     loads = loads_of(grid, item, nodes)
     closed = {n: grid.closed(item, n) for n in nodes}
     tries = {first}

@@ -94,6 +94,7 @@ class SlotModel:
 
     def _eq_23_domains(self) -> None:
         """(23): Z, X, Y binary; s, f, ct, SP at least 0."""
+
         def binary(name: str) -> Any:
             return pulp.LpVariable(name, 0, 1, pulp.LpInteger)
 
@@ -138,7 +139,7 @@ class SlotModel:
         for j in self.J:
             for t in self.T:
                 for r in self.R:
-                    terms = {i: 1.0 for i in self.R}
+                    terms = dict.fromkeys(self.R, 1.0)
                     terms[r] -= self.tau[j]
                     self._add([(self.X[j, i, t], a) for i, a in terms.items()], ">=", 0)
 
@@ -313,4 +314,3 @@ class SlotModel:
     def used(self, placements: tuple[Placement, ...]) -> int:
         """The makespan that the program minimises, in slots."""
         return slots_used(placements, self.grid.time, self.grid.slot)
-
