@@ -48,6 +48,8 @@ from coalloc.model.reading import ClusterReading, NodeReading
 STALLED_S = 3.0
 """An executor that says for this long that it is at the same order gets the rest again."""
 STRANGERS_NAMED = 100
+OLD_READINGS_S = 15.0
+"""For this long after a reading, older ones are dropped; then the executor's clock was set back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +307,8 @@ class Coordinator:
                 state.note("reading_failed", level="warning", cluster=read.cluster, why=read.error)
             cluster.error = read.error
             return
+        if 0.0 < read.at <= cluster.reading_at and now - cluster.read_at <= OLD_READINGS_S:
+            return  # late, or a second time
         if clash := self._clash(read.cluster, read.reading):
             if cluster.error != clash:
                 state.note("reading_refused", level="error", cluster=read.cluster, why=clash)
@@ -315,6 +319,7 @@ class Coordinator:
         if before is None or before.nodes != read.reading.nodes:
             state.suitable.clear()
         cluster.reading, cluster.read_at, cluster.error = read.reading, now, ""
+        cluster.reading_at = read.at
         limits = state.settings
         cluster.powers = {
             node.name: updated(

@@ -159,11 +159,19 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """A reading of the cluster, or why there is none."""
+    """A reading of the cluster, or why there is none.
+
+    Attributes
+    ----------
+    at : float
+        When the executor began to read, by its own clock, which does not step back while it
+        runs; 0: not said. A reading that is older than the one before, or the same, is dropped.
+    """
 
     cluster: str
     reading: ClusterReading | None = None
     error: str = ""
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

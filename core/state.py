@@ -32,6 +32,8 @@ class ClusterState:
     connected: bool = False
     reading: ClusterReading | None = None
     read_at: float = float("-inf")
+    reading_at: float = 0.0
+    """Of the reading, by its executor's clock."""
     error: str = "no reading yet"
     powers: dict[str, PowerState] = field(default_factory=dict)
     drained: bool = False

@@ -106,6 +106,7 @@ class Executor:
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="read")
         self._tasks: list[asyncio.Task[None]] = []
         self._saved: SaveProgress | None = None
+        self._began = clock() - time.monotonic()
 
     def _recall(self, state: ExecutorState) -> None:
         try:
@@ -262,12 +263,13 @@ class Executor:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
+            at = self._began + began
             pending = loop.run_in_executor(self._threads, self.reader.read)
             try:
                 # Not wait_for: in Python 3.11 it loses a cancellation that comes with the answer.
                 async with asyncio.timeout(self.timeout_s):
                     reading = await asyncio.shield(pending)
-                self._say(Read(cluster=self.cluster, reading=reading))
+                self._say(Read(cluster=self.cluster, reading=reading, at=at))
             except TimeoutError:
                 error = f"no answer within {self.timeout_s:g} s"
                 self.log.warning("reading_late", why=error)
