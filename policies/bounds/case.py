@@ -20,6 +20,7 @@ from coalloc.policies.bounds.rows import (
     slot_rows,
     stack,
 )
+from coalloc.policies.bounds.sets import Sets, best_weights
 from coalloc.policies.bounds.supply import Flags, Floats, Ints, Supply, read_supply
 from coalloc.policies.kernel.decoding import Planner
 
@@ -44,6 +45,8 @@ class Effort:
         Of the search for prices.
     rows : int
         Rows that this search keeps.
+    together : int
+        Widest items whose sets that can run together are searched.
     shapes : int
         Sizes of the largest part of a split job that are told apart.
     thorough : bool
@@ -59,6 +62,7 @@ class Effort:
     seeds: int
     rounds: int
     rows: int
+    together: int
     shapes: int
     thorough: bool
 
@@ -66,15 +70,15 @@ class Effort:
 EFFORTS = {
     "quick": Effort(
         steps=48, bands=4, domains=2, functions=1, runs=0, seeds=2, rounds=24, rows=12,
-        shapes=1, thorough=False,
+        together=0, shapes=1, thorough=False,
     ),
     "full": Effort(
         steps=256, bands=24, domains=12, functions=24, runs=16, seeds=24, rounds=1500, rows=96,
-        shapes=6, thorough=True,
+        together=48, shapes=6, thorough=True,
     ),
     "many": Effort(
         steps=96, bands=8, domains=4, functions=4, runs=0, seeds=8, rounds=200, rows=32,
-        shapes=2, thorough=False,
+        together=0, shapes=2, thorough=False,
     ),
 }  # fmt: skip
 MANY, VERY_MANY = 400, 2000
@@ -233,6 +237,34 @@ def clique_row(case: Case, excluded: Excluded, family: str) -> list[Row]:
         return []
     amount = np.where(np.isin(case.columns.item, members), case.columns.seconds, 0.0)
     return [Row(family=family, amount=amount, supply=np.ones(case.supply.time.size))]
+
+
+def sets_row(case: Case, excluded: Excluded, searches: int, known: float, stop: Stop) -> list[Row]:
+    """The widest items, with weights made for them: see `coalloc.policies.bounds.sets`."""
+    columns, supply = case.columns, case.supply
+    procs = columns.best(columns.procs.astype(np.float64))[excluded.among]
+    chosen = np.argsort(-procs, kind="stable")[: case.effort.together]
+    among = excluded.among[chosen]
+    seconds = case.shortest[among]
+    slots = float(supply.slots.sum(axis=1).max(initial=0.0))
+    if chosen.size < 2 or not slots or not (seconds > 0.0).all():
+        return []
+    need = [procs[chosen] / slots]
+    links = supply.links.max(axis=0, initial=0.0)
+    finite = np.where(np.isfinite(links), 1.0, 0.0)
+    capacity = float(np.where(np.isfinite(links), links, 0.0).sum()) * (1.0 + 1e-9)
+    if capacity > 0.0:
+        need.append(columns.best(least_load(columns, case.gbps, finite))[among] / capacity)
+    pairs = excluded.pairs[np.ix_(chosen, chosen)]
+    clique = np.zeros(chosen.size)
+    clique[heaviest_clique(pairs, seconds, case.effort.seeds)] = 1.0
+    sets = Sets(seconds=seconds, need=np.stack(need, axis=1), excluded=pairs)
+    starts = [procs[chosen], clique] if clique.any() else [procs[chosen]]
+    _, weight = best_weights(sets, starts, searches, known, stop)
+    of_item = np.zeros(len(case.planner.items))
+    of_item[case.items[among]] = weight
+    amount = of_item[columns.item] * columns.seconds
+    return [Row(family="sets", amount=amount, supply=np.ones(supply.time.size))]
 
 
 def all_rows(case: Case, rows: list[Row]) -> Rows:

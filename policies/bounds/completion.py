@@ -32,10 +32,14 @@ from coalloc.policies.bounds.case import (
     exclusion,
     exclusion_by_links,
     link_side,
+    sets_row,
     slot_side,
 )
 from coalloc.policies.bounds.rows import Rows, integral
 from coalloc.policies.bounds.supply import Floats
+
+SEARCHES = 12
+"""Searches for a heaviest set: the weights are made for the makespan, so more do not pay."""
 
 
 def completion_bounds(case: Case, stop: Stop) -> Mapping[str, float]:
@@ -49,7 +53,9 @@ def completion_bounds(case: Case, stop: Stop) -> Mapping[str, float]:
     side = [*slot_side(case), *cluster_side(case), *links]
     side += clique_row(case, excluded, "exclusion")
     if links:
-        side += clique_row(case, exclusion_by_links(case, excluded, stop), "exclusion_by_links")
+        excluded = exclusion_by_links(case, excluded, stop)
+        side += clique_row(case, excluded, "exclusion_by_links")
+    side += sets_row(case, excluded, SEARCHES, 0.0, stop)
     rows = all_rows(case, side)
     for r, family in enumerate(rows.family):
         if stop():

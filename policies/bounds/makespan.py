@@ -15,12 +15,15 @@ from coalloc.policies.bounds.case import (
     exclusion,
     exclusion_by_links,
     link_side,
+    sets_row,
     slot_side,
 )
 from coalloc.policies.bounds.prices import best_prices
-from coalloc.policies.bounds.rows import Rows, integral_at, reached
+from coalloc.policies.bounds.rows import Row, Rows, integral_at, reached
 from coalloc.policies.bounds.supply import Floats
 
+SEARCHES = 50
+"""Searches for a heaviest set of items that can run together."""
 WINDOWS = 6
 """Heads, and tails, from which the work behind and before is summed."""
 
@@ -32,20 +35,27 @@ def makespan_bounds(case: Case, stop: Stop) -> Mapping[str, float]:
         return parts
     excluded = exclusion(case)
     slots = slot_side(case) + clique_row(case, excluded, "exclusion")
+    if case.effort.thorough:
+        _add(parts, "levels", case, slots, stop)
     links = link_side(case)
-    sides = {"together": slots + cluster_side(case) + links}
+    others = cluster_side(case) + links
     if links:
         excluded = exclusion_by_links(case, excluded, stop)
-        sides["together"] += clique_row(case, excluded, "exclusion_by_links")
-    if case.effort.thorough:
-        sides = {"levels": slots, **sides}
-    for name, side in sides.items():
-        rows = all_rows(case, side)
-        values = windows(case, rows)
-        for family, value in zip(rows.family, values.tolist(), strict=True):
-            parts[family] = max(parts.get(family, 0.0), value)
-        parts[name] = together(case, rows, values, max(parts.values()), stop)
+        others += clique_row(case, excluded, "exclusion_by_links")
+    single = windows(case, all_rows(case, others))
+    known = max([*parts.values(), *single.tolist()])
+    others += sets_row(case, excluded, SEARCHES, known, stop)
+    _add(parts, "together", case, slots + others, stop)
     return parts
+
+
+def _add(parts: dict[str, float], name: str, case: Case, side: list[Row], stop: Stop) -> None:
+    """Add the best of each family of rows, and their best mix."""
+    rows = all_rows(case, side)
+    values = windows(case, rows)
+    for family, value in zip(rows.family, values.tolist(), strict=True):
+        parts[family] = max(parts.get(family, 0.0), value)
+    parts[name] = together(case, rows, values, max(parts.values()), stop)
 
 
 def windows(case: Case, rows: Rows) -> Floats:
