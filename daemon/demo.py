@@ -58,7 +58,7 @@ SHOWN = {
     "job_ended": ("job", "state", "exit_code"),
 }  # fmt: skip
 START_LIMIT_S = 30.0
-WARM_LIMIT_S = 90.0
+WARM_LIMIT_S = 300.0
 STOP_LIMIT_S = 10.0
 
 
@@ -91,12 +91,24 @@ def run_demo(args: argparse.Namespace) -> int:
 
 
 class Show:
-    """The demonstration in one folder."""
+    """The demonstration in one folder.
 
-    def __init__(self, root: Path) -> None:
+    Parameters
+    ----------
+    root : Path
+    configuration : str
+        Of the daemon; ``{root}`` stands for the folder.
+    clusters : sequence of str
+        Those in the configuration.
+    """
+
+    def __init__(
+        self, root: Path, configuration: str = CONFIG, clusters: Sequence[str] = ("alpha", "beta")
+    ) -> None:
         self.root = root
+        self.clusters = tuple(clusters)
         self.config = root / "coallocd.toml"
-        self.config.write_text(CONFIG.format(root=root))
+        self.config.write_text(configuration.format(root=root))
         self.work = root / "work"
         self.work.mkdir()
         self.env = {**os.environ, "COALLOC_CONFIG": str(self.config)}
@@ -105,15 +117,20 @@ class Show:
 
     def start(self, stack: ExitStack) -> None:
         """Start the daemon and the executors; `stack` stops them."""
-        say("One daemon and two executors, for the virtual clusters alpha and beta (4 nodes each):")
+        say(f"One daemon, and an executor for each of the clusters {', '.join(self.clusters)}:")
         stack.enter_context(self._process("coallocd", [], self.daemon_log, "daemon.main"))
-        for cluster in ("alpha", "beta"):
+        for cluster in self.clusters:
             log = self.root / f"executor-{cluster}.log"
             arguments = ["--cluster", cluster]
             stack.enter_context(
                 self._process("coalloc-executor", arguments, log, "daemon.executor_main")
             )
-        self.until("both clusters are read", START_LIMIT_S, "cluster_returned", 2)
+        count = len(self.clusters)
+        self.until("every cluster is read", START_LIMIT_S, "cluster_returned", count)
+        self.warm()
+
+    def warm(self) -> None:
+        """Wait for the solver."""
         say("The solver compiles its kernels once; later starts take them from a cache.")
         self.until("the solver is warm", WARM_LIMIT_S, "solver_warmed", 1)
 
