@@ -24,6 +24,7 @@ from coalloc.simulation.reproduce.mbpc_study import (
     Dispersion,
     dispersion,
     plotted,
+    proofs,
     study,
 )
 from coalloc.simulation.reproduce.rows import column, distinct, grouped, table, where
@@ -172,7 +173,7 @@ def _describe_processing(case: int, rows: Sequence[Row]) -> Story:
                     )
                 ],
             ),
-            _proofs(rows),
+            proofs(rows),
         ),
         reasons=(
             "The paper does not say whether the differences are weighted by σ_j, the share of a "
@@ -198,15 +199,6 @@ def _width(pair: tuple[float, float], case: int) -> str:
     return f"{pair[0]:.3f}" + (f" ({pair[1]:.3f})" if case == 2 else "")
 
 
-def _proofs(rows: Sequence[Row]) -> str:
-    mine = list(grouped(where(rows, policy="mbpc"), "seed", "abw_gbps").values())
-    proved = sum(group[0]["status"] == "optimal" for group in mine)
-    return (
-        f"`mbpc` was proved optimal on {proved} of {len(mine)} platforms; the longest took "
-        f"{max(group[0]['cpu_s'] for group in mine):.2f} s of processor time."
-    )
-
-
 def _describe_links(case: int, rows: Sequence[Row]) -> Story:
     widths = _widths(rows, RATIO)
     means = {policy: fmean(column(where(rows, policy=policy), "ratio")) for policy in POLICIES}
@@ -224,6 +216,7 @@ def _describe_links(case: int, rows: Sequence[Row]) -> Story:
             + ", ".join(f"`{policy}` {widths[policy][0]:.3f}" for policy in POLICIES)
             + ".",
             f"SC itself, which is at least 1, is above 1 in {saturated} of {len(rows)} rows.",
+            proofs(rows),
         ),
         reasons=(
             "The published equation (7) rewards a link that is hardly used with an SC below 1; "

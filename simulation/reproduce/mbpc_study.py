@@ -21,7 +21,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce.experiment import Row, Run
 from coalloc.simulation.reproduce.mbpc_cases import ABW, case_1, case_2
 from coalloc.simulation.reproduce.mbpc_slowdowns import slowdowns, standalone
-from coalloc.simulation.reproduce.rows import grouped
+from coalloc.simulation.reproduce.rows import column, grouped, where
 from coalloc.simulation.reproduce.solving import NotAllowedError, Solved, solve
 
 POLICIES = ("mbpc", "cbs", "jpn")
@@ -31,7 +31,7 @@ TIES = ("first", "strong", "weak")
 SEEDS, QUICK_SEEDS = 30, 2
 SOLVED = ("mbpc", "jpn")
 """Policies that solve a program."""
-SECONDS, QUICK_SECONDS = 20.0, 5.0
+SECONDS, QUICK_SECONDS = 10.0, 3.0
 """Most time of one program."""
 COLUMNS = {
     "case": "1 or 2",
@@ -51,6 +51,7 @@ COLUMNS = {
     "processing": "sigma SP, in base times (which are 1)",
     "communication": "(1 - sigma) SC, in base times",
     "status": "how the search ended",
+    "gap": "share by which the sum of run times may be above the least, where a bound is known",
     "cpu_s": "processor time of the call, s",
 }
 
@@ -115,6 +116,7 @@ def _jobs(point: Point, quick: bool, best: dict[str, float]) -> Iterator[Row]:
             "processing": found.processing,
             "communication": found.communication,
             "status": str(joint.plan.status),
+            "gap": joint.plan.objective.gap,
             "cpu_s": joint.cpu_s,
         }
 
@@ -205,3 +207,21 @@ def total_times(rows: Iterable[Row]) -> dict[Any, float]:
         seed: sum(row["processing"] + row["communication"] for row in group)
         for (seed,), group in grouped(rows, "seed").items()
     }
+
+
+def proofs(rows: Sequence[Row]) -> str:
+    """One sentence on what is proved of the allocations of `mbpc`."""
+    mine = [group[0] for group in grouped(where(rows, policy="mbpc"), "seed", "abw_gbps").values()]
+    proved = where(mine, status="optimal")
+    said = (
+        f"`mbpc` was proved optimal on {len(proved)} of {len(mine)} platforms; the longest call "
+        f"took {max(column(mine, 'cpu_s')):.2f} s of processor time."
+    )
+    gaps = [row["gap"] for row in mine if row not in proved and row["gap"] is not None]
+    if gaps:
+        said += (
+            f" Where the time ended first, its sum of run times is above the least by at most "
+            f"{fmean(gaps):.1%} in the mean and {max(gaps):.1%} in the worst case, so what it "
+            "shows there is a lower limit of what the model can do."
+        )
+    return said.replace("%", " %")

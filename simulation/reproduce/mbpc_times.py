@@ -14,6 +14,7 @@ from coalloc.simulation.reproduce.mbpc_study import (
     POLICIES,
     TIGHT,
     plotted,
+    proofs,
     study,
     total_times,
 )
@@ -80,6 +81,7 @@ def _describe(case: int, rows: Sequence[Row]) -> Story:
             f"{spread(cut['jpn'], _percent)} than under `jpn`, according to how `jpn` breaks ties.",
             *_by_draw(case, found),
             f"The communication times of the policies are {'the same' if same else 'different'}.",
+            proofs(rows),
         ),
         reasons=(
             "JPN's objective does not see power: every allocation of least traffic is as good to "

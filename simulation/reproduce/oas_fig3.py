@@ -137,7 +137,7 @@ def describe(rows: Sequence[Row]) -> Story:
             f"{len(where(exact, status='optimal'))} of {len(exact)} continuous ones were proved. "
             f"Above the continuous optimum the slotted one is {spread(_excess(half), _percent)} "
             f"at 50 % slots and {spread(_excess(fine), _percent)} at {_percent(shares[0])}. "
-            f"Makespan rises with every step of the slot on {rising} of {curves} workloads.",
+            f"On {rising} of {curves} workloads no larger slot has a smaller makespan.",
             f"The search took {_time(times[shares[0]])} (median) at slots of "
             f"{_percent(shares[0])}, {_time(times[0.5])} at 50 % and "
             f"{_time(times[shares[-1]])} at {_percent(shares[-1])}; in continuous time "
