@@ -69,6 +69,7 @@ class Part:
     ends: float = 0.0
     code: int | None = None
     reason: str = ""
+    settled: bool = False
 
     def report(self) -> PartReport:
         return PartReport(
@@ -211,8 +212,8 @@ class World:
                 for seq, order in sorted(self.disk.outbox.get(cluster, {}).items()):
                     if seq >= first:
                         self.down.append((cluster, Numbered(epoch=epoch, seq=seq, order=order)))
-            case Reply(origin=token, answer=Done(body=body)):
-                self.acknowledged[str(token)] = body["job"]
+            case Reply(origin=token, answer=Done(body={"job": job})):
+                self.acknowledged[str(token)] = job
 
     def hear(self, name: str, message: Numbered | Welcome | Ping) -> None:
         core = self.executors[name]
@@ -228,7 +229,9 @@ class World:
                 return
             match effect:
                 case ClaimPart(order=order):
-                    parts.setdefault((order.job, order.attempt, order.part), Part(order))
+                    key = (order.job, order.attempt, order.part)
+                    if key not in parts:
+                        parts[key] = self.claimed(name, order)
                 case StartPart(key=key):
                     self.start(name, parts[key])
                 case EndPart(key=key):
@@ -240,6 +243,14 @@ class World:
                     kept.store, kept.epoch, kept.last_seq = store, epoch, last_seq
                 case Say(statement=statement):
                     self.up.append(statement)
+
+    def claimed(self, name: str, order: Prepare) -> Part:
+        """The launcher's answer to a claim."""
+        return Part(order)
+
+    def read(self, name: str) -> Read:
+        """What a cluster's reader says now."""
+        return Read(cluster=name, reading=reading(name, NODES[name]))
 
     def start(self, name: str, part: Part) -> None:
         """The barrier opens; a second time changes nothing."""
@@ -339,7 +350,7 @@ class World:
             core = self.executors[name]
             if core is not None:
                 self.carry_out(name, core.handle(ExecutorTicked(), self.now))
-                self.up.append(Read(cluster=name, reading=reading(name, NODES[name])))
+                self.up.append(self.read(name))
             if self.chance(0.02):
                 self.tell(Disconnected(cluster=name))
             if self.daemon is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.faults import World
+from tests.faults_handed import HandedWorld
 
 
 @pytest.mark.parametrize("block", range(10))
@@ -24,3 +25,23 @@ def test_without_faults_every_job_completes_at_its_first_attempt() -> None:
     world.settle()
     assert {str(record.state) for record in world.disk.jobs.values()} == {"completed"}
     assert {record.attempt for record in world.disk.jobs.values()} == {1}
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_handed_jobs_run_once_and_end_on_both_sides(block: int) -> None:
+    for seed in range(block * 12, block * 12 + 12):
+        world = HandedWorld(seed)
+        try:
+            for _ in range(300):
+                world.step()
+            world.settle()
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+
+
+def test_without_faults_every_handed_job_completes() -> None:
+    world = HandedWorld(1, faults=0.0)
+    world.settle()
+    states = {job.state for there in world.foreign.values() for job in there.values()}
+    assert states == {"completed"}
+    assert {str(record.state) for record in world.disk.jobs.values()} == {"completed"}
