@@ -54,6 +54,7 @@ class Solver(Protocol):
         deadline_s: float,
         work: int | None = None,
         seed: int = 0,
+        previous: tuple[str, ...] = (),
         on_incumbent: Callable[[bytes], None] | None = None,
         checked: bool = False,
         node_entries: int | None = None,
@@ -80,6 +81,7 @@ class Planner:
         self.options: Mapping[str, Any] = {}
         self.passed_over_limit = 10
         self.commit_first_incumbent = True
+        self._previous: tuple[str, ...] = ()
 
     def start(self, effect: Solve) -> None:
         """Begin a round's solve."""
@@ -108,6 +110,7 @@ class Planner:
                 SolveFailed(round=effect.round, policy=effect.policy, why=why, solve_s=spent)
             )
         else:
+            self._previous = order_of_starts(plan)
             self._offer(Solved(round=effect.round, plan=plan, solve_s=spent))
 
     async def _plan(self, effect: Solve) -> Plan:
@@ -148,6 +151,7 @@ class Planner:
             policy,
             options,
             deadline_s=self.time_limit_s,
+            previous=self._previous,
             on_incumbent=on_incumbent,
             checked=True,
             node_entries=NODE_ENTRIES,
@@ -164,6 +168,11 @@ class Planner:
         if not self._solver.is_warm:
             return plain_fcfs(snapshot)
         return await self.solve(encode(write_snapshot(snapshot)), policy)
+
+
+def order_of_starts(plan: Plan) -> tuple[str, ...]:
+    """Jobs by their first start in a plan: where the next round's search may begin."""
+    return tuple(dict.fromkeys(p.job for p in sorted(plan.placements, key=lambda p: p.start)))
 
 
 class UnusablePlanError(Exception):

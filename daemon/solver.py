@@ -147,6 +147,7 @@ class SolverPool:
         deadline_s: float,
         work: int | None = None,
         seed: int = 0,
+        previous: tuple[str, ...] = (),
         on_incumbent: Callable[[bytes], None] | None = None,
         checked: bool = False,
         node_entries: int | None = None,
@@ -161,7 +162,7 @@ class SolverPool:
             Of these, the policy gets those that it knows.
         deadline_s : float
             Seconds, finite; then the policy is told to stop, and killed 0.2 s later.
-        work, seed
+        work, seed, previous
             See `coalloc.policies.base.Budget`.
         on_incumbent : callable, optional
             Receives better plans, ``coalloc-plan/1``, as they are found; the first at once, later
@@ -180,6 +181,7 @@ class SolverPool:
             options=dict(options),
             work=work,
             seed=seed,
+            previous=previous,
             checked=checked,
             node_entries=node_entries,
             soft_at=began + deadline_s,

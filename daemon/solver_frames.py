@@ -39,6 +39,8 @@ class Request(Struct, frozen=True, kw_only=True):
         Send only plans that pass the checker.
     node_entries : int or None
         Nodes a plan may name, see `coalloc.daemon.solver_answers.trimmed`; None: all.
+    previous : tuple of str
+        Jobs by their starts in the last plan, see `coalloc.policies.base.Budget`.
     soft_at, hard_at : float
         ``CLOCK_MONOTONIC`` seconds, the same in all processes: when to stop searching, and when
         to be gone.
@@ -49,6 +51,7 @@ class Request(Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
     work: int | None = None
     seed: int = 0
+    previous: tuple[str, ...] = ()
     checked: bool = False
     node_entries: int | None = None
     soft_at: float = 0.0

@@ -19,7 +19,10 @@ from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.lister import Lister, make_state
 from coalloc.policies.kernel.listing import MAKESPAN
 from coalloc.policies.oas.search import Search
-from coalloc.policies.oas.seeds import balanced
+from coalloc.policies.oas.seeds import SIMPLE, balanced
+
+FEW = 300
+"""Items up to which the first incumbent is the best of all simple orders, not the first of them."""
 
 
 def solve(
@@ -30,7 +33,8 @@ def solve(
 ) -> Plan:
     """Plan with the best of simple orders, annealing and exact search."""
     search = Search(Planner(problem, options), "oas", budget, on_incumbent)
-    search.run()
+    at_once = len(SIMPLE) if len(search.planner.items) <= FEW else 1
+    search.run(SIMPLE[:at_once], SIMPLE[at_once:])
     return search.plan()
 
 

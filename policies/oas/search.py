@@ -31,9 +31,10 @@ from coalloc.policies.kernel.listing import MADE, MAKESPAN, Genes
 from coalloc.policies.kernel.listing import WEIGHTED as WEIGHING
 from coalloc.policies.kernel.state import TOL
 from coalloc.policies.oas.exact import ExactSearch, why_not
-from coalloc.policies.oas.seeds import RULES, SIMPLE, as_before, balanced, by_rule
+from coalloc.policies.oas.seeds import RULES, as_before, balanced, by_rule
 from coalloc.policies.oas.window import choose, complete
 
+Orders = tuple[tuple[str, str], ...]
 PROVED = 1e-9
 """Relative gap at which a plan counts as optimal."""
 THEN = "makespan_then_weighted_completion"
@@ -122,7 +123,7 @@ class Search:
         self.stopped = self.stopped or self.budget.stop()
         return self.stopped
 
-    def try_orders(self, orders: tuple[tuple[str, str], ...]) -> None:
+    def try_orders(self, orders: Orders) -> None:
         """Decode simple orders."""
         for name, decoder in orders:
             if self.best is not None and self.spent:
@@ -130,9 +131,8 @@ class Search:
             schedule = self.planner.decode(by_rule(self.planner, self._all(), name), decoder)
             self.work += len(self.planner.items)
             self.tried += 1
-            self.offer(schedule, name if decoder != "event" else f"{name}, skipping")
-            if self.tried == 1:
-                self.report()
+            skips = decoder == "event" and name != "fpfs"
+            self.offer(schedule, f"{name}, skipping" if skips else name)
 
     def _all(self) -> range:
         return range(len(self.planner.items))
@@ -144,11 +144,19 @@ class Search:
         if self.bound is None or found.value > self.bound.value:
             self.bound = found
 
-    def run(self) -> None:
-        """Search until it is proved, spent, or out of patience."""
+    def run(self, first: Orders, more: Orders) -> None:
+        """Search until it is proved, spent, or out of patience.
+
+        Parameters
+        ----------
+        first, more : tuple of (order, decoder)
+            The first incumbent is the best of `first`; `more` are tried next.
+        """
+        self.try_orders(first)
+        self.report()
         before = self.best
-        self.try_orders(SIMPLE)
-        if self.best is not before and self.tried > 1:
+        self.try_orders(more)
+        if self.best is not before:
             self.report()
         self.find_bound("quick")
         if self.met and self.objective != THEN:
