@@ -35,7 +35,9 @@ from coalloc.policies.bounds.case import (
     sets_row,
     slot_side,
 )
-from coalloc.policies.bounds.rows import Rows, integral
+from coalloc.policies.bounds.makespan import windows
+from coalloc.policies.bounds.prices import best_prices
+from coalloc.policies.bounds.rows import Row, Rows, integral
 from coalloc.policies.bounds.supply import Floats
 
 SEARCHES = 12
@@ -57,11 +59,21 @@ def completion_bounds(case: Case, stop: Stop) -> Mapping[str, float]:
         side += clique_row(case, excluded, "exclusion_by_links")
     side += sets_row(case, excluded, SEARCHES, 0.0, stop)
     rows = all_rows(case, side)
+    rows = rows.with_row(mixed(case, rows, stop))
     for r, family in enumerate(rows.family):
         if stop():
             break
         parts[family] = max(parts.get(family, 0.0), busy_bound(case, rows, r, weight))
     return parts
+
+
+def mixed(case: Case, rows: Rows, stop: Stop) -> Row:
+    """The mix of rows that proves most about the makespan, as a row of its own."""
+    values = windows(case, rows)
+    some = rows.kept(np.argsort(-values, kind="stable")[: case.effort.rows])
+    horizon = max(case.heads.longest, float(values.max(initial=0.0)))
+    _, price = best_prices(some, case.columns, horizon, case.effort.rounds, stop)
+    return Row(family="together", amount=price @ some.amount, supply=price @ some.supply)
 
 
 def weights(case: Case) -> Floats:

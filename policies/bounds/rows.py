@@ -18,6 +18,15 @@ from coalloc.policies.bounds.widths import families
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row before it is stacked with others."""
+
+    family: str
+    amount: Floats
+    supply: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
     """R rows over P columns and T steps.
 
@@ -50,14 +59,16 @@ class Rows:
             time=self.time,
         )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One row before it is stacked with others."""
-
-    family: str
-    amount: Floats
-    supply: Floats
+    def with_row(self, row: Row) -> Rows:
+        """One row more, if it says anything."""
+        if not row.amount.any() or row.supply.max(initial=0.0) <= 0.0:
+            return self
+        return Rows(
+            family=(*self.family, row.family),
+            amount=np.concatenate((self.amount, row.amount[None, :])),
+            supply=np.concatenate((self.supply, row.supply[None, :])),
+            time=self.time,
+        )
 
 
 def stack(rows: Sequence[Row], columns: Columns, supply: Supply) -> Rows:
