@@ -14,7 +14,7 @@ later time is deferred.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import inf
 from typing import Any
@@ -172,7 +172,7 @@ def load(candidate: Candidate, inside: int) -> Fraction:
 
 def read_scene(snapshot: Snapshot, options: Mapping[str, Any]) -> Scene:
     """See what is free now and who may use it."""
-    intake = read_queue(snapshot, options)
+    intake = read_queue(_widened(snapshot, options.get("saturation_threshold", 1.0)), options)
     classes = _classes(snapshot, intake, options.get("power_step", 0.0))
     loaded = [Fraction(0)] * len(snapshot.clusters)
     place = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
@@ -204,6 +204,14 @@ def read_scene(snapshot: Snapshot, options: Mapping[str, Any]) -> Scene:
             entry = Deferred(job=item.job.id, task=task, reason=why[0], detail=why[1])
             scene.waiting.append(entry)
     return scene
+
+
+def _widened(snapshot: Snapshot, threshold: float) -> Snapshot:
+    """The snapshot with what links may carry at most, so that no job is refused too early."""
+    if threshold <= 1.0:
+        return snapshot
+    clusters = tuple(replace(c, link_gbps=c.link_gbps * threshold) for c in snapshot.clusters)
+    return replace(snapshot, clusters=clusters)
 
 
 def _classes(snapshot: Snapshot, intake: Intake, step: float) -> list[NodeClass]:

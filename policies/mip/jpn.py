@@ -3,7 +3,7 @@
 The program minimises the sum of BW_{j,k} over jobs and links. Many allocations share that minimum,
 and the power of the nodes they use differs, so a second run chooses among them by ``ties``:
 
-* ``first``: the first clusters and, in them, the first nodes of the snapshot;
+* ``first``: the first clusters, earlier jobs before later ones, and in them the first nodes;
 * ``strong``: the least sum of run times;
 * ``weak``: clusters of little mean power for jobs with much processing, the weakest nodes first;
 * ``random``: by the seed.
@@ -79,7 +79,8 @@ class Ties:
         if self.rule == "random":
             return float(self.rng.random())
         if self.rule == "first":
-            return float(stratum.cluster)
+            earlier = len(self.model.jobs) - self.model.jobs.index(j)
+            return float(stratum.cluster * earlier)
         classes = [self.model.scene.classes[c] for c in stratum.classes]
         power = sum(one.power * one.capacity for one in classes)
         most = sum(one.capacity for one in classes)

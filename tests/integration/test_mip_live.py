@@ -1,0 +1,52 @@
+"""The real daemon with the published models as its policy, and the command line with them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coalloc.model.snapshot_json import write_snapshot
+from coalloc.simulation.reproduce.mbpc_cases import case_2
+from tests.integration.running import Running
+
+WARM_S = 180.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["mbpc", "jpn", "cbs", "pas", "mbpc-published", "oas-slots"])
+def test_a_stream_of_jobs_runs_under_the_policy(root: Path, policy: str) -> None:
+    site = Running(root, policy=policy)
+    site.start()
+    try:
+        site.until(lambda: bool(site.lines("solver_warmed")), WARM_S)
+        jobs = [site.submit(["true"], n, job={"proc_gbps": 0.02}) for n in (1, 6, 2, 8, 3, 5)]
+        for job in jobs:
+            details = site.wait(job)
+            assert details["state"] == "completed", details
+            assert details["policy"] == policy
+        used = {line["policy"] for line in site.lines("round_finished") if line["started"]}
+        assert used == {policy}
+        assert not site.lines("policy_failed")
+    finally:
+        site.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("solver", ["highs", "cbc"])
+def test_solve_ends_at_its_time_limit_with_a_plan(tmp_path: Path, solver: str) -> None:
+    snapshot = tmp_path / "snapshot.json"
+    snapshot.write_text(json.dumps(write_snapshot(case_2(0.4, seed=0))))
+    command = [sys.executable, "-m", "coalloc.daemon.cli", "solve", "--policy", "mbpc"]
+    command += ["--time-limit", "3", "--set", f"solver={solver}", str(snapshot)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert plan["status"] == "time_limit"
+    assert len(plan["placements"]) == 3
+    assert plan["objective"]["bound"] is None or (
+        plan["objective"]["bound"] < plan["objective"]["value"]
+    )
