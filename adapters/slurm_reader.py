@@ -37,11 +37,19 @@ from coalloc.adapters.slurm_text import (
     parse_reservations,
     queue_format,
 )
-from coalloc.adapters.slurm_text_records import NodeEntry, ParseError
+from coalloc.adapters.slurm_text_json import parse_jobs_json, parse_nodes_json
+from coalloc.adapters.slurm_text_records import (
+    HOLDS_NODES,
+    WAITS,
+    NodeEntry,
+    ParseError,
+    QueueEntry,
+)
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import ClusterReading, NodeReading
 
 UTC = {"TZ": "UTC"}
+SHOW = ("scontrol", "-a", "-o", "show")
 HELD_AT_ONCE = 500
 """Jobs named to one ``scontrol hold``."""
 
@@ -77,6 +85,7 @@ class SlurmReader:
         self._claimed, self._claims, self._clock = claimed, claims, clock
         self._calibration = None if state_dir is None else state_dir / "calibration.json"
         self._loads = LoadWatch(settings)
+        self._scontrol_json = True
 
     def read(self) -> ClusterReading:
         """Return the cluster as Slurm describes it now.
@@ -96,28 +105,44 @@ class SlurmReader:
         return self._reading(answers)
 
     def _ask(self) -> Answers:
-        limit = self._settings.command_limit_s
-        mark = f"\x1f{secrets.token_hex(4)}\x1f"
         # Before the queue is read: a job that is handed to a part in between is then listed as
         # waiting, which the daemon, who asked for that, does not take for news.
         claimed = self._claimed()
-        queue = self._slurm.run(
-            "squeue", "-h", "-r", "-a", "-o", queue_format(mark), env=UTC, timeout_s=limit
-        )
+        ask = self._json if self._settings.answers == "json" else self._text
+        queue, nodes = ask()
         # After it: a job that is in the queue has its claim on disk.
         claims = None if self._claims is None else self._claims()
-        nodes = self._slurm.run("scontrol", "-a", "-o", "show", "node", env=UTC, timeout_s=limit)
-        kept = self._slurm.run(
-            "scontrol", "-a", "-o", "show", "reservation", env=UTC, timeout_s=limit
-        )
         return Answers(
             now=self._clock(),
-            nodes=parse_node_list(nodes),
-            queue=parse_queue(queue, mark),
-            reservations=parse_reservations(kept),
+            nodes=nodes,
+            queue=queue,
+            reservations=parse_reservations(self._run(*SHOW, "reservation")),
             claimed=claimed,
             claims=claims,
         )
+
+    def _text(self) -> tuple[tuple[QueueEntry, ...], tuple[NodeEntry, ...]]:
+        mark = f"\x1f{secrets.token_hex(4)}\x1f"
+        queue = self._run("squeue", "-h", "-r", "-a", "-o", queue_format(mark))
+        return parse_queue(queue, mark), parse_node_list(self._run(*SHOW, "node"))
+
+    def _json(self) -> tuple[tuple[QueueEntry, ...], tuple[NodeEntry, ...]]:
+        jobs = parse_jobs_json(self._run("squeue", "-a", "--json"))
+        # Jobs that ended lately are among them.
+        queue = tuple(job for job in jobs if job.state in HOLDS_NODES | WAITS | {"UNKNOWN"})
+        if self._scontrol_json:
+            try:
+                return queue, parse_nodes_json(
+                    self._run("scontrol", "-a", "--json", "show", "node")
+                )
+            except SlurmRefusedError as error:
+                if "--json" not in error.why:
+                    raise
+                self._scontrol_json = False  # before 23.02, sinfo gives the same nodes
+        return queue, parse_nodes_json(self._run("sinfo", "-a", "--json"))
+
+    def _run(self, name: str, *arguments: str) -> str:
+        return self._slurm.run(name, *arguments, env=UTC, timeout_s=self._settings.command_limit_s)
 
     def _hold(self, answers: Answers) -> None:
         """Keep Slurm from starting what was handed over to us."""
@@ -127,7 +152,7 @@ class SlurmReader:
         for first in range(0, len(jobs), HELD_AT_ONCE):
             some = ",".join(jobs[first : first + HELD_AT_ONCE])
             try:
-                self._slurm.run("scontrol", "hold", some, timeout_s=self._settings.command_limit_s)
+                self._run("scontrol", "hold", some)
             except SlurmRefusedError:
                 continue  # one of them has begun or ended since; the others are held
 

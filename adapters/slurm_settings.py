@@ -25,6 +25,7 @@ from coalloc.model.nodeset import expand
 Slots = Literal["node", "cpus"]
 LoadSource = Literal["auto", "slurm", "none"]
 PendingUse = Literal["ignore", "respect"]
+AnswerForm = Literal["text", "json"]
 StartWay = Literal["salloc", "sbatch"]
 
 SETTINGS: Table = {
@@ -90,6 +91,13 @@ SETTINGS: Table = {
         choices=("ignore", "respect"),
         default="ignore",
         doc="Whether local pending jobs keep the nodes and times that Slurm expects for them.",
+    ),
+    "answers": Field(
+        kind="text",
+        choices=("text", "json"),
+        default="text",
+        doc="How nodes and queue are asked for; json costs several times as much, and serves where "
+        "a release prints its text otherwise.",
     ),
     "command_limit_s": Field(
         kind="number", low=0, above=True, default=4.0, doc="Time limit of one command, s."
@@ -172,6 +180,7 @@ class SlurmSettings:
     load: LoadSource = "auto"
     load_max_age_s: float = 300.0
     pending: PendingUse = "ignore"
+    answers: AnswerForm = "text"
     command_limit_s: float = 4.0
     start: StartWay = "salloc"
     address: str = ""
