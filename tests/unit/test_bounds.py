@@ -1,5 +1,7 @@
 """Bounds never pass an optimum, and say what they should."""
 
+import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -10,7 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from coalloc.daemon.cli import main
+from coalloc.model.plan_json import write_plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.snapshot_json import write_snapshot
 from coalloc.policies.bounds import Bound, lower_bound, proofs_of
 from coalloc.policies.bounds.exclusion import heaviest_clique, links_exclude
 from coalloc.policies.bounds.sets import Sets, best_weights, heaviest
@@ -305,3 +310,18 @@ def test_a_plan_is_measured_on_the_jobs_it_places() -> None:
     assert (makespan.name, makespan.value) == ("makespan", 10.0)
     assert makespan.gap == pytest.approx(0.0, abs=1e-9)
     assert completion.bound.value == pytest.approx(10.0)
+
+
+def test_check_prints_what_is_proved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    snapshot = case([cluster("a", 4, 1.0), cluster("b", 4, 1.0)], list(_wide(3)))
+    plan = planned("fcfs", snapshot)
+    files = [str(tmp_path / "s.json"), str(tmp_path / "p.json")]
+    for name, body in zip(files, (write_snapshot(snapshot), write_plan(plan)), strict=True):
+        Path(name).write_text(json.dumps(body))
+    assert main(["check", *files]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"^proved: makespan at least 30 \(\w+\), gap [\d.e-]+ %$", out, re.MULTILINE)
+    assert main(["check", *files, "--json"]) == 0
+    proved = json.loads(capsys.readouterr().out)["proved"]["makespan"]
+    assert proved["gap"] == pytest.approx(0.0, abs=1e-9)
+    assert proved["parts"]["exclusion_by_links"] == pytest.approx(proved["bound"])
