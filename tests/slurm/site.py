@@ -26,13 +26,25 @@ class SlurmSite(Running):
     ----------
     given : mapping
         Settings of every cluster besides those a bed needs.
+    interval_s : float
+        Between two readings, seconds.
     """
 
-    def __init__(self, root: Path, bed: Bed, *, given: Any = None, **options: Any) -> None:
+    def __init__(
+        self,
+        root: Path,
+        bed: Bed,
+        *,
+        given: Any = None,
+        interval_s: float = 0.5,
+        **options: Any,
+    ) -> None:
         self.bed = bed
         self._given = dict(given or {})
         sizes = {cluster.name: cluster.shape.nodes for cluster in bed}
         super().__init__(root, clusters=sizes, **options)
+        text = self.config.read_text()
+        self.config.write_text(text.replace("interval_s = 0.5", f"interval_s = {interval_s}"))
 
     def section(self, name: str, nodes: int, slots: int) -> str:
         """A Slurm cluster in the configuration."""
