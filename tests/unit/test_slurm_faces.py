@@ -1,0 +1,179 @@
+"""Each part goes to the launcher that has it; and a handed job through the executor's shell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coalloc.adapters.base import (
+    Adapter,
+    AdapterError,
+    Claim,
+    ClaimRefusedError,
+    PartKey,
+    PartReport,
+    PartSpec,
+    PartState,
+)
+from coalloc.adapters.slurm_command import Slurm, SlurmUnreachableError
+from coalloc.adapters.slurm_faces import BothLaunchers
+from coalloc.adapters.slurm_handover import HandedLauncher
+from coalloc.adapters.slurm_settings import SlurmSettings
+from coalloc.core.executor import DismissJob
+from coalloc.core.messages import Prepare
+from coalloc.daemon.executor import Executor, spec_of
+from coalloc.daemon.logs import get_logger
+from coalloc.model.reading import ClusterReading
+
+JOB = (
+    "JobId=70 JobName=x JobState=PENDING Reason=PartitionDown Partition=coalloc NumNodes=1 "
+    "ExitCode=0:0 NodeList= StartTime=Unknown EndTime=Unknown"
+)
+
+
+class Scripted(Slurm):
+    """Answers from a script; what was asked is kept."""
+
+    def run(self, name: str, *arguments: str, **kwargs: Any) -> str:
+        ASKED.append(" ".join((name, *arguments)))
+        if "show" in arguments:
+            return JOB
+        if BROKEN and BROKEN[0] in arguments:
+            raise SlurmUnreachableError(name, "no answer within 4 s")
+        return ""
+
+
+ASKED: list[str] = []
+BROKEN: list[str] = []
+
+
+class Own:
+    """A launcher that only remembers."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def claim(self, part: PartSpec) -> Claim:
+        self.calls.append("claim")
+        return Claim(key=part.key)
+
+    def poll(self) -> tuple[PartReport, ...]:
+        return (PartReport(key=PartKey(job="1", attempt=1, part=0), state=PartState.READY),)
+
+    def adopt(self) -> tuple[PartReport, ...]:
+        return self.poll()
+
+    def fileno(self) -> int | None:
+        return 7
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **kwargs: self.calls.append(name)
+
+
+@pytest.fixture
+def handed(tmp_path: Path) -> HandedLauncher:
+    ASKED.clear()
+    BROKEN.clear()
+    settings = SlurmSettings(cluster="a", partition="main", handover_partition="coalloc")
+    return HandedLauncher(settings, Scripted(), tmp_path)
+
+
+def spec(foreign: str) -> PartSpec:
+    return PartSpec(
+        job="2", attempt=1, part=0, cluster="a", argv=(), nodes=(("n1", 1),), foreign=foreign
+    )
+
+
+def test_parts_go_where_they_belong(handed: HandedLauncher) -> None:
+    own = Own()
+    both = BothLaunchers(own, handed)
+    other = PartKey(job="1", attempt=1, part=0)
+    both.claim(spec(""))
+    for call in (both.go, both.abort, both.cancel, both.forget):
+        call(other)
+    both.renew()
+    assert own.calls == ["claim", "go", "abort", "cancel", "forget", "renew"]
+    assert not ASKED
+    key = both.claim(spec("70")).key
+    assert {report.key for report in both.poll()} == {other, key}
+    both.abort(key, "no room")
+    both.forget(key)
+    assert {report.key for report in both.adopt()} == {other}
+    assert both.fileno() == 7
+    both.close()
+    assert own.calls[6:] == ["close"]
+
+
+def test_the_commands_of_a_claim_and_of_its_return(handed: HandedLauncher) -> None:
+    key = handed.claim(spec("70")).key
+    handed.go(key)
+    assert ASKED == [
+        "scontrol -o show job 70",
+        "scontrol hold 70",
+        "scontrol update JobId=70 Partition=main NumNodes=1-1 ReqNodeList=n1",
+        "scontrol release 70",
+    ]
+    ASKED.clear()
+    handed.abort(key)
+    assert ASKED == [
+        "scontrol hold 70",
+        "scontrol -o show job 70",
+        "scontrol hold 70",
+        "scontrol update JobId=70 Partition=coalloc NumNodes=1 ReqNodeList=",
+        "scontrol release 70",
+    ]
+
+
+def test_a_claim_without_an_answer_is_undone_later(handed: HandedLauncher) -> None:
+    BROKEN.append("update")
+    with pytest.raises(AdapterError, match="no answer") as caught:
+        handed.claim(spec("70"))
+    assert not isinstance(caught.value, ClaimRefusedError)
+    assert handed.claimed() == {"70"}
+    handed.forget(spec("70").key)
+    assert handed.poll() == ()
+    assert handed.claimed() == {"70"}, "until it has been put back"
+
+
+class NoReader:
+    def read(self) -> ClusterReading:
+        raise AdapterError("nothing to read")
+
+
+def test_the_shell_dismisses_and_survives_a_failure(handed: HandedLauncher, tmp_path: Path) -> None:
+    for face in (handed, None):
+        executor = Executor(
+            "a",
+            Adapter(reader=NoReader(), launcher=handed, handover=face),
+            f"ipc://{tmp_path}/x",
+            tmp_path,
+            get_logger(),
+            interval_s=1.0,
+            timeout_s=1.0,
+        )
+        executor._carry_out([DismissJob(foreign="70")])
+        executor._port.close()
+        executor._context.term()
+    assert ASKED == ["scancel 70"]
+    BROKEN.append("70")
+    with pytest.raises(AdapterError, match="no answer"):
+        handed.dismiss("70")
+
+
+def test_the_shell_tells_the_launcher_whose_job_it_is() -> None:
+    order = Prepare(
+        job="2",
+        attempt=1,
+        part=0,
+        nodes={"n1": 1},
+        all_nodes={"n1": 1},
+        first_rank=0,
+        size=1,
+        uid=-1,
+        gid=-1,
+        lease_s=60.0,
+        foreign="70",
+    )
+    assert spec_of(order, "a", 1).foreign == "70"
