@@ -129,6 +129,33 @@ class Answer:
     err: str
 
 
+class Started:
+    """A command that runs."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has."""
+        return self._process.poll() is not None
+
+    def wait(self, limit_s: float) -> bool:
+        """Wait for its end, at most so long; whether it has ended."""
+        try:
+            self._process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """End it, and all that it has started in its session's group."""
+        if not self.has_ended:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slurm:
     """One cluster's commands.
@@ -198,7 +225,7 @@ class Slurm:
             It cannot be run, or gave no answer in time.
         """
         limit = self.timeout_s if timeout_s is None else timeout_s
-        process = self.start(
+        process = self._popen(
             name,
             *arguments,
             env=env,
@@ -227,19 +254,36 @@ class Slurm:
         self,
         name: str,
         *arguments: str,
+        log: IO[bytes],
         env: Mapping[str, str] | None = None,
         account: Account | None = None,
-        stdin: int | IO[bytes] = subprocess.DEVNULL,
-        stdout: int | IO[bytes] = subprocess.DEVNULL,
-        stderr: int | IO[bytes] = subprocess.DEVNULL,
-    ) -> subprocess.Popen[bytes]:
-        """Start a command in a session of its own, and do not wait for it.
+    ) -> Started:
+        """Start a command that goes on by itself, in a session of its own.
+
+        Parameters
+        ----------
+        log : file
+            Where its output and its errors go.
 
         Raises
         ------
         SlurmUnreachableError
             It cannot be run.
         """
+        return Started(
+            self._popen(name, *arguments, env=env, account=account, stdout=log, stderr=log)
+        )
+
+    def _popen(
+        self,
+        name: str,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        account: Account | None = None,
+        stdin: int | IO[bytes] = subprocess.DEVNULL,
+        stdout: int | IO[bytes] = subprocess.DEVNULL,
+        stderr: int | IO[bytes] = subprocess.DEVNULL,
+    ) -> subprocess.Popen[bytes]:
         variables = self.environment(account) | dict(env or {})
         path = os.path.join(self.bin_dir, name) if self.bin_dir else name
         try:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
-import subprocess
 import time
 from calendar import timegm
 from typing import Any
@@ -21,6 +19,7 @@ from coalloc.adapters.slurm_command import (
     SlurmError,
     SlurmRefusedError,
     SlurmUnreachableError,
+    Started,
     failure,
 )
 from coalloc.adapters.slurm_part_claim import (
@@ -76,7 +75,7 @@ class SlurmJob:
         site = spec["slurm"]
         self._slurm = Slurm(conf=site["conf"], bin_dir=site["bin"], timeout_s=site["limit_s"])
         self._account = _account(spec)
-        self._step: subprocess.Popen[bytes] | None = None
+        self._step: Started | None = None
 
     def allocate(self) -> None:
         """Claim the nodes at once.
@@ -105,10 +104,9 @@ class SlurmJob:
                 self._step = self._slurm.start(
                     "srun",
                     *srun_words(self._spec, self.number),
+                    log=log,
                     env=self._environment(port),
                     account=self._account,
-                    stdout=log,
-                    stderr=log,
                 )
         except SlurmError as error:
             self._refuse(error)
@@ -138,7 +136,7 @@ class SlurmJob:
     @property
     def has_lost_step(self) -> bool:
         """Whether the step was ours to start, and has ended."""
-        return self._step is not None and self._step.poll() is not None
+        return self._step is not None and self._step.has_ended
 
     def state(self) -> tuple[str | None, str]:
         """The job's state and its reason; None: not known; empty: there is no such job."""
@@ -183,8 +181,7 @@ class SlurmJob:
         if not self.number and not self.is_unsure:
             return True
         if self._step is not None and has_run:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._step.wait(STEP_END_S)
+            self._step.wait(STEP_END_S)
         try:
             if not self.number:
                 return self._undo()
@@ -245,14 +242,8 @@ class SlurmJob:
             time.sleep(UNDO_POLL_S)
 
     def _end_step(self) -> None:
-        if self._step is None:
-            return
-        try:
-            self._step.wait(STEP_END_S)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._step.pid, signal.SIGKILL)
-            self._step.wait()
+        if self._step is not None and not self._step.wait(STEP_END_S):
+            self._step.kill()
 
     def _is_gone(self, limit_s: float) -> bool:
         """Whether the job has left its nodes within this time."""

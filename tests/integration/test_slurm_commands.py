@@ -1,5 +1,7 @@
-"""The Slurm launcher over commands that stand in for Slurm's: what it asks, and what it makes of
-answers that a real cluster seldom gives. Real clusters are in ``tests/slurm``.
+"""The Slurm launcher over commands that stand in for Slurm's.
+
+What it asks, and what it makes of answers that a real cluster seldom gives. Real clusters are in
+``tests/slurm``.
 """
 
 from __future__ import annotations
