@@ -1,4 +1,4 @@
-"""Write the generated parts of docs/: the schemas, and the tables of keys in FORMATS.md.
+"""Write the generated parts of docs/: schemas, tables of keys, what REPRODUCTION.md says of data.
 
 ``make docs`` runs it; ``python docs/build.py --check`` writes nothing and fails where a
 file is out of date.
@@ -15,6 +15,7 @@ from pathlib import Path
 from coalloc.model import tables
 from coalloc.model.fields import Field, Table
 from coalloc.model.schema import plan_schema, snapshot_schema
+from coalloc.simulation.reproduce.digest import with_results
 
 DOCS = Path(__file__).resolve().parent
 TABLES: Mapping[str, Table] = {
@@ -55,11 +56,12 @@ MARKED = re.compile(r"(<!-- keys: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def generated() -> dict[Path, str]:
     """Every generated file and its text."""
-    formats = DOCS / "FORMATS.md"
+    formats, figures = DOCS / "FORMATS.md", DOCS / "REPRODUCTION.md"
     return {
         DOCS / "schema" / "snapshot.schema.json": _json(snapshot_schema()),
         DOCS / "schema" / "plan.schema.json": _json(plan_schema()),
         formats: with_tables(formats.read_text(encoding="utf-8")),
+        figures: with_results(figures.read_text(encoding="utf-8"), DOCS / "reproduction"),
     }
 
 
