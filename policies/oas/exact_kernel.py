@@ -258,15 +258,33 @@ def proceed(model: Model, stack: Stack, d: int, t: float) -> None:
 
 
 @inlined
+def since(model: Model, stack: Stack, d: int, j: int, p: int) -> float:
+    """From which event on the pattern has fitted all the time, given that it fits at frame d."""
+    before = stack.frame[d, EVENT] - 1
+    t = stack.value[d, TIME]
+    while before >= 0:
+        now = stack.value[before, TIME]
+        if not ready(model, stack.frame[before], now, j):
+            return t
+        if not fits(model, stack.room[before], p, now):
+            return t
+        t = now
+        before = stack.frame[before, EVENT] - 1
+    return t
+
+
+@inlined
 def wasteful(model: Model, stack: Stack, d: int, t: float) -> bool:
-    """Whether going on to t leaves out an item that would start now and end by then."""
+    """Whether going on to t leaves out an item that could have run since some event, until t."""
     now = stack.value[d, TIME]
     for j in range(model.runs.shape[0]):
-        if now + model.runs[j, LEAST] <= t and eligible(model, stack.frame[d], now, j):
+        if eligible(model, stack.frame[d], now, j):
             for p in range(model.items[j, FIRST], model.items[j + 1, FIRST]):
-                if now + model.asks[p, 0] > t:
+                if model.asks[p, 0] > t - model.times[0, 0]:
                     break
-                if fits(model, stack.room[d], p, now):
+                if not fits(model, stack.room[d], p, now):
+                    continue
+                if since(model, stack, d, j, p) + model.asks[p, 0] <= t:
                     return True
     return False
 

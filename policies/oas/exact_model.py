@@ -113,7 +113,8 @@ def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchMo
     ).reshape(-1, 2)
     least = np.minimum.reduceat(lasting, patterns.first[:-1])
     units = np.minimum.reduceat(patterns.use.sum(axis=1), patterns.first[:-1])
-    order = np.lexsort((-units, -least * units))
+    # small ones first: measured, a third of the nodes of the reverse order
+    order = np.lexsort((units, least * units))
     place = np.argsort(order)
     index = np.concatenate([np.arange(*patterns.first[i : i + 2]) for i in order])
     rows = _rows(compiled.base, reserved[:, 1], grid)
