@@ -21,11 +21,11 @@ OPTIONS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_never_passes_the_optimum(objective: str, options: dict[str, Any]) -> None:
     finite = 0
-    for seed in range(1000, 1120):
+    for seed in range(1000, 1080):
         snapshot = random_snapshot(seed)
         best = optimum(snapshot, objective, options)
         finite += best < float("inf")
         for effort in ("quick", "full"):
             found = lower_bound(Planner(snapshot, options), objective, effort=effort)
             assert found.value <= best * (1.0 + 1e-9), (seed, effort, found.parts, best)
-    assert finite > 100
+    assert finite > 60
