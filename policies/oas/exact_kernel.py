@@ -11,9 +11,10 @@ no job can be shifted left. So each start is the present, a release, the end of 
 instant at which running work, ``free_at`` or a reservation ends; these are the events, and any
 subset of the jobs that fit may start at each (waiting although something fits is a branch).
 
-*Left shift* (`shiftable`). A job is not started where it fitted, in the same pattern, all the time
-since the event before; nor does the search leave an event at which a waiting job fits and would
-end by the next event. Shifting that job there keeps all else and ends it sooner.
+*Left shift*. A job is not started where it fitted, in the same pattern, all the time since the
+event before (`allowed`). Nor does the search leave an event if a waiting job has fitted since some
+event and would have ended by the next one (`wasteful`). Starting that job there keeps all else and
+ends it sooner.
 
 *Dominance* (`remembered`). Two states with the same jobs waiting and done, and the same ones
 running in the same patterns: if one is no later, each of its running jobs ends no later, and it
