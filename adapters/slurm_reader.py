@@ -169,7 +169,7 @@ class SlurmReader:
                 for entry in entries
             ),
             running=running_jobs(settings, answers, entries),
-            waiting=waiting_count(answers),
+            waiting=waiting_count(settings, answers),
             reservations=kept_nodes(settings, answers, entries),
             handed=handed_jobs(settings, answers),
             unknown=unknown | unknown_jobs(answers.queue),

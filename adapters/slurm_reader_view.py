@@ -336,6 +336,9 @@ def to_hold(settings: SlurmSettings, queue: Iterable[QueueEntry]) -> list[str]:
     ]
 
 
-def waiting_count(answers: Answers) -> int:
-    """Local jobs that wait."""
-    return sum(entry.state in WAITS and not answers.is_ours(entry) for entry in answers.queue)
+def waiting_count(settings: SlurmSettings, answers: Answers) -> int:
+    """Local jobs that wait, and not for us."""
+    return sum(
+        entry.state in WAITS and not answers.is_ours(entry) and not is_handed(settings, entry)
+        for entry in answers.queue
+    )

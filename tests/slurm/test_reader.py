@@ -110,7 +110,8 @@ def test_json_says_the_same_as_text(site: Bed, cluster: Cluster) -> None:
     assert [replace(job, start=0.0) for job in answer.running] == [
         replace(job, start=0.0) for job in text.running
     ]
-    assert answer.waiting == text.waiting == 3
+    assert len(answer.handed) == 3
+    assert answer.waiting == text.waiting == 0
     assert sorted(answer.handed, key=str) == sorted(text.handed, key=str)
 
 

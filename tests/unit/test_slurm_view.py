@@ -193,7 +193,9 @@ def test_only_what_slurm_would_start_is_held() -> None:
 
 def test_waiting_jobs_are_counted() -> None:
     queue = (JOB, WAITING, replace(WAITING, id="8", comment="coalloc:1.1.0:c1"))
-    assert waiting_count(Answers(now=NOW, nodes=NODES, queue=queue)) == 1
+    answers = Answers(now=NOW, nodes=NODES, queue=queue)
+    assert waiting_count(settings(), answers) == 1
+    assert waiting_count(settings(handover_partition="ours"), answers) == 0
 
 
 def test_constraints_that_are_lists() -> None:
