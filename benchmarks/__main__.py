@@ -12,6 +12,7 @@ MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "simulate": ((), ()),
     "oas_exact": ((), ("--full",)),
     "bounds": (("--seconds", "3", "--seeds", "4", "--large-seeds", "1"), ("--large-seeds", "4")),
+    "mbpc": (("--cap", "20", "--seeds", "1"), ("--full",)),
     "store": (("--jobs", "20000"), ("--jobs", "100000")),
     "service": ((), ("--full",)),
     "slurm": (("--trials", "20"), ()),
