@@ -24,6 +24,8 @@ from coalloc.policies.kernel.layout import lay_on_nodes
 from coalloc.policies.kernel.modes import Item
 
 WEIGHTED = "weighted_completion"
+SAME = 1e-9
+"""A bound that passes the value by this share passes it by rounding."""
 DECODERS = {"strict": STRICT, "insert": INSERT, "event": EVENT, "easy": EASY}
 
 
@@ -153,7 +155,7 @@ class Planner:
             objective=Objective(
                 name=name,
                 value=value,
-                bound=None if bound is None else min(bound, value),
+                bound=value if bound is not None and 0.0 < bound - value <= SAME * value else bound,
                 deferred=len({entry.job for entry in deferred}),
             ),
             placements=tuple(placements),

@@ -51,7 +51,8 @@ def read_queue(snapshot: Snapshot, options: Mapping[str, Any]) -> Intake:
     Parameters
     ----------
     options : mapping
-        ``coallocation`` and ``coallocate_moldable`` are read; absent ones have their default.
+        ``coallocation``, ``coallocate_moldable`` and ``saturation_threshold`` are read; absent
+        ones have their default.
     """
     return _Reader(snapshot, options).read()
 
@@ -62,6 +63,7 @@ class _Reader:
     def __init__(self, snapshot: Snapshot, options: Mapping[str, Any]) -> None:
         self.snapshot = snapshot
         self.rule = options.get("coallocation", "sooner")
+        self.threshold = options.get("saturation_threshold", 1.0)
         self.split_moldable = options.get("coallocate_moldable", False)
         self.clusters = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
         self.links = [cluster.link_gbps for cluster in snapshot.clusters]
@@ -287,7 +289,8 @@ class _Reader:
             return True
         if not splits or procs > sum(free):
             return False
-        low = [low_side(procs, item.proc_gbps, link, link * TOLERANCE) for link in self.links]
+        links = [link * self.threshold for link in self.links]
+        low = [low_side(procs, item.proc_gbps, link, link * TOLERANCE) for link in links]
         return split(procs, free, low) is not None
 
     def _why_never(self, item: Item, needs: Needs, low: int) -> str:

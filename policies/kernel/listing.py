@@ -296,7 +296,7 @@ def try_now(
             if after == power or after >= lowest > 0.0 or (bare and total < procs):
                 continue
         if not bare:
-            end = t + scaled / power + fixed * sc
+            end = t + max(scaled / power + fixed * sc, SHORTEST)
             foresee(rows, desk, row, end)
             total = 0
             for k in range(desk.avail.size):

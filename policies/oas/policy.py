@@ -21,7 +21,7 @@ from coalloc.policies.kernel.listing import MAKESPAN
 from coalloc.policies.oas.search import Search
 from coalloc.policies.oas.seeds import SIMPLE, balanced
 
-FEW = 300
+FEW = 64
 """Items up to which the first incumbent is the best of all simple orders, not the first of them."""
 
 

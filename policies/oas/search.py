@@ -38,8 +38,8 @@ Orders = tuple[tuple[str, str], ...]
 PROVED = 1e-9
 """Relative gap at which a plan counts as optimal."""
 THEN = "makespan_then_weighted_completion"
-WARM, COLD = 0.001, 0.00005
-"""First and last temperature of a cycle, by the value."""
+WARM, WARMER, COLD = 0.001, 0.003, 0.00005
+"""First and last temperature of a cycle, by the value; every second cycle begins warmer."""
 FIRST_CYCLE = 100
 """Moves per item in the first cycle."""
 CHUNK = 10_000
@@ -274,7 +274,7 @@ class _Walk:
         self.state = make_state(self.lister, search.budget.seed, steps.tolist())
         self.cycle, self.left = FIRST_CYCLE * self.size, 0
         self.current = self.top = self.lister.genes()
-        self.pending, self.first = False, True
+        self.pending, self.first, self.calm = False, True, True
         self.quiet = 0
         self.energy = inf
 
@@ -360,8 +360,10 @@ class _Walk:
         self.current = copy_of(self.top)
         self._measured(self.current)
         state.value[CURRENT] = self.energy
-        state.value[STATE_WARMTH] = WARM * self.energy
-        state.value[COOLING] = (COLD / WARM) ** (1.0 / self.left)
+        warm = WARM if self.calm else WARMER
+        self.calm = not self.calm
+        state.value[STATE_WARMTH] = warm * self.energy
+        state.value[COOLING] = (COLD / warm) ** (1.0 / self.left)
 
     def _turn(self) -> None:
         """Change the phase; weighted completion keeps the makespan that was reached."""
