@@ -152,7 +152,6 @@ def describe(rows: Sequence[Row]) -> Story:
     }
     worst = [max(column(group, "over_oas")) for group in cases.values()]
     lost = sum(slots[case] > best[case] + 1e-9 for case in cases)
-    kept = sum(value >= 1.0 - 1e-9 for value in best.values())
     freed = [
         row["over_oas"] * row["carried_out_s"] / row["makespan_s"]
         for row in where(rows, policy=SLOTTED)
@@ -161,8 +160,8 @@ def describe(rows: Sequence[Row]) -> Story:
     exact, balanced = where(rows, policy=EXACT), where(rows, policy=BALANCED)
     proved = sum(row["status"] == "optimal" for row in exact)
     return Story(
-        headline=f"oas is never behind the best plain order on {kept} of {len(cases)}, "
-        f"50 % slots are on {lost}",
+        headline="makespan by oas: best plain order "
+        f"{spread(list(best.values()), _ratio)}, 50 % slots {spread(list(slots.values()), _ratio)}",
         claims=(
             "On every workload OAS, with slots of 50 % of the mean base time, has the best or "
             "close to the best makespan and compaction, whatever the workload's nature, while "
