@@ -35,6 +35,12 @@ class Allocation:
         return replace(self, jobs=(*self.jobs, job), uses=(*self.uses, uses))
 
 
+def in_order(allocation: Allocation, jobs: Sequence[int]) -> Allocation:
+    """The same allocation with its jobs in another order."""
+    uses = dict(zip(allocation.jobs, allocation.uses, strict=True))
+    return Allocation(jobs=tuple(jobs), uses=tuple(uses[job] for job in jobs))
+
+
 def link_totals(scene: Scene, allocation: Allocation) -> list[Fraction]:
     """Load on each link, running work included, Gbit/s."""
     totals = list(scene.loaded)

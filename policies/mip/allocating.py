@@ -87,6 +87,8 @@ class ClassModel:
     levels : bool
         False: one level for all, the weakest power, so that jobs which differ in run time only are
         alike to the solver. Strata that reservations close need levels in any case.
+    at_most : float
+        Seconds: levels are left out at which the sum of run times is larger whatever the others do.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class ClassModel:
         *,
         every_link: bool = False,
         levels: bool = True,
+        at_most: float = inf,
     ) -> None:
         self.scene, self.jobs, self.threshold = scene, tuple(jobs), threshold
         self.every_link = every_link
@@ -105,6 +108,8 @@ class ClassModel:
         if not levels and not any(one.closes_at for one in scene.classes):
             weakest = min((one.power for one in scene.classes), default=1.0)
             self.levels = {j: [weakest] for j in jobs}
+        elif at_most < inf:
+            self._drop_levels(at_most * (1.0 + 1e-9))
         self.full = [k for k in range(len(scene.capacity)) if self._can_fill(k)]
 
     @property
@@ -131,6 +136,15 @@ class ClassModel:
         if self.threshold > 1.0:
             self._communication_slowdown()
         return self.problem
+
+    def _drop_levels(self, at_most: float) -> None:
+        """Keep the levels of each job that leave the others their best alone."""
+        candidates = self.scene.candidates
+        alone = {j: candidates[j].seconds(self.levels[j][-1]) for j in self.jobs}
+        spare = at_most - sum(alone.values())
+        for j in self.jobs:
+            kept = [p for p in self.levels[j] if candidates[j].seconds(p) <= alone[j] + spare]
+            self.levels[j] = kept or self.levels[j][-1:]
 
     def counts(self, j: int, k: int) -> range:
         """Numbers of processes that a job may have in a cluster."""

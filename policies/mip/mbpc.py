@@ -18,9 +18,10 @@ from typing import Any
 
 from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.allocation.choosing import strongest
+from coalloc.policies.allocation.choosing import extend, strongest
 from coalloc.policies.allocation.placing import (
     Allocation,
+    in_order,
     is_allowed,
     least_execution,
     make_plan,
@@ -77,9 +78,10 @@ def _solver(name: str) -> Solve:
         selection = select(scene, strongest, prover)
         search = Search(scene, selection, name, budget.seed, on_incumbent)
         search.work += prover.nodes
-        model = ClassModel(scene, selection.allocation.jobs, prover.threshold)
         if search.is_ideal:
             return search.plan(Status.OPTIMAL, search.value)
+        search.reorder()
+        model = ClassModel(scene, search.best.jobs, prover.threshold, at_most=search.value)
         if model.size > options["largest_model"]:
             search.stats["model_too_large"] = model.size
             return search.plan(Status.HEURISTIC)
@@ -89,7 +91,7 @@ def _solver(name: str) -> Solve:
             model,
             model.run_times(scale),
             limits_of(options, budget),
-            selection.allocation,
+            search.best,
             search.offer,
         )
         if found is not None:
@@ -135,6 +137,16 @@ class Search:
         self.best, self.value = allocation, value
         if self.on_incumbent is not None:
             self.on_incumbent(self.plan(Status.HEURISTIC))
+
+    def reorder(self) -> None:
+        """Try the quick step in other orders: jobs with much processing first, wide jobs first."""
+        jobs, of = self.best.jobs, self.scene.candidates
+        for key in (lambda n: -of[n].scaled, lambda n: -of[n].procs):
+            allocation = Allocation()
+            for number in sorted(jobs, key=key):
+                allocation = extend(self.scene, allocation, number, strongest) or allocation
+            if len(allocation.jobs) == len(jobs):
+                self.offer(in_order(allocation, jobs))
 
     def ended(self, outcome: Outcome, seconds: Any) -> Plan:
         """The plan at the end of a solver's run; `seconds` turns its bound into ours."""

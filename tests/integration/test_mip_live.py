@@ -13,7 +13,7 @@ from coalloc.model.snapshot_json import write_snapshot
 from coalloc.simulation.reproduce.mbpc_cases import case_2
 from tests.integration.running import Running
 
-WARM_S = 180.0
+WARM_S = 400.0
 
 
 @pytest.mark.slow

@@ -94,6 +94,7 @@ def test_comparators_are_blind_to_power() -> None:
         assert plan.objective.value > best.objective.value
 
 
+@pytest.mark.slow
 def test_ties_of_jpn_span_the_range() -> None:
     values = {
         ties: solve("jpn", case_1(1.0), ties=ties) for ties in ("first", "strong", "weak", "random")

@@ -18,7 +18,8 @@ from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from tests.cpsat_allocation import ask
 
-INSTANCES = 30
+FEW, MANY = range(12), range(12, 120)
+SEEDS = [FEW, pytest.param(MANY, marks=pytest.mark.slow)]
 
 
 def instance(seed: int) -> Snapshot:
@@ -74,11 +75,12 @@ def solve(name: str, snapshot: Snapshot, **given: Any) -> Plan:
     return plan
 
 
+@pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize(
     ("name", "of"), [("mbpc", "run"), ("mbpc-published", "run"), ("jpn", "traffic")]
 )
-def test_agrees_with_cp_sat(name: str, of: str) -> None:
-    sites = [instance(seed) for seed in range(INSTANCES)]
+def test_agrees_with_cp_sat(name: str, of: str, seeds: range) -> None:
+    sites = [instance(seed) for seed in seeds]
     plans = [solve(name, snapshot) for snapshot in sites]
     placed = [[p.job for p in plan.placements] for plan in plans]
     answers = ask([case(s, jobs, of) for s, jobs in zip(sites, placed, strict=True)])
@@ -89,13 +91,14 @@ def test_agrees_with_cp_sat(name: str, of: str) -> None:
     assert len({len(jobs) for jobs in placed}) > 1
 
 
-def test_the_first_job_left_out_does_not_fit() -> None:
-    sites = [instance(seed) for seed in range(INSTANCES)]
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_the_first_job_left_out_does_not_fit(seeds: range) -> None:
+    sites = [instance(seed) for seed in seeds]
     plans = [solve("mbpc", snapshot) for snapshot in sites]
     asked = [
         case(s, [p.job for p in plan.placements] + [plan.deferred[0].job], "traffic")
         for s, plan in zip(sites, plans, strict=True)
         if plan.deferred
     ]
-    assert len(asked) > 5
+    assert len(asked) > 1
     assert ask(asked) == [None] * len(asked)
