@@ -23,7 +23,6 @@ from coalloc.adapters.slurm_settings import SlurmSettings
 from coalloc.adapters.slurm_token import Token
 
 ORPHANED = "orphaned"
-NAMES_MAX_AGE_S = 60.0
 HATCH_EVERY_S = 1.0
 """A runner that dies at once is not replaced more often than this, seconds."""
 
@@ -59,7 +58,6 @@ class SlurmLauncher(PartLauncher):
         self._settings = settings
         self._slurm = commands_of(settings)
         self._names: frozenset[str] = frozenset()
-        self._names_read = float("-inf")
         self._hatched: dict[PartKey, float] = {}
         super().__init__(state_dir)
 
@@ -101,7 +99,7 @@ class SlurmLauncher(PartLauncher):
             raise ClaimRefusedError("bad_spec", "a node is named twice")
         if self._settings.slots == "node" and any(count > 1 for _, count in part.nodes):
             raise ClaimRefusedError("nodes_taken", "a node takes one process here")
-        if not wanted <= self._names or time.monotonic() - self._names_read > NAMES_MAX_AGE_S:
+        if not wanted <= self._names:
             self._read_names()
         unknown = sorted(wanted - self._names)
         if unknown:
@@ -109,12 +107,9 @@ class SlurmLauncher(PartLauncher):
 
     def _read_names(self) -> None:
         try:
-            text = self._slurm.run("sinfo", "-h", "-N", "-a", "-o", "%N")
+            self._names = frozenset(self._slurm.run("sinfo", "-h", "-N", "-a", "-o", "%N").split())
         except SlurmError as error:
-            if not self._names:
-                raise AdapterError(str(error)) from error
-            return
-        self._names, self._names_read = frozenset(text.split()), time.monotonic()
+            raise AdapterError(str(error)) from error
 
     def _create(self, part: PartSpec) -> PartFolder:
         token = Token(

@@ -38,9 +38,8 @@ from coalloc.adapters.slurm_part_payload import VARIABLE, payload
 STEP_END_S = 1.0
 RELEASE_S = 5.0
 POLL_S = 0.01
-UNDO_POLL_S = 1.0
-UNDO_AGAIN_S = 12.0
-"""A submission that was never answered is looked for again for this long, seconds."""
+UNDO_S = 60.0
+"""A submission that was never answered is looked for so long, seconds."""
 BUSY_S = 2.0
 PAYLOAD = payload()
 
@@ -76,6 +75,7 @@ class SlurmJob:
         self._slurm = Slurm(conf=site["conf"], bin_dir=site["bin"], timeout_s=site["limit_s"])
         self._account = _account(spec)
         self._step: Started | None = None
+        self._undo_until = 0.0
 
     def allocate(self) -> None:
         """Claim the nodes at once.
@@ -230,16 +230,17 @@ class SlurmJob:
         }
 
     def _undo(self) -> bool:
-        """Cancel a job that may or may not have been submitted: it is looked up by its token."""
+        """Look a job up that may or may not have been made, and cancel it.
+
+        It may come into being later than it is looked for, so an answer that there is none
+        counts only after a while; until then the caller asks again.
+        """
+        self._undo_until = self._undo_until or time.monotonic() + UNDO_S
         name = self._spec["token"]["name"]
-        end = time.monotonic() + UNDO_AGAIN_S
-        while True:
-            if self._slurm.run("squeue", "-h", f"--name={name}", "-o", "%i").strip():
-                self._slurm.run("scancel", f"--name={name}", account=self._account)
-                return True
-            if time.monotonic() >= end:
-                return True
-            time.sleep(UNDO_POLL_S)
+        if self._slurm.run("squeue", "-h", f"--name={name}", "-o", "%i").strip():
+            self._slurm.run("scancel", f"--name={name}", account=self._account)
+            return True
+        return time.monotonic() >= self._undo_until
 
     def _end_step(self) -> None:
         if self._step is not None and not self._step.wait(STEP_END_S):
