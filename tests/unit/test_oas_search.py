@@ -17,7 +17,7 @@ from coalloc.policies.registry import POLICIES
 from tests.snapshots import snapshots
 from tests.unit.kernel_case import case, cluster, inside, planned, rigid, spans
 
-SIMPLE = (
+SIMPLE: tuple[tuple[str, dict[str, Any]], ...] = (
     *(("fcfs", {}), ("sjf", {}), ("bjf", {}), ("spt", {}), ("lpt", {}), ("fpfs", {})),
     *(("easy", {}), ("conservative", {})),
     *((name, {"skip": True}) for name in ("sjf", "bjf", "spt", "lpt")),
