@@ -66,7 +66,7 @@ SEARCH: Table = {
         kind="integer",
         low=0,
         nullable=True,
-        default=3000,
+        default=10_000,
         doc="Moves per searched job without an improvement that end the search; null: never.",
     ),
     "exact_work": Field(
