@@ -13,17 +13,18 @@ endif
 
 .DEFAULT_GOAL := help
 SLURM := slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurmrestd openmpi-bin
+SIMGRID := g++ libsimgrid-dev
 
-.PHONY: help run test test-slurm slurm-demo lint types fmt bench nightly docs clean links slurm
+.PHONY: help run test test-slurm test-simgrid slurm-demo lint types fmt bench nightly docs clean links slurm simgrid
 
 help:
-	@echo "make run | test | test-slurm | slurm-demo | lint | types | fmt | bench | nightly | docs | clean"
+	@echo "make run | test | test-slurm | test-simgrid | slurm-demo | lint | types | fmt | bench | nightly | docs | clean"
 
 run: .venv/.installed-run
 	$(BIN)/coalloc demo
 
 test: .venv/.installed
-	$(BIN)/pytest -m "not slow and not nightly and not slurm"
+	$(BIN)/pytest -m "not slow and not nightly and not slurm and not simgrid"
 
 test-slurm: .venv/.installed slurm
 	$(BIN)/pytest -m "slurm and not nightly" -rs tests/slurm tests/contract
@@ -38,6 +39,19 @@ slurm:
 	    apt-get install -y --no-install-recommends $(SLURM); \
 	  else \
 	    echo "Slurm is not installed; as root: apt-get install $(SLURM)" >&2; \
+	  fi
+
+test-simgrid: .venv/.installed simgrid
+	$(BIN)/pytest -m "simgrid and not nightly" -rs tests/simgrid
+
+# Debian's package, where it may be installed and is the version; elsewhere the suite says so.
+simgrid:
+	@test -e /usr/include/simgrid/version.h && command -v g++ >/dev/null 2>&1 || \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    apt-get install -y --no-install-recommends $(SIMGRID) || \
+	      echo "SimGrid could not be installed" >&2; \
+	  else \
+	    echo "SimGrid is not installed; as root: apt-get install $(SIMGRID)" >&2; \
 	  fi
 
 lint: .venv/.installed
