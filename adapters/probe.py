@@ -28,8 +28,9 @@ from dataclasses import dataclass
 
 import psutil
 
-from coalloc.adapters.slurm_command import Slurm, SlurmError
-from coalloc.adapters.slurm_reader_power import probe_text
+from coalloc.adapters.batch_command import BatchError
+from coalloc.adapters.node_load import probe_text
+from coalloc.adapters.slurm_command import Slurm
 
 STEP = "slurmstepd"
 SAMPLE_S = 2.0
@@ -122,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         share, last = foreign_share(last, now, share), now
         try:
             tell(slurm, args.node, share, time.time())
-        except SlurmError as error:
+        except BatchError as error:
             print(f"coalloc-probe: error: {error}", file=sys.stderr)
             if args.once:
                 return 1
@@ -135,7 +136,7 @@ def tell(slurm: Slurm, node: str, share: float, at: float) -> None:
 
     Raises
     ------
-    SlurmError
+    BatchError
     """
     slurm.run("scontrol", "update", f"NodeName={node}", f"Extra={probe_text(share, at)}")
 

@@ -55,7 +55,7 @@ def measure(slurm: Slurm, node: str, *, seconds: float = 2.0, options: Iterable[
 
     Raises
     ------
-    SlurmError
+    BatchError
         Or ValueError, where the program printed something else.
     """
     minutes = max(1, round(seconds / 60.0 + 0.5))

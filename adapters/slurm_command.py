@@ -1,26 +1,16 @@
-"""Runs Slurm's commands: with a clean environment, a time limit, and errors told apart.
+"""Slurm's commands: what steers them, and how "out of reach" sounds.
 
-Every command is steered by ``SLURM_CONF`` and runs with ``LC_ALL=C``; of the caller's
-environment only what `KEPT` names is passed on, so that no ``SQUEUE_FORMAT`` or
-``SBATCH_PARTITION`` of whoever started the daemon changes what an answer means. Imports the
-standard library only: part runners load it without the rest of the package.
+Every command is steered by ``SLURM_CONF``; no ``SQUEUE_FORMAT`` or ``SBATCH_PARTITION`` of
+whoever started the daemon reaches it (see `batch_command`). Imports the standard library only:
+part runners load it without the rest of the package.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pwd
-import signal
-import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import IO, Any
+from dataclasses import dataclass
+from typing import ClassVar
 
-KEPT = ("HOME", "KRB5CCNAME", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "TZ", "USER")
-"""Variables of the caller that a command sees."""
-DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-DEFAULT_TIMEOUT_S = 10.0
+from coalloc.adapters.batch_command import Commands
 
 UNREACHABLE = (
     "unable to contact slurm controller",
@@ -48,290 +38,20 @@ UNREACHABLE = (
 """What Slurm's commands say, in lower case, when nothing is known of the cluster."""
 
 
-class SlurmError(Exception):
-    """A command did not do what it was asked for; the message is one line.
-
-    Attributes
-    ----------
-    command : str
-        Its name.
-    """
-
-    def __init__(self, command: str, why: str) -> None:
-        super().__init__(f"{command}: {why}")
-        self.command = command
-        self.why = why
-
-
-class SlurmUnreachableError(SlurmError):
-    """The command is missing, gave no answer in time, or did not reach slurmctld.
-
-    What it was asked to do may have been done.
-    """
-
-
-class SlurmRefusedError(SlurmError):
-    """Slurm answered, and said no.
-
-    Attributes
-    ----------
-    code : int
-        Exit code; minus the signal's number where it was killed.
-    """
-
-    def __init__(self, command: str, why: str, code: int) -> None:
-        super().__init__(command, why)
-        self.code = code
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
-    """Whose process a command is.
-
-    Attributes
-    ----------
-    groups : tuple of int
-        Supplementary groups.
-    """
-
-    uid: int
-    gid: int
-    groups: tuple[int, ...] = ()
-    name: str = ""
-    home: str = "/"
-
-    @classmethod
-    def of(cls, uid: int, gid: int | None = None) -> Account:
-        """The account of a user of this machine.
-
-        Raises
-        ------
-        KeyError
-            There is no such user.
-        """
-        entry = pwd.getpwuid(uid)
-        group = entry.pw_gid if gid is None else gid
-        return cls(
-            uid=uid,
-            gid=group,
-            groups=tuple(os.getgrouplist(entry.pw_name, group)),
-            name=entry.pw_name,
-            home=entry.pw_dir,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a command printed, and how it ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-class Started:
-    """A command that runs."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether it has."""
-        return self._process.poll() is not None
-
-    def wait(self, limit_s: float) -> bool:
-        """Wait for its end, at most so long; whether it has ended."""
-        try:
-            self._process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    def kill(self) -> None:
-        """End it, and all that it has started in its session's group."""
-        if not self.has_ended:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slurm:
+class Slurm(Commands):
     """One cluster's commands.
 
     Attributes
     ----------
     conf : str
         Path of its ``slurm.conf``; empty: Slurm's own search, this machine's cluster.
-    bin_dir : str
-        Folder of the commands; empty: searched for in PATH.
-    timeout_s : float
-        After which a command is killed, seconds.
-    extra_env : mapping of str
-        Further variables for every command.
     """
 
+    unreachable: ClassVar[tuple[str, ...]] = UNREACHABLE
+
     conf: str = ""
-    bin_dir: str = ""
-    timeout_s: float = DEFAULT_TIMEOUT_S
-    extra_env: Mapping[str, str] = field(default_factory=dict)
 
-    def run(
-        self,
-        name: str,
-        *arguments: str,
-        env: Mapping[str, str] | None = None,
-        text: str | None = None,
-        account: Account | None = None,
-        timeout_s: float | None = None,
-    ) -> str:
-        """Run a command and return what it printed.
-
-        Parameters
-        ----------
-        env : mapping of str, optional
-            Variables besides the usual ones.
-        text : str, optional
-            Standard input.
-        account : Account, optional
-            Whose process it is; only root may name another's.
-
-        Raises
-        ------
-        SlurmUnreachableError, SlurmRefusedError
-        """
-        answer = self.ask(
-            name, *arguments, env=env, text=text, account=account, timeout_s=timeout_s
-        )
-        if answer.code == 0:
-            return answer.out
-        raise failure(name, answer)
-
-    def ask(
-        self,
-        name: str,
-        *arguments: str,
-        env: Mapping[str, str] | None = None,
-        text: str | None = None,
-        account: Account | None = None,
-        timeout_s: float | None = None,
-    ) -> Answer:
-        """Run a command; how it ended is the caller's to judge.
-
-        Raises
-        ------
-        SlurmUnreachableError
-            It cannot be run, or gave no answer in time.
-        """
-        limit = self.timeout_s if timeout_s is None else timeout_s
-        process = self._popen(
-            name,
-            *arguments,
-            env=env,
-            account=account,
-            stdin=subprocess.DEVNULL if text is None else subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        with process:
-            try:
-                raw = None if text is None else text.encode(errors="surrogateescape")
-                out, err = process.communicate(raw, timeout=limit)
-            except BaseException as error:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                if not isinstance(error, subprocess.TimeoutExpired):
-                    raise
-                raise SlurmUnreachableError(name, f"no answer within {limit:g} s") from None
-        return Answer(
-            code=process.returncode,
-            out=out.decode(errors="replace"),
-            err=err.decode(errors="replace"),
-        )
-
-    def start(
-        self,
-        name: str,
-        *arguments: str,
-        log: IO[bytes],
-        env: Mapping[str, str] | None = None,
-        account: Account | None = None,
-    ) -> Started:
-        """Start a command that goes on by itself, in a session of its own.
-
-        Parameters
-        ----------
-        log : file
-            Where its output and its errors go.
-
-        Raises
-        ------
-        SlurmUnreachableError
-            It cannot be run.
-        """
-        return Started(
-            self._popen(name, *arguments, env=env, account=account, stdout=log, stderr=log)
-        )
-
-    def _popen(
-        self,
-        name: str,
-        *arguments: str,
-        env: Mapping[str, str] | None = None,
-        account: Account | None = None,
-        stdin: int | IO[bytes] = subprocess.DEVNULL,
-        stdout: int | IO[bytes] = subprocess.DEVNULL,
-        stderr: int | IO[bytes] = subprocess.DEVNULL,
-    ) -> subprocess.Popen[bytes]:
-        variables = self.environment(account) | dict(env or {})
-        path = os.path.join(self.bin_dir, name) if self.bin_dir else name
-        try:
-            return subprocess.Popen(
-                [path, *arguments],
-                cwd="/",
-                env=variables,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                start_new_session=True,
-                **_identity(account),
-            )
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            raise SlurmUnreachableError(name, f"cannot be run: {why}") from error
-
-    def environment(self, account: Account | None = None) -> dict[str, str]:
-        """The variables every command sees."""
-        kept = {key: os.environ[key] for key in KEPT if key in os.environ}
-        kept.setdefault("PATH", DEFAULT_PATH)
-        if account is not None:
-            kept |= {"HOME": account.home, "USER": account.name, "LOGNAME": account.name}
-        if self.conf:
-            kept["SLURM_CONF"] = self.conf
-        return kept | {"LC_ALL": "C"} | dict(self.extra_env)
-
-
-def failure(name: str, answer: Answer) -> SlurmError:
-    """The error of a command that ended badly: out of reach, or refused."""
-    why = one_line(answer.err or answer.out) or f"exit code {answer.code}"
-    lowered = answer.err.lower()
-    if any(phrase in lowered for phrase in UNREACHABLE):
-        return SlurmUnreachableError(name, why)
-    return SlurmRefusedError(name, why, answer.code)
-
-
-def one_line(text: str) -> str:
-    """The words of what a command said, without its name and line breaks, 300 at most."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    words = "; ".join(
-        line.partition(": error: ")[2] or line.partition(": ")[2] or line for line in lines
-    )
-    return words[:300]
-
-
-def _identity(account: Account | None) -> dict[str, Any]:
-    """What makes a process somebody else's."""
-    if account is None or account.uid == os.geteuid() != 0:
-        return {}
-    return {"user": account.uid, "group": account.gid, "extra_groups": account.groups}
+    def steering(self) -> dict[str, str]:
+        """SLURM_CONF."""
+        return {"SLURM_CONF": self.conf} if self.conf else {}

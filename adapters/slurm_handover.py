@@ -31,12 +31,8 @@ from coalloc.adapters.base import (
     PartSpec,
     PartState,
 )
-from coalloc.adapters.slurm_command import (
-    Slurm,
-    SlurmError,
-    SlurmRefusedError,
-    SlurmUnreachableError,
-)
+from coalloc.adapters.batch_command import BatchError, RefusedError, UnreachableError
+from coalloc.adapters.slurm_command import Slurm
 from coalloc.adapters.slurm_handover_part import (
     CANCELLED_THERE,
     REQUEUED,
@@ -115,7 +111,7 @@ class HandedLauncher:
         )
         try:
             facts = self._facts(mine.foreign)
-        except (SlurmError, ParseError) as error:
+        except (BatchError, ParseError) as error:
             raise AdapterError(str(error)) from error
         if facts is None or facts.state != "PENDING":
             state = "gone" if facts is None else facts.state.lower()
@@ -125,9 +121,9 @@ class HandedLauncher:
         self._keep(mine)
         try:
             self._bind(mine)
-        except SlurmError as error:
+        except BatchError as error:
             self._give_back(mine, "refused_by_slurm", str(error))
-            if isinstance(error, SlurmRefusedError):
+            if isinstance(error, RefusedError):
                 raise ClaimRefusedError("nodes_taken", str(error)) from error
             raise AdapterError(str(error)) from error
         return Claim(key=part.key)
@@ -139,7 +135,7 @@ class HandedLauncher:
             return
         part.stage, part.released_at = Stage.RELEASED, self._clock()
         self._keep(part)
-        with suppress(SlurmError):  # the next look releases it again
+        with suppress(BatchError):  # the next look releases it again
             self._release(part.foreign)
 
     def abort(self, key: PartKey, reason: str = "") -> None:
@@ -151,7 +147,7 @@ class HandedLauncher:
         self._keep(part)
         if part.stage is Stage.RELEASED:
             self._look_at = 0.0
-            with suppress(SlurmError, ParseError):
+            with suppress(BatchError, ParseError):
                 self._stop(part)
         else:
             self._give_back(part, "aborted", part.stopping)
@@ -171,7 +167,7 @@ class HandedLauncher:
             try:
                 self._look(living)
                 self._pause_s = self._every_s
-            except (SlurmError, ParseError):
+            except (BatchError, ParseError):
                 self._pause_s = min(self._pause_s * 2.0, LONGEST_PAUSE_S)
             self._look_at = now + self._pause_s
         return tuple(part.report() for part in self._parts.values() if not part.forgotten)
@@ -217,7 +213,7 @@ class HandedLauncher:
         """
         try:
             self._command("scancel", foreign)
-        except SlurmError as error:
+        except BatchError as error:
             if GONE not in error.why:
                 raise AdapterError(str(error)) from error
 
@@ -226,7 +222,7 @@ class HandedLauncher:
         for part in living:
             try:
                 self._step(part, entries.get(part.foreign))
-            except SlurmRefusedError as error:
+            except RefusedError as error:
                 if part.stage is Stage.CLAIMING:
                     self._give_back(part, "nodes_taken", str(error))
 
@@ -262,7 +258,7 @@ class HandedLauncher:
 
     def _stop(self, part: HandedPart) -> None:
         """Take a released job back, or cancel it where it runs already."""
-        with suppress(SlurmRefusedError):  # it runs, or has ended
+        with suppress(RefusedError):  # it runs, or has ended
             self._command("scontrol", "hold", part.foreign)
         facts = self._facts(part.foreign)
         if facts is None:
@@ -311,7 +307,7 @@ class HandedLauncher:
         part.stage = Stage.RETURNING
         part.end(state, reason, detail, ended=self._clock())
         self._keep(part)
-        with suppress(SlurmUnreachableError):  # the next look tries again
+        with suppress(UnreachableError):  # the next look tries again
             self._return(part)
 
     def _return(self, part: HandedPart) -> None:
@@ -324,7 +320,7 @@ class HandedLauncher:
             )
             if not part.was_held:
                 self._release(part.foreign)
-        except SlurmRefusedError:
+        except RefusedError:
             pass  # it is gone, or its user has changed it: the next reading shows it as it is
         part.stage = Stage.ENDED
         self._keep(part)
@@ -342,7 +338,7 @@ class HandedLauncher:
         """What Slurm says of a job; None where it knows of none."""
         try:
             text = self._command("scontrol", "-o", "show", "job", foreign)
-        except SlurmRefusedError as error:
+        except RefusedError as error:
             if GONE in error.why:
                 return None
             raise
@@ -355,7 +351,7 @@ class HandedLauncher:
                 *("sacct", "-n", "-P", "-X", "-j", foreign),
                 *("-o", "State,ExitCode,Start,End,NodeList"),
             )
-        except SlurmRefusedError:
+        except RefusedError:
             return None
         lines = text.split("\n")
         return account_facts(lines[0]) if lines[0] else None
@@ -367,7 +363,7 @@ class HandedLauncher:
                 *("squeue", "-h", "-r", "-a", "-t", "all", "-j", ",".join(ids)),
                 *("-o", queue_format(mark)),
             )
-        except SlurmRefusedError as error:
+        except RefusedError as error:
             if GONE in error.why:
                 return {}
             raise

@@ -7,36 +7,18 @@ Runners outlive the executor. One that has died is replaced as soon as it is mis
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
-import time
 from pathlib import Path
 from typing import Any
 
-from coalloc.adapters.base import AdapterError, ClaimRefusedError, PartKey, PartReport, PartSpec
-from coalloc.adapters.local_parts import PartFolder, ended_report
-from coalloc.adapters.part_launcher import PartLauncher
-from coalloc.adapters.part_status import END, PAGE, decoded
-from coalloc.adapters.slurm_command import Slurm, SlurmError
+from coalloc.adapters.base import AdapterError, ClaimRefusedError, PartSpec
+from coalloc.adapters.batch_command import BatchError
+from coalloc.adapters.part_held_launcher import HeldLauncher
+from coalloc.adapters.slurm_command import Slurm
 from coalloc.adapters.slurm_settings import SlurmSettings
-from coalloc.adapters.slurm_token import Token
-
-ORPHANED = "orphaned"
-HATCH_EVERY_S = 1.0
-"""A runner that dies at once is not replaced more often than this, seconds."""
 
 
-class SlurmFolder(PartFolder):
-    """A part's folder; where its runner is dead, another takes it over."""
-
-    def _sealed(self) -> PartReport:
-        status = self.status()
-        end = decoded(status[END * PAGE :])
-        return self.reached(status, ORPHANED) if end is None else ended_report(self.key, end)
-
-
-class SlurmLauncher(PartLauncher):
+class SlurmLauncher(HeldLauncher):
     """Claims nodes of a Slurm cluster and starts processes on them.
 
     Parameters
@@ -51,46 +33,13 @@ class SlurmLauncher(PartLauncher):
         The folder cannot be used, or another executor uses it.
     """
 
-    folder_type = SlurmFolder
     runner = "slurm_part"
 
     def __init__(self, settings: SlurmSettings, state_dir: Path) -> None:
         self._settings = settings
         self._slurm = commands_of(settings)
         self._names: frozenset[str] = frozenset()
-        self._hatched: dict[PartKey, float] = {}
         super().__init__(state_dir)
-
-    def claims(self) -> frozenset[str]:
-        """The claims of all parts that were not forgotten, as tokens of Slurm jobs name them."""
-        return frozenset(folder.claim for folder in tuple(self._parts.values()))
-
-    def poll(self) -> tuple[PartReport, ...]:
-        """Return how every part is that was not forgotten."""
-        reports = super().poll()
-        for report in reports:
-            if report.reason == ORPHANED:
-                self._replace_runner(report.key)
-        return reports
-
-    def _order(self, key: PartKey, line: str) -> None:
-        folder = self._parts.get(key)
-        if folder is None or key in self._ended:
-            return
-        try:
-            if not folder.order(line) and not folder.report().is_ended:
-                self._replace_runner(key)
-                folder.order(line)
-        except OSError as error:
-            raise AdapterError(f"{key}: {error.strerror}") from error
-
-    def _replace_runner(self, key: PartKey) -> None:
-        now = time.monotonic()
-        if now - self._hatched.get(key, float("-inf")) < HATCH_EVERY_S:
-            return
-        self._hatched[key] = now
-        with contextlib.suppress(BlockingIOError, FileNotFoundError):  # one is there
-            self._hatch(self._parts[key])
 
     def _check_nodes(self, part: PartSpec) -> None:
         """Refuse nodes that Slurm does not know."""
@@ -108,20 +57,8 @@ class SlurmLauncher(PartLauncher):
     def _read_names(self) -> None:
         try:
             self._names = frozenset(self._slurm.run("sinfo", "-h", "-N", "-a", "-o", "%N").split())
-        except SlurmError as error:
+        except BatchError as error:
             raise AdapterError(str(error)) from error
-
-    def _create(self, part: PartSpec) -> PartFolder:
-        token = Token(
-            job=part.job, attempt=part.attempt, part=part.part, claim=secrets.token_hex(16)
-        )
-        extra = {
-            "slurm": self._site(part),
-            "key": secrets.token_hex(32),
-            "token": {"name": token.name, "comment": token.comment},
-        }
-        cpus = {name: None for name, _ in part.nodes}
-        return SlurmFolder.create(self._root, part, cpus, extra=extra, claim=token.claim)
 
     def _site(self, part: PartSpec) -> dict[str, Any]:
         """What the runner has to know of the cluster."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from coalloc.adapters.slurm_command import SlurmError, SlurmUnreachableError
-from coalloc.adapters.slurm_part_payload import BOOT
+from coalloc.adapters.batch_command import BatchError, UnreachableError
+from coalloc.adapters.part_hold import node_counts
+from coalloc.adapters.part_payload import BOOT
 
 SLACK_S = 60.0
 """Between our own time limit and Slurm's, which is only there should we be gone, seconds."""
@@ -55,7 +56,7 @@ ENDS = {
 
 def allocation(spec: dict[str, Any]) -> list[str]:
     """The options by which exactly a part's nodes are asked for, of salloc and sbatch alike."""
-    site, token = spec["slurm"], spec["token"]
+    site, token = spec["site"], spec["token"]
     words = [f"--job-name={token['name']}", f"--comment={token['comment']}"]
     counts = node_counts(spec)
     if site["exclusive"]:
@@ -89,7 +90,7 @@ def srun_words(spec: dict[str, Any], job: str = "") -> list[str]:
     words = [f"--jobid={job}"] if job else []
     words += ["-N", size, "-n", size, "--ntasks-per-node=1", "--overlap", "--whole", "--mem=0"]
     words += ["--mpi=none", "--cpu-bind=none", "--input=none", "--kill-on-bad-exit=1"]
-    return [*words, "--export=ALL", spec["slurm"]["python"], "-I", "-S", "-c", BOOT]
+    return [*words, "--export=ALL", spec["site"]["python"], "-I", "-S", "-c", BOOT]
 
 
 def batch_script(spec: dict[str, Any], srun: str) -> str:
@@ -99,24 +100,15 @@ def batch_script(spec: dict[str, Any], srun: str) -> str:
     return f'#!/bin/sh\n[ "${{SLURM_RESTART_COUNT:-0}}" = 0 ] && exec {srun} {quoted}\n'
 
 
-def node_counts(spec: dict[str, Any]) -> dict[str, int]:
-    """Slurm's names of a part's nodes, and their processes, in rank order."""
-    counts: dict[str, int] = {}
-    for rank in spec["ranks"]:
-        name = spec["slurm"]["names"][rank["node"]]
-        counts[name] = counts.get(name, 0) + 1
-    return counts
-
-
 def granted(said: str) -> str:
     """The job's number in what salloc or sbatch said; empty where there is none."""
     match = re.search(r"Granted job allocation (\d+)", said) or re.match(r"(\d+)(;|\s|$)", said)
     return match.group(1) if match else ""
 
 
-def refusal(error: SlurmError) -> str:
+def refusal(error: BatchError) -> str:
     """The reason in a command's refusal."""
-    if isinstance(error, SlurmUnreachableError):
+    if isinstance(error, UnreachableError):
         return "unreachable"
     said = error.why.lower()
     return next((reason for phrase, reason in REFUSALS if phrase in said), "refused_by_slurm")

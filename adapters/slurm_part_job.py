@@ -10,22 +10,25 @@ import os
 import socket
 import time
 from calendar import timegm
+from collections.abc import Callable
 from typing import Any
 
-from coalloc.adapters.part_rank import FaultError
-from coalloc.adapters.slurm_command import (
+from coalloc.adapters.batch_command import (
     Account,
-    Slurm,
-    SlurmError,
-    SlurmRefusedError,
-    SlurmUnreachableError,
+    BatchError,
+    RefusedError,
     Started,
-    failure,
+    UnreachableError,
 )
+from coalloc.adapters.part_payload import VARIABLE, payload
+from coalloc.adapters.part_rank import FaultError
+from coalloc.adapters.slurm_command import Slurm
 from coalloc.adapters.slurm_part_claim import (
+    ALIVE,
     ENDING,
     allocation,
     batch_script,
+    explained,
     granted,
     refusal,
     salloc_words,
@@ -33,7 +36,6 @@ from coalloc.adapters.slurm_part_claim import (
     shown_field,
     srun_words,
 )
-from coalloc.adapters.slurm_part_payload import VARIABLE, payload
 
 STEP_END_S = 1.0
 RELEASE_S = 5.0
@@ -67,15 +69,33 @@ class SlurmJob:
         The user is not known here, or not ours to act for.
     """
 
+    system = "Slurm"
+
     def __init__(self, spec: dict[str, Any], folder: str, number: str = "") -> None:
         self._spec, self._folder = spec, folder
         self.number = number
         self.is_unsure = False
-        site = spec["slurm"]
+        site = spec["site"]
         self._slurm = Slurm(conf=site["conf"], bin_dir=site["bin"], timeout_s=site["limit_s"])
         self._account = _account(spec)
         self._step: Started | None = None
         self._undo_until = 0.0
+
+    def claim(self, port: int, keep: Callable[[], None]) -> bool:
+        """Claim the nodes in the site's way, and start the wrappers; whether through the queue.
+
+        Raises
+        ------
+        FaultError
+        """
+        if self._spec["site"]["start"] == "sbatch":
+            self.submit(port)
+            keep()
+            return True
+        self.allocate()
+        keep()
+        self.start_step(port)
+        return False
 
     def allocate(self) -> None:
         """Claim the nodes at once.
@@ -88,8 +108,8 @@ class SlurmJob:
             answer = self._slurm.ask("salloc", *salloc_words(self._spec), account=self._account)
             self.number = granted(answer.err)
             if answer.code != 0 or not self.number:
-                raise failure("salloc", answer)
-        except SlurmError as error:
+                raise self._slurm.failure("salloc", answer)
+        except BatchError as error:
             self._refuse(error)
 
     def start_step(self, port: int) -> None:
@@ -108,7 +128,7 @@ class SlurmJob:
                     env=self._environment(port),
                     account=self._account,
                 )
-        except SlurmError as error:
+        except BatchError as error:
             self._refuse(error)
 
     def submit(self, port: int) -> None:
@@ -118,7 +138,7 @@ class SlurmJob:
         ------
         FaultError
         """
-        folder = self._spec["slurm"]["bin"]
+        folder = self._spec["site"]["bin"]
         script = batch_script(self._spec, f"{folder}/srun" if folder else "srun")
         try:
             self._refuse_busy()
@@ -130,7 +150,7 @@ class SlurmJob:
                 account=self._account,
             )
             self.number = granted(said)
-        except SlurmError as error:
+        except BatchError as error:
             self._refuse(error)
 
     @property
@@ -144,9 +164,9 @@ class SlurmJob:
             return "", ""
         try:
             text = self._slurm.run("scontrol", "-o", "show", "job", self.number)
-        except SlurmUnreachableError:
+        except UnreachableError:
             return None, ""
-        except SlurmRefusedError:
+        except RefusedError:
             return self._accounted()
         return shown_field(text, "JobState"), shown_field(text, "Reason")
 
@@ -159,15 +179,32 @@ class SlurmJob:
                 return state, reason
             time.sleep(POLL_S)
 
+    def is_alive(self, state: str) -> bool:
+        """Whether the processes of a job in this state may run, or will."""
+        return state in ALIVE
+
+    def is_ending(self, state: str) -> bool:
+        """Whether this state stands only until the nodes are free."""
+        return state == ENDING
+
+    def explained(self, state: str, reason: str) -> tuple[str, str]:
+        """Reason and detail of a part whose job is in this state."""
+        return explained(state, reason)
+
+    def kill(self) -> None:
+        """Kill every process of the job."""
+        with contextlib.suppress(BatchError):
+            self.cancel("--signal=KILL", "--full")
+
     def cancel(self, *options: str) -> None:
         """Signal the job, or end it; harmless when it has ended.
 
         Raises
         ------
-        SlurmUnreachableError
+        UnreachableError
         """
         if self.number:
-            with contextlib.suppress(SlurmRefusedError):
+            with contextlib.suppress(RefusedError):
                 self._slurm.run("scancel", *options, self.number, account=self._account)
 
     def release(self, *, has_run: bool) -> bool:
@@ -190,7 +227,7 @@ class SlurmJob:
             self.cancel()
             self._is_gone(RELEASE_S)  # later than that it is Slurm that is late
             return True
-        except SlurmError:
+        except BatchError:
             return False
         finally:
             self._end_step()
@@ -204,8 +241,8 @@ class SlurmJob:
             return ""
         return lines[-1][:200] if lines else ""
 
-    def _refuse(self, error: SlurmError) -> None:
-        self.is_unsure = isinstance(error, SlurmUnreachableError)
+    def _refuse(self, error: BatchError) -> None:
+        self.is_unsure = isinstance(error, UnreachableError)
         raise FaultError(refusal(error), str(error)) from error
 
     def _refuse_busy(self) -> None:
@@ -213,7 +250,7 @@ class SlurmJob:
         words = ["--test-only", *allocation(self._spec), "--wrap=true"]
         answer = self._slurm.ask("sbatch", *words, env={"TZ": "UTC"}, account=self._account)
         if answer.code != 0:
-            raise failure("sbatch", answer)
+            raise self._slurm.failure("sbatch", answer)
         said = answer.err.split()
         with contextlib.suppress(ValueError, IndexError):
             stamp = said[said.index("at") + 1]
@@ -222,7 +259,7 @@ class SlurmJob:
                 raise FaultError("nodes_taken", f"Slurm would start it at {stamp} UTC")
 
     def _environment(self, port: int) -> dict[str, str]:
-        host = self._spec["slurm"]["address"] or socket.getfqdn()
+        host = self._spec["site"]["address"] or socket.getfqdn()
         return {
             "COALLOC_BARRIER": f"{host}:{port}",
             "COALLOC_BARRIER_KEY": self._spec["key"],
@@ -253,7 +290,7 @@ class SlurmJob:
             try:
                 if not self._slurm.run("squeue", "-h", "-j", self.number, "-o", "%T").strip():
                     return True
-            except SlurmRefusedError:
+            except RefusedError:
                 return True  # "Invalid job id specified"
             if time.monotonic() >= end:
                 return False
@@ -263,7 +300,7 @@ class SlurmJob:
         """What accounting remembers of the job, where there is accounting."""
         try:
             text = self._slurm.run("sacct", "-n", "-P", "-X", "-j", self.number, "-o", "State")
-        except SlurmError:
+        except BatchError:
             return "", ""
         return (text.split() or [""])[0].rstrip("+"), "accounting"
 

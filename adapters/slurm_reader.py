@@ -14,9 +14,10 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from coalloc.adapters.base import AdapterError
+from coalloc.adapters.batch_command import BatchError, RefusedError
+from coalloc.adapters.node_load import Load, LoadWatch, effective_power
 from coalloc.adapters.slurm_calibration import read_calibration
-from coalloc.adapters.slurm_command import Slurm, SlurmError, SlurmRefusedError
-from coalloc.adapters.slurm_reader_power import Load, LoadWatch, effective_power
+from coalloc.adapters.slurm_command import Slurm
 from coalloc.adapters.slurm_reader_view import (
     Answers,
     chosen_nodes,
@@ -84,7 +85,7 @@ class SlurmReader:
         self._settings, self._slurm = settings, slurm
         self._claimed, self._claims, self._clock = claimed, claims, clock
         self._calibration = None if state_dir is None else state_dir / "calibration.json"
-        self._loads = LoadWatch(settings)
+        self._loads = LoadWatch(settings.load, settings.load_max_age_s)
         self._scontrol_json = True
 
     def read(self) -> ClusterReading:
@@ -98,7 +99,7 @@ class SlurmReader:
         try:
             answers = self._ask()
             self._hold(answers)
-        except SlurmError as error:
+        except BatchError as error:
             raise AdapterError(str(error)) from error
         except ParseError as error:
             raise AdapterError(f"Slurm's answer is not understood: {error}") from error
@@ -135,7 +136,7 @@ class SlurmReader:
                 return queue, parse_nodes_json(
                     self._run("scontrol", "-a", "--json", "show", "node")
                 )
-            except SlurmRefusedError as error:
+            except RefusedError as error:
                 if "--json" not in error.why:
                     raise
                 self._scontrol_json = False  # before 23.02, sinfo gives the same nodes
@@ -153,7 +154,7 @@ class SlurmReader:
             some = ",".join(jobs[first : first + HELD_AT_ONCE])
             try:
                 self._run("scontrol", "hold", some)
-            except SlurmRefusedError:
+            except RefusedError:
                 continue  # one of them has begun or ended since; the others are held
 
     def _reading(self, answers: Answers) -> ClusterReading:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from coalloc.adapters.part_token import parse_comment
 from coalloc.adapters.slurm_settings import SlurmSettings
 from coalloc.adapters.slurm_text_records import (
     HOLDS_NODES,
@@ -25,7 +26,6 @@ from coalloc.adapters.slurm_text_records import (
     ReservationEntry,
     node_state,
 )
-from coalloc.adapters.slurm_token import parse_comment
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import HandedJob
 from coalloc.model.snapshot import Reservation, Running

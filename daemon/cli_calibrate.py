@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from coalloc.adapters.batch_command import BatchError
 from coalloc.adapters.slurm_calibration import measure, relative, write_calibration
-from coalloc.adapters.slurm_command import Slurm, SlurmError
+from coalloc.adapters.slurm_command import Slurm
 from coalloc.adapters.slurm_reader_view import chosen_nodes, states_of
 from coalloc.adapters.slurm_settings import SlurmSettings, read_settings
 from coalloc.adapters.slurm_text import parse_node_list
@@ -100,7 +101,7 @@ def _measured(
     slurm = Slurm(conf=settings.conf, bin_dir=settings.bin, timeout_s=wait_s + seconds + SPARE_S)
     try:
         entries = parse_node_list(slurm.run("scontrol", "-a", "-o", "show", "node"))
-    except (SlurmError, ParseError) as error:
+    except (BatchError, ParseError) as error:
         return {}, [str(error)]
     chosen = chosen_nodes(settings, entries)
     states, _ = states_of(chosen)
@@ -117,7 +118,7 @@ def _measured(
     def rate_of(node: str) -> float | str:
         try:
             return measure(slurm, node, seconds=seconds, options=options)
-        except (SlurmError, ValueError) as error:
+        except (BatchError, ValueError) as error:
             return f"{node}: {error}"
 
     with ThreadPoolExecutor(max_workers=AT_ONCE) as threads:

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from coalloc.adapters.base import AdapterError, PartState
+from coalloc.adapters.part_hold import has_started
 from coalloc.adapters.part_status import READY, StatusFile, boot_id
 from coalloc.adapters.slurm_launcher import SlurmLauncher
-from coalloc.adapters.slurm_part_hold import has_started
 from coalloc.adapters.slurm_settings import read_settings
 from tests.integration.launching import Bed
 

@@ -31,8 +31,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from coalloc.adapters.batch_command import BatchError
 from coalloc.adapters.part_status import descendants
-from coalloc.adapters.slurm_command import Slurm, SlurmError
+from coalloc.adapters.slurm_command import Slurm
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "squeue", "sinfo", "scontrol", "salloc", "srun")
 PACKAGES = (
@@ -194,7 +195,7 @@ class Cluster:
         """Whether it answers, and every node is idle."""
         try:
             lines = self.run("sinfo", "-h", "-N", "-p", "main", "-o", "%N %T").splitlines()
-        except SlurmError:
+        except BatchError:
             return False
         return sum(line.endswith(" idle") for line in lines) == self.shape.nodes
 

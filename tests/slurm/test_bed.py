@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from coalloc.adapters.batch_command import RefusedError, UnreachableError
 from coalloc.adapters.part_status import descendants
-from coalloc.adapters.slurm_command import SlurmRefusedError, SlurmUnreachableError
 from tests.slurm.bed import Bed, ClusterShape, alike, bed, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,12 +31,12 @@ def test_clusters_are_apart(clusters: Bed) -> None:
 
 
 def test_errors_are_told_apart(clusters: Bed) -> None:
-    with pytest.raises(SlurmRefusedError, match="Invalid node name"):
+    with pytest.raises(RefusedError, match="Invalid node name"):
         clusters["a"].run("srun", "-w", "b1", "true")
     absent = clusters["a"].slurm
-    with pytest.raises(SlurmUnreachableError, match="cannot be run"):
+    with pytest.raises(UnreachableError, match="cannot be run"):
         absent.run("no-such-command-of-slurm")
-    with pytest.raises(SlurmUnreachableError, match=r"no answer within 0\.2 s"):
+    with pytest.raises(UnreachableError, match=r"no answer within 0\.2 s"):
         clusters["a"].slurm.run("srun", "sleep", "60", timeout_s=0.2)
 
 
@@ -59,7 +59,7 @@ def test_controller_and_node_die_and_return() -> None:
         cluster.run("sbatch", "-o", "/dev/null", "--no-requeue", "-w", "n2", "--wrap", "sleep 4567")
         running.wait(lambda: "R" in cluster.run("squeue", "-h", "-o", "%t"), "the job runs")
         cluster.kill_controller(signal.SIGTERM)  # one that is killed forgets its last seconds
-        with pytest.raises(SlurmUnreachableError):
+        with pytest.raises(UnreachableError):
             cluster.slurm.run("squeue", timeout_s=2.0)
         cluster.start_controller()
         running.wait(lambda: "R" in cluster.run("squeue", "-h", "-o", "%t"), "the job still runs")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.base import ClaimRefusedError, PartKey, PartReport, PartSpec, PartState
-from coalloc.adapters.slurm_command import Slurm, SlurmUnreachableError
+from coalloc.adapters.batch_command import UnreachableError
+from coalloc.adapters.slurm_command import Slurm
 from coalloc.adapters.slurm_handover import HandedLauncher
 from coalloc.adapters.slurm_reader import SlurmReader
 from coalloc.adapters.slurm_settings import read_settings
@@ -250,7 +251,7 @@ class Deaf(Slurm):
         if LOSE and LOSE[0](name, *arguments):
             if LOSE[1](name):
                 super().run(name, *arguments, **kwargs)  # type: ignore[arg-type]
-            raise SlurmUnreachableError(name, "no answer within 4 s")
+            raise UnreachableError(name, "no answer within 4 s")
         return super().run(name, *arguments, **kwargs)  # type: ignore[arg-type]
 
 

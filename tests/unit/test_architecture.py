@@ -51,7 +51,7 @@ DEFERRED = {("daemon", "coalloc.simulation")}
 PROCESSES = (
     "adapters/processes.py",
     "adapters/part_runner.py",
-    "adapters/slurm_command.py",
+    "adapters/batch_command.py",
     "daemon/solver.py",
     "daemon/solver_worker.py",
     "daemon/demo.py",

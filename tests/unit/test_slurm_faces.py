@@ -17,7 +17,8 @@ from coalloc.adapters.base import (
     PartSpec,
     PartState,
 )
-from coalloc.adapters.slurm_command import Slurm, SlurmUnreachableError
+from coalloc.adapters.batch_command import UnreachableError
+from coalloc.adapters.slurm_command import Slurm
 from coalloc.adapters.slurm_faces import BothLaunchers
 from coalloc.adapters.slurm_handover import HandedLauncher
 from coalloc.adapters.slurm_settings import SlurmSettings
@@ -41,7 +42,7 @@ class Scripted(Slurm):
         if "show" in arguments:
             return JOB
         if BROKEN and BROKEN[0] in arguments:
-            raise SlurmUnreachableError(name, "no answer within 4 s")
+            raise UnreachableError(name, "no answer within 4 s")
         return ""
 
 

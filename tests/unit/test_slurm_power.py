@@ -12,14 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from coalloc.adapters.probe import STEP, Sample, foreign_share, main, sample
-from coalloc.adapters.slurm_calibration import (
-    PROGRAM,
-    read_calibration,
-    relative,
-    write_calibration,
-)
-from coalloc.adapters.slurm_reader_power import (
+from coalloc.adapters.node_load import (
     LEAST_SHARE,
     REMEMBERED_S,
     Load,
@@ -27,6 +20,13 @@ from coalloc.adapters.slurm_reader_power import (
     effective_power,
     probe_text,
     read_probe,
+)
+from coalloc.adapters.probe import STEP, Sample, foreign_share, main, sample
+from coalloc.adapters.slurm_calibration import (
+    PROGRAM,
+    read_calibration,
+    relative,
+    write_calibration,
 )
 from coalloc.adapters.slurm_reader_view import relative_power
 from coalloc.adapters.slurm_settings import SlurmSettings
@@ -38,7 +38,8 @@ T0 = 1_000_000.0
 
 def loads(*entries: NodeEntry, step_s: float = 10.0, **given: Any) -> list[Load]:
     """The loads of a node that is read again and again."""
-    watch = LoadWatch(SlurmSettings(cluster="a", **given))
+    settings = SlurmSettings(cluster="a", **given)
+    watch = LoadWatch(settings.load, settings.load_max_age_s)
     return [
         watch.loads([entry], T0 + step_s * turn)[entry.name] for turn, entry in enumerate(entries)
     ]
@@ -73,7 +74,7 @@ def test_a_probe_comes_before_cpu_load() -> None:
 
 
 def test_no_source_no_load() -> None:
-    assert LoadWatch(SlurmSettings(cluster="a", load="none")).loads([NODE], T0) == {}
+    assert LoadWatch("none").loads([NODE], T0) == {}
 
 
 @pytest.mark.parametrize("text", ["", "coalloc-probe/1", "coalloc-probe/1 load=2 at=x", "{}"])

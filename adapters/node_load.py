@@ -1,15 +1,16 @@
-"""How much of each Slurm node is taken by work that neither we nor Slurm put there.
+"""How much of each node is taken by work that neither we nor its batch system put there.
 
-Two sources. A probe on the node (`coalloc.adapters.probe`) measures it, and leaves it in the
-node's ``Extra``. Where there is no probe, or it has fallen silent, Slurm's ``CPULoad`` has to
-do: runnable processes on average, less the CPUs that Slurm has allocated.
+Two sources. A probe on the node (`coalloc.adapters.probe`) measures it, and leaves it where the
+batch system shows it (Slurm: the node's ``Extra``). Where there is no probe, or it has fallen
+silent, the load that the batch system reports has to do: runnable processes on average, less
+the CPUs that it has allocated.
 
 Notes
 -----
-``CPULoad`` is the operating system's mean over a minute, and slurmctld learns it when it hears
-of the node, every ``SlurmdTimeout``/3. It goes on after a job has gone. The highest allocation
-of the last `REMEMBERED_S` is therefore taken off it, so that no load of a finished job is
-mistaken for somebody else's; foreign load that comes just then is seen late.
+What is reported is the operating system's mean over a minute, and slurmctld learns it when it
+hears of the node, every ``SlurmdTimeout``/3. It goes on after a job has gone. The highest
+allocation of the last `REMEMBERED_S` is therefore taken off it, so that no load of a finished
+job is mistaken for somebody else's; foreign load that comes just then is seen late.
 
 Smoothing and steps are the daemon's (`coalloc.core.power`).
 """
@@ -19,9 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-from coalloc.adapters.slurm_settings import SlurmSettings
-from coalloc.adapters.slurm_text_records import NodeEntry
+from typing import Protocol
 
 NOISE = 0.03
 """A load below this is the system itself; without it no node would ever be whole."""
@@ -57,14 +56,52 @@ class _Past:
     taken: list[tuple[float, int]]
 
 
-class LoadWatch:
-    """Keeps what of earlier readings is needed to understand the next."""
+class MeasuredNode(Protocol):
+    """What a batch system says of a node.
 
-    def __init__(self, settings: SlurmSettings) -> None:
-        self._settings = settings
+    Attributes
+    ----------
+    cpu_load : float or None
+        Runnable processes, mean of a minute; None: not said.
+    free_mb : int or None
+        Learned together with it: a change shows that the load is a new one.
+    cpus_taken : int
+        Allocated by the batch system.
+    extra : str
+        Where a probe leaves its reading.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def cpu_load(self) -> float | None: ...
+    @property
+    def free_mb(self) -> int | None: ...
+    @property
+    def cpus(self) -> int: ...
+    @property
+    def cpus_taken(self) -> int: ...
+    @property
+    def extra(self) -> str: ...
+
+
+class LoadWatch:
+    """Keeps what of earlier readings is needed to understand the next.
+
+    Parameters
+    ----------
+    source : str
+        ``none``: nothing is read; ``auto``: a probe is believed first; else what the batch system
+        reports.
+    max_age_s : float
+        A probe's reading that is older counts as none, seconds.
+    """
+
+    def __init__(self, source: str, max_age_s: float = 0.0) -> None:
+        self._source, self._max_age_s = source, max_age_s
         self._past: dict[str, _Past] = {}
 
-    def loads(self, nodes: Iterable[NodeEntry], now: float) -> dict[str, Load]:
+    def loads(self, nodes: Iterable[MeasuredNode], now: float) -> dict[str, Load]:
         """The load of every node.
 
         Parameters
@@ -72,16 +109,16 @@ class LoadWatch:
         now : float
             Seconds since 1970.
         """
-        if self._settings.load == "none":
+        if self._source == "none":
             return {}
         found = {node.name: self._load(node, now) for node in nodes}
         self._past = {name: past for name, past in self._past.items() if name in found}
         return found
 
-    def _load(self, node: NodeEntry, now: float) -> Load:
+    def _load(self, node: MeasuredNode, now: float) -> Load:
         past = self._remember(node, now)
-        probed = read_probe(node.extra) if self._settings.load == "auto" else None
-        if probed is not None and abs(now - probed[1]) <= self._settings.load_max_age_s:
+        probed = read_probe(node.extra) if self._source == "auto" else None
+        if probed is not None and abs(now - probed[1]) <= self._max_age_s:
             return Load(share=_quiet(probed[0]), age_s=max(0.0, now - probed[1]))
         if node.cpu_load is None:
             return Load()
@@ -89,7 +126,7 @@ class LoadWatch:
         share = max(0.0, node.cpu_load - taken) / node.cpus
         return Load(share=_quiet(min(1.0, share)), age_s=now - past.since)
 
-    def _remember(self, node: NodeEntry, now: float) -> _Past:
+    def _remember(self, node: MeasuredNode, now: float) -> _Past:
         seen = (node.cpu_load, node.free_mb)
         past = self._past.get(node.name)
         if past is None:

@@ -9,9 +9,9 @@
     node    1 {...}, 2 {...}, 3 {...}           a record of `part_status` (READY, RUN, END)
     runner  go | renew | abort - TEXT | cancel SIGNAL GRACE | over
 
-Each side proves that it holds the part's key, which travels in the environment of the Slurm step
-and nowhere else: a stranger at the port learns nothing and starts nothing. Imports the standard
-library only: it runs on the nodes.
+Each side proves that it holds the part's key, which travels with the batch job and nowhere else:
+a stranger at the port learns nothing and starts nothing. Imports the standard library only: it
+runs on the nodes.
 """
 
 from __future__ import annotations

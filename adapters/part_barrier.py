@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from coalloc.adapters.part_status import END, READY, RUN
-from coalloc.adapters.slurm_part_talk import Lines, TalkError, is_proof, nonce, proof
+from coalloc.adapters.part_talk import Lines, TalkError, is_proof, nonce, proof
 
 STRANGER_LIMIT_S = 10.0
 MOST_STRANGERS = 256
@@ -55,7 +55,7 @@ class Barrier:
 
     Parameters
     ----------
-    specs : mapping of Slurm's node name to spec
+    specs : mapping of the batch system's node name to spec
         What each is told to run.
     key : str
         What each has to hold.

@@ -1,4 +1,4 @@
-"""A part between its claim and its end: orders in, nodes at the barrier, questions to Slurm.
+"""A part between its claim and its end: orders in, nodes at the barrier, questions to the system.
 
 Imports the standard library only, as the part's runner does.
 """
@@ -11,17 +11,15 @@ import os
 import select
 import signal
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
+from coalloc.adapters.part_barrier import Barrier
 from coalloc.adapters.part_rank import FaultError
 from coalloc.adapters.part_status import END, PAGE, READY, RUN, START, StatusFile, boot_id
-from coalloc.adapters.slurm_command import SlurmError
-from coalloc.adapters.slurm_part_barrier import Barrier
-from coalloc.adapters.slurm_part_claim import ALIVE, ENDING, explained, node_counts
-from coalloc.adapters.slurm_part_job import SlurmJob
 
 LOOK_S = 1.0
-"""Between two questions to Slurm about a job of which something is missing, seconds."""
+"""Between two questions to the batch system about a job of which something is missing, seconds."""
 SOON_S = 0.2
 """What is on its way when a step ends has come after this long, seconds."""
 RECONNECT_S = 20.0
@@ -29,6 +27,61 @@ RECONNECT_S = 20.0
 KILL_MARGIN_S = 5.0
 REBIND_S = 30.0
 REBIND_POLL_S = 0.2
+
+
+class PartJob(Protocol):
+    """The job, or the jobs, by which a part's nodes are claimed in the batch system.
+
+    Attributes
+    ----------
+    system : str
+        The batch system's name, for people.
+    number : str
+        What the batch system calls it; empty: there is none that is known of.
+    is_unsure : bool
+        There may be a job, though its number is not known.
+    """
+
+    system: str
+    number: str
+    is_unsure: bool
+
+    def __init__(self, spec: dict[str, Any], folder: str, number: str = "") -> None: ...
+
+    @property
+    def has_lost_step(self) -> bool:
+        """Whether the wrappers were ours to start, and what started them has ended."""
+
+    def claim(self, port: int, keep: Callable[[], None]) -> bool:
+        """Claim the nodes, and bring the wrappers to this port.
+
+        `keep` is called as soon as there is a number. Returns whether the job waits in a queue
+        and has to be looked after until every wrapper is here. Raises FaultError.
+        """
+
+    def state(self) -> tuple[str | None, str]:
+        """The job's state and its reason; None: not known; empty: there is no such job."""
+
+    def settled_state(self) -> tuple[str | None, str]:
+        """The state of a job that is ending, once that is over."""
+
+    def is_alive(self, state: str) -> bool:
+        """Whether the processes of a job in this state may run, or will."""
+
+    def is_ending(self, state: str) -> bool:
+        """Whether this state stands only until the job's end is known."""
+
+    def explained(self, state: str, reason: str) -> tuple[str, str]:
+        """Reason and detail of a part whose job is in this state."""
+
+    def kill(self) -> None:
+        """Kill what runs; harmless when it has ended, or the batch system is out of reach."""
+
+    def release(self, *, has_run: bool) -> bool:
+        """Give the nodes back; whether it is known that they are."""
+
+    def last_words(self) -> str:
+        """The last that the wrappers' own output said."""
 
 
 class Hold:
@@ -41,7 +94,7 @@ class Hold:
     folder : str
         The part's.
     status : StatusFile
-    job : SlurmJob
+    job : PartJob
     fds : (int, int)
         Orders, and a pipe that is written to by signals.
     port : int
@@ -58,7 +111,7 @@ class Hold:
         spec: dict[str, Any],
         folder: str,
         status: StatusFile,
-        job: SlurmJob,
+        job: PartJob,
         fds: tuple[int, int],
         port: int = 0,
     ) -> None:
@@ -145,7 +198,7 @@ class Hold:
     def _opened(self, port: int) -> Barrier:
         """Listen; after a restart where the nodes will call again."""
         specs = node_specs(self._spec, self._folder)
-        first, last = (port, port) if port else self._spec["slurm"]["ports"]
+        first, last = (port, port) if port else self._spec["site"]["ports"]
         end = time.monotonic() + (REBIND_S if port and self._is_started else 0.0)
         while True:
             try:
@@ -159,14 +212,8 @@ class Hold:
 
     def _claim(self) -> None:
         self._keep()
-        if self._spec["slurm"]["start"] == "sbatch":
-            self._job.submit(self._barrier.port)
-            self._keep()
+        if self._job.claim(self._barrier.port, self._keep):
             self._look_at = time.monotonic() + LOOK_S
-        else:
-            self._job.allocate()
-            self._keep()
-            self._job.start_step(self._barrier.port)
 
     def _keep(self) -> None:
         """Write down what whoever takes over has to know."""
@@ -275,27 +322,26 @@ class Hold:
             self._is_over = True
         elif now >= self._kill_at:
             self._kill_at = float("inf")
-            with contextlib.suppress(SlurmError):
-                self._job.cancel("--signal=KILL", "--full")
+            self._job.kill()
         if now >= self._look_at and not self._is_over:
             self._look_at = now + LOOK_S
-            self._ask_slurm()
+            self._ask_system()
 
-    def _ask_slurm(self) -> None:
+    def _ask_system(self) -> None:
         """Ask what became of the job, since something of it is missing."""
         state, reason = self._job.state()
         if state is None and self._is_started:
-            return  # slurmctld is away; nothing is known
+            return  # out of reach; nothing is known
         if not state and self._is_started:
             self._missed += 1
             if self._missed >= 2:
-                self._conclude("vanished", "Slurm knows it no more")
+                self._conclude("vanished", f"{self._job.system} knows it no more")
             return
         self._missed = 0
-        if state == ENDING:
+        if state and self._job.is_ending(state):
             self._look_at = time.monotonic() + SOON_S
-        elif state and (state not in ALIVE or self._job.has_lost_step):
-            self._conclude(*explained(state, reason))
+        elif state and (not self._job.is_alive(state) or self._job.has_lost_step):
+            self._conclude(*self._job.explained(state, reason))
         elif self._barrier.missing and self._is_away_for_good():
             self._conclude("node_failed", f"{', '.join(self._barrier.missing)} is out of reach")
 
@@ -329,15 +375,15 @@ class Hold:
         }
 
     def _verdict(self, ends: list[dict[str, Any]]) -> tuple[str, str]:
-        """Why the part ended: what its nodes say, unless Slurm knows better."""
+        """Why the part ended: what its nodes say, unless the batch system knows better."""
         worst = next((end for end in ends if end["reason"] != "exited"), None)
         worst = worst or next((end for end in ends if any(end["codes"])), None)
         if worst is None:
             return "exited", ""
-        if worst["reason"] == "cancelled":  # not by us: the wrapper was told by Slurm
+        if worst["reason"] == "cancelled":  # not by us: the wrapper was told by the batch system
             state, reason = self._job.settled_state()
-            if state and state not in ALIVE:
-                return explained(state, reason)
+            if state and not self._job.is_alive(state):
+                return self._job.explained(state, reason)
         return worst["reason"], worst["detail"]
 
 
@@ -360,16 +406,25 @@ def bare_end(reason: str, detail: str, *, is_started: bool) -> dict[str, Any]:
 
 
 def node_specs(spec: dict[str, Any], folder: str) -> dict[str, dict[str, Any]]:
-    """What each node of a part is told to run, by Slurm's name of the node."""
-    shared = {key: value for key, value in spec.items() if key not in {"ranks", "slurm", "key"}}
+    """What each node of a part is told to run, by the batch system's name of the node."""
+    shared = {key: value for key, value in spec.items() if key not in {"ranks", "site", "key"}}
     for name in ("script", "hostfile"):
         shared[f"{name}_text"] = ""
         with contextlib.suppress(FileNotFoundError):
             path = f"{folder}/user/{name}"
             with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
                 shared[f"{name}_text"] = file.read()
-    names = spec["slurm"]["names"]
+    names = spec["site"]["names"]
     return {
         name: shared | {"ranks": [r for r in spec["ranks"] if names[r["node"]] == name]}
         for name in node_counts(spec)
     }
+
+
+def node_counts(spec: dict[str, Any]) -> dict[str, int]:
+    """The batch system's names of a part's nodes, and their processes, in rank order."""
+    counts: dict[str, int] = {}
+    for rank in spec["ranks"]:
+        name = spec["site"]["names"][rank["node"]]
+        counts[name] = counts.get(name, 0) + 1
+    return counts

@@ -1,13 +1,13 @@
-"""The wrapper: holds a part's processes on one node of a Slurm cluster.
+"""The wrapper: holds a part's processes on one node of a cluster.
 
-It is the only task of a Slurm step on its node. It connects to the part's runner on the
-executor's machine, is told what to run, and does with its processes what `part_runner` does:
-brings them to the barrier, starts them, ends them, sees their ends. Orders come over the
+It is all that the batch system starts for the part on its node. It connects to the part's runner
+on the executor's machine, is told what to run, and does with its processes what `part_runner`
+does: brings them to the barrier, starts them, ends them, sees their ends. Orders come over the
 connection and records go back over it. A connection that is lost before the start gives the
 claim up; later the processes run on, and the wrapper tries again and again to report.
 
-Nothing is installed on the node: this module and those it needs come in the environment of the
-step (`slurm_part_payload`). The node needs Python 3.9 or later.
+Nothing is installed on the node: this module and those it needs come in the environment
+(`part_payload`). The node needs Python 3.9 or later.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from typing import Any
 
 from coalloc.adapters.part_runner import Runner
 from coalloc.adapters.part_status import END, RUN, boot_id
-from coalloc.adapters.slurm_part_talk import Lines, TalkError, knock
+from coalloc.adapters.part_talk import Lines, TalkError, knock
 
 CONNECT_LIMIT_S = 5.0
 RETRY_S = 2.0
 OVER_LIMIT_S = 10.0
+JOB_IDS = (("COALLOC_SLURM_JOB_ID", "SLURM_JOB_ID"), ("COALLOC_GRIDENGINE_JOB_ID", "JOB_ID"))
+"""What a process sees of the batch system's own variables, and their names there."""
 PATIENCE_S = 900.0
 """How long an end is kept for a runner that does not come back, seconds."""
 
@@ -144,7 +146,7 @@ class Door:
         host, _, port = environ.pop("COALLOC_BARRIER").rpartition(":")
         self.host, self.port = host, int(port)
         self.key = environ.pop("COALLOC_BARRIER_KEY")
-        self.node = environ.get("SLURMD_NODENAME", "")
+        self.node = environ.pop("COALLOC_BARRIER_NODE", "") or environ.get("SLURMD_NODENAME", "")
 
     def knock(self, limit_s: float) -> tuple[Lines, Any]:
         """Connect; raises TalkError."""
@@ -175,7 +177,9 @@ def main() -> None:
     except TalkError as error:
         print(f"{door.node}: {error}", file=sys.stderr)
         sys.exit(3)
-    spec["env"]["COALLOC_SLURM_JOB_ID"] = os.environ.get("SLURM_JOB_ID", "")
+    for ours, theirs in JOB_IDS:
+        if theirs in os.environ:
+            spec["env"][ours] = os.environ[theirs]
     try:
         folder = written(spec, os.environ.get("TMPDIR", "/tmp"))
     except OSError as error:

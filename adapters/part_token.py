@@ -1,6 +1,6 @@
-"""The mark by which our jobs are known in Slurm: their comment, and their name.
+"""The mark by which our jobs are known in a batch system: their name, and a comment.
 
-``--comment`` is ``coalloc:JOB.ATTEMPT.PART:CLAIM``, the job's name ``coalloc-CLAIM``. CLAIM is
+The job's name is ``coalloc-CLAIM``, the comment ``coalloc:JOB.ATTEMPT.PART:CLAIM``. CLAIM is
 made once for each part and stands in its folder before anything is submitted, so whoever finds
 the folder finds the job by its name, whether or not the submission was ever answered. A comment
 that is the bare word ``coalloc`` asks for a hand-over, and marks no job of ours.
@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 PREFIX = "coalloc:"
+NAME_PREFIX = "coalloc-"
+CLAIM_DIGITS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """Names the part that a Slurm job was made for."""
+    """Names the part that a job was made for."""
 
     job: str
     attempt: int
@@ -25,13 +27,13 @@ class Token:
 
     @property
     def comment(self) -> str:
-        """The text of ``--comment``."""
+        """The comment, where there is room for one."""
         return f"{PREFIX}{quote(self.job, safe='')}.{self.attempt}.{self.part}:{self.claim}"
 
     @property
     def name(self) -> str:
-        """The text of ``--job-name``."""
-        return f"coalloc-{self.claim}"
+        """The job's name."""
+        return f"{NAME_PREFIX}{self.claim}"
 
 
 def parse_comment(comment: str) -> Token | None:
@@ -45,3 +47,10 @@ def parse_comment(comment: str) -> Token | None:
     if not (pieces[1].isdecimal() and pieces[2].isdecimal()):
         return None
     return Token(job=unquote(pieces[0]), attempt=int(pieces[1]), part=int(pieces[2]), claim=claim)
+
+
+def claim_in_name(name: str) -> str:
+    """The claim in a job's name; empty where it is not of ours."""
+    claim = name.removeprefix(NAME_PREFIX)
+    is_ours = len(claim) == CLAIM_DIGITS and all(c in "0123456789abcdef" for c in claim)
+    return claim if is_ours and claim != name else ""

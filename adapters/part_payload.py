@@ -16,8 +16,8 @@ MODULES = (
     "part_status",
     "part_rank",
     "part_runner",
-    "slurm_part_talk",
-    "slurm_part_node",
+    "part_talk",
+    "part_node",
 )
 VARIABLE = "COALLOC_WRAPPER"
 
