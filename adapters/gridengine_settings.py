@@ -1,0 +1,220 @@
+"""What a site says of a Grid Engine cell, for both faces.
+
+::
+
+    root = "/var/lib/gridengine"      # SGE_ROOT of every command
+    queue = "all.q"                   # its hosts are the nodes; parts are submitted to it
+    slots = "queue"                   # or "node": a host takes one process and is claimed whole
+    pe = "smp"                        # parallel environment for more than one slot of a host
+    power_by_node = { "n[1-4]" = 0.5 }
+
+``docs/adapters.md`` explains them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from coalloc.model.errors import InputError
+from coalloc.model.fields import Field, Table, mapping, read_fields, shown
+from coalloc.model.nodeset import expand
+
+Slots = Literal["queue", "node"]
+LoadUse = Literal["gridengine", "none"]
+
+SETTINGS: Table = {
+    "root": Field(
+        kind="text",
+        default="",
+        doc="SGE_ROOT of every command; default that of the executor's environment.",
+    ),
+    "cell": Field(kind="text", default="", doc="SGE_CELL; default the environment's."),
+    "qmaster_port": Field(
+        kind="integer",
+        low=1,
+        high=65535,
+        doc="SGE_QMASTER_PORT; default the environment's, else /etc/services.",
+    ),
+    "execd_port": Field(
+        kind="integer",
+        low=1,
+        high=65535,
+        doc="SGE_EXECD_PORT; default the environment's, else /etc/services.",
+    ),
+    "bin": Field(
+        kind="text", default="", doc="Folder of Grid Engine's commands; default those on PATH."
+    ),
+    "queue": Field(
+        kind="text",
+        default="all.q",
+        doc="The cluster queue whose hosts are the nodes; parts are submitted to it.",
+    ),
+    "nodes": Field(kind="text", default="", doc="Only these hosts, a node set; default: all."),
+    "slots": Field(
+        kind="text",
+        choices=("queue", "node"),
+        default="queue",
+        doc="A host takes a process for each slot of the queue there, or one, and is claimed with "
+        "all its slots.",
+    ),
+    "pe": Field(
+        kind="text",
+        default="smp",
+        doc="Parallel environment with allocation_rule $pe_slots, for parts with more than one "
+        "slot of a host.",
+    ),
+    "qualified": Field(
+        kind="flag",
+        default=False,
+        doc="Publish cluster/host, where another cluster has hosts of the same names.",
+    ),
+    "power": Field(
+        kind="number",
+        low=0,
+        above=True,
+        high=1,
+        default=1.0,
+        doc="Speed of a host of which nothing else is said, relative to the fastest.",
+    ),
+    "power_by_node": Field(
+        kind="loads", low=0, above=True, high=1, default={}, doc="Speed by node set."
+    ),
+    "load": Field(
+        kind="text",
+        choices=("gridengine", "none"),
+        default="gridengine",
+        doc="Whether load that is not ours is read from what execd reports.",
+    ),
+    "command_limit_s": Field(
+        kind="number", low=0, above=True, default=10.0, doc="Time limit of one command, s."
+    ),
+    "queue_wait_s": Field(
+        kind="number",
+        low=1,
+        default=30.0,
+        doc="A part that Grid Engine has not started after this long is refused, s; more than its "
+        "schedule_interval.",
+    ),
+    "address": Field(
+        kind="text",
+        default="",
+        doc="Where the hosts reach the executor's machine; default its full name.",
+    ),
+    "ports": Field(
+        kind="integers",
+        low=1,
+        high=65535,
+        default=[],
+        doc="First and last port on which the executor's machine listens to the hosts, one for "
+        "each part; default any that is free.",
+    ),
+    "python": Field(
+        kind="text", default="python3", doc="Python 3.9 or later on the hosts, by name or path."
+    ),
+    "project": Field(kind="text", default="", doc="-P of what is submitted."),
+    "account": Field(kind="text", default="", doc="-A of what is submitted."),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridEngineSettings:
+    """One Grid Engine cell.
+
+    Attributes
+    ----------
+    cluster : str
+        Its name in the service.
+    root, cell, bin : str
+        Empty: the environment's.
+    qmaster_port, execd_port : int
+        0: the environment's.
+    nodes : frozenset of str or None
+        None: all.
+    power : float
+        (0, 1]; `power_by_node` comes before it.
+    command_limit_s, queue_wait_s : float
+        Seconds.
+    ports : (int, int)
+        (0, 0): any.
+    """
+
+    cluster: str
+    root: str = ""
+    cell: str = ""
+    qmaster_port: int = 0
+    execd_port: int = 0
+    bin: str = ""
+    queue: str = "all.q"
+    nodes: frozenset[str] | None = None
+    slots: Slots = "queue"
+    pe: str = "smp"
+    qualified: bool = False
+    power: float = 1.0
+    power_by_node: Mapping[str, float] = field(default_factory=dict)
+    load: LoadUse = "gridengine"
+    command_limit_s: float = 10.0
+    queue_wait_s: float = 30.0
+    address: str = ""
+    ports: tuple[int, int] = (0, 0)
+    python: str = "python3"
+    project: str = ""
+    account: str = ""
+
+    def published(self, host: str) -> str:
+        """The name under which the service knows a host."""
+        return f"{self.cluster}/{host}" if self.qualified else host
+
+    def plain(self, name: str) -> str:
+        """Grid Engine's name of a node that the service knows by this name."""
+        return name.removeprefix(f"{self.cluster}/") if self.qualified else name
+
+
+def read_settings(value: Any, cluster: str, where: str = "") -> GridEngineSettings:
+    """Read the settings of the adapter ``gridengine``.
+
+    Parameters
+    ----------
+    value : mapping
+        As it stands in the configuration.
+    cluster : str
+    where : str
+        Path of `value` in the configuration, for errors.
+
+    Raises
+    ------
+    InputError
+    """
+    fields = read_fields(mapping(value, where), SETTINGS, where)
+    prefix = f"{where}." if where else ""
+    for key in ("root", "bin"):
+        if fields.get(key) and not fields[key].startswith("/"):
+            raise InputError(f"{prefix}{key}", f"{shown(fields[key])} is not an absolute path")
+    ports = fields.get("ports", ())
+    if ports and (len(ports) != 2 or ports[0] > ports[1]):
+        raise InputError(f"{prefix}ports", f"{shown(list(ports))} is not a first and a last port")
+    for key in ("queue", "pe"):
+        if key in fields and not fields[key]:
+            raise InputError(f"{prefix}{key}", "is empty")
+    for key in ("queue", "pe", "cell", "project", "account"):
+        _word(fields.get(key, ""), f"{prefix}{key}")
+    by_node: dict[str, float] = {}
+    for text, power in fields.get("power_by_node", {}).items():
+        for name in expand(text, f"{prefix}power_by_node.{text}"):
+            if name in by_node:
+                raise InputError(f"{prefix}power_by_node.{text}", f"{name} is named twice")
+            by_node[name] = power
+    only = fields.pop("nodes", "")
+    given = fields | {
+        "ports": tuple(ports) or (0, 0),
+        "power_by_node": by_node,
+        "nodes": frozenset(expand(only, f"{prefix}nodes")) if only else None,
+    }
+    return GridEngineSettings(cluster=cluster, **cast(dict[str, Any], given))
+
+
+def _word(text: str, where: str) -> None:
+    """Refuse what would be read as several arguments, as an option, or as a pattern."""
+    if text.startswith("-") or any(c in text for c in " \t\n,|=\"'@*?[]!&()"):
+        raise InputError(where, f"{shown(text)} is not a name in Grid Engine")

@@ -1,0 +1,264 @@
+"""What ``qstat -f -xml -F -r`` says, as records: pure functions from text.
+
+Notes
+-----
+Recorded from Grid Engine 8.1.9. A queue instance is one host's share of a cluster queue; running
+jobs stand inside the instance that they occupy, waiting ones after all instances. A host that
+execd does not speak for has no resources. Times are in the zone of the asking process. Job names
+hold what their users wrote: ``qstat`` escapes ``&`` and, wrongly, ``<`` (as ``%lt;``).
+
+Imports the standard library only, as the part runner does.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import timegm
+from collections.abc import Iterator
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+LARGEST = 256 << 20
+"""Characters of an answer that are read at all."""
+SUFFIXES = {"": 1.0, "k": 1e3, "K": 2.0**10, "m": 1e6, "M": 2.0**20, "g": 1e9, "G": 2.0**30}
+SUFFIXES |= {"t": 1e12, "T": 2.0**40}
+MIB = 2.0**20
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.\d+)?", re.A)
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)([kKmMgGtT]?)", re.A)
+_COUNT = re.compile(r"\d{1,9}", re.A)
+_NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,18})?", re.A)
+_TASKS = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.A)
+
+
+class ParseError(Exception):
+    """An answer that is not what Grid Engine prints; the message is one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEntry:
+    """A job, or some tasks of an array.
+
+    Attributes
+    ----------
+    number : str
+        Grid Engine's.
+    tasks : str
+        Of an array: ``3``, ``4-10:2``, or several with commas; else empty.
+    state : str
+        Its letters, such as ``r``, ``qw``, ``dr``, ``Eqw``.
+    slots : int
+        Of each task; of a running one those in this queue instance.
+    start, submitted : float or None
+        Seconds since 1970.
+    time_limit : float or None
+        h_rt, seconds; None: none was asked for.
+    """
+
+    number: str
+    tasks: str = ""
+    name: str = ""
+    owner: str = ""
+    state: str = ""
+    slots: int = 1
+    start: float | None = None
+    submitted: float | None = None
+    time_limit: float | None = None
+
+    @property
+    def id(self) -> str:
+        """What tells it from every other entry."""
+        return f"{self.number}.{self.tasks}" if self.tasks else self.number
+
+    @property
+    def count(self) -> int:
+        """Tasks that it stands for."""
+        return tasks_in(self.tasks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueEntry:
+    """One queue instance.
+
+    Attributes
+    ----------
+    slots, used, reserved : int
+        All of it, taken by jobs, kept by advance reservations.
+    available : int or None
+        Slots that a job could have, where limits of the host count too; None: not said.
+    state : str
+        Its letters; empty: nothing is wrong.
+    cpus : int or None
+    load : float or None
+        Runnable processes on the host, mean of a minute.
+    """
+
+    queue: str
+    host: str
+    slots: int
+    used: int = 0
+    reserved: int = 0
+    available: int | None = None
+    state: str = ""
+    cpus: int | None = None
+    memory_mb: int | None = None
+    load: float | None = None
+    arch: str = ""
+    jobs: tuple[JobEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """One answer of ``qstat``."""
+
+    queues: tuple[QueueEntry, ...] = ()
+    waiting: tuple[JobEntry, ...] = ()
+
+    def jobs(self) -> Iterator[JobEntry]:
+        """Every job; one that is in several queue instances comes once for each."""
+        for queue in self.queues:
+            yield from queue.jobs
+        yield from self.waiting
+
+
+def parse_status(text: str) -> Status:
+    """Read ``qstat -f -xml -F -r``, or ``qstat -xml`` without queues.
+
+    Raises
+    ------
+    ParseError
+    """
+    root = parse_xml(text)
+    if root.tag != "job_info":
+        raise ParseError(f"<{root.tag[:40]}> came in place of <job_info>")
+    queues = tuple(_queue(item) for item in root.findall("queue_info/Queue-List"))
+    # Without -f the running jobs stand where the queues do.
+    rest = (*root.findall("queue_info/job_list"), *root.findall("job_info/job_list"))
+    return Status(queues=queues, waiting=tuple(_job(item) for item in rest))
+
+
+def parse_xml(text: str) -> ElementTree.Element:
+    """Read an answer that declares nothing: no document type, and so no entities of its own.
+
+    Raises
+    ------
+    ParseError
+    """
+    if len(text) > LARGEST:
+        raise ParseError(f"an answer of {len(text)} characters is too long")
+    # In XML "<!" begins a declaration, a comment or CDATA, none of which Grid Engine prints.
+    if "<!" in text:
+        raise ParseError("the answer holds a declaration")
+    try:
+        return ElementTree.fromstring(_NOT_XML.sub("\ufffd", text))
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        raise ParseError(f"not XML: {error}") from error
+
+
+def parse_number(said: str) -> str:
+    """The job's number in what ``qsub -terse`` printed.
+
+    Raises
+    ------
+    ParseError
+    """
+    for line in said.splitlines():
+        if _COUNT.fullmatch(line.strip()):
+            return line.strip()
+    raise ParseError(f"no job number in {said[:80]!r}")
+
+
+def parse_time(text: str) -> float | None:
+    """A time of the asking process's zone, which is UTC; None: none."""
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = map(int, match.groups())
+    if not (1 <= month <= 12 and 1 <= day <= 31 and year >= 1970):
+        return None
+    return float(timegm((year, month, day, hour, minute, second)))
+
+
+def parse_size_mb(text: str) -> int | None:
+    """An amount of memory, MiB; None: not said."""
+    match = _SIZE.fullmatch(text.strip())
+    return None if match is None else int(float(match[1]) * SUFFIXES[match[2]] / MIB)
+
+
+def tasks_in(tasks: str) -> int:
+    """How many tasks ``4-10:2,15`` stands for; a job that is no array is one."""
+    count = 0
+    for piece in filter(None, tasks.split(",")):
+        match = _TASKS.fullmatch(piece.strip())
+        if match is None:
+            count += 1
+            continue
+        first, last, step = (int(number or 0) for number in match.groups())
+        count += max(0, max(last, first) - first) // max(step, 1) + 1
+    return max(count, 1)
+
+
+def _queue(item: ElementTree.Element) -> QueueEntry:
+    queue, _, host = _text(item, "name").partition("@")
+    if not queue or not host:
+        raise ParseError(f"{_text(item, 'name')[:80]!r} is not a queue instance")
+    said = {each.get("name", ""): (each.text or "").strip() for each in item.findall("resource")}
+    return QueueEntry(
+        queue=queue,
+        host=host,
+        slots=_count(item, "slots_total"),
+        used=_count(item, "slots_used"),
+        reserved=_count(item, "slots_resv", absent=0),
+        available=_whole(said.get("slots", "")),
+        state=_text(item, "state"),
+        cpus=_whole(said.get("num_proc", "")),
+        memory_mb=parse_size_mb(said.get("mem_total", "")),
+        load=_number(said.get("load_short", "")),
+        arch=said.get("arch", "") or _text(item, "arch"),
+        jobs=tuple(_job(each) for each in item.findall("job_list")),
+    )
+
+
+def _job(item: ElementTree.Element) -> JobEntry:
+    number = _text(item, "JB_job_number")
+    if not _COUNT.fullmatch(number):
+        raise ParseError(f"{number[:80]!r} is not a job number")
+    limits = [
+        limit
+        for request in item.findall("hard_request")
+        if request.get("name") == "h_rt" and (limit := _number(request.text or "")) is not None
+    ]
+    return JobEntry(
+        number=number,
+        tasks=_text(item, "tasks"),
+        name=_text(item, "full_job_name") or _text(item, "JB_name"),
+        owner=_text(item, "JB_owner"),
+        state=_text(item, "state"),
+        slots=_count(item, "slots", absent=1),
+        start=parse_time(_text(item, "JAT_start_time")),
+        submitted=parse_time(_text(item, "JB_submission_time")),
+        time_limit=min(limits, default=None),
+    )
+
+
+def _text(item: ElementTree.Element, tag: str) -> str:
+    return (item.findtext(tag) or "").strip()
+
+
+def _count(item: ElementTree.Element, tag: str, absent: int | None = None) -> int:
+    text = _text(item, tag)
+    if not text and absent is not None:
+        return absent
+    if not _COUNT.fullmatch(text):
+        raise ParseError(f"{tag}: {text[:80]!r} is not a number")
+    return int(text)
+
+
+def _whole(text: str) -> int | None:
+    number = _number(text)
+    return None if number is None else int(number)
+
+
+def _number(text: str) -> float | None:
+    return float(text) if _NUMBER.fullmatch(text.strip()) else None
