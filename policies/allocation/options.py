@@ -46,7 +46,18 @@ THRESHOLD = Field(
 )
 
 PUBLISHED: Table = {**NOW, **MIP}
-MBPC: Table = {**NOW, **MIP, "saturation_threshold": THRESHOLD}
+MBPC: Table = {
+    **NOW,
+    **MIP,
+    "engine": Field(
+        kind="text",
+        choices=("auto", "search", "mip"),
+        default="auto",
+        doc="Search over levels of power, or the program; auto: the search where its tables are "
+        "small.",
+    ),
+    "saturation_threshold": THRESHOLD,
+}
 JPN: Table = {
     **NOW,
     **MIP,

@@ -1,24 +1,27 @@
 """MBPC and PAS: the jobs that fit now, placed together so that the sum of run times is least.
 
 The first plan takes job after job at the strongest level left (`strongest`); where that finds no
-way for a job though there are slots enough, the program decides whether there is one. Then the
-program of `coalloc.policies.mip.allocating` minimises equation (8) from there. A program that is
-too large, or not solved in time, leaves the best plan so far, with the solver's bound if it has
-one.
+way for a job though there are slots enough, an exact engine decides whether there is one. Then the
+engine minimises equation (8) from there: the search of `coalloc.policies.allocation.levels` where
+the tables are small, else the program of `coalloc.policies.mip.allocating`. What is too large, or
+not solved in time, leaves the best plan so far, with the engine's bound if it has one.
 
 Notes
 -----
-The objective is scaled so that the first plan is worth 1000: the solver's tolerances are absolute.
+The objective of the program is scaled so that the first plan is worth 1000: the solver's tolerances
+are absolute.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation.choosing import extend, strongest
+from coalloc.policies.allocation.counts import Counts, can_count, states
+from coalloc.policies.allocation.levels import Descent, axes_of
 from coalloc.policies.allocation.placing import (
     Allocation,
     in_order,
@@ -34,6 +37,15 @@ from coalloc.policies.mip.allocating import ClassModel, solve_model
 from coalloc.policies.mip.runner import End, Limits, Outcome
 
 SCALE = 1000.0
+SMALL, LARGEST = 2**16, 2**20
+"""Bits of a table up to which `auto` searches, and up to which it can be asked for."""
+
+
+def searches(scene: Scene, jobs: Sequence[int], threshold: float) -> bool:
+    """Whether the tables of the search serve these jobs, by the option ``engine``."""
+    engine = scene.options.get("engine", "auto")
+    most = {"auto": SMALL, "search": LARGEST, "mip": 0}[engine]
+    return states(scene, jobs) <= most and can_count(scene, jobs, threshold)
 
 
 def limits_of(options: Mapping[str, Any], budget: Budget, first: bool = False) -> Limits:
@@ -48,7 +60,7 @@ def limits_of(options: Mapping[str, Any], budget: Budget, first: bool = False) -
 
 
 class Prover:
-    """Asks the program whether one more job fits; counts the nodes it took."""
+    """Asks an exact engine whether one more job fits; counts the work it took."""
 
     def __init__(self, scene: Scene, budget: Budget) -> None:
         self.scene = scene
@@ -57,13 +69,26 @@ class Prover:
         self.nodes = 0
 
     def __call__(self, allocation: Allocation, number: int) -> Allocation | None:
-        model = ClassModel(self.scene, (*allocation.jobs, number), self.threshold, levels=False)
+        jobs = (*allocation.jobs, number)
+        if searches(self.scene, jobs, self.threshold):
+            return self._by_tables(jobs)
+        if self.scene.options.get("engine") == "search":
+            return None
+        model = ClassModel(self.scene, jobs, self.threshold, levels=False)
         if model.size > self.scene.options.get("largest_model", 0):
             return None
         model.build()
         outcome, found = solve_model(model, [], self.limits)
         self.nodes += outcome.nodes
         return found
+
+    def _by_tables(self, jobs: Sequence[int]) -> Allocation | None:
+        if self.limits.stop():
+            return None
+        counts = Counts(self.scene, jobs, self.threshold)
+        weakest = [self.scene.levels(self.scene.candidates[j])[0] for j in jobs]
+        self.nodes += 1
+        return counts.allocation(weakest) if counts.fits(weakest) else None
 
 
 def _solver(name: str) -> Solve:
@@ -81,26 +106,61 @@ def _solver(name: str) -> Solve:
         if search.is_ideal:
             return search.plan(Status.OPTIMAL, search.value)
         search.reorder()
-        model = ClassModel(scene, search.best.jobs, prover.threshold, at_most=search.value)
-        if model.size > options["largest_model"]:
-            search.stats["model_too_large"] = model.size
+        if prover.threshold == 1.0 and searches(scene, search.best.jobs, 1.0):
+            return _by_levels(search, budget)
+        if options["engine"] == "search":
+            search.stats["tables_too_large"] = states(scene, search.best.jobs)
             return search.plan(Status.HEURISTIC)
-        model.build()
-        scale = SCALE / max(search.value, 1e-300)
-        outcome, found = solve_model(
-            model,
-            model.run_times(scale),
-            limits_of(options, budget),
-            search.best,
-            search.offer,
-        )
-        if found is not None:
-            search.offer(found)
-        search.work += outcome.nodes
-        fixed = model.fixed_seconds()
-        return search.ended(outcome, lambda bound: bound / scale + fixed)
+        return _by_program(search, prover.threshold, budget)
 
     return solve
+
+
+def _by_levels(search: Search, budget: Budget) -> Plan:
+    """Search over the levels of power."""
+    scene, jobs = search.scene, search.best.jobs
+    counts = Counts(scene, jobs)
+
+    def tell(levels: list[float]) -> float:
+        search.offer(counts.allocation(levels))
+        return search.value
+
+    descent = Descent(
+        counts,
+        axes_of(scene, jobs),
+        at_most=search.value,
+        stop=budget.stop,
+        work=budget.work,
+        tell=tell,
+    )
+    found = descent.run()
+    search.work += found.checks
+    if found.proved:
+        return search.plan(Status.OPTIMAL, search.value)
+    return search.plan(Status.TIME_LIMIT, found.bound)
+
+
+def _by_program(search: Search, threshold: float, budget: Budget) -> Plan:
+    """Solve the program of node classes."""
+    scene, options = search.scene, search.scene.options
+    model = ClassModel(scene, search.best.jobs, threshold, at_most=search.value)
+    if model.size > options["largest_model"]:
+        search.stats["model_too_large"] = model.size
+        return search.plan(Status.HEURISTIC)
+    model.build()
+    scale = SCALE / max(search.value, 1e-300)
+    outcome, found = solve_model(
+        model,
+        model.run_times(scale),
+        limits_of(options, budget),
+        search.best,
+        search.offer,
+    )
+    if found is not None:
+        search.offer(found)
+    search.work += outcome.nodes
+    fixed = model.fixed_seconds()
+    return search.ended(outcome, lambda bound: bound / scale + fixed)
 
 
 class Search:

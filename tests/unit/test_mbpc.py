@@ -167,7 +167,7 @@ def test_an_end_by_the_clock_is_no_optimum_and_keeps_a_plan() -> None:
 
 
 def test_a_model_that_is_too_large_leaves_the_first_plan() -> None:
-    plan = solve("mbpc", case_1(1.0), largest_model=10)
+    plan = solve("mbpc", case_1(1.0), engine="mip", largest_model=10)
     assert plan.status is Status.HEURISTIC
     assert plan.stats["model_too_large"] > 10
     assert len(plan.placements) == 3

@@ -1,0 +1,186 @@
+"""The least sum of run times over levels of power, by best-first search with learned exclusions.
+
+A solution is worth what the levels of its jobs are worth (`counts`), and weaker levels fit wherever
+stronger ones do. The search keeps a queue of *corners*: level vectors of which every solution
+that is left is nowhere stronger than one. The corner of least value is asked for. If it fits, it is
+optimal. If not, it is made as weak as it can be without fitting; that excludes a box: every
+solution has a job with a weaker level than the box's, and there is a new corner for each job.
+
+Notes
+-----
+The least value in the queue is a bound at any time. Every vector that fits on the way is a
+solution; corners that are worth no less than the best one are dropped. Equal jobs have levels that
+do not rise along the queue: the others are the same solutions under other names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from math import fsum, inf
+
+from coalloc.policies.allocation.counts import Counts
+from coalloc.policies.allocation.scene import Scene
+
+SAME = 1.0 - 1e-12
+"""Values closer than this are the same."""
+
+Vector = tuple[int, ...]
+"""Of each job, the place of its level among its levels, the strongest first."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """What a search reached.
+
+    Attributes
+    ----------
+    proved : bool
+        Whether nothing is better than `at_most` or the last solution told.
+    bound : float
+        No solution takes fewer seconds.
+    checks : int
+        Level vectors that were decided by the tables.
+    """
+
+    proved: bool
+    bound: float
+    checks: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Axes:
+    """Levels of each job, the strongest first, and the run times there, seconds."""
+
+    powers: list[list[float]] = field(default_factory=list)
+    seconds: list[list[float]] = field(default_factory=list)
+    alike: list[list[int]] = field(default_factory=list)
+
+    def levels(self, at: Vector) -> list[float]:
+        """Powers of a vector."""
+        return [own[i] for own, i in zip(self.powers, at, strict=True)]
+
+    def value(self, at: Vector) -> float:
+        """Sum of the run times of a vector."""
+        return fsum(own[i] for own, i in zip(self.seconds, at, strict=True))
+
+    def named(self, at: Vector) -> Vector:
+        """The vector with the levels of equal jobs in falling order of power."""
+        out = list(at)
+        for group in self.alike:
+            for n, i in zip(group, sorted(at[n] for n in group), strict=True):
+                out[n] = i
+        return tuple(out)
+
+
+def axes_of(scene: Scene, jobs: Sequence[int]) -> Axes:
+    """Levels of some candidates; one that power does not speed up has its weakest alone."""
+    axes, groups = Axes(), dict[object, list[int]]()
+    for n, j in enumerate(jobs):
+        job = scene.candidates[j]
+        powers = scene.levels(job)[::-1]
+        if job.scaled <= 0:
+            powers = powers[-1:]
+        axes.powers.append(powers)
+        axes.seconds.append([job.seconds(power) for power in powers])
+        key = (job.procs, job.scaled, job.fixed, job.gbps, job.splits, tuple(job.room.items()))
+        groups.setdefault(key, []).append(n)
+    axes.alike = [group for group in groups.values() if len(group) > 1]
+    return axes
+
+
+class Descent:
+    """One search.
+
+    Parameters
+    ----------
+    at_most : float
+        Seconds of a known solution.
+    stop : callable
+        Polled before every check; true ends the search.
+    work : int or None
+        Checks after which it ends.
+    tell : callable
+        Gets the powers of every better solution; returns the seconds of the best one known.
+    """
+
+    def __init__(
+        self,
+        counts: Counts,
+        axes: Axes,
+        *,
+        at_most: float = inf,
+        stop: Callable[[], bool],
+        work: int | None = None,
+        tell: Callable[[list[float]], float],
+    ) -> None:
+        self.counts, self.axes, self.best = counts, axes, at_most
+        self.stop, self.work, self.tell = stop, work, tell
+        self.checks = 0
+        self.boxes: list[Vector] = []
+        # jobs whose levels cost little are weakened last: their corners come first
+        self.order = sorted(range(len(axes.powers)), key=self._span)
+
+    def run(self) -> Found:
+        """Search to the end, or to a limit."""
+        start = (0,) * len(self.axes.powers)
+        queue, seen = [(self.axes.value(start), start)], {start}
+        while queue and queue[0][0] < self.best * SAME:
+            value, at = queue[0]
+            box = self._box(at)
+            if box is None:
+                if self._ends():
+                    return Found(proved=False, bound=value, checks=self.checks)
+                if self._fits(at):
+                    break
+                box = self._excluded(at)
+                self.boxes.append(box)
+            heappop(queue)
+            for n, i in enumerate(box):
+                if i + 1 < len(self.axes.powers[n]):
+                    corner = self.axes.named((*at[:n], i + 1, *at[n + 1 :]))
+                    worth = self.axes.value(corner)
+                    if corner not in seen and worth < self.best * SAME:
+                        seen.add(corner)
+                        heappush(queue, (worth, corner))
+        return Found(proved=True, bound=self.best, checks=self.checks)
+
+    def _ends(self) -> bool:
+        return self.stop() or (self.work is not None and self.checks >= self.work)
+
+    def _span(self, n: int) -> float:
+        own = self.axes.seconds[n]
+        return own[-1] - own[0]
+
+    def _box(self, at: Vector) -> Vector | None:
+        """A box that excludes a vector."""
+        for box in reversed(self.boxes):
+            if all(i <= most for i, most in zip(at, box, strict=True)):
+                return box
+        return None
+
+    def _fits(self, at: Vector) -> bool:
+        self.checks += 1
+        levels = self.axes.levels(at)
+        if not self.counts.fits(levels):
+            return False
+        value = self.axes.value(at)
+        if value < self.best * SAME:
+            self.best = min(value, self.tell(levels))
+        return True
+
+    def _excluded(self, at: Vector) -> Vector:
+        """Weaken job after job as far as the vector still does not fit."""
+        box = at
+        for n in self.order:
+            low, high = box[n], len(self.axes.powers[n]) - 1
+            while low < high and not self._ends():
+                middle = (low + high + 1) // 2
+                weaker = (*box[:n], middle, *box[n + 1 :])
+                if self._box(weaker) is not None or not self._fits(weaker):
+                    low = middle
+                else:
+                    high = middle - 1
+            box = (*box[:n], low, *box[n + 1 :])
+        return box
