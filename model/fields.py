@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Any, Literal
@@ -39,6 +39,8 @@ class Field:
         Other words for choices; read as the choice itself.
     default : object
         What an absent key means; documentation, the reader leaves absent keys out.
+    check : callable, optional
+        Raises InputError for a text that is not of the form it should have; gets text and place.
     """
 
     kind: Kind
@@ -51,6 +53,7 @@ class Field:
     choices: tuple[str, ...] = ()
     synonyms: tuple[tuple[str, str], ...] = ()
     default: Any = None
+    check: Callable[[str, str], None] | None = None
 
     def read(self, value: Any, where: str) -> Any:
         """Return the value if it is as described, else raise InputError."""
@@ -136,6 +139,8 @@ class Field:
                 text.encode()
             except UnicodeEncodeError:
                 raise InputError(where, f"{value!a} is not valid Unicode") from None
+        if self.check is not None:
+            self.check(text, where)
         return text
 
     def schema(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from coalloc.model.fields import Table
+from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 
@@ -35,12 +36,15 @@ class Budget:
         limit is the caller's, who kills the process.
     previous : tuple of str
         Jobs by their planned starts in the caller's last plan; a hint where to begin, no more.
+    history : History
+        How long jobs ran, by what was planned.
     """
 
     work: int | None = None
     seed: int = 0
     stop: Callable[[], bool] = never
     previous: tuple[str, ...] = ()
+    history: History = NO_HISTORY
 
 
 class Solve(Protocol):

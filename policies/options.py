@@ -8,6 +8,7 @@ from typing import Any
 
 from coalloc.model.errors import InputError
 from coalloc.model.fields import Field, Table, shown
+from coalloc.policies.oas.scenario_times import check_run_times
 
 GUARD = Field(
     kind="integer",
@@ -78,6 +79,43 @@ SEARCH: Table = {
 }
 """What the search of `oas` understands."""
 
+SCENARIOS: Table = {
+    "scenarios": Field(
+        kind="integer",
+        low=0,
+        high=1000,
+        default=0,
+        doc="Samples of run times and arrivals that orders are judged on; 0: on the estimates.",
+    ),
+    "scenario_objective": Field(
+        kind="text",
+        choices=("mean", "p90"),
+        default="mean",
+        doc="Of the objective's values in the samples: their mean, or their 90th percentile.",
+    ),
+    "run_times": Field(
+        kind="text",
+        default="history",
+        check=check_run_times,
+        doc="Real by planned run time in the samples: history, exact, lognormal:MU,SIGMA (of its "
+        "logarithm) or uniform:LOW,HIGH.",
+    ),
+    "run_time_ratios": Field(
+        kind="numbers",
+        low=0,
+        above=True,
+        default=(),
+        doc="Ratios of real to planned run time that stand for a history where there is none.",
+    ),
+    "arrivals": Field(
+        kind="number",
+        low=0,
+        default=0.0,
+        doc="Jobs per hour that may arrive before the plan's end, drawn like those in the queue.",
+    ),
+}
+"""What `oas` understands of scenarios."""
+
 OAS: Table = {
     **COMMON,
     "objective": Field(
@@ -93,6 +131,7 @@ OAS: Table = {
         doc="How far links may be loaded beyond their capacity, slowing down who uses them.",
     ),
     **SEARCH,
+    **SCENARIOS,
 }
 
 

@@ -83,6 +83,7 @@ class Search:
         self.work, self.trials, self.tried = 0, 0, 0
         self.proved = self.stopped = False
         self._reported = -inf
+        self.walk: _Walk | None = None
 
     def rank(self, schedule: Schedule) -> tuple[float, ...]:
         """Smaller is better: items without a place, then the objective, then the other one."""
@@ -167,7 +168,7 @@ class Search:
         self._anneal_and_prove()
 
     def _anneal_and_prove(self) -> None:
-        walk = _Walk(self)
+        self.walk = walk = _Walk(self)
         walk.begin()
         self._walk(walk, FIRST_CYCLE)
         if not self.spent and not (self.met and self.objective != THEN):

@@ -1,0 +1,28 @@
+"""What is known of how long jobs really run, by what was planned for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Ratios of real to planned run time of finished jobs.
+
+    Attributes
+    ----------
+    pool : tuple of float
+        Of all kinds of jobs.
+    samples : tuple of tuple of float
+        Each of one class: the jobs of a user that run one command.
+    of : mapping of job to int
+        The class of a waiting or running job, an index into `samples`; others are not in it.
+    """
+
+    pool: tuple[float, ...] = ()
+    samples: tuple[tuple[float, ...], ...] = ()
+    of: Mapping[str, int] = field(default_factory=dict)
+
+
+NO_HISTORY = History()
