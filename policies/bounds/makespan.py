@@ -18,12 +18,14 @@ from coalloc.policies.bounds.case import (
     sets_row,
     slot_side,
 )
-from coalloc.policies.bounds.prices import best_prices
+from coalloc.policies.bounds.prices import best_prices, loads
 from coalloc.policies.bounds.rows import Row, Rows, integral_at, reached
 from coalloc.policies.bounds.supply import Floats
 
 SEARCHES = 50
 """Searches for a heaviest set of items that can run together."""
+SURVEY = 64
+"""Rounds after which the mix by areas says which other rows matter."""
 WINDOWS = 6
 """Heads, and tails, from which the work behind and before is summed."""
 
@@ -89,8 +91,14 @@ def _steps(values: Floats) -> Floats:
 
 
 def together(case: Case, rows: Rows, values: Floats, known: float, stop: Stop) -> float:
-    """Mix the most promising rows; columns that end too late for the bound known are left out."""
-    order = np.argsort(-values, kind="stable")[: case.effort.rows]
-    rows = rows.kept(order)
-    value, _ = best_prices(rows, case.columns, known, case.effort.rounds, stop)
+    """Mix areas with the rows that a mix by areas alone overdraws most, or that prove most alone.
+
+    By itself a row of strong bands proves nothing, since every item could run on weaker ones.
+    """
+    effort = case.effort
+    areas = np.array([family == "area" for family in rows.family], dtype=np.bool_)
+    taken = loads(rows, areas, case.columns, known, min(effort.rounds, SURVEY), stop)
+    worth = np.where(areas, np.inf, np.maximum(taken, values / max(known, 1e-300)))
+    rows = rows.kept(np.argsort(-worth, kind="stable")[: effort.rows])
+    value, _ = best_prices(rows, case.columns, known, effort.rounds, stop)
     return value if np.isfinite(value) else 0.0

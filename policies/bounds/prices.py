@@ -26,7 +26,7 @@ import numpy as np
 
 from coalloc.policies.bounds.columns import Columns
 from coalloc.policies.bounds.rows import Rows, integral_at, reached
-from coalloc.policies.bounds.supply import Floats
+from coalloc.policies.bounds.supply import Flags, Floats
 
 CHUNK = 16
 """Rounds between looks at the bound and at `stop`."""
@@ -73,6 +73,41 @@ def best_prices(
                 break
     price[usable] = chosen / whole[usable]
     return price_bound(rows, columns, price), price
+
+
+def loads(
+    rows: Rows,
+    among: Flags,
+    columns: Columns,
+    horizon: float,
+    rounds: int,
+    stop: Callable[[], bool],
+) -> Floats:
+    """Share of each row that is taken where the items mix columns to spare some of the rows.
+
+    Parameters
+    ----------
+    among : R
+        The rows that the items know.
+
+    Returns
+    -------
+    ndarray, R
+        0 for rows without supply.
+    """
+    whole = integral_at(rows.supply, rows.time, horizon)
+    known = among & (whole > 0.0)
+    if not known.any():
+        return np.zeros(len(rows.family))
+    game = _Game(rows.amount[known] / whole[known, None], columns)
+    mix = np.zeros(columns.item.size)
+    for done in range(rounds):
+        game.step(done)
+        mix += (done + 1.0) * game.mix
+        if stop():
+            break
+    taken = rows.amount @ mix / game.weight
+    return np.where(whole > 0.0, taken / np.where(whole > 0.0, whole, 1.0), 0.0)
 
 
 def price_bound(rows: Rows, columns: Columns, price: Floats) -> float:
