@@ -29,6 +29,7 @@ _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.\d+)?", re.A
 _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)([kKmMgGtT]?)", re.A)
 _COUNT = re.compile(r"\d{1,9}", re.A)
 _NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,18})?", re.A)
+_SPAN = re.compile(r"(\d{1,9}):(\d{1,9}):(\d{1,9})", re.A)
 _TASKS = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.A)
 
 
@@ -92,6 +93,8 @@ class QueueEntry:
     cpus : int or None
     load : float or None
         Runnable processes on the host, mean of a minute.
+    time_limit : float or None
+        The queue's own h_rt, seconds; None: none.
     """
 
     queue: str
@@ -104,6 +107,7 @@ class QueueEntry:
     cpus: int | None = None
     memory_mb: int | None = None
     load: float | None = None
+    time_limit: float | None = None
     arch: str = ""
     jobs: tuple[JobEntry, ...] = ()
 
@@ -186,6 +190,14 @@ def parse_size_mb(text: str) -> int | None:
     return None if match is None else int(float(match[1]) * SUFFIXES[match[2]] / MIB)
 
 
+def parse_span(text: str) -> float | None:
+    """``HH:MM:SS`` or seconds, as seconds; None: without end, or not said."""
+    if (match := _SPAN.fullmatch(text.strip())) is not None:
+        hours, minutes, seconds = (int(number) for number in match.groups())
+        return 3600.0 * hours + 60.0 * minutes + seconds
+    return _number(text)
+
+
 def tasks_in(tasks: str) -> int:
     """How many tasks ``4-10:2,15`` stands for; a job that is no array is one."""
     count = 0
@@ -215,6 +227,7 @@ def _queue(item: ElementTree.Element) -> QueueEntry:
         cpus=_whole(said.get("num_proc", "")),
         memory_mb=parse_size_mb(said.get("mem_total", "")),
         load=_number(said.get("load_short", "")),
+        time_limit=parse_span(said.get("h_rt", "")),
         arch=said.get("arch", "") or _text(item, "arch"),
         jobs=tuple(_job(each) for each in item.findall("job_list")),
     )

@@ -11,10 +11,10 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from coalloc.adapters.part_barrier import Barrier
+from coalloc.adapters.part_job import PartJob, node_specs
 from coalloc.adapters.part_rank import FaultError
 from coalloc.adapters.part_status import END, PAGE, READY, RUN, START, StatusFile, boot_id
 
@@ -27,61 +27,6 @@ RECONNECT_S = 20.0
 KILL_MARGIN_S = 5.0
 REBIND_S = 30.0
 REBIND_POLL_S = 0.2
-
-
-class PartJob(Protocol):
-    """The job, or the jobs, by which a part's nodes are claimed in the batch system.
-
-    Attributes
-    ----------
-    system : str
-        The batch system's name, for people.
-    number : str
-        What the batch system calls it; empty: there is none that is known of.
-    is_unsure : bool
-        There may be a job, though its number is not known.
-    """
-
-    system: str
-    number: str
-    is_unsure: bool
-
-    def __init__(self, spec: dict[str, Any], folder: str, number: str = "") -> None: ...
-
-    @property
-    def has_lost_step(self) -> bool:
-        """Whether the wrappers were ours to start, and what started them has ended."""
-
-    def claim(self, port: int, keep: Callable[[], None]) -> bool:
-        """Claim the nodes, and bring the wrappers to this port.
-
-        `keep` is called as soon as there is a number. Returns whether the job waits in a queue
-        and has to be looked after until every wrapper is here. Raises FaultError.
-        """
-
-    def state(self) -> tuple[str | None, str]:
-        """The job's state and its reason; None: not known; empty: there is no such job."""
-
-    def settled_state(self) -> tuple[str | None, str]:
-        """The state of a job that is ending, once that is over."""
-
-    def is_alive(self, state: str) -> bool:
-        """Whether the processes of a job in this state may run, or will."""
-
-    def is_ending(self, state: str) -> bool:
-        """Whether this state stands only until the job's end is known."""
-
-    def explained(self, state: str, reason: str) -> tuple[str, str]:
-        """Reason and detail of a part whose job is in this state."""
-
-    def kill(self) -> None:
-        """Kill what runs; harmless when it has ended, or the batch system is out of reach."""
-
-    def release(self, *, has_run: bool) -> bool:
-        """Give the nodes back; whether it is known that they are."""
-
-    def last_words(self) -> str:
-        """The last that the wrappers' own output said."""
 
 
 class Hold:
@@ -403,28 +348,3 @@ def bare_end(reason: str, detail: str, *, is_started: bool) -> dict[str, Any]:
         "codes": [],
         "ended": time.time(),
     }
-
-
-def node_specs(spec: dict[str, Any], folder: str) -> dict[str, dict[str, Any]]:
-    """What each node of a part is told to run, by the batch system's name of the node."""
-    shared = {key: value for key, value in spec.items() if key not in {"ranks", "site", "key"}}
-    for name in ("script", "hostfile"):
-        shared[f"{name}_text"] = ""
-        with contextlib.suppress(FileNotFoundError):
-            path = f"{folder}/user/{name}"
-            with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-                shared[f"{name}_text"] = file.read()
-    names = spec["site"]["names"]
-    return {
-        name: shared | {"ranks": [r for r in spec["ranks"] if names[r["node"]] == name]}
-        for name in node_counts(spec)
-    }
-
-
-def node_counts(spec: dict[str, Any]) -> dict[str, int]:
-    """The batch system's names of a part's nodes, and their processes, in rank order."""
-    counts: dict[str, int] = {}
-    for rank in spec["ranks"]:
-        name = spec["site"]["names"][rank["node"]]
-        counts[name] = counts.get(name, 0) + 1
-    return counts

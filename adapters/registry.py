@@ -56,6 +56,19 @@ def adapter_kind(name: str, where: str = "adapter") -> AdapterKind:
     return kind
 
 
+def _check_gridengine(value: Any, cluster: str, where: str) -> object:
+    from coalloc.adapters.gridengine_settings import read_settings
+
+    return read_settings(value, cluster, where)
+
+
+def _open_gridengine(value: Any, cluster: str, where: str, state_dir: Path) -> Adapter:
+    from coalloc.adapters.gridengine import open_gridengine
+    from coalloc.adapters.gridengine_settings import read_settings
+
+    return open_gridengine(read_settings(value, cluster, where), state_dir)
+
+
 def _check_local(value: Any, cluster: str, where: str) -> object:
     from coalloc.adapters.local_settings import read_settings
 
@@ -99,6 +112,11 @@ ADAPTERS: Mapping[str, AdapterKind] = {
         check=_check_local,
         open=_open_local,
         doc="this machine's CPUs as one cluster, or one of several",
+    ),
+    "gridengine": AdapterKind(
+        check=_check_gridengine,
+        open=_open_gridengine,
+        doc="a Grid Engine cell, by its commands",
     ),
     "slurm": AdapterKind(
         check=_check_slurm,

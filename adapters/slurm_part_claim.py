@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from coalloc.adapters.batch_command import BatchError, UnreachableError
-from coalloc.adapters.part_hold import node_counts
+from coalloc.adapters.part_job import node_counts
 from coalloc.adapters.part_payload import BOOT
 
 SLACK_S = 60.0

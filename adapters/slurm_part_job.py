@@ -6,7 +6,6 @@ Imports the standard library only, as the part's runner does.
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import time
 from calendar import timegm
@@ -14,12 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 from coalloc.adapters.batch_command import (
-    Account,
     BatchError,
     RefusedError,
     Started,
     UnreachableError,
 )
+from coalloc.adapters.part_job import account_of
 from coalloc.adapters.part_payload import VARIABLE, payload
 from coalloc.adapters.part_rank import FaultError
 from coalloc.adapters.slurm_command import Slurm
@@ -77,7 +76,7 @@ class SlurmJob:
         self.is_unsure = False
         site = spec["site"]
         self._slurm = Slurm(conf=site["conf"], bin_dir=site["bin"], timeout_s=site["limit_s"])
-        self._account = _account(spec)
+        self._account = account_of(spec)
         self._step: Started | None = None
         self._undo_until = 0.0
 
@@ -303,18 +302,3 @@ class SlurmJob:
         except BatchError:
             return "", ""
         return (text.split() or [""])[0].rstrip("+"), "accounting"
-
-
-def _account(spec: dict[str, Any]) -> Account | None:
-    """Whose the job is; None: this process's own user's."""
-    uid = spec["uid"]
-    if uid is None:
-        return None
-    if os.geteuid() not in (0, uid):
-        raise FaultError(
-            "user_unknown", f"only root may submit jobs of uid {uid}, and this is not root"
-        )
-    try:
-        return Account.of(uid, spec["gid"])
-    except KeyError:
-        raise FaultError("user_unknown", f"there is no user with uid {uid}") from None

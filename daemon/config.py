@@ -127,7 +127,7 @@ class ClusterConfig(Struct, frozen=True, kw_only=True):
     """``[[clusters]]``: one cluster and the adapter that reads it and launches on it."""
 
     name: Text
-    adapter: Literal["local", "trace", "slurm"] = "local"
+    adapter: Literal["local", "trace", "slurm", "gridengine"] = "local"
     link_gbps: NotNegative | None = None
     intra_gbps: Positive | None = None
     link_latency_s: NotNegative = 0.0
