@@ -13,18 +13,20 @@ endif
 
 .DEFAULT_GOAL := help
 SLURM := slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurmrestd openmpi-bin
+GRIDENGINE := gridengine-master gridengine-exec gridengine-client
 SIMGRID := g++ libsimgrid-dev
 
-.PHONY: help run test test-slurm test-simgrid slurm-demo lint types fmt bench nightly docs clean links slurm simgrid
+.PHONY: help run test test-slurm test-gridengine test-simgrid slurm-demo lint types fmt bench nightly docs \
+  clean links slurm gridengine simgrid
 
 help:
-	@echo "make run | test | test-slurm | test-simgrid | slurm-demo | lint | types | fmt | bench | nightly | docs | clean"
+	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | slurm-demo | lint | types | fmt | bench | nightly | docs | clean"
 
 run: .venv/.installed-run
 	$(BIN)/coalloc demo
 
 test: .venv/.installed
-	$(BIN)/pytest -m "not slow and not nightly and not slurm and not simgrid"
+	$(BIN)/pytest -m "not slow and not nightly and not slurm and not gridengine and not simgrid"
 
 test-slurm: .venv/.installed slurm
 	$(BIN)/pytest -m "slurm and not nightly" -rs tests/slurm tests/contract
@@ -39,6 +41,17 @@ slurm:
 	    apt-get install -y --no-install-recommends $(SLURM); \
 	  else \
 	    echo "Slurm is not installed; as root: apt-get install $(SLURM)" >&2; \
+	  fi
+
+test-gridengine: .venv/.installed gridengine
+	$(BIN)/pytest -m "gridengine and not nightly" -rs tests/gridengine tests/contract
+
+gridengine:
+	@test -x /usr/lib/gridengine/sge_qmaster && test -x /usr/lib/gridengine/sge_execd || \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $(GRIDENGINE); \
+	  else \
+	    echo "Grid Engine is not installed; as root: apt-get install $(GRIDENGINE)" >&2; \
 	  fi
 
 test-simgrid: .venv/.installed simgrid

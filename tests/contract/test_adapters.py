@@ -25,7 +25,10 @@ from coalloc.adapters.base import (
 )
 from coalloc.adapters.registry import ADAPTERS, adapter_kind
 from coalloc.model.errors import InputError
-from tests.slurm.bed import missing
+from tests.gridengine import bed as gridengine
+from tests.gridengine.launching import settings_of as settings_of_cell
+from tests.gridengine.launching import shared_cell
+from tests.slurm import bed as slurm
 from tests.slurm.launching import settings_of, shared_bed
 
 LIMIT_S = 20.0
@@ -38,9 +41,15 @@ def slurm_settings(_: Path) -> dict[str, Any]:
     return settings_of(shared_bed()["c"])
 
 
+def gridengine_settings(_: Path) -> dict[str, Any]:
+    """Those of a real cell, which all tests of one run share."""
+    return settings_of_cell(shared_cell())
+
+
 # Settings with which an adapter can be opened anywhere, with at least two slots in the cluster.
 SETTINGS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "local": lambda _: {"nodes": ["n[1-2]"], "slots": 2},
+    "gridengine": gridengine_settings,
     "slurm": slurm_settings,
     "trace": lambda folder: {"platform": str(written(folder / "platform.json", PLATFORM))},
 }
@@ -49,13 +58,17 @@ SETTINGS: dict[str, Callable[[Path], dict[str, Any]]] = {
 READ_ONLY = {"trace"}
 
 
+# What is absent for the adapters that need more than Python: nothing, if empty.
+MISSING = {"gridengine": gridengine.missing, "slurm": slurm.missing}
+
+
 def marked(name: str) -> Any:
-    """The adapter's name as a parameter; what needs Slurm is marked, and skipped without it."""
-    if name != "slurm":
+    """The adapter's name as a parameter; what needs a batch system is marked by its name."""
+    if name not in MISSING:
         return name
-    absent = missing()
-    skip = pytest.mark.skipif(bool(absent), reason=f"Slurm is not installed: {absent}")
-    return pytest.param(name, marks=[pytest.mark.slurm, skip])
+    absent = MISSING[name]()
+    skip = pytest.mark.skipif(bool(absent), reason=f"{name} is not installed: {absent}")
+    return pytest.param(name, marks=[getattr(pytest.mark, name), skip])
 
 
 launching = pytest.mark.parametrize(
