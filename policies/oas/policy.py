@@ -18,10 +18,11 @@ from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.lister import Lister, make_state
 from coalloc.policies.kernel.listing import MAKESPAN
+from coalloc.policies.oas import scenario_search
 from coalloc.policies.oas.search import Search
 from coalloc.policies.oas.seeds import SIMPLE, balanced
 
-FEW = 64
+FEW = scenario_search.FEW
 """Items up to which the first incumbent is the best of all simple orders, not the first of them."""
 
 
@@ -31,8 +32,11 @@ def solve(
     budget: Budget,
     on_incumbent: OnIncumbent | None = None,
 ) -> Plan:
-    """Plan with the best of simple orders, annealing and exact search."""
-    search = Search(Planner(problem, options), "oas", budget, on_incumbent)
+    """Plan with the best of simple orders, annealing and exact search; or over scenarios."""
+    planner = Planner(problem, options)
+    if options["scenarios"]:
+        return scenario_search.solve(planner, budget, on_incumbent)
+    search = Search(planner, "oas", budget, on_incumbent)
     at_once = len(SIMPLE) if len(search.planner.items) <= FEW else 1
     search.run(SIMPLE[:at_once], SIMPLE[at_once:])
     return search.plan()

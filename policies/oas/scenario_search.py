@@ -1,0 +1,315 @@
+"""`oas` with `scenarios`: the order that does best over samples of what may happen.
+
+1. The search of `oas` on the estimates, with part of the work: the *deterministic best*.
+2. K scenarios (`scenarios.py`).
+3. The deterministic best and all simple orders are listed in each. In a scenario jobs end earlier
+   or later than planned, and the event decoder starts then what the order has next, so it is the
+   order that is judged (with allotments, levels of power and homes), not the plan's times. Its
+   value is the mean of the objective over the scenarios, or the 90th percentile.
+4. Annealing over orders by that value, from the best, until the work is done, the caller stops it,
+   or `patience` moves per job, divided by K, bring nothing.
+
+The plan that is returned is the best order listed on the estimates. By its own measure it is never
+worse than the deterministic best and the simple orders; its value on the estimates may be.
+
+Notes
+-----
+*Work* counts items listed in scenarios like those on the estimates. All orders meet the same
+scenarios, so that differences between them vary less than their values. A listing ends as soon as
+the rest of the scenarios cannot make up for it.
+
+References
+----------
+The MBPC paper names scheduling under uncertain run times as future work (section 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil, inf, log
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from coalloc.model.plan import Plan
+from coalloc.policies.base import Budget, OnIncumbent
+from coalloc.policies.kernel.annealing import BEST, CURRENT, WARMTH
+from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
+from coalloc.policies.kernel.lister import Lister, copy_of, make_state
+from coalloc.policies.kernel.listing import MAKESPAN, Genes
+from coalloc.policies.kernel.listing import WEIGHTED as WEIGHING
+from coalloc.policies.oas.scenarios import Scenario, lay_out
+from coalloc.policies.oas.search import PROVED, THEN, Search
+from coalloc.policies.oas.seeds import SIMPLE, as_before, by_rule
+from coalloc.policies.oas.window import choose, complete
+
+FEW = 64
+"""Items up to which even the first incumbent has been judged."""
+FIRST_WORK, FIRST_MOVES = 100_000, 50
+"""Items placed in the search on the estimates: so many, or so many moves per item if more."""
+FIRST_SHARE = 3
+"""A limit of work is divided by this for the search on the estimates."""
+CYCLE = 30
+"""Moves per item in the first cycle of the annealing; each is as long as those before together."""
+WARM, COLD = 0.002, 0.00005
+"""First and last temperature of a cycle, by the value."""
+REPORT_AFTER = 20_000
+"""Items placed, at least, between two incumbents."""
+PERCENTILE = 0.9
+
+Rank = tuple[float, float]
+
+
+def percentile(values: list[float]) -> float:
+    """The smallest value that nine tenths of the values do not pass."""
+    return sorted(values)[ceil(PERCENTILE * len(values) - 1e-9) - 1]
+
+
+def mean(values: list[float]) -> float:
+    """Their mean; inf if one is."""
+    return inf if inf in values else fmean(values)
+
+
+class Judge:
+    """What an order is worth over scenarios."""
+
+    def __init__(self, scenarios: list[Scenario], objective: str, measure: str) -> None:
+        self.scenarios = scenarios
+        self.goal = WEIGHING if objective == WEIGHTED else MAKESPAN
+        self.two = objective == THEN
+        self.measure = percentile if measure == "p90" else mean
+        self.allowed = len(scenarios) - ceil(PERCENTILE * len(scenarios) - 1e-9)
+        self.least = [s.least if self.goal == MAKESPAN else 0.0 for s in scenarios]
+        self.work = 0
+
+    def values(self, genes: Genes) -> list[float]:
+        """The objective in each scenario, s."""
+        self.work += sum(scenario.size for scenario in self.scenarios)
+        return [scenario.value(genes, self.goal) for scenario in self.scenarios]
+
+    def rank(self, genes: Genes, limit: float = inf) -> Rank | None:
+        """Smaller is better; None where the first passes a limit.
+
+        The second is the weighted completion, measured alike, where that is an objective too.
+        """
+        found: list[float] = []
+        second: list[float] = []
+        left = limit * len(self.scenarios) * (1.0 + 1e-12) - sum(self.least)
+        failed = 0
+        for scenario, least in zip(self.scenarios, self.least, strict=True):
+            self.work += scenario.size
+            room = limit if self.measure is percentile else left + least
+            value = scenario.value(genes, self.goal, room)
+            if value == inf:
+                failed += 1
+                if self.measure is mean or failed > self.allowed:
+                    return None
+            left -= value - least
+            found.append(value)
+            if self.two:
+                second.append(scenario.weighted_completion())
+        return self.measure(found), self.measure(second) if self.two else 0.0
+
+
+def solve(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None = None) -> Plan:
+    """Plan by the order that does best over scenarios.
+
+    Parameters
+    ----------
+    planner : Planner
+        Its options are complete, `scenarios` at least 1.
+    """
+    search = _on_estimates(planner, budget, on_incumbent)
+    found = _ScenarioSearch(search)
+    found.run()
+    return found.plan()
+
+
+def _on_estimates(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> Search:
+    """The search of `oas`, with part of the work."""
+    count = len(planner.items)
+    most = max(FIRST_WORK, FIRST_MOVES * count * min(count, planner.options["window"]))
+    if budget.work is not None:
+        most = min(most, budget.work // FIRST_SHARE)
+    few = count <= FEW
+    search = Search(planner, "oas", replace(budget, work=most), None if few else on_incumbent)
+    at_once = len(SIMPLE) if few else 1
+    search.run(SIMPLE[:at_once], SIMPLE[at_once:])
+    search.budget, search.on_incumbent = budget, on_incumbent
+    return search
+
+
+class _ScenarioSearch:
+    """The best order over scenarios so far."""
+
+    def __init__(self, search: Search) -> None:
+        planner = search.planner
+        assert search.best is not None
+        self.search, self.planner, self.estimated = search, planner, search.best
+        self.options: dict[str, Any] = dict(planner.options)
+        self.inside, self.rest = choose(planner, search.window)
+        self.lister = Lister(planner, self.inside, planner.decode([], "insert"))
+        self.threshold = search.threshold
+        self.was_proved = search.proved
+        self.judge: Judge | None = None
+        self.best: Genes | None = None
+        self.rank: Rank = (inf, inf)
+        self.moves = 0
+        self.stats: dict[str, Any] = {"scenarios": 0}
+        self._reported = -inf
+
+    def run(self) -> None:
+        """Lay out the scenarios, judge what is known, and search."""
+        search = self.search
+        if not self.inside or self.estimated.unplaced:
+            return
+        scenarios = lay_out(
+            self.planner,
+            self.inside,
+            search.budget.history,
+            self.estimated.makespan,
+            search.budget.seed,
+            search.budget.stop,
+        )
+        self.judge = Judge(scenarios, search.objective, self.options["scenario_objective"])
+        own = self._own()
+        values = self.judge.values(own)
+        self.stats = {
+            "scenarios": len(scenarios),
+            "deterministic_mean": mean(values),
+            "deterministic_p90": percentile(values),
+        }
+        self._take(own, search.origin)
+        for name, genes in self._known():
+            self._take(genes, name)
+        self._count()
+        search.report()
+        self._anneal(self.judge)
+        self._count()
+
+    def _count(self) -> None:
+        if self.judge is not None:
+            self.search.work += self.judge.work
+            self.judge.work = 0
+
+    def _own(self) -> Genes:
+        """The order of the deterministic best."""
+        walk = self.search.walk
+        if walk is not None and self.search.origin == "annealing":
+            return copy_of(walk.top)
+        return self._followed(self.estimated, blocking=True)
+
+    def _followed(self, schedule: Schedule, *, blocking: bool) -> Genes:
+        """The order of starts of a schedule, with its allotments."""
+        start = schedule.outcome.start
+        genes = self.lister.genes(sorted(self.inside, key=lambda n: float(start[n])))
+        genes.block[:] = int(blocking)
+        genes.mode[:] = np.where(np.isnan(start), 0, schedule.outcome.mode)
+        return genes
+
+    def _known(self) -> Iterator[tuple[str, Genes]]:
+        """Orders that need no search."""
+        planner = self.planner
+        yield self.search.origin, self._followed(self.estimated, blocking=False)
+        for name, decoder in (("easy", "easy"), ("conservative", "insert")):
+            schedule = planner.decode(by_rule(planner, range(len(planner.items)), name), decoder)
+            if not schedule.unplaced:
+                yield name, self._followed(schedule, blocking=False)
+                yield name, self._followed(schedule, blocking=True)
+        orders = {name: by_rule(planner, self.inside, name) for name in _NAMES}
+        if self.search.budget.previous:
+            orders["previous"] = as_before(planner, self.inside, self.search.budget.previous)
+        for name, order in orders.items():
+            genes = self.lister.genes(order)
+            yield f"{name}, skipping", genes
+            genes = copy_of(genes)
+            genes.block[:] = 1
+            yield name, genes
+
+    def _take(self, genes: Genes, origin: str) -> Rank | None:
+        """Keep choices if they are the best so far; what they are worth."""
+        assert self.judge is not None
+        rank = self.judge.rank(genes, self.rank[0])
+        if rank is not None and (self.best is None or rank < self.rank):
+            self._keep(genes, rank, origin)
+        return rank
+
+    def _keep(self, genes: Genes, rank: Rank, origin: str) -> None:
+        """Make choices the best, unless they leave something without a place on the estimates."""
+        schedule = self._on_estimates(genes)
+        if schedule is None or schedule.unplaced:
+            return
+        search = self.search
+        self.best, self.rank = copy_of(genes), rank
+        search.best, search.origin = schedule, f"{origin}, over scenarios"
+        value = search.value(self.estimated)
+        search.proved = self.was_proved and search.value(schedule) <= value * (1.0 + PROVED)
+
+    def _on_estimates(self, genes: Genes) -> Schedule | None:
+        """What the choices give if everything goes as planned."""
+        listed = copy_of(genes)
+        if self.lister.evaluate(listed, MAKESPAN) == inf:
+            return None
+        out = self.lister.outcome()
+        sc = np.where((out.missing > 0) & ~np.isnan(out.end), listed.sc, 1.0)
+        return complete(self.planner, self.lister, out, sc, self.rest, 0)
+
+    def _anneal(self, judge: Judge) -> None:
+        """Look for better orders around the best."""
+        search, count = self.search, len(judge.scenarios)
+        if self.best is None:
+            return
+        steps = np.linspace(1.0, self.threshold, 5 if self.threshold > 1.0 else 1)
+        moves = make_state(self.lister, search.budget.seed, steps.tolist())
+        # Every move is taken as it comes: what it is worth is for the scenarios to say.
+        moves.value[CURRENT], moves.value[BEST], moves.value[WARMTH] = 0.0, -inf, inf
+        rng = np.random.default_rng((search.budget.seed, count))
+        size, scrap = len(self.inside), self.lister.genes()
+        patience = None if search.patience is None else -(-search.patience * size // count)
+        quiet, cycle = 0, CYCLE * size
+        while True:
+            current, at = copy_of(self.best), self.rank[0]
+            warmth, cooling = WARM * at, (COLD / WARM) ** (1.0 / cycle)
+            for _ in range(cycle):
+                if search.spent or (patience is not None and quiet > patience):
+                    return
+                trial = copy_of(current)
+                self.lister.anneal(trial, scrap, moves, judge.goal, 1)
+                judge.work += size
+                limit = at - warmth * log(max(rng.random(), 1e-300))
+                rank = judge.rank(trial, limit)
+                self.moves, quiet, warmth = self.moves + 1, quiet + 1, warmth * cooling
+                self._count()
+                if rank is None or rank[0] > limit:
+                    continue
+                current, at = trial, rank[0]
+                if rank < (self.rank[0] * (1.0 - 1e-12), self.rank[1]):
+                    self._keep(trial, rank, "annealing")
+                    quiet = 0
+                    self._report()
+            cycle *= 2
+
+    def _report(self) -> None:
+        """Hand out the best plan, if the last one was some time ago."""
+        if self.search.work >= self._reported + REPORT_AFTER:
+            self._reported = self.search.work
+            self.search.report()
+
+    def plan(self) -> Plan:
+        """The best order on the estimates, and what it was judged by."""
+        plan = self.search.plan()
+        if self.best is None or self.judge is None:
+            return replace(plan, stats={**plan.stats, **self.stats})
+        values = self.judge.values(self.best)
+        stats = {
+            **self.stats,
+            "scenario_mean": mean(values),
+            "scenario_p90": percentile(values),
+            "scenario_moves": self.moves,
+        }
+        return replace(plan, stats={**plan.stats, **stats})
+
+
+_NAMES = ("fcfs", "spt", "lpt", "sjf", "bjf")
