@@ -13,7 +13,9 @@ cluster has nodes for (t_1, ..., t_J) if and only if for each set of jobs the su
 at most the slots that any of them may use. A cluster's limits depend on the levels only through
 the ranks of the levels among its powers: tables are kept by ranks.
 
-*Links.* Sums of BW_{j,k} are compared as whole numbers, by the common denominator of the loads.
+*Links.* Sums of BW_{j,k} are compared as whole numbers, by the loads' common denominator. Where
+a threshold lets links saturate, a job has a second level: the SC that none of the links it loads is
+above. The values are those that a link can reach.
 
 *Complexity.* A sum of two tables takes at most S operations on numbers of S bits, where S is the
 product of all (tau_j + 1); equal parts of a table are worked on once.
@@ -31,8 +33,10 @@ from coalloc.policies.allocation.scene import Scene, load
 
 KEPT_BYTES = 128 * 2**20
 """Tables are forgotten when they take more than this."""
+MANY_SLOWDOWNS = 5_000
 
 Ranks = tuple[int, ...]
+"""Of one cluster: per job the rank of its level of power, then per job the limit of the link."""
 Costs = Sequence[Mapping[int, int]]
 """Of each job, what each allowed count costs."""
 
@@ -83,15 +87,23 @@ class Counts:
         self.powers = {
             k: sorted({scene.classes[c].power for c in scene.of_cluster[k]}) for k in self.clusters
         }
-        self._links = self._link_tables(threshold)
+        self._read_links(threshold)
         self._limits: dict[tuple[int, int], int] = {}
         self._below: dict[tuple[int, int], int] = {}
         self._kept: dict[tuple[int, int, tuple[Ranks, ...]], int] = {}
         self._bytes = 0
 
-    def fits(self, levels: Sequence[float]) -> bool:
-        """Whether all jobs find nodes of at least these powers, one level per job."""
-        ranks = self._ranks(levels)
+    def fits(self, levels: Sequence[float], slows: Sequence[int] = ()) -> bool:
+        """Whether all jobs find nodes and links at their levels.
+
+        Parameters
+        ----------
+        levels : sequence of float
+            Per job the power that none of its nodes may be below.
+        slows : sequence of int
+            Per job the place in `slowdowns` of the SC that it may not exceed; the last by default.
+        """
+        ranks = self._ranks(levels, slows)
         if not ranks:
             return False
         if len(ranks) == 1:
@@ -100,18 +112,23 @@ class Counts:
         first = self._table(0, half, ranks[:half])
         return bool(first & self._mirrored(self._table(half, len(ranks), ranks[half:])))
 
-    def allocation(self, levels: Sequence[float]) -> Allocation:
+    def allocation(self, levels: Sequence[float], slows: Sequence[int] = ()) -> Allocation:
         """Nodes for all jobs at levels that fit."""
-        ranks, uses = self._ranks(levels), [dict[int, int]() for _ in self.jobs]
+        ranks, uses = self._ranks(levels, slows), [dict[int, int]() for _ in self.jobs]
         for k, counts in self._shares(0, len(ranks), ranks, self.all):
             matched = self._match(k, levels, counts)
             for mine, own in zip(uses, matched, strict=True):
                 mine.update(own)
         return Allocation(jobs=self.jobs, uses=tuple(uses))
 
-    def _ranks(self, levels: Sequence[float]) -> tuple[Ranks, ...]:
+    def _ranks(self, levels: Sequence[float], slows: Sequence[int]) -> tuple[Ranks, ...]:
+        slows = slows or [-1] * len(self.jobs)
         return tuple(
-            tuple(bisect_left(self.powers[k], level) for level in levels) for k in self.clusters
+            (
+                *(bisect_left(self.powers[k], level) for level in levels),
+                *(self._room_on[k][slow] for slow in slows),
+            )
+            for k in self.clusters
         )
 
     def _mirrored(self, table: int) -> int:
@@ -146,11 +163,12 @@ class Counts:
         among the classes of some.
         """
         k = self.clusters[place]
-        users = self._users(k, [[*self.powers[k], inf][rank] for rank in ranks])
+        half = len(self.jobs)
+        users = self._users(k, [[*self.powers[k], inf][rank] for rank in ranks[:half]])
         unions = {0}
         for classes in set(users):
             unions |= {one | classes for one in unions}
-        table = self._links[k]
+        table = self._link(ranks[half:])
         for union in sorted(unions):
             jobs = sum(1 << n for n, classes in enumerate(users) if classes & ~union == 0)
             own = enumerate(self.scene.of_cluster[k])
@@ -196,23 +214,55 @@ class Counts:
 
         return rest(0, limit)
 
-    def _link_tables(self, threshold: float) -> dict[int, int]:
-        """Equations (5), (6), (10) of each cluster, and jobs that may not be split."""
+    def _read_links(self, threshold: float) -> None:
+        """Equation (5) as whole numbers, the slowdowns (7), and what links may carry at each."""
         of = [self.scene.candidates[j] for j in self.jobs]
         counts = [range(job.procs + 1) if job.splits else (0, job.procs) for job in of]
         loads = [{t: load(job, t) for t in own} for job, own in zip(of, counts, strict=True)]
         scale = lcm(*(value.denominator for own in loads for value in own.values()))
-        costs = [{t: int(value * scale) for t, value in own.items()} for own in loads]
-        most = sum(max(own.values()) for own in costs)
-        known: dict[int, int] = {}
-        out = {}
+        self._loads = [{t: int(value * scale) for t, value in own.items()} for own in loads]
+        most = sum(max(own.values()) for own in self._loads)
+        above = self._reached(threshold, scale) if threshold > 1.0 else []
+        self.slowdowns = [1.0, *(min(float(ratio), threshold) for ratio in above)]
+        self._room_on: dict[int, list[int]] = {}
         for k in self.clusters:
-            limit = self.scene.limit(k, threshold)
-            whole = most if limit is None else min(floor(limit * Fraction(scale)), most)
-            if whole not in known:
-                known[whole] = self._within(costs, whole)
-            out[k] = known[whole]
-        return out
+            capacity, limit = self.scene.capacity[k], self.scene.limit(k)
+            limits = [Fraction(most) if limit is None else limit * scale]
+            for ratio in above:
+                allowed = (ratio * (capacity or 0) - self.scene.loaded[k]) * scale
+                limits.append(limits[0] if limit is None else max(allowed, limits[0]))
+            self._room_on[k] = [min(floor(one), most) for one in limits]
+        self._known_links: dict[int, int] = {}
+        still = [{t: 0 for t, own in mine.items()} for mine in self._loads]
+        self._idle = [
+            self._within([*still[:n], {t: 0 for t, a in mine.items() if not a}, *still[n + 1 :]], 0)
+            for n, mine in enumerate(self._loads)
+        ]
+
+    def _reached(self, threshold: float, scale: int) -> list[Fraction]:
+        """The ratios above 1 of load to capacity that links can have, rising."""
+        sums = {0}
+        for own in self._loads:
+            sums = {one + cost for one in sums for cost in set(own.values())}
+        out = set()
+        for k in self.clusters:
+            capacity, limit = self.scene.capacity[k], self.scene.limit(k, threshold)
+            once = self.scene.limit(k)
+            if capacity and limit is not None and once is not None:
+                reached = (Fraction(one, scale) for one in sums if one)
+                between = (one for one in reached if once < one <= limit)
+                out |= {(self.scene.loaded[k] + one) / capacity for one in between}
+        return sorted(out)
+
+    def _link(self, limits: Ranks) -> int:
+        """Equations (6), (7), (10): a link is within the limit of every job that loads it."""
+        for limit in set(limits) - self._known_links.keys():
+            self._known_links[limit] = self._within(self._loads, limit)
+        table = self._known_links[max(limits)]
+        for limit, idle in zip(limits, self._idle, strict=True):
+            if limit < max(limits):
+                table &= self._known_links[limit] | idle
+        return table
 
     def _sum(self, one: int, other: int) -> int:
         """All sums of counts of two tables that are nowhere above tau."""

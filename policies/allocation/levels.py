@@ -15,13 +15,12 @@ do not rise along the queue: the others are the same solutions under other names
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import fsum, inf
 
 from coalloc.policies.allocation.counts import Counts
-from coalloc.policies.allocation.scene import Scene
 
 SAME = 1.0 - 1e-12
 """Values closer than this are the same."""
@@ -51,41 +50,63 @@ class Found:
 
 @dataclass(slots=True, kw_only=True)
 class Axes:
-    """Levels of each job, the strongest first, and the run times there, seconds."""
+    """What a vector counts: for each job a level of power, then for each job one of SC.
+
+    Attributes
+    ----------
+    powers : list of list of float
+        Per job, the strongest first.
+    slows : list of list of int
+        Per job places in the slowdowns of the tables, the least first.
+    seconds : list of list of float
+        Per axis what the levels add to the run time.
+    alike : list of list of int
+        Groups of equal jobs.
+    """
 
     powers: list[list[float]] = field(default_factory=list)
+    slows: list[list[int]] = field(default_factory=list)
     seconds: list[list[float]] = field(default_factory=list)
     alike: list[list[int]] = field(default_factory=list)
 
-    def levels(self, at: Vector) -> list[float]:
-        """Powers of a vector."""
-        return [own[i] for own, i in zip(self.powers, at, strict=True)]
+    def levels(self, at: Vector) -> tuple[list[float], list[int]]:
+        """Powers and places of slowdowns of a vector."""
+        half = len(self.powers)
+        return (
+            [own[i] for own, i in zip(self.powers, at[:half], strict=True)],
+            [own[i] for own, i in zip(self.slows, at[half:], strict=True)],
+        )
 
     def value(self, at: Vector) -> float:
         """Sum of the run times of a vector."""
         return fsum(own[i] for own, i in zip(self.seconds, at, strict=True))
 
     def named(self, at: Vector) -> Vector:
-        """The vector with the levels of equal jobs in falling order of power."""
-        out = list(at)
+        """The vector with the levels of equal jobs in order."""
+        out, half = list(at), len(self.powers)
         for group in self.alike:
-            for n, i in zip(group, sorted(at[n] for n in group), strict=True):
-                out[n] = i
+            ordered = sorted((at[n], at[half + n]) for n in group)
+            for n, (power, slow) in zip(group, ordered, strict=True):
+                out[n], out[half + n] = power, slow
         return tuple(out)
 
 
-def axes_of(scene: Scene, jobs: Sequence[int]) -> Axes:
-    """Levels of some candidates; one that power does not speed up has its weakest alone."""
-    axes, groups = Axes(), dict[object, list[int]]()
-    for n, j in enumerate(jobs):
-        job = scene.candidates[j]
-        powers = scene.levels(job)[::-1]
-        if job.scaled <= 0:
-            powers = powers[-1:]
-        axes.powers.append(powers)
-        axes.seconds.append([job.seconds(power) for power in powers])
+def axes_of(counts: Counts) -> Axes:
+    """The axes of some candidates; what costs a job nothing has its weakest level alone."""
+    axes, groups, pace = Axes(), dict[object, list[int]](), counts.slowdowns
+    slowed = []
+    for n, j in enumerate(counts.jobs):
+        job = counts.scene.candidates[j]
+        powers = counts.scene.levels(job)[::-1]
+        loads = job.splits and job.gbps > 0 and job.procs > 1 and job.fixed > 0
+        slows = list(range(len(pace))) if loads else [len(pace) - 1]
+        axes.powers.append(powers if job.scaled > 0 else powers[-1:])
+        axes.slows.append(slows)
+        axes.seconds.append([job.scaled / power for power in axes.powers[-1]])
+        slowed.append([job.fixed * (pace[i] if loads else 1.0) for i in slows])
         key = (job.procs, job.scaled, job.fixed, job.gbps, job.splits, tuple(job.room.items()))
         groups.setdefault(key, []).append(n)
+    axes.seconds += slowed
     axes.alike = [group for group in groups.values() if len(group) > 1]
     return axes
 
@@ -95,36 +116,38 @@ class Descent:
 
     Parameters
     ----------
+    fits : callable
+        Whether a vector has a solution.
+    tell : callable
+        Gets every better solution; returns the seconds of the best one known.
     at_most : float
         Seconds of a known solution.
     stop : callable
         Polled before every check; true ends the search.
     work : int or None
         Checks after which it ends.
-    tell : callable
-        Gets the powers of every better solution; returns the seconds of the best one known.
     """
 
     def __init__(
         self,
-        counts: Counts,
         axes: Axes,
+        fits: Callable[[Vector], bool],
+        tell: Callable[[Vector], float],
         *,
         at_most: float = inf,
         stop: Callable[[], bool],
         work: int | None = None,
-        tell: Callable[[list[float]], float],
     ) -> None:
-        self.counts, self.axes, self.best = counts, axes, at_most
-        self.stop, self.work, self.tell = stop, work, tell
+        self.axes, self.fits, self.tell = axes, fits, tell
+        self.best, self.stop, self.work = at_most, stop, work
         self.checks = 0
         self.boxes: list[Vector] = []
         # jobs whose levels cost little are weakened last: their corners come first
-        self.order = sorted(range(len(axes.powers)), key=self._span)
+        self.order = sorted(range(len(axes.seconds)), key=self._span)
 
     def run(self) -> Found:
         """Search to the end, or to a limit."""
-        start = (0,) * len(self.axes.powers)
+        start = (0,) * len(self.axes.seconds)
         queue, seen = [(self.axes.value(start), start)], {start}
         while queue and queue[0][0] < self.best * SAME:
             value, at = queue[0]
@@ -138,7 +161,7 @@ class Descent:
                 self.boxes.append(box)
             heappop(queue)
             for n, i in enumerate(box):
-                if i + 1 < len(self.axes.powers[n]):
+                if i + 1 < len(self.axes.seconds[n]):
                     corner = self.axes.named((*at[:n], i + 1, *at[n + 1 :]))
                     worth = self.axes.value(corner)
                     if corner not in seen and worth < self.best * SAME:
@@ -162,19 +185,18 @@ class Descent:
 
     def _fits(self, at: Vector) -> bool:
         self.checks += 1
-        levels = self.axes.levels(at)
-        if not self.counts.fits(levels):
+        if not self.fits(at):
             return False
         value = self.axes.value(at)
         if value < self.best * SAME:
-            self.best = min(value, self.tell(levels))
+            self.best = min(value, self.tell(at))
         return True
 
     def _excluded(self, at: Vector) -> Vector:
         """Weaken job after job as far as the vector still does not fit."""
         box = at
         for n in self.order:
-            low, high = box[n], len(self.axes.powers[n]) - 1
+            low, high = box[n], len(self.axes.seconds[n]) - 1
             while low < high and not self._ends():
                 middle = (low + high + 1) // 2
                 weaker = (*box[:n], middle, *box[n + 1 :])

@@ -178,10 +178,13 @@ def make_plan(
     Parameters
     ----------
     bound : float or None
-        Lower bound of the total execution time of these jobs, seconds.
+        Lower bound of the total execution time of these jobs, seconds. With the status *optimal* it
+        is the plan's value, which has the rounding of starts and ends far from time 0.
     """
     placements = place(scene, allocation)
     value = fsum(p.end - p.start for p in placements)
+    if bound is not None:
+        bound = value if status is Status.OPTIMAL else min(bound, value)
     everything = (*scene.waiting, *deferred)
     return Plan(
         policy=policy,
@@ -190,7 +193,7 @@ def make_plan(
         objective=Objective(
             name="total_execution",
             value=value,
-            bound=None if bound is None else min(bound, value),
+            bound=bound,
             deferred=len({entry.job for entry in everything}),
         ),
         placements=placements,

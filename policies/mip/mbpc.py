@@ -21,7 +21,7 @@ from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation.choosing import extend, strongest
 from coalloc.policies.allocation.counts import Counts, can_count, states
-from coalloc.policies.allocation.levels import Descent, axes_of
+from coalloc.policies.allocation.levels import Descent, Vector, axes_of
 from coalloc.policies.allocation.placing import (
     Allocation,
     in_order,
@@ -106,8 +106,8 @@ def _solver(name: str) -> Solve:
         if search.is_ideal:
             return search.plan(Status.OPTIMAL, search.value)
         search.reorder()
-        if prover.threshold == 1.0 and searches(scene, search.best.jobs, 1.0):
-            return _by_levels(search, budget)
+        if searches(scene, search.best.jobs, prover.threshold):
+            return _by_levels(search, prover.threshold, budget)
         if options["engine"] == "search":
             search.stats["tables_too_large"] = states(scene, search.best.jobs)
             return search.plan(Status.HEURISTIC)
@@ -116,22 +116,23 @@ def _solver(name: str) -> Solve:
     return solve
 
 
-def _by_levels(search: Search, budget: Budget) -> Plan:
-    """Search over the levels of power."""
+def _by_levels(search: Search, threshold: float, budget: Budget) -> Plan:
+    """Search over the levels of power, and of SC."""
     scene, jobs = search.scene, search.best.jobs
-    counts = Counts(scene, jobs)
+    counts = Counts(scene, jobs, threshold)
+    axes = axes_of(counts)
 
-    def tell(levels: list[float]) -> float:
-        search.offer(counts.allocation(levels))
+    def tell(at: Vector) -> float:
+        search.offer(counts.allocation(*axes.levels(at)))
         return search.value
 
     descent = Descent(
-        counts,
-        axes_of(scene, jobs),
+        axes,
+        lambda at: counts.fits(*axes.levels(at)),
+        tell,
         at_most=search.value,
         stop=budget.stop,
         work=budget.work,
-        tell=tell,
     )
     found = descent.run()
     search.work += found.checks

@@ -83,6 +83,15 @@ def test_saturation_is_paid_by_the_jobs_that_load_the_link() -> None:
     assert plan.placements[0].end == pytest.approx(10 * (0.5 / 0.5 + 0.5 * 1.6))
 
 
+def test_the_bound_of_an_optimum_is_its_value_far_from_time_0() -> None:
+    # ends are rounded to 2.4e-7 s there: more than the checker grants a bound
+    queue = [{"id": str(n), "procs": 2, "sigma": 0.7, "base_time": 5.0 / 3} for n in (1, 2, 3)]
+    for engine in ("search", "mip"):
+        plan = solve("mbpc", site(queue, time=1.76e9), engine=engine)
+        assert plan.status is Status.OPTIMAL
+        assert plan.objective.bound == plan.objective.value
+
+
 def test_comparators_are_blind_to_power() -> None:
     job = {"procs": 4, "proc_gbps": 0.01}
     queue = [{"id": "1", **job, "sigma": 0.1}, {"id": "2", **job, "sigma": 0.9}]
