@@ -31,10 +31,17 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
     """
     own, commands = SlurmLauncher(settings, state_dir), commands_of(settings)
     if not settings.hands_over:
-        reader = SlurmReader(settings, commands, state_dir=state_dir, claims=own.claims)
+        reader = SlurmReader(
+            settings, commands, state_dir=state_dir, claims=own.claims, given_back=own.given_back
+        )
         return Adapter(reader=reader, launcher=own)
     handed = HandedLauncher(settings, commands, state_dir)
     reader = SlurmReader(
-        settings, commands, state_dir=state_dir, claims=own.claims, claimed=handed.claimed
+        settings,
+        commands,
+        state_dir=state_dir,
+        claims=own.claims,
+        given_back=own.given_back,
+        claimed=handed.claimed,
     )
     return Adapter(reader=reader, launcher=BothLaunchers(own, handed), handover=handed)

@@ -11,10 +11,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from coalloc.adapters.base import AdapterError, ClaimRefusedError, PartSpec
+from coalloc.adapters.base import AdapterError, ClaimRefusedError, PartKey, PartSpec
 from coalloc.adapters.batch_command import BatchError
 from coalloc.adapters.part_held_launcher import HeldLauncher
 from coalloc.adapters.slurm_command import Slurm
+from coalloc.adapters.slurm_ledger import Ledger
 from coalloc.adapters.slurm_settings import SlurmSettings
 
 
@@ -40,6 +41,18 @@ class SlurmLauncher(HeldLauncher):
         self._slurm = commands_of(settings)
         self._names: frozenset[str] = frozenset()
         super().__init__(state_dir)
+        self._ledger = Ledger(state_dir / "given_back")
+
+    def given_back(self) -> frozenset[str]:
+        """The claims of parts that are over, as tokens name them."""
+        return self._ledger.claims
+
+    def forget(self, key: PartKey) -> None:
+        """Remove the folder of an ended part, and keep in mind that its claim is over."""
+        folder = self._parts.get(key)
+        super().forget(key)
+        if folder is not None and key not in self._parts:
+            self._ledger.add(folder.claim)
 
     def _check_nodes(self, part: PartSpec) -> None:
         """Refuse nodes that Slurm does not know."""

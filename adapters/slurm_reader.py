@@ -1,9 +1,10 @@
 """Reads a Slurm cluster: nodes, queue, reservations and load, with one command for each.
 
-Three commands make a cycle, however long the queue is: ``squeue``, ``scontrol show node`` and
-``scontrol show reservation``; a fourth, ``scontrol hold``, only where a job was handed over in a
-partition that would start it. All run with a clean environment, in UTC, and under one time
-limit. Whatever fails, the cluster is unknown, not empty.
+Four commands make a cycle, however long the queue is: ``squeue``, and ``scontrol show`` of nodes,
+partitions and reservations. Others are seldom: ``scontrol hold`` where a job was handed over in a
+partition that would start it, ``scontrol show config`` for slurmctld's clock once in a while,
+``scancel`` for a job whose end slurmctld forgot. All run with a clean environment, in UTC, and
+under one time limit. Whatever fails, the cluster is unknown, not empty.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 
 from coalloc.adapters.base import AdapterError
@@ -18,6 +20,14 @@ from coalloc.adapters.batch_command import BatchError, RefusedError
 from coalloc.adapters.node_load import Load, LoadWatch, effective_power
 from coalloc.adapters.slurm_calibration import read_calibration
 from coalloc.adapters.slurm_command import Slurm
+from coalloc.adapters.slurm_reader_trouble import (
+    clock_notice,
+    clock_offset,
+    closed_nodes,
+    on_our_clock,
+    revived_jobs,
+    shut,
+)
 from coalloc.adapters.slurm_reader_view import (
     Answers,
     chosen_nodes,
@@ -33,7 +43,9 @@ from coalloc.adapters.slurm_reader_view import (
 )
 from coalloc.adapters.slurm_settings import SlurmSettings
 from coalloc.adapters.slurm_text import (
+    parse_clock,
     parse_node_list,
+    parse_partitions,
     parse_queue,
     parse_reservations,
     queue_format,
@@ -53,6 +65,8 @@ UTC = {"TZ": "UTC"}
 SHOW = ("scontrol", "-a", "-o", "show")
 HELD_AT_ONCE = 500
 """Jobs named to one ``scontrol hold``."""
+CLOCK_EVERY_S = 600.0
+"""Between two looks at slurmctld's clock, seconds."""
 
 
 class SlurmReader:
@@ -68,6 +82,8 @@ class SlurmReader:
         Ids of the handed jobs that parts of ours have.
     claims : callable, optional
         The claims of our other parts, as tokens name them; absent: every token is ours.
+    given_back : callable
+        The claims of parts that are over, and whose nodes were given back.
     clock : callable
         Wall-clock seconds.
     """
@@ -80,10 +96,13 @@ class SlurmReader:
         state_dir: Path | None = None,
         claimed: Callable[[], Collection[str]] = frozenset,
         claims: Callable[[], Collection[str]] | None = None,
+        given_back: Callable[[], Collection[str]] = frozenset,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings, self._slurm = settings, slurm
         self._claimed, self._claims, self._clock = claimed, claims, clock
+        self._given_back = given_back
+        self._clock_off_s, self._clock_asked = 0.0, float("-inf")
         self._calibration = None if state_dir is None else state_dir / "calibration.json"
         self._loads = LoadWatch(settings.load, settings.load_max_age_s)
         self._scontrol_json = True
@@ -97,13 +116,17 @@ class SlurmReader:
             A command failed, or its answer was not understood.
         """
         try:
+            given_back = self._given_back()
             answers = self._ask()
+            self._compare_clocks()
+            answers = on_our_clock(answers, self._clock_off_s)
             self._hold(answers)
+            revived = self._end_revived(answers, given_back)
         except BatchError as error:
             raise AdapterError(str(error)) from error
         except ParseError as error:
             raise AdapterError(f"Slurm's answer is not understood: {error}") from error
-        return self._reading(answers)
+        return self._reading(answers, revived)
 
     def _ask(self) -> Answers:
         # Before the queue is read: a job that is handed to a part in between is then listed as
@@ -118,6 +141,7 @@ class SlurmReader:
             nodes=nodes,
             queue=queue,
             reservations=parse_reservations(self._run(*SHOW, "reservation")),
+            partitions=parse_partitions(self._run(*SHOW, "partition")),
             claimed=claimed,
             claims=claims,
         )
@@ -157,9 +181,31 @@ class SlurmReader:
             except RefusedError:
                 continue  # one of them has begun or ended since; the others are held
 
-    def _reading(self, answers: Answers) -> ClusterReading:
+    def _compare_clocks(self) -> None:
+        """See once in a while how far slurmctld's clock is from ours."""
+        asked = self._clock()
+        if 0.0 <= asked - self._clock_asked < CLOCK_EVERY_S:
+            return
+        there = parse_clock(self._run("scontrol", "show", "config"))
+        self._clock_off_s = clock_offset(there, asked, self._clock())
+        self._clock_asked = asked
+
+    def _end_revived(self, answers: Answers, given_back: Collection[str]) -> tuple[str, ...]:
+        """Cancel the jobs of parts that are over; what was cancelled, in words."""
+        jobs = revived_jobs(answers.queue, given_back)
+        if not jobs:
+            return ()
+        with suppress(RefusedError):  # it has ended by itself
+            self._run("scancel", *jobs[:HELD_AT_ONCE])
+        return (
+            f"slurmctld had forgotten the end of our jobs {', '.join(jobs[:10])}: cancelled again",
+        )
+
+    def _reading(self, answers: Answers, notices: tuple[str, ...]) -> ClusterReading:
         settings = self._settings
-        entries = chosen_nodes(settings, answers.nodes)
+        chosen = chosen_nodes(settings, answers.nodes)
+        closed, why = closed_nodes(settings, answers.partitions, chosen)
+        entries = [shut(entry, closed.get(entry.name, "")) for entry in chosen]
         states, unknown = states_of(entries)
         loads = self._loads.loads(entries, answers.now)
         measured = {} if self._calibration is None else read_calibration(self._calibration)
@@ -174,6 +220,7 @@ class SlurmReader:
             reservations=kept_nodes(settings, answers, entries),
             handed=handed_jobs(settings, answers),
             unknown=unknown | unknown_jobs(answers.queue),
+            notices=(*clock_notice(self._clock_off_s), *why, *notices),
         )
 
     def _node(

@@ -22,6 +22,7 @@ from coalloc.adapters.slurm_text_records import (
     HOLDS_NODES,
     WAITS,
     NodeEntry,
+    PartitionEntry,
     QueueEntry,
     ReservationEntry,
     node_state,
@@ -59,6 +60,7 @@ class Answers:
     reservations: tuple[ReservationEntry, ...] = ()
     claimed: Collection[str] = field(default_factory=frozenset)
     claims: Collection[str] | None = None
+    partitions: tuple[PartitionEntry, ...] = ()
 
     def is_ours(self, entry: QueueEntry) -> bool:
         """Whether a part of ours has this job, submitted or handed over.

@@ -21,6 +21,7 @@ from itertools import pairwise
 from coalloc.adapters.slurm_text_records import (
     NodeEntry,
     ParseError,
+    PartitionEntry,
     QueueEntry,
     ReservationEntry,
     job_state,
@@ -286,6 +287,41 @@ def parse_reservations(text: str) -> tuple[ReservationEntry, ...]:
     return tuple(found)
 
 
+def parse_partitions(text: str) -> tuple[PartitionEntry, ...]:
+    """What ``scontrol show partition`` printed.
+
+    Raises
+    ------
+    ParseError
+    """
+    found = []
+    for pairs, where in _records(text, "PartitionName", None):
+        if "State" not in pairs:
+            raise ParseError(where, "no State")
+        found.append(
+            PartitionEntry(
+                name=pairs["PartitionName"],
+                state=pairs["State"].upper(),
+                is_default=pairs.get("Default", "").upper() == "YES",
+            )
+        )
+    return tuple(found)
+
+
+def parse_clock(text: str) -> float:
+    """When ``scontrol show config`` was answered, by slurmctld's clock, seconds since 1970.
+
+    Raises
+    ------
+    ParseError
+    """
+    line = text.lstrip().partition("\n")[0]
+    stamp = read_time(line.rpartition(" as of ")[2], line)
+    if stamp is None:
+        raise ParseError(line, "no time")
+    return stamp
+
+
 def parse_fields(text: str, first: str = "JobId") -> Mapping[str, str]:
     """The ``Key=Value`` pairs of one record of ``scontrol show``; the first of each key stands.
 
@@ -300,7 +336,7 @@ def parse_fields(text: str, first: str = "JobId") -> Mapping[str, str]:
 
 
 def _records(
-    text: str, first: str, keys: frozenset[str]
+    text: str, first: str, keys: frozenset[str] | None
 ) -> Iterator[tuple[Mapping[str, str], str]]:
     starts = [match.start() for match in re.finditer(rf"^[ \t]*{first}=", text, re.M)]
     head = text[: starts[0]] if starts else text

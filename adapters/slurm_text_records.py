@@ -123,6 +123,15 @@ class ReservationEntry:
     flags: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionEntry:
+    """One partition; `state` in capitals, ``UP`` where it queues and starts jobs."""
+
+    name: str
+    state: str
+    is_default: bool = False
+
+
 JOB_STATES = {
     "BF": "BOOT_FAIL",
     "CA": "CANCELLED",

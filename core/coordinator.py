@@ -71,6 +71,7 @@ class Remembered:
     seqs: Mapping[str, int] = field(default_factory=dict)
     unacked: Mapping[str, int] = field(default_factory=dict)
     history: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    ratios: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     drained: Mapping[str, str] = field(default_factory=dict)
     paused: bool = False
     epoch: int = 1
@@ -93,6 +94,7 @@ class Coordinator:
         state.numbers = {n: (seq, past.unacked.get(n, seq) - 1) for n, seq in past.seqs.items()}
         state.tokens.update(past.tokens)
         state.history.update(past.history)
+        state.ratios.update(past.ratios)
         state.last_job, state.last_event = past.last_job, past.last_event
         state.last_round = past.last_round
         for record in sorted(past.jobs, key=lambda r: arrival(r.id)):
@@ -334,6 +336,9 @@ class Coordinator:
         cluster.drained_nodes = {n.name for n in read.reading.nodes if n.name in state.drained}
         handover.taken_in(state, cluster, read.reading, now)
         self._name_unknown(cluster, read.reading)
+        for notice in read.reading.notices:
+            if before is None or notice not in before.notices:
+                state.note("cluster_noticed", level="warning", cluster=read.cluster, what=notice)
         if was_stale and cluster.connected:
             slots = sum(node.slots for node in read.reading.nodes)
             state.note(

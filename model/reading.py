@@ -106,6 +106,8 @@ class ClusterReading:
         All that were handed over to us and have not begun.
     unknown : mapping of words to count
         What the batch system said and the adapter does not know.
+    notices : tuple of str
+        What an operator should know of the cluster, each in one line.
     """
 
     cluster: str
@@ -115,3 +117,4 @@ class ClusterReading:
     reservations: tuple[Reservation, ...] = ()
     handed: tuple[HandedJob, ...] = ()
     unknown: Mapping[str, int] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
