@@ -14,6 +14,7 @@ from typing import Any
 from coalloc.core.messages import Order
 from coalloc.core.records import JobRecord, Launch
 from coalloc.core.requests import Answer
+from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.snapshot import Snapshot
 
 
@@ -51,10 +52,11 @@ class SaveMeta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveHistory:
-    """Write the run-time history of a user's command."""
+    """Write the run-time history of a user's command: base times, and real by planned times."""
 
     key: str
     values: tuple[float, ...]
+    ratios: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,11 +129,12 @@ class Publish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solve:
-    """Plan this snapshot."""
+    """Plan this snapshot; the history is there where the policy's options ask for it."""
 
     round: int
     snapshot: Snapshot
     policy: str
+    history: History = NO_HISTORY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,12 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from coalloc.core.settings import JobDefaults
+from coalloc.model.history import History
 
 KEPT = 8
 """Run times kept of each user and command."""
+POOLED = 64
+"""Commands whose ratios, the newest, stand for all others."""
 
 
 def history_key(user: str, command: str) -> str:
@@ -29,6 +32,25 @@ def history_key(user: str, command: str) -> str:
 def remembered(values: Sequence[float], base_time: float) -> tuple[float, ...]:
     """The history with one more run, seconds on dedicated full-speed nodes."""
     return (*values, base_time)[-KEPT:]
+
+
+def history_for(ratios: Mapping[str, tuple[float, ...]], keys: Mapping[str, str]) -> History:
+    """Of some jobs, how long those like them took by what was planned.
+
+    Parameters
+    ----------
+    ratios : mapping of history key to real by planned run times
+        The newest last.
+    keys : mapping of job to history key
+    """
+    places: dict[str, int] = {}
+    of = {job: places.setdefault(key, len(places)) for job, key in keys.items() if key in ratios}
+    newest = list(ratios.values())[-POOLED:]
+    return History(
+        pool=tuple(value for values in newest for value in values),
+        samples=tuple(ratios[key] for key in places),
+        of=of,
+    )
 
 
 def predicted(values: Sequence[float]) -> float | None:

@@ -12,12 +12,15 @@ from dataclasses import replace
 from coalloc.core import assemble
 from coalloc.core.commit import loads_of, meeting_place, misfit, occupation, parts_of
 from coalloc.core.effects import Publish, SavePlan, Solve, Wake
+from coalloc.core.estimates import history_for, history_key
 from coalloc.core.events import IncumbentFound, Solved, SolveFailed
 from coalloc.core.records import JobRecord, JobState, Outlook, PartRecord
 from coalloc.core.starting import prepare
 from coalloc.core.state import RoundState, State, arrival
+from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import Placement, Plan, Reason
 from coalloc.model.plan_json import write_plan
+from coalloc.model.snapshot import Snapshot
 
 NOW_S = 1e-6
 """A placement that starts within this of the snapshot's time starts now."""
@@ -48,7 +51,21 @@ def begin_if_due(state: State, now: float) -> None:
         chain=chain[1:],
         snapshot=snapshot,
     )
-    state.out.append(Solve(round=state.last_round, snapshot=snapshot, policy=chain[0]))
+    state.out.append(_solve(state, snapshot, chain[0]))
+
+
+def _solve(state: State, snapshot: Snapshot, policy: str) -> Solve:
+    """Ask for a plan, with the history where scenarios are drawn from it."""
+    history = NO_HISTORY
+    if state.settings.options.get("scenarios"):
+        records = [
+            state.jobs[job.id]
+            for job in (*snapshot.queue, *snapshot.running)
+            if job.id in state.jobs
+        ]
+        keys = {record.id: history_key(record.user, record.command) for record in records}
+        history = history_for(state.ratios, keys)
+    return Solve(round=state.last_round, snapshot=snapshot, policy=policy, history=history)
 
 
 def incumbent(state: State, event: IncumbentFound, now: float) -> None:
@@ -97,7 +114,7 @@ def failed(state: State, event: SolveFailed, now: float) -> None:
             assemble.snapshot(state, now, held=False) if current.committed else current.snapshot
         )
         current.snapshot = snapshot
-        state.out.append(Solve(round=current.number, snapshot=snapshot, policy=following))
+        state.out.append(_solve(state, snapshot, following))
         return
     state.note("round_failed", level="error", round=current.number, queued=current.queued)
     state.round = None

@@ -308,7 +308,8 @@ def _remember(state: State, record: JobRecord) -> None:
     base = max(record.ended - record.started, 1e-3) / max(slowdown, 1e-9)
     key = history_key(record.user, record.command)
     state.history[key] = remembered(state.history.get(key, ()), base)
-    state.out.append(SaveHistory(key=key, values=state.history[key]))
+    state.ratios[key] = remembered(state.ratios.pop(key, ()), base / max(job.base_time, 1e-3))
+    state.out.append(SaveHistory(key=key, values=state.history[key], ratios=state.ratios[key]))
 
 
 def skip_numbers(state: State, cluster: str, last_seq: int) -> None:

@@ -105,6 +105,8 @@ class State:
     strangers: set[str] = field(default_factory=set)
     """Clusters that spoke without being configured; each is logged once."""
     history: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    ratios: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """Real by planned run times, by the keys of `history`; the newest key last."""
     last_job: int = 0
     last_event: int = 0
     last_round: int = 0

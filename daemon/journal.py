@@ -65,8 +65,9 @@ def writes_of(effects: Iterable[Effect], now: float) -> list[Write]:
                 writes.append(PutToken(user=user, token=token, job=job))
             case SaveMeta(key=key, value=value):
                 writes.append(PutMeta(key=key, value=value))
-            case SaveHistory(key=key, values=values):
-                writes.append(PutHistory(key=key, body=write_object({"base_times": values})))
+            case SaveHistory(key=key, values=values, ratios=ratios):
+                body = write_object({"base_times": values, "ratios": ratios})
+                writes.append(PutHistory(key=key, body=body))
             case SavePlan(round=number, body=body):
                 writes.append(PutPlan(round=number, time=now, body=write_object(body)))
             case Send(cluster=cluster, seq=seq, order=order):
@@ -159,14 +160,15 @@ def _recall(store: Store, keep_ended: int) -> Memory:
     name = meta.get("store") or uuid.uuid4().hex
     store.commit([PutMeta(key="epoch", value=str(epoch)), PutMeta(key="store", value=name)])
     numbers = [arrival(job.id)[0] for job in jobs]
+    history = {key: read_object(body) for key, body in loaded.history.items()}
     remembered = Remembered(
         jobs=jobs,
         tokens=loaded.tokens,
         seqs={key[4:]: int(value) for key, value in meta.items() if key.startswith("seq.")},
         unacked={cluster: min(orders) for cluster, orders in outbox.items() if orders},
-        history={
-            key: tuple(read_object(body)["base_times"]) for key, body in loaded.history.items()
-        },
+        history={key: tuple(body["base_times"]) for key, body in history.items()},
+        # Older stores have none.
+        ratios={key: tuple(body["ratios"]) for key, body in history.items() if "ratios" in body},
         drained=_drained(meta.get("drained", "")),
         paused=bool(meta.get("paused")),
         epoch=epoch,

@@ -15,6 +15,7 @@ from coalloc.core.effects import Solve
 from coalloc.core.events import Event, IncumbentFound, Solved, SolveFailed
 from coalloc.daemon.record_json import read_object
 from coalloc.daemon.wire.codec import encode
+from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
 from coalloc.model.plan_json import read_plan
 from coalloc.model.snapshot import Snapshot
@@ -55,6 +56,7 @@ class Solver(Protocol):
         work: int | None = None,
         seed: int = 0,
         previous: tuple[str, ...] = (),
+        history: History = NO_HISTORY,
         on_incumbent: Callable[[bytes], None] | None = None,
         checked: bool = False,
         node_entries: int | None = None,
@@ -127,7 +129,10 @@ class Planner:
                 self._offer(IncumbentFound(round=effect.round, plan=plan))
 
         return await self.solve(
-            encode(write_snapshot(effect.snapshot)), effect.policy, on_incumbent=found
+            encode(write_snapshot(effect.snapshot)),
+            effect.policy,
+            history=effect.history,
+            on_incumbent=found,
         )
 
     async def solve(
@@ -135,6 +140,7 @@ class Planner:
         snapshot: bytes,
         policy: str,
         *,
+        history: History = NO_HISTORY,
         on_incumbent: Callable[[bytes], None] | None = None,
     ) -> Plan:
         """A plan that passed the checker.
@@ -152,6 +158,7 @@ class Planner:
             options,
             deadline_s=self.time_limit_s,
             previous=self._previous,
+            history=history,
             on_incumbent=on_incumbent,
             checked=True,
             node_entries=NODE_ENTRIES,

@@ -23,6 +23,7 @@ import msgspec
 from coalloc.daemon.logs import get_logger
 from coalloc.daemon.solver_frames import PLAN, SNAPSHOT, FrameError, Request, frame
 from coalloc.daemon.solver_talk import Talk, cut_short, lines
+from coalloc.model.history import NO_HISTORY, History
 
 GRACE_S = 0.2
 """Between the end of the time limit, when a policy should stop, and the kill, seconds."""
@@ -148,6 +149,7 @@ class SolverPool:
         work: int | None = None,
         seed: int = 0,
         previous: tuple[str, ...] = (),
+        history: History = NO_HISTORY,
         on_incumbent: Callable[[bytes], None] | None = None,
         checked: bool = False,
         node_entries: int | None = None,
@@ -162,7 +164,7 @@ class SolverPool:
             Of these, the policy gets those that it knows.
         deadline_s : float
             Seconds, finite; then the policy is told to stop, and killed 0.2 s later.
-        work, seed, previous
+        work, seed, previous, history
             See `coalloc.policies.base.Budget`.
         on_incumbent : callable, optional
             Receives better plans, ``coalloc-plan/1``, as they are found; the first at once, later
@@ -182,6 +184,7 @@ class SolverPool:
             work=work,
             seed=seed,
             previous=previous,
+            history=history,
             checked=checked,
             node_entries=node_entries,
             soft_at=began + deadline_s,

@@ -97,7 +97,13 @@ def solved(
         table = lookup(request.policy).options
         known = {name: value for name, value in options.items() if name in table}
         options = read_options(known, table)
-    budget = Budget(work=request.work, seed=request.seed, stop=stop, previous=request.previous)
+    budget = Budget(
+        work=request.work,
+        seed=request.seed,
+        stop=stop,
+        previous=request.previous,
+        history=request.history,
+    )
     return solve(snapshot, options, budget, on_incumbent)
 
 

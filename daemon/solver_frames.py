@@ -15,6 +15,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from coalloc.model.history import NO_HISTORY, History
+
 REQUEST, SNAPSHOT, PLAN = b"R", b"S", b"P"
 BEGUN, INCUMBENT, DONE, VIOLATIONS, EXPLANATION, FAILED = b"B", b"I", b"D", b"V", b"X", b"E"
 KINDS = frozenset(
@@ -41,6 +43,8 @@ class Request(Struct, frozen=True, kw_only=True):
         Nodes a plan may name, see `coalloc.daemon.solver_answers.trimmed`; None: all.
     previous : tuple of str
         Jobs by their starts in the last plan, see `coalloc.policies.base.Budget`.
+    history : History
+        See there.
     soft_at, hard_at : float
         ``CLOCK_MONOTONIC`` seconds, the same in all processes: when to stop searching, and when
         to be gone.
@@ -52,6 +56,7 @@ class Request(Struct, frozen=True, kw_only=True):
     work: int | None = None
     seed: int = 0
     previous: tuple[str, ...] = ()
+    history: History = NO_HISTORY
     checked: bool = False
     node_entries: int | None = None
     soft_at: float = 0.0
