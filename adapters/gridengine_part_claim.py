@@ -44,7 +44,16 @@ REFUSALS = (
 def request(spec: dict[str, Any], host: str, slots: int) -> list[str]:
     """The options of ``qsub`` by which exactly these slots are asked for."""
     site = spec["site"]
-    words = ["-N", spec["token"]["name"], "-q", f"{site['queue']}@{host}", "-S", "/bin/sh"]
+    words = [
+        "-N",
+        spec["token"]["name"],
+        "-q",
+        f"{site['queue']}@{host}",
+        "-S",
+        "/bin/sh",
+        "-wd",
+        "/",
+    ]
     words += ["-r", "n", "-b", "n", "-j", "y", "-o", "/dev/null", "-m", "n", "-now", "n"]
     if slots > 1:
         words += ["-pe", site["pe"], str(slots)]

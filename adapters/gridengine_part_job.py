@@ -28,8 +28,8 @@ from coalloc.adapters.part_job import account_of, node_counts
 from coalloc.adapters.part_payload import VARIABLE, payload
 from coalloc.adapters.part_rank import FaultError
 
-RELEASE_S = 10.0
-"""Between a job's end and Grid Engine's knowing of it, at most, seconds."""
+RELEASE_S = 5.0
+"""Between a job's end and Grid Engine's knowing of it; later than that it is late, seconds."""
 POLL_S = 0.1
 UNDO_S = 60.0
 """A submission that was never answered is looked for so long, seconds."""
@@ -153,9 +153,11 @@ class GridEngineJob:
         try:
             if self.is_unsure:
                 return self._undo()
-            if not has_run or not self._are_gone(RELEASE_S):
-                self._delete()
-            self._are_gone(RELEASE_S)  # later than that it is Grid Engine that is late
+            if has_run and self._are_gone(RELEASE_S):
+                return True
+            self._delete()
+            if not has_run:
+                self._are_gone(RELEASE_S)
         except (BatchError, ParseError):
             return False
         return True
