@@ -218,7 +218,9 @@ class Commands:
                     os.killpg(process.pid, signal.SIGKILL)
                 if not isinstance(error, subprocess.TimeoutExpired):
                     raise
-                raise UnreachableError(name, f"no answer within {limit:g} s") from None
+                said = one_line((error.stderr or b"").decode(errors="replace"))
+                why = f"no answer within {limit:g} s" + (f": {said}" if said else "")
+                raise UnreachableError(name, why) from None
         return Answer(
             code=process.returncode,
             out=out.decode(errors="replace"),

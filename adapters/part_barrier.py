@@ -62,6 +62,11 @@ class Barrier:
     ports : (int, int)
         To listen on, inclusive; (0, 0): any.
 
+    Attributes
+    ----------
+    is_open : bool
+        The processes were let go: a wrapper that comes for the first time comes too late.
+
     Raises
     ------
     OSError
@@ -79,6 +84,7 @@ class Barrier:
         self._key, self._poller = key, poller
         self._strangers: dict[int, Stranger] = {}
         self._names: dict[int, str] = {}
+        self.is_open = False
         self._sock = listening(ports)
         self._sock.setblocking(False)
         poller.register(self._sock, select.POLLIN)
@@ -125,6 +131,7 @@ class Barrier:
 
     def say(self, *words: str) -> None:
         """Tell every node that is here."""
+        self.is_open = self.is_open or words[0] == "go"
         for node in self.nodes.values():
             if node.lines is not None:
                 self._tell(node, *words)
@@ -185,7 +192,8 @@ class Barrier:
         del self._strangers[fd]
         node.lines = stranger.lines
         self._names[fd] = stranger.node
-        self._tell(node, "spec", json.dumps(node.spec, separators=(",", ":")))
+        spec = node.spec | {"is_open": self.is_open}
+        self._tell(node, "spec", json.dumps(spec, separators=(",", ":")))
 
     def _hear(self, fd: int) -> None:
         node = self.nodes[self._names[fd]]

@@ -76,6 +76,7 @@ class Hold:
         for fd in fds:
             self._poller.register(fd, select.POLLIN)
         self._barrier = self._opened(port)
+        self._barrier.is_open = self._is_started
 
     def carry(self, *, is_resumed: bool) -> None:
         """Claim the nodes, or take over from an earlier runner, and go on to the end."""

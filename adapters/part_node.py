@@ -174,6 +174,8 @@ def main() -> None:
     door = Door(os.environ)
     try:
         lines, spec = door.knock(CONNECT_LIMIT_S)
+        if spec.pop("is_open"):
+            raise TalkError("the part has been started before, and is not started again")
     except TalkError as error:
         print(f"{door.node}: {error}", file=sys.stderr)
         sys.exit(3)

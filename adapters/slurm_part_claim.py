@@ -21,6 +21,8 @@ ALIVE = frozenset(
 ENDING = "COMPLETING"
 """State that stands before a job's end state until its nodes are free."""
 
+FULL = "temporarily unable to accept"
+"""What salloc and sbatch say before they try again for a minute: MaxJobCount, most often."""
 REFUSALS = (
     ("requested nodes are busy", "nodes_taken"),
     ("required node not available", "node_unavailable"),
@@ -36,7 +38,7 @@ REFUSALS = (
     ("not permitted", "not_permitted"),
     ("invalid user id", "user_unknown"),
     ("time limit", "bad_time_limit"),
-    ("temporarily unable to accept", "slurm_full"),
+    (FULL, "slurm_full"),
     ("job violates", "not_permitted"),
 )
 """What Slurm says, in lower case, and the reason of the refusal."""
@@ -108,9 +110,9 @@ def granted(said: str) -> str:
 
 def refusal(error: BatchError) -> str:
     """The reason in a command's refusal."""
-    if isinstance(error, UnreachableError):
-        return "unreachable"
     said = error.why.lower()
+    if isinstance(error, UnreachableError):
+        return "slurm_full" if FULL in said else "unreachable"
     return next((reason for phrase, reason in REFUSALS if phrase in said), "refused_by_slurm")
 
 

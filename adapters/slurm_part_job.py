@@ -254,8 +254,14 @@ class SlurmJob:
         with contextlib.suppress(ValueError, IndexError):
             stamp = said[said.index("at") + 1]
             start = timegm(time.strptime(stamp, "%Y-%m-%dT%H:%M:%S"))
-            if start > time.time() + BUSY_S:
+            if start > time.time() + BUSY_S and start > self._time_there() + BUSY_S:
                 raise FaultError("nodes_taken", f"Slurm would start it at {stamp} UTC")
+
+    def _time_there(self) -> float:
+        """Slurmctld's clock, whole seconds."""
+        text = self._slurm.run("scontrol", "show", "config", env={"TZ": "UTC"})
+        stamp = text.lstrip().partition("\n")[0].rpartition(" as of ")[2].strip()
+        return float(timegm(time.strptime(stamp, "%Y-%m-%dT%H:%M:%S")))
 
     def _environment(self, port: int) -> dict[str, str]:
         host = self._spec["site"]["address"] or socket.getfqdn()
