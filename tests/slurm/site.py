@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ class SlurmSite(Running):
     ----------
     given : mapping
         Settings of every cluster besides those a bed needs.
+    powers : mapping of str to float
+        Of clusters; 1 is that of the others.
     interval_s : float
         Between two readings, seconds.
     """
@@ -36,11 +39,13 @@ class SlurmSite(Running):
         bed: Bed,
         *,
         given: Any = None,
+        powers: Mapping[str, float] | None = None,
         interval_s: float = 0.5,
         **options: Any,
     ) -> None:
         self.bed = bed
-        self._given = dict(given or {})
+        self.policy = str(options.get("policy", "plain"))
+        self._given, self._powers = dict(given or {}), dict(powers or {})
         sizes = {cluster.name: cluster.shape.nodes for cluster in bed}
         super().__init__(root, clusters=sizes, **options)
         text = self.config.read_text()
@@ -49,6 +54,7 @@ class SlurmSite(Running):
     def section(self, name: str, nodes: int, slots: int) -> str:
         """A Slurm cluster in the configuration."""
         # JSON's texts, numbers and flags are TOML's too.
-        given = settings_of(self.bed[name], **{"load": "none", **self._given})
+        own = {"load": "none", "power": self._powers.get(name, 1.0), **self._given}
+        given = settings_of(self.bed[name], **own)
         settings = ", ".join(f"{key} = {json.dumps(value)}" for key, value in given.items())
         return SECTION.format(name=name, settings=settings)

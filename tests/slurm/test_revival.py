@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.base import PartState
-from coalloc.adapters.slurm_launcher import commands_of
+from coalloc.adapters.slurm_launcher import SlurmLauncher, commands_of
 from coalloc.adapters.slurm_reader import SlurmReader
 from tests.slurm.bed import Bed, alike, bed
 from tests.slurm.launching import SlurmBed
@@ -73,11 +73,13 @@ def test_a_job_whose_end_is_forgotten_is_ended_again(own: Bed, launch: SlurmBed)
     launch.launcher.forget(spec.key)
     launch.cluster.kill_controller()
     launch.cluster.start_controller()
+    own_launcher = launch.launcher
+    assert isinstance(own_launcher, SlurmLauncher)
     reader = SlurmReader(
         launch.site,
         commands_of(launch.site),
-        claims=launch.launcher.claims,
-        given_back=launch.launcher.given_back,
+        claims=own_launcher.claims,
+        given_back=own_launcher.given_back,
     )
     own.wait(lambda: own_nodes_answer(launch), "the nodes are back")
     revived = any(comment.startswith("coalloc:") for comment in launch.jobs())
