@@ -7,9 +7,6 @@ Notes
 - proved: the value meets the bound, or the exact search has ended;
 - by its work limit, or by *patience*: so many moves per item in a row without an improvement;
 - when the caller's `stop` says so, which is asked after each chunk of some ms.
-
-The annealing goes in cycles, each as long as the two before together, from warm to cold and from
-the best choices known.
 """
 
 from __future__ import annotations
@@ -18,32 +15,21 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-import numpy as np
-
 from coalloc.model.plan import Plan, Status
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.bounds import Bound, lower_bound
-from coalloc.policies.kernel.annealing import BEST, COOLING, CURRENT, IMPROVED, LATEST, TRIALS
-from coalloc.policies.kernel.annealing import WARMTH as STATE_WARMTH
 from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
-from coalloc.policies.kernel.lister import Lister, copy_of, make_state
-from coalloc.policies.kernel.listing import MADE, MAKESPAN, Genes
-from coalloc.policies.kernel.listing import WEIGHTED as WEIGHING
-from coalloc.policies.kernel.state import TOL
+from coalloc.policies.kernel.listing import MAKESPAN
 from coalloc.policies.oas.exact import ExactSearch, why_not
-from coalloc.policies.oas.seeds import RULES, as_before, balanced, by_rule
-from coalloc.policies.oas.window import choose, complete
+from coalloc.policies.oas.fill import CHUNK as FILL_CHUNK
+from coalloc.policies.oas.fill import Filling, applies
+from coalloc.policies.oas.seeds import by_rule
+from coalloc.policies.oas.walk import FIRST_CYCLE, Walk
 
 Orders = tuple[tuple[str, str], ...]
+THEN = "makespan_then_weighted_completion"
 PROVED = 1e-9
 """Relative gap at which a plan counts as optimal."""
-THEN = "makespan_then_weighted_completion"
-WARM, WARMER, COLD = 0.001, 0.003, 0.00005
-"""First and last temperature of a cycle, by the value; every second cycle begins warmer."""
-FIRST_CYCLE = 100
-"""Moves per item in the first cycle."""
-CHUNK = 10_000
-"""Items placed between two looks at the clock."""
 REPORT_AFTER = 20_000
 """Items placed, at least, between two incumbents of the annealing."""
 EXACT_ITEMS = 14
@@ -73,6 +59,7 @@ class Search:
         self.on_incumbent = on_incumbent
         options: Mapping[str, Any] = planner.options
         self.objective = options.get("objective", "makespan")
+        self.turns = self.objective == THEN
         self.patience = options.get("patience")
         self.exact_work = options.get("exact_work") or 0
         self.window = options.get("window") or len(planner.snapshot.queue)
@@ -83,7 +70,7 @@ class Search:
         self.work, self.trials, self.tried = 0, 0, 0
         self.proved = self.stopped = False
         self._reported = -inf
-        self.walk: _Walk | None = None
+        self.walk: Walk | None = None
 
     def rank(self, schedule: Schedule) -> tuple[float, ...]:
         """Smaller is better: items without a place, then the objective, then the other one."""
@@ -160,7 +147,7 @@ class Search:
         if self.best is not before:
             self.report()
         self.find_bound("quick")
-        if self.met and self.objective != THEN:
+        if self.met and not self.turns:
             self.proved = True
             return
         if self.spent:
@@ -168,14 +155,14 @@ class Search:
         self._anneal_and_prove()
 
     def _anneal_and_prove(self) -> None:
-        self.walk = walk = _Walk(self)
+        self.walk = walk = Walk(self)
         walk.begin()
         self._walk(walk, FIRST_CYCLE)
-        if not self.spent and not (self.met and self.objective != THEN):
+        if not self.spent and not (self.met and not self.turns):
             self.find_bound("full")
-        exact = self._exact()
+        exact, filling = self._exact(), self._filling(walk)
         while not self.spent:
-            if self.met and self.objective != THEN:
+            if self.met and not self.turns:
                 self.proved = True
                 return
             if exact is not None:
@@ -183,14 +170,50 @@ class Search:
                     return
                 if exact.work >= self.exact_work:
                     exact = None
+            if filling is not None and walk.phase == MAKESPAN:
+                self._fill(filling, walk)
+                if self.met:
+                    filling = None
+                    continue
             tired = walk.tired(self.patience)
             if tired and exact is None:
                 return
             if not tired:
                 self._walk(walk, None)
-        self.proved = self.met and self.objective != THEN
+        self.proved = self.met and not self.turns
 
-    def _walk(self, walk: _Walk, share: int | None) -> None:
+    def _filling(self, walk: Walk) -> Filling | None:
+        """The search for a plan without waste, where it applies."""
+        if self.objective == WEIGHTED or self.best is None or self.best.unplaced:
+            return None
+        if not applies(walk.lister):
+            return None
+        filling = Filling(walk.lister, self.budget.seed)
+        filling.bound = filling.rounded(0.0 if self.bound is None else self.bound.value)
+        self._raise_bound(filling.bound, "filling")
+        return filling
+
+    def _raise_bound(self, value: float, name: str) -> None:
+        if self.bound is None or value > self.bound.value:
+            parts = {} if self.bound is None else self.bound.parts
+            self.bound = Bound(value=value, parts={**parts, name: value})
+
+    def _fill(self, filling: Filling, walk: Walk) -> None:
+        """Some work of the search for a plan without waste."""
+        assert self.best is not None
+        room = FILL_CHUNK
+        if self.budget.work is not None:
+            room = max(min(room, self.budget.work - self.work), 1)
+        before = filling.work
+        if filling.run(self.best.makespan, room) and filling.order is not None:
+            walk.start_from(filling.order)
+            if walk.improved:
+                walk.take("filling")
+                walk.flush()
+        self.work += filling.work - before
+        self._raise_bound(filling.bound, "filling")
+
+    def _walk(self, walk: Walk, share: int | None) -> None:
         """One chunk of annealing, or a share of moves per item; reports what it finds."""
         moves = None if share is None else share * walk.size
         while moves is None or moves > 0:
@@ -240,7 +263,7 @@ class Search:
             "tried": self.tried,
             "trials": self.trials,
         }
-        if self.objective == THEN:
+        if self.turns:
             stats["weighted_completion"] = self.best.weighted_completion
         if self.bound is not None:
             stats["bounds"] = {name: float(value) for name, value in self.bound.parts.items()}
@@ -259,149 +282,3 @@ class Search:
         if self.bound is None:
             return Status.HEURISTIC
         return Status.TIME_LIMIT if self.stopped else Status.FEASIBLE
-
-
-class _Walk:
-    """The annealing of the window."""
-
-    def __init__(self, search: Search) -> None:
-        self.search, planner = search, search.planner
-        self.inside, self.rest = choose(planner, search.window)
-        booked = planner.decode([], "insert")
-        self.lister = Lister(planner, self.inside, booked)
-        self.size = max(len(self.inside), 1)
-        self.phase = WEIGHING if search.objective == WEIGHTED else MAKESPAN
-        steps = np.linspace(1.0, search.threshold, 5 if search.threshold > 1.0 else 1)
-        self.state = make_state(self.lister, search.budget.seed, steps.tolist())
-        self.cycle, self.left = FIRST_CYCLE * self.size, 0
-        self.current = self.top = self.lister.genes()
-        self.pending, self.first, self.calm = False, True, True
-        self.quiet = 0
-        self.energy = inf
-
-    @property
-    def improved(self) -> bool:
-        """Whether the annealing knows better choices than were taken."""
-        return bool(self.state.value[BEST] < self.taken)
-
-    def begin(self) -> None:
-        """Start from the best of the seeds."""
-        self.taken = inf
-        found = inf
-        for genes in self._seeds():
-            value = self._measured(genes)
-            self.search.work += len(self.inside)
-            if value < found:
-                found, self.top = value, genes
-        self.state.value[BEST] = found
-        if found < inf:
-            self.take()
-
-    def _measured(self, genes: Genes) -> float:
-        """The value of choices in the present phase."""
-        latest = float(self.state.value[LATEST])
-        self.energy = self.lister.evaluate(genes, self.phase, inf, latest)
-        if self.phase == MAKESPAN and self.energy < inf:
-            return float(self.lister.desk.measure[MADE])
-        return self.energy
-
-    def _seeds(self) -> list[Genes]:
-        planner, lister = self.search.planner, self.lister
-        seeds = []
-        previous = self.search.budget.previous
-        if previous:
-            seeds.append(lister.genes(as_before(planner, self.inside, previous)))
-            seeds.append(copy_of(seeds[0]))
-            seeds[1].block[:] = 1
-        seeds.append(balanced(lister, self.state))
-        seeds.append(self._like_best())
-        for name in ("lpt", "bjf", "fpfs", "spt", "sjf", *RULES):
-            seeds.append(lister.genes(by_rule(planner, self.inside, name)))
-        if self.search.threshold > 1.0:
-            for genes in seeds:
-                genes.sc[:] = np.where(self.state.loads > 0, self.search.threshold, 1.0)
-        return seeds
-
-    def _like_best(self) -> Genes:
-        """The order of starts of the best plan, in which everything blocks."""
-        best = self.search.best
-        assert best is not None
-        start = np.nan_to_num(best.outcome.start, nan=np.inf)
-        genes = self.lister.genes(sorted(self.inside, key=lambda n: float(start[n])))
-        genes.block[:] = 1
-        genes.mode[:] = np.where(np.isnan(best.outcome.start), 0, best.outcome.mode)
-        return genes
-
-    def step(self, most: int | None) -> int:
-        """A chunk of moves; how many."""
-        search, state = self.search, self.state
-        if not self.inside or state.value[BEST] == inf:
-            self.quiet += CHUNK
-            return CHUNK
-        if self.left <= 0:
-            self._warm_up()
-        moves = max(min(CHUNK // self.size, self.left), 1)
-        if most is not None:
-            moves = max(min(moves, most), 1)
-        if search.budget.work is not None:
-            moves = max(min(moves, (search.budget.work - search.work) // self.size), 1)
-        self.lister.anneal(self.current, self.top, state, self.phase, moves)
-        self.left -= moves
-        search.trials += moves
-        search.work += moves * self.size
-        return moves
-
-    def _warm_up(self) -> None:
-        """Begin a cycle from the best choices; of two objectives, the other one."""
-        state = self.state
-        self.left = self.cycle
-        self.cycle *= 2
-        if self.search.objective == THEN:
-            self._turn()
-        self.current = copy_of(self.top)
-        self._measured(self.current)
-        state.value[CURRENT] = self.energy
-        warm = WARM if self.calm else WARMER
-        self.calm = not self.calm
-        state.value[STATE_WARMTH] = warm * self.energy
-        state.value[COOLING] = (COLD / warm) ** (1.0 / self.left)
-
-    def _turn(self) -> None:
-        """Change the phase; weighted completion keeps the makespan that was reached."""
-        if self.phase == MAKESPAN and not self.first:
-            self.phase = WEIGHING
-            now = float(self.lister.rows.time[0])
-            self.state.value[LATEST] = inf
-            self.lister.evaluate(copy_of(self.top), MAKESPAN)
-            self.state.value[LATEST] = now + float(self.lister.desk.measure[MADE]) - TOL
-        else:
-            self.phase = MAKESPAN
-            self.state.value[LATEST] = inf
-        self.first = False
-        self.taken = self.state.value[BEST] = self._measured(copy_of(self.top))
-
-    def take(self) -> None:
-        """Turn the best choices into a schedule and offer it."""
-        self.taken = float(self.state.value[BEST])
-        genes = copy_of(self.top)
-        self._measured(genes)
-        out = self.lister.outcome()
-        sc = np.where((out.missing > 0) & ~np.isnan(out.end), genes.sc, 1.0)
-        if self.rest and self.taken == inf:
-            return
-        schedule = complete(self.search.planner, self.lister, out, sc, self.rest, 0)
-        if self.search.offer(schedule, "annealing"):
-            self.pending = True
-
-    def flush(self) -> None:
-        """Report what was taken since the last report."""
-        if self.pending:
-            self.pending = False
-            self.search.report()
-
-    def tired(self, patience: int | None) -> bool:
-        """Whether nothing has improved for so many moves per item."""
-        if patience is None:
-            return False
-        since = int(self.state.count[TRIALS]) - int(self.state.count[IMPROVED]) + self.quiet
-        return since > patience * self.size

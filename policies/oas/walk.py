@@ -1,0 +1,194 @@
+"""The annealing of the window: its seeds, its cycles, and what becomes of what it finds.
+
+The annealing goes in cycles, each as long as the two before together, from warm to cold and from
+the best choices known.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coalloc.policies.kernel.annealing import BEST, COOLING, CURRENT, IMPROVED, LATEST, TRIALS
+from coalloc.policies.kernel.annealing import WARMTH as STATE_WARMTH
+from coalloc.policies.kernel.decoding import WEIGHTED
+from coalloc.policies.kernel.lister import Lister, copy_of, make_state
+from coalloc.policies.kernel.listing import MADE, MAKESPAN, Genes
+from coalloc.policies.kernel.listing import WEIGHTED as WEIGHING
+from coalloc.policies.kernel.state import TOL
+from coalloc.policies.oas.seeds import RULES, as_before, balanced, by_rule
+from coalloc.policies.oas.window import choose, complete
+
+if TYPE_CHECKING:
+    from coalloc.policies.oas.search import Search
+
+WARM, WARMER, COLD = 0.001, 0.003, 0.00005
+"""First and last temperature of a cycle, by the value; every second cycle begins warmer."""
+FIRST_CYCLE = 100
+"""Moves per item in the first cycle."""
+CHUNK = 10_000
+"""Items placed between two looks at the clock."""
+
+
+class Walk:
+    """The annealing of the window.
+
+    Attributes
+    ----------
+    phase : int
+        MAKESPAN or WEIGHTED: what is annealed now.
+    """
+
+    def __init__(self, search: Search) -> None:
+        self.search, planner = search, search.planner
+        self.inside, self.rest = choose(planner, search.window)
+        booked = planner.decode([], "insert")
+        self.lister = Lister(planner, self.inside, booked)
+        self.size = max(len(self.inside), 1)
+        self.phase = WEIGHING if search.objective == WEIGHTED else MAKESPAN
+        steps = np.linspace(1.0, search.threshold, 5 if search.threshold > 1.0 else 1)
+        self.state = make_state(self.lister, search.budget.seed, steps.tolist())
+        self.cycle, self.left = FIRST_CYCLE * self.size, 0
+        self.current = self.top = self.lister.genes()
+        self.pending, self.first, self.calm = False, True, True
+        self.quiet = 0
+        self.energy = inf
+
+    @property
+    def improved(self) -> bool:
+        """Whether the annealing knows better choices than were taken."""
+        return bool(self.state.value[BEST] < self.taken)
+
+    def begin(self) -> None:
+        """Start from the best of the seeds."""
+        self.taken = inf
+        found = inf
+        for genes in self._seeds():
+            value = self._measured(genes)
+            self.search.work += len(self.inside)
+            if value < found:
+                found, self.top = value, genes
+        self.state.value[BEST] = found
+        if found < inf:
+            self.take()
+
+    def start_from(self, order: list[int]) -> None:
+        """Take items by start, all of which block, as the best choices, if they are better."""
+        genes = self.lister.genes(order)
+        genes.block[:] = 1
+        value = self._measured(genes)
+        if value < self.state.value[BEST]:
+            self.top = genes
+            self.state.value[BEST] = value
+            self.state.count[IMPROVED] = self.state.count[TRIALS]
+
+    def _measured(self, genes: Genes) -> float:
+        """The value of choices in the present phase."""
+        latest = float(self.state.value[LATEST])
+        self.energy = self.lister.evaluate(genes, self.phase, inf, latest)
+        if self.phase == MAKESPAN and self.energy < inf:
+            return float(self.lister.desk.measure[MADE])
+        return self.energy
+
+    def _seeds(self) -> list[Genes]:
+        planner, lister = self.search.planner, self.lister
+        seeds = []
+        previous = self.search.budget.previous
+        if previous:
+            seeds.append(lister.genes(as_before(planner, self.inside, previous)))
+            seeds.append(copy_of(seeds[0]))
+            seeds[1].block[:] = 1
+        seeds.append(balanced(lister, self.state))
+        seeds.append(self._like_best())
+        for name in ("lpt", "bjf", "fpfs", "spt", "sjf", *RULES):
+            seeds.append(lister.genes(by_rule(planner, self.inside, name)))
+        if self.search.threshold > 1.0:
+            for genes in seeds:
+                genes.sc[:] = np.where(self.state.loads > 0, self.search.threshold, 1.0)
+        return seeds
+
+    def _like_best(self) -> Genes:
+        """The order of starts of the best plan, in which everything blocks."""
+        best = self.search.best
+        assert best is not None
+        start = np.nan_to_num(best.outcome.start, nan=np.inf)
+        genes = self.lister.genes(sorted(self.inside, key=lambda n: float(start[n])))
+        genes.block[:] = 1
+        genes.mode[:] = np.where(np.isnan(best.outcome.start), 0, best.outcome.mode)
+        return genes
+
+    def step(self, most: int | None) -> int:
+        """A chunk of moves; how many."""
+        search, state = self.search, self.state
+        if not self.inside or state.value[BEST] == inf:
+            self.quiet += CHUNK
+            return CHUNK
+        if self.left <= 0:
+            self._warm_up()
+        moves = max(min(CHUNK // self.size, self.left), 1)
+        if most is not None:
+            moves = max(min(moves, most), 1)
+        if search.budget.work is not None:
+            moves = max(min(moves, (search.budget.work - search.work) // self.size), 1)
+        self.lister.anneal(self.current, self.top, state, self.phase, moves)
+        self.left -= moves
+        search.trials += moves
+        search.work += moves * self.size
+        return moves
+
+    def _warm_up(self) -> None:
+        """Begin a cycle from the best choices; of two objectives, the other one."""
+        state = self.state
+        self.left = self.cycle
+        self.cycle *= 2
+        if self.search.turns:
+            self._turn()
+        self.current = copy_of(self.top)
+        self._measured(self.current)
+        state.value[CURRENT] = self.energy
+        warm = WARM if self.calm else WARMER
+        self.calm = not self.calm
+        state.value[STATE_WARMTH] = warm * self.energy
+        state.value[COOLING] = (COLD / warm) ** (1.0 / self.left)
+
+    def _turn(self) -> None:
+        """Change the phase; weighted completion keeps the makespan that was reached."""
+        if self.phase == MAKESPAN and not self.first:
+            self.phase = WEIGHING
+            now = float(self.lister.rows.time[0])
+            self.state.value[LATEST] = inf
+            self.lister.evaluate(copy_of(self.top), MAKESPAN)
+            self.state.value[LATEST] = now + float(self.lister.desk.measure[MADE]) - TOL
+        else:
+            self.phase = MAKESPAN
+            self.state.value[LATEST] = inf
+        self.first = False
+        self.taken = self.state.value[BEST] = self._measured(copy_of(self.top))
+
+    def take(self, origin: str = "annealing") -> None:
+        """Turn the best choices into a schedule and offer it."""
+        self.taken = float(self.state.value[BEST])
+        genes = copy_of(self.top)
+        self._measured(genes)
+        out = self.lister.outcome()
+        sc = np.where((out.missing > 0) & ~np.isnan(out.end), genes.sc, 1.0)
+        if self.rest and self.taken == inf:
+            return
+        schedule = complete(self.search.planner, self.lister, out, sc, self.rest, 0)
+        if self.search.offer(schedule, origin):
+            self.pending = True
+
+    def flush(self) -> None:
+        """Report what was taken since the last report."""
+        if self.pending:
+            self.pending = False
+            self.search.report()
+
+    def tired(self, patience: int | None) -> bool:
+        """Whether nothing has improved for so many moves per item."""
+        if patience is None:
+            return False
+        since = int(self.state.count[TRIALS]) - int(self.state.count[IMPROVED]) + self.quiet
+        return since > patience * self.size
