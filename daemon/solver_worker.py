@@ -70,6 +70,16 @@ TINY: dict[str, Any] = {
     "reservations": [{"id": "r", "nodes": ["b2"], "start": 50.0, "end": 60.0}],
 }
 
+EVEN: dict[str, Any] = {
+    "format": "coalloc-snapshot/1",
+    "clusters": [{"name": "a", "nodes": [{"name": "a[1-2]"}]}],
+    "queue": [
+        {"id": str(n), "kind": "rigid", "procs": 1, "base_time": seconds}
+        for n, seconds in enumerate((5.0, 4.0, 4.0))
+    ],
+}
+"""Equal nodes, and a bound of 7 s that no plan meets."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the template until its life line ends."""
@@ -111,6 +121,7 @@ def warm() -> list[str]:
     cases: list[tuple[str, dict[str, Any], dict[str, Any]]]
     cases = [(name, TINY, {}) for name in WARMED]
     cases += [("oas", {**TINY, "queue": rigid}, {"objective": "weighted_completion"})]
+    cases += [("oas", EVEN, {"exact_work": 0})]
     for name, body, options in cases:
         try:
             snapshot = read_snapshot(body)
