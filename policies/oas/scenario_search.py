@@ -58,6 +58,7 @@ WARM, COLD = 0.002, 0.00005
 REPORT_AFTER = 20_000
 """Items placed, at least, between two incumbents."""
 PERCENTILE = 0.9
+ROUNDING = 1e-12
 
 Rank = tuple[float, float]
 
@@ -96,13 +97,14 @@ class Judge:
         """
         found: list[float] = []
         second: list[float] = []
-        left = limit * len(self.scenarios) * (1.0 + 1e-12) - sum(self.least)
+        limit *= 1.0 + ROUNDING
+        left = limit * len(self.scenarios) - sum(self.least)
         failed = 0
         for scenario, least in zip(self.scenarios, self.least, strict=True):
             self.work += scenario.size
             room = limit if self.measure is percentile else left + least
             value = scenario.value(genes, self.goal, room)
-            if value == inf:
+            if value > room or value == inf:
                 failed += 1
                 if self.measure is mean or failed > self.allowed:
                     return None
