@@ -142,6 +142,11 @@ class Cell:
         words = ("-terse", "-S", "/bin/sh", "-o", "/dev/null", "-j", "y", "-r", "n", *options)
         return self.run("qsub", *words, text=script).split(".")[0].strip()
 
+    def delete_all(self) -> None:
+        """Delete every job."""
+        with contextlib.suppress(BatchError):  # there is none
+            self.run("qdel", "-u", "*")
+
     def is_idle(self) -> bool:
         """Whether it answers, its execd speaks, and there is no job."""
         try:

@@ -19,7 +19,7 @@ from coalloc.adapters.gridengine_text import (
     tasks_in,
 )
 
-ANSWERS = Path(__file__).parents[1] / "gridengine" / "answers"
+ANSWERS = Path(__file__).parents[1] / "gridengine" / "data"
 BOMB = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;&a;">]><job_info>&b;</job_info>'
 
 

@@ -41,7 +41,8 @@ def queue(*jobs: JobEntry, slots: int = 8, host: str = "n1", **given: Any) -> Qu
 
 
 def job(number: int, slots: int = 1, **given: Any) -> JobEntry:
-    return JobEntry(number=str(number), slots=slots, **({"start": 900.0, "state": "r"} | given))
+    fields: dict[str, Any] = {"start": 900.0, "state": "r", **given}
+    return JobEntry(number=str(number), slots=slots, **fields)
 
 
 def running(*entries: QueueEntry, site: GridEngineSettings = SITE) -> dict[str, Running]:
