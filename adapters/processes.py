@@ -19,7 +19,7 @@ STRAY_LIMIT_S = 2.0
 # The packages' own __init__ files are not run: the nest needs the standard library only.
 _BOOT = (
     "import sys; a = sys.argv; "
-    "[(sys.modules.update({n: m}), setattr(m, '__path__', a[1:2])) "
+    "[(sys.modules.update({n: m}), setattr(m, '__path__', a[1].split(':'))) "
     "for n in ('coalloc', 'coalloc.adapters') for m in [type(sys)(n)]]; "
     "from coalloc.adapters.{module} import main; main(a[2:])"
 )
@@ -34,7 +34,7 @@ class Nest:
     Parameters
     ----------
     module : str
-        Of this folder: whose `main` the process runs.
+        Of this package: whose `main` the process runs.
     """
 
     def __init__(self, module: str = "part_runner") -> None:
@@ -90,7 +90,8 @@ class Nest:
     def _start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(SEND_LIMIT_S)
-        command = [sys.executable, "-I", "-S", "-c", self._boot, str(Path(__file__).parent)]
+        folders = ":".join(sys.modules[__package__].__path__)
+        command = [sys.executable, "-I", "-S", "-c", self._boot, folders]
         try:
             # A session of its own: a Ctrl-C on the executor's terminal must not reach it.
             self._child = subprocess.Popen(
