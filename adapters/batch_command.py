@@ -290,9 +290,13 @@ class Commands:
         """The variables by which the commands find their cluster."""
         return {}
 
+    def words(self, said: str) -> str:
+        """What a command said, on one line, without what it puts before every line."""
+        return one_line(said)
+
     def failure(self, name: str, answer: Answer) -> BatchError:
         """The error of a command that ended badly: out of reach, or refused."""
-        why = one_line(answer.err or answer.out) or f"exit code {answer.code}"
+        why = self.words(answer.err or answer.out) or f"exit code {answer.code}"
         lowered = answer.err.lower()
         if any(phrase in lowered for phrase in self.unreachable):
             return UnreachableError(name, why)

@@ -20,6 +20,10 @@ STEERING = (
     "SGE_EXECD_PORT",
 )
 
+BEFORE = ("Unable to run job: ", "error: ")
+CHATTER = frozenset({"Exiting.", ""})
+LONGEST = 300
+
 UNREACHABLE = (
     "commlib error",
     "unable to send message to qmaster",
@@ -65,3 +69,13 @@ class GridEngine(Commands):
         }
         kept = {key: os.environ[key] for key in STEERING if key in os.environ}
         return kept | {key: value for key, value in given.items() if value}
+
+    def words(self, said: str) -> str:
+        """What a command said, on one line; ``denied:`` stays, unlike ``error:``."""
+        kept = []
+        for line in map(str.strip, said.splitlines()):
+            for prefix in BEFORE:
+                line = line.removeprefix(prefix)
+            if line not in CHATTER:
+                kept.append(line)
+        return "; ".join(kept)[:LONGEST]

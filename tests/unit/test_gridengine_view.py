@@ -260,6 +260,7 @@ def test_every_state_is_explained() -> None:
             'job rejected: the requested parallel environment "smpx" does not exist',
             "refused_by_gridengine",
         ),
+        ('denied: host "x" is no submit host', "not_permitted"),
         ("error: commlib error: got select error (Connection refused)", "unreachable"),
     ],
 )
