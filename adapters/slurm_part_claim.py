@@ -46,12 +46,12 @@ REFUSALS = (
 ENDS = {
     "TIMEOUT": ("time_limit", "Slurm's own time limit ended the job"),
     "DEADLINE": ("time_limit", "Slurm's deadline ended the job"),
-    "CANCELLED": ("cancelled_in_slurm", "the job was cancelled in Slurm"),
+    "CANCELLED": ("cancelled_there", "the job was cancelled in Slurm"),
     "NODE_FAIL": ("node_failed", "a node of the job failed"),
     "BOOT_FAIL": ("node_failed", "a node of the job did not boot"),
     "PREEMPTED": ("preempted", "the job was preempted in Slurm"),
     "OUT_OF_MEMORY": ("out_of_memory", "the job ran out of memory"),
-    "REVOKED": ("cancelled_in_slurm", "the job was revoked in Slurm"),
+    "REVOKED": ("cancelled_there", "the job was revoked in Slurm"),
 }
 """How a job's state in Slurm explains that its processes are gone."""
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from coalloc.adapters.base import AdapterError
-from coalloc.adapters.batch_command import BatchError, RefusedError
+from coalloc.adapters.batch_command import BatchError, RefusedError, UnreachableError
 from coalloc.adapters.node_load import Load, LoadWatch, effective_power
 from coalloc.adapters.slurm_calibration import read_calibration
 from coalloc.adapters.slurm_command import Slurm
@@ -65,6 +65,7 @@ UTC = {"TZ": "UTC"}
 SHOW = ("scontrol", "-a", "-o", "show")
 HELD_AT_ONCE = 500
 """Jobs named to one ``scontrol hold``."""
+PING_LIMIT_S = 0.8
 CLOCK_EVERY_S = 600.0
 """Between two looks at slurmctld's clock, seconds."""
 
@@ -122,11 +123,26 @@ class SlurmReader:
             answers = on_our_clock(answers, self._clock_off_s)
             self._hold(answers)
             revived = self._end_revived(answers, given_back)
+        except UnreachableError as error:
+            raise AdapterError(f"{error}{self._controller()}") from error
         except BatchError as error:
             raise AdapterError(str(error)) from error
         except ParseError as error:
             raise AdapterError(f"Slurm's answer is not understood: {error}") from error
         return self._reading(answers, revived)
+
+    def _controller(self) -> str:
+        """What slurmctld is, in words to add to what went wrong.
+
+        The other commands try for ten seconds and more to reach one that is down.
+        """
+        try:
+            said = self._slurm.ask("scontrol", "ping", timeout_s=PING_LIMIT_S).out.lower()
+        except BatchError:
+            return "; slurmctld does not answer"
+        if " down" in said:
+            return "; slurmctld is down"
+        return "; slurmctld is up" if " up" in said else ""
 
     def _ask(self) -> Answers:
         # Before the queue is read: a job that is handed to a part in between is then listed as

@@ -74,7 +74,7 @@ def rounds(policy: str, cache: str) -> list[tuple[str, str]]:
             began = time.monotonic()
             for _ in range(ROUNDS):
                 count = len(site.lines("round_finished"))
-                site.ask("round")
+                site.ask("round_now")
                 site.until(lambda count=count: len(site.lines("round_finished")) > count)  # type: ignore[misc]
             spent = time.monotonic() - began
             lines = [
@@ -145,8 +145,7 @@ def ours(
     with serving(site, args.cache):
         chaos = None
         if args.kills:
-            every_s = stream.bound_s(jobs, running) / args.kills
-            chaos = stream.Chaos(site, args.kills, every_s=every_s, seed=args.seed)
+            chaos = stream.Chaos(site, args.kills, every_s=args.every, seed=args.seed)
         took, rows = stream.drive(site, jobs, lines, chaos=chaos, limit_s=args.limit, say=say)
         running.wait(
             lambda: all(cluster.is_idle() for cluster in running), "every node is idle again", 120.0
@@ -207,6 +206,7 @@ def main() -> int:
     parser.add_argument("--mean", type=float, default=6.0, help="of the jobs' run times, seconds")
     parser.add_argument("--policy", default="easy")
     parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--every", type=float, default=12.0, help="between two kills, seconds")
     parser.add_argument("--no-plain", dest="plain", action="store_false")
     parser.add_argument("--cache", default="", help="folder of compiled code, to be kept")
     parser.add_argument("--seed", type=int, default=1)

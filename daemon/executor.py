@@ -107,6 +107,7 @@ class Executor:
         self._tasks: list[asyncio.Task[None]] = []
         self._saved: SaveProgress | None = None
         self._began = clock() - time.monotonic()
+        self._complaint = ("", "")
 
     def _recall(self, state: ExecutorState) -> None:
         try:
@@ -259,6 +260,16 @@ class Executor:
             await asyncio.sleep(TICK_S)
             self._carry_out(self.core.handle(Ticked(), self.clock()))
 
+    def _complain(self, event: str, why: str) -> None:
+        """Log what is wrong with the readings, when that changes; empty: nothing."""
+        if (event, why) == self._complaint:
+            return
+        self._complaint = event, why
+        if event:
+            self.log.warning(event, why=why)
+        else:
+            self.log.info("reading_succeeded")
+
     async def _reading(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
@@ -270,14 +281,15 @@ class Executor:
                 async with asyncio.timeout(self.timeout_s):
                     reading = await asyncio.shield(pending)
                 self._say(Read(cluster=self.cluster, reading=reading, at=at))
+                self._complain("", "")
             except TimeoutError:
                 error = f"no answer within {self.timeout_s:g} s"
-                self.log.warning("reading_late", why=error)
+                self._complain("reading_late", error)
                 self._say(Read(cluster=self.cluster, error=error))
                 with contextlib.suppress(AdapterError):
                     await pending  # One reader at a time: a hung batch system is not asked again.
             except AdapterError as failure:
-                self.log.warning("reading_failed", why=str(failure))
+                self._complain("reading_failed", str(failure))
                 self._say(Read(cluster=self.cluster, error=str(failure)))
             await asyncio.sleep(max(0.0, self.interval_s - (loop.time() - began)))
 

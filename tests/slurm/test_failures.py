@@ -91,7 +91,7 @@ def test_slurmctld_is_down(site: SlurmSite, own: Bed) -> None:
     go = site.work / "go"
     job = started(site, f"while ! test -e {go}; do sleep 0.1; done", 1, **only("b"))
     own["b"].kill_controller(signal.SIGTERM)
-    site.until(lambda: "squeue: " in why(site) and "controller" in why(site).lower())
+    site.until(lambda: why(site).startswith("squeue: ") and "slurmctld is down" in why(site))
     site.until(lambda: is_stale(site, "b"))
     assert cluster(site, "b")["error"]
     runs_in_a(site)
@@ -108,7 +108,7 @@ def test_slurmctld_is_down(site: SlurmSite, own: Bed) -> None:
     ("command", "spell", "said"),
     [
         # hung: killed after command_limit_s
-        ("squeue", SLOW.format(seconds=30), "squeue: no answer within 2 s"),
+        ("squeue", SLOW.format(seconds=30), "squeue: no answer within 2 s; slurmctld is up"),
         ("squeue", GARBAGE, "not understood"),
         ("scontrol", GARBAGE, "not understood"),
         # no node at all: a cluster is not taken for one without nodes
@@ -139,7 +139,7 @@ def test_answers_that_are_late_or_senseless(
 def test_clock_of_slurmctld_is_off(own: Bed, root: Path, commands: Commands, way: str) -> None:
     """Three minutes ahead: every time that it tells, and so do the commands here."""
     for name in ("squeue", "scontrol", "sbatch"):
-        commands.spell(name, "case $SLURM_CONF in */b/slurm.conf) export TZ=X-0:03;; esac")
+        commands.spell(name, "case $SLURM_CONF in */b/slurm.conf) export TZ=OFF-0:03;; esac")
     own["b"].run("sbatch", "-w", "b1", "-t", "10", "-o", "/dev/null", "--wrap", "sleep 600")
     own.wait(lambda: "R" in own["b"].run("squeue", "-h", "-o", "%t"), "the local job runs")
     given = {"bin": str(commands.folder), "start": way}
@@ -163,11 +163,11 @@ def test_node_goes_down_in_mid_job(site: SlurmSite, own: Bed) -> None:
     job = started(site, "echo up >> began; sleep 600", 4)
     own["b"].run("scontrol", "update", "NodeName=b1", "State=DOWN", "Reason=burnt")
     ended = site.wait(job)
-    assert ended["state"] == "lost", ended
-    assert ended["clusters"] == ["a", "b"]
+    # Failed where the node could still tell what became of its processes.
+    assert ended["state"] in {"failed", "lost"}, ended
     (line,) = [line for line in site.lines("job_ended") if line["job"] == job]
-    assert line["state"] == "lost"
-    assert line["detail"].startswith("b: job "), line
+    assert line["detail"].startswith("b: "), line
+    assert "a node of the job failed" in line["detail"], line
     site.until(lambda: any(n["reason"] == "burnt" for n in cluster(site, "b")["nodes"]))
     own.wait(own["a"].is_idle, "the other part is over too")
     own["b"].run("scontrol", "update", "NodeName=b1", "State=RESUME")

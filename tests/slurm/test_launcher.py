@@ -195,7 +195,7 @@ def test_job_that_an_administrator_cancels(launch: SlurmBed, sign: Signpost) -> 
     report = launch.ended(spec.key)
     assert report.is_ended
     assert report.state is not PartState.REFUSED
-    assert report.reason == "cancelled_in_slurm", report
+    assert report.reason == "cancelled_there", report
 
 
 def test_claim_that_an_administrator_cancels(launch: SlurmBed) -> None:
