@@ -33,7 +33,6 @@ from coalloc.policies.allocation.scene import Scene, load
 
 KEPT_BYTES = 128 * 2**20
 """Tables are forgotten when they take more than this."""
-MANY_SLOWDOWNS = 5_000
 
 Ranks = tuple[int, ...]
 """Of one cluster: per job the rank of its level of power, then per job the limit of the link."""

@@ -15,6 +15,7 @@ do not rise along the queue: the others are the same solutions under other names
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -24,6 +25,8 @@ from coalloc.policies.allocation.counts import Counts
 
 SAME = 1.0 - 1e-12
 """Values closer than this are the same."""
+STEPS = 8
+"""How often the common extent of a box is halved."""
 
 Vector = tuple[int, ...]
 """Of each job, the place of its level among its levels, the strongest first."""
@@ -141,9 +144,11 @@ class Descent:
         self.axes, self.fits, self.tell = axes, fits, tell
         self.best, self.stop, self.work = at_most, stop, work
         self.checks = 0
+        self.last: Vector | None = None
+        self.checks_at = -1
         self.boxes: list[Vector] = []
-        # jobs whose levels cost little are weakened last: their corners come first
         self.order = sorted(range(len(axes.seconds)), key=self._span)
+        self.unpolished: Vector | None = None
 
     def run(self) -> Found:
         """Search to the end, or to a limit."""
@@ -151,14 +156,15 @@ class Descent:
         queue, seen = [(self.axes.value(start), start)], {start}
         while queue and queue[0][0] < self.best * SAME:
             value, at = queue[0]
+            if self._ends():
+                return Found(proved=False, bound=value, checks=self.checks)
             box = self._box(at)
             if box is None:
-                if self._ends():
-                    return Found(proved=False, bound=value, checks=self.checks)
                 if self._fits(at):
                     break
                 box = self._excluded(at)
                 self.boxes.append(box)
+                self._polish()
             heappop(queue)
             for n, i in enumerate(box):
                 if i + 1 < len(self.axes.seconds[n]):
@@ -190,19 +196,51 @@ class Descent:
         value = self.axes.value(at)
         if value < self.best * SAME:
             self.best = min(value, self.tell(at))
+            self.unpolished = at
         return True
 
+    def _open(self, at: Vector) -> bool:
+        return self._box(at) is None and self._fits(at)
+
     def _excluded(self, at: Vector) -> Vector:
-        """Weaken job after job as far as the vector still does not fit."""
-        box = at
+        """Weaken a vector as far as it still does not fit: all axes by the same cost, then each."""
+        box, low, high = at, 0.0, self.best - self.axes.value(at)
+        for _ in range(STEPS if high < inf else 0):
+            middle = (low + high) / 2.0
+            weaker = self._dearer(at, middle)
+            if self._ends() or self._open(weaker):
+                high = middle
+            else:
+                box, low = weaker, middle
         for n in self.order:
-            low, high = box[n], len(self.axes.seconds[n]) - 1
-            while low < high and not self._ends():
-                middle = (low + high + 1) // 2
-                weaker = (*box[:n], middle, *box[n + 1 :])
-                if self._box(weaker) is not None or not self._fits(weaker):
-                    low = middle
+            least, most = box[n], len(self.axes.seconds[n]) - 1
+            while least < most and not self._ends():
+                tried = (least + most + 1) // 2
+                if self._open((*box[:n], tried, *box[n + 1 :])):
+                    most = tried - 1
                 else:
-                    high = middle - 1
-            box = (*box[:n], low, *box[n + 1 :])
+                    least = tried
+            box = (*box[:n], least, *box[n + 1 :])
         return box
+
+    def _dearer(self, at: Vector, seconds: float) -> Vector:
+        """The weakest levels that cost no axis more than so many seconds."""
+        return tuple(
+            max(i, bisect_right(own, own[i] + seconds) - 1)
+            for own, i in zip(self.axes.seconds, at, strict=True)
+        )
+
+    def _polish(self) -> None:
+        """Strengthen the last solution as far as it fits, where it saves most first."""
+        at, self.unpolished = self.unpolished, None
+        if at is None:
+            return
+        for n in reversed(self.order):
+            least, most = 0, at[n]
+            while least < most and not self._ends():
+                tried = (least + most) // 2
+                if self._open((*at[:n], tried, *at[n + 1 :])):
+                    most = tried
+                else:
+                    least = tried + 1
+            at = (*at[:n], most, *at[n + 1 :])

@@ -39,12 +39,17 @@ from coalloc.policies.mip.runner import End, Limits, Outcome
 SCALE = 1000.0
 SMALL, LARGEST = 2**16, 2**20
 """Bits of a table up to which `auto` searches, and up to which it can be asked for."""
+FEW = 8
+"""Jobs up to which `auto` searches: corners multiply with jobs, and to the program small ones are
+easy."""
 
 
 def searches(scene: Scene, jobs: Sequence[int], threshold: float) -> bool:
     """Whether the tables of the search serve these jobs, by the option ``engine``."""
     engine = scene.options.get("engine", "auto")
-    most = {"auto": SMALL, "search": LARGEST, "mip": 0}[engine]
+    if engine == "mip" or (engine == "auto" and len(jobs) > FEW):
+        return False
+    most = LARGEST if engine == "search" else SMALL
     return states(scene, jobs) <= most and can_count(scene, jobs, threshold)
 
 

@@ -77,11 +77,17 @@ def solve(name: str, snapshot: Snapshot, **given: Any) -> Plan:
 
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize(
-    ("name", "of"), [("mbpc", "run"), ("mbpc-published", "run"), ("jpn", "traffic")]
+    ("name", "of", "given"),
+    [
+        ("mbpc", "run", {"engine": "search"}),
+        ("mbpc", "run", {"engine": "mip"}),
+        ("mbpc-published", "run", {}),
+        ("jpn", "traffic", {}),
+    ],
 )
-def test_agrees_with_cp_sat(name: str, of: str, seeds: range) -> None:
+def test_agrees_with_cp_sat(name: str, of: str, given: dict[str, str], seeds: range) -> None:
     sites = [instance(seed) for seed in seeds]
-    plans = [solve(name, snapshot) for snapshot in sites]
+    plans = [solve(name, snapshot, **given) for snapshot in sites]
     placed = [[p.job for p in plan.placements] for plan in plans]
     answers = ask([case(s, jobs, of) for s, jobs in zip(sites, placed, strict=True)])
     for plan, answer in zip(plans, answers, strict=True):
@@ -91,10 +97,11 @@ def test_agrees_with_cp_sat(name: str, of: str, seeds: range) -> None:
     assert len({len(jobs) for jobs in placed}) > 1
 
 
+@pytest.mark.parametrize("engine", ["search", "mip"])
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_the_first_job_left_out_does_not_fit(seeds: range) -> None:
+def test_the_first_job_left_out_does_not_fit(seeds: range, engine: str) -> None:
     sites = [instance(seed) for seed in seeds]
-    plans = [solve("mbpc", snapshot) for snapshot in sites]
+    plans = [solve("mbpc", snapshot, engine=engine) for snapshot in sites]
     asked = [
         case(s, [p.job for p in plan.placements] + [plan.deferred[0].job], "traffic")
         for s, plan in zip(sites, plans, strict=True)
