@@ -30,8 +30,8 @@ PLAIN = ("oas", "mbpc", "easy", "auto")
 THRESHOLDS = (1.5, 2.0, 4.0)
 PATIENCE = 1000
 """Of `oas` where its makespans are compared."""
-LATE = 1e-6
-"""Of the run time; less is the latency that carries the weights of flows."""
+LATE = 1e-4
+"""Of the run time. The latency that carries the weights of flows is less for a job of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
