@@ -76,7 +76,7 @@ class Filling:
         self.ends: Floats = rows.time[1:] - rows.time[0]
         self.held: Ints = np.diff(free)
         self.slots, self.now = int(free[-1]), int(free[0])
-        self.needed = float((widths * seconds).sum() + (self.held * self.ends).sum())
+        self.needed = float((widths * seconds).sum())
         self.step = _common(np.concatenate((self.seconds, self.ends)))
         self.work, self.restart, self.bound = 0, 0, 0.0
         self.order: list[int] | None = None
@@ -130,7 +130,8 @@ class Filling:
         end, held = np.zeros(running + count), np.zeros(running + count, dtype=np.int64)
         end[:running], held[:running] = self.ends, self.held
         tolerance = 1e-9 * max(best, 1.0)
-        idle = self.slots * self.limit - self.needed
+        busy = float((self.held * np.minimum(self.ends, self.limit)).sum())
+        idle = self.slots * self.limit - busy - self.needed
         soon = float(self.ends.min(initial=inf))
         counts = np.array([len(self.members[k]) for k in self.sorted], dtype=np.int64)
         self._state = (
