@@ -45,9 +45,15 @@ def solved(name: str, snapshot: Snapshot, options: Mapping[str, Any]) -> Plan:
     return POLICIES[name].solve(snapshot, read_options(known, table), Budget())
 
 
+NEVER = 1e9
+"""When the node that a change adds for one job is open to the others too, seconds."""
+
+
 def span(plan: Plan, job: str) -> tuple[float, float] | None:
     mine = [p for p in plan.placements if p.job == job]
     if not mine or any(d.job == job for d in plan.deferred):
+        return None
+    if any(p.start >= NEVER for p in mine):
         return None
     return min(p.start for p in mine), max(p.end for p in mine)
 
@@ -120,8 +126,8 @@ def edit(
                 "features": mine.get("features", []),
             }
             clusters[names[0]]["nodes"].append(node)
-            own = {"id": "own", "nodes": ["own"], "start": body["time"], "end": 1e9, "jobs": [job]}
-            body.setdefault("reservations", []).append(own)
+            own = {"id": "own", "nodes": ["own"], "start": body["time"], "jobs": [job]}
+            body.setdefault("reservations", []).append({**own, "end": NEVER})
         case kind:
             pytest.fail(f"unknown change {kind}")
 
