@@ -55,7 +55,8 @@ COMMANDS: Mapping[str, Command] = {
     "reproduce": Command(
         doc="a paper's figures again: data, picture, text",
         about="Carry out experiments of the papers behind the policies. Each writes NAME.csv,\n"
-        "NAME.png, NAME.pdf and NAME.md: what the paper claims, what was measured, why they differ.",
+        "NAME.png, NAME.pdf and NAME.md: what the paper claims, what was measured, why they\n"
+        "differ.",
         example="coalloc reproduce --list\n  coalloc reproduce oas-fig4 -o figures\n"
         "  coalloc reproduce all --quick",
         add=_add_reproduce,
