@@ -41,7 +41,8 @@ def test_solve_ends_at_its_time_limit_with_a_plan(tmp_path: Path, solver: str) -
     snapshot = tmp_path / "snapshot.json"
     snapshot.write_text(json.dumps(write_snapshot(case_2(0.4, seed=0))))
     command = [sys.executable, "-m", "coalloc.daemon.cli", "solve", "--policy", "mbpc"]
-    command += ["--time-limit", "3", "--set", f"solver={solver}", str(snapshot)]
+    command += ["--time-limit", "3", "--set", "engine=mip"]
+    command += ["--set", f"solver={solver}", str(snapshot)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     plan = json.loads(done.stdout)
