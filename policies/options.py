@@ -148,6 +148,34 @@ AUTO: Table = {
 }
 
 
+DEMT: Table = {
+    **COMMON,
+    "objective": _with_default(OBJECTIVE, "weighted_completion"),
+    "guess": Field(
+        kind="text",
+        choices=("reached", "accepted", "both"),
+        default="both",
+        doc="The approximate makespan: what the two-shelf allotments reach, the smallest guess "
+        "accepted, or the better schedule of both.",
+    ),
+    "selection": Field(
+        kind="text",
+        choices=("auto", "knapsack", "greedy"),
+        default="auto",
+        doc="What fills a shelf: the knapsack, by weight / processors, or the first where it is "
+        "small.",
+    ),
+    "shuffles": Field(
+        kind="integer",
+        low=0,
+        high=100_000,
+        default=20,
+        doc="Random orders of the shelves that are tried after the order by length.",
+    ),
+}
+"""What `demt` understands."""
+
+
 def read_options(given: Mapping[str, Any], table: Table, where: str = "options") -> dict[str, Any]:
     """Complete a mapping of options with the defaults.
 

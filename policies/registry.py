@@ -15,11 +15,12 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation.options import CBS, JPN, MBPC, PUBLISHED, SLOTS
 from coalloc.policies.base import Budget, OnIncumbent, Policy, Solve
-from coalloc.policies.options import AUTO, COMMON, OAS, STRICT
+from coalloc.policies.options import AUTO, COMMON, DEMT, OAS, STRICT
 
 _SIMPLE = "coalloc.policies.simple"
 _MBPC = "coalloc.policies.mip.mbpc"
 _OAS = "coalloc.policies.oas.policy"
+_LISTS = "coalloc.policies.moldable.comparators"
 
 
 def _lazy(module: str, name: str) -> Solve:
@@ -71,6 +72,18 @@ POLICIES: Mapping[str, Policy] = {
         _row("pas", _MBPC, MBPC, "package allocation: what fits now, placed by mbpc"),
         _row("cbs", "coalloc.policies.allocation.cbs", CBS, "large chunks of jobs in one cluster"),
         _row("jpn", "coalloc.policies.mip.jpn", JPN, "jobs that fit now, with the least traffic"),
+        _row(
+            "demt",
+            "coalloc.policies.moldable.demt",
+            DEMT,
+            "moldable jobs on shelves of doubling length, for makespan and weighted completion",
+        ),
+        _row("gang", _LISTS, COMMON, "one job at a time on all it can use, by weight / time"),
+        _row("sequential", _LISTS, COMMON, "every job on its fewest processes, longest first"),
+        _row("list-shelf", _LISTS, COMMON, "two-shelf allotments, large shelf first"),
+        _row("list-lptf", _LISTS, COMMON, "two-shelf allotments, largest weight x time first"),
+        _row("list-saf", _LISTS, COMMON, "two-shelf allotments, smallest area first"),
+        _row("list-smith", _LISTS, COMMON, "two-shelf allotments, largest weight / time first"),
         _row("plain", "coalloc.policies.plain", {}, "arrival order, starts now only; no compiler"),
     )
 }

@@ -1,0 +1,248 @@
+"""The compiled loops of `demt`: allotments that fit, stacks, knapsack, and list scheduling.
+
+All stand in one file, see `kernel.jit`. None allocates.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from coalloc.policies.kernel.jit import alone, inlined
+
+
+@alone
+def fitting_rows(first: Any, times: Any, jobs: Any, limits: Any, out: Any) -> None:
+    """Write each job's smallest allotment that takes no longer than its limit; -1 if none does.
+
+    Parameters
+    ----------
+    jobs : array of int, J
+    limits : array, J
+        Seconds.
+    out : array of int, J
+        Indices into `times`, which falls along the allotments of a job.
+    """
+    for x in range(jobs.size):
+        low, high = first[jobs[x]], first[jobs[x] + 1]
+        while low < high:
+            middle = (low + high) >> 1
+            if times[middle] <= limits[x]:
+                high = middle
+            else:
+                low = middle + 1
+        out[x] = low if low < first[jobs[x] + 1] else -1
+
+
+@alone
+def stack_up(seconds: Any, is_small: Any, length: Any, out: Any) -> Any:
+    """Number what is selected as one: stacks of small jobs by next fit, other jobs alone.
+
+    Parameters
+    ----------
+    seconds : array, J
+        On one processor; read for small jobs only. Jobs come in the order they are stacked in.
+    out : array of int, J
+        Which entry each job belongs to.
+
+    Returns
+    -------
+    int
+        How many entries there are.
+    """
+    entries, stack, height = 0, -1, 0.0
+    for x in range(seconds.size):
+        if not is_small[x]:
+            out[x] = entries
+            entries += 1
+            continue
+        if stack < 0 or height + seconds[x] > length:
+            stack, height = entries, 0.0
+            entries += 1
+        height += seconds[x]
+        out[x] = stack
+    return entries
+
+
+@alone
+def knapsack(weight: Any, size: Any, room: Any, value: Any, takes: Any, out: Any) -> None:
+    """Choose entries of the largest weight that fit in `room`, by dynamic programming.
+
+    W(i, j) = max(W(i - 1, j), W(i - 1, j - size_i) + w_i), section 3.2. Of equal choices, one
+    that takes more of the later entries.
+
+    Parameters
+    ----------
+    weight, size : arrays, E
+        Sizes are 1..room.
+    value : array, 2 x (room + 1)
+        Working memory.
+    takes : array of bool, E x (room + 1)
+        Working memory.
+    out : array of bool, E
+        What is chosen.
+    """
+    for j in range(room + 1):
+        value[0, j] = 0.0
+    for i in range(weight.size):
+        old, new = value[i & 1], value[1 - (i & 1)]
+        k, w = size[i], weight[i]
+        for j in range(k):
+            new[j] = old[j]
+            takes[i, j] = False
+        for j in range(k, room + 1):
+            more = old[j - k] + w
+            takes[i, j] = more >= old[j]
+            new[j] = max(more, old[j])
+    j = room
+    for i in range(weight.size - 1, -1, -1):
+        out[i] = takes[i, j]
+        if out[i]:
+            j -= size[i]
+
+
+@alone
+def take_in_turn(order: Any, size: Any, room: Any, out: Any) -> None:
+    """Choose each entry that still fits, in this order."""
+    for x in range(order.size):
+        i = order[x]
+        out[i] = size[i] <= room
+        if out[i]:
+            room -= size[i]
+
+
+@inlined
+def put(tree: Any, leaf: Any, value: Any) -> None:
+    """Change a leaf of a tree of minima; tree[1] is the root, leaves are its last half."""
+    tree[leaf] = value
+    p = leaf >> 1
+    while p > 0:
+        tree[p] = min(tree[2 * p], tree[2 * p + 1])
+        p >>= 1
+
+
+@inlined
+def leaf_within(tree: Any, leaf: Any, limit: Any) -> Any:
+    """The first leaf from this one on whose value is at most `limit`; 0 if none is."""
+    half = tree.size >> 1
+    p = leaf
+    while tree[p] > limit:
+        while p & 1:
+            p >>= 1
+        if p == 0:
+            return 0
+        p += 1
+    while p < half:
+        p *= 2
+        if tree[p] > limit:
+            p += 1
+    return p
+
+
+@alone
+def list_fixed(
+    order: Any,
+    procs: Any,
+    seconds: Any,
+    weight: Any,
+    release: Any,
+    late: Any,
+    starts: Any,
+    capacity: Any,
+    most: Any,
+    needs: Any,
+    ends: Any,
+    taken: Any,
+    out_start: Any,
+    out: Any,
+) -> None:
+    """List scheduling with fixed allotments: at each instant, in order, whatever fits starts.
+
+    Parameters
+    ----------
+    order : array of int, N
+    procs, seconds, weight, release : arrays, N
+        By job.
+    late : array of int
+        Places in the order of jobs released after 0, by release.
+    starts, capacity : arrays, S
+        As in `MoldableQueue`.
+    most : float
+        Give up once the weighted completion must pass this.
+    needs, ends : arrays, 2 L
+        Working memory; L is a power of two of at least N.
+    taken : array of int, S
+        Working memory.
+    out_start : array, N
+    out : array, 2
+        Makespan and weighted completion; inf where it gave up.
+    """
+    n, half = order.size, needs.size >> 1
+    out[0], out[1] = 0.0, 0.0
+    rest, least = 0.0, 0.0
+    for x in range(half):
+        needs[half + x], ends[half + x] = np.inf, np.inf
+    for x in range(n):
+        i = order[x]
+        if release[i] <= 0.0:
+            needs[half + x] = procs[i]
+        rest += weight[i]
+        least += weight[i] * seconds[i]
+    for p in range(half - 1, 0, -1):
+        needs[p] = min(needs[2 * p], needs[2 * p + 1])
+        ends[p] = np.inf
+    dip = 0  # the last step that offers less than the one before it
+    for s in range(starts.size):
+        taken[s] = 0
+        if s > 0 and capacity[s] < capacity[s - 1]:
+            dip = s
+    left, step, used, arrived, now = n, 0, 0, 0, 0.0
+    while left > 0:
+        while step + 1 < starts.size and starts[step + 1] <= now:
+            step += 1
+        while arrived < late.size and release[order[late[arrived]]] <= now:
+            put(needs, half + late[arrived], float(procs[order[late[arrived]]]))
+            arrived += 1
+        p = leaf_within(needs, half, capacity[step] - used)
+        while p > 0:
+            i = order[p - half]
+            end = now + seconds[i]
+            fits = True
+            s = step + 1
+            while fits and s <= dip and starts[s] < end:
+                fits = capacity[s] - taken[s] >= procs[i]
+                s += 1
+            if fits:
+                s = step + 1
+                while s <= dip and starts[s] < end:
+                    taken[s] += procs[i]
+                    s += 1
+                put(needs, p, np.inf)
+                put(ends, p, end)
+                used += procs[i]
+                left -= 1
+                out_start[i] = now
+                out[0] = max(out[0], end)
+                out[1] += weight[i] * end
+                rest -= weight[i]
+                least -= weight[i] * seconds[i]
+            p = leaf_within(needs, p + 1, capacity[step] - used) if p + 1 < 2 * half else 0
+        if left == 0:
+            break
+        follow = ends[1]
+        if step + 1 < starts.size:
+            follow = min(follow, starts[step + 1])
+        if arrived < late.size:
+            follow = min(follow, release[order[late[arrived]]])
+        if follow == np.inf or out[1] + rest * follow + least > most:
+            out[0], out[1] = np.inf, np.inf
+            return
+        now = follow
+        while ends[1] <= now:
+            p = leaf_within(ends, half, now)
+            used -= procs[order[p - half]]
+            put(ends, p, np.inf)
+
+
+__all__ = ["fitting_rows", "knapsack", "list_fixed", "stack_up", "take_in_turn"]

@@ -1,0 +1,121 @@
+"""From an order and an allotment for each job to a schedule of the snapshot."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.policies.kernel.arrays import make_outcome
+from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.kernel.state import SHORTEST
+from coalloc.policies.moldable.demt_kernels import list_fixed
+from coalloc.policies.moldable.queue import MoldableQueue
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Lister:
+    """List scheduling of a queue on equal processors, with fixed allotments.
+
+    Attributes
+    ----------
+    start : array, N
+        Seconds; of the last run.
+    """
+
+    def __init__(self, queue: MoldableQueue) -> None:
+        self.queue = queue
+        half = 1 << max(queue.size - 1, 0).bit_length()
+        self.needs, self.ends = np.empty(2 * half), np.empty(2 * half)
+        self.taken = np.zeros(queue.starts.size, dtype=np.int64)
+        self.start = np.zeros(queue.size)
+        self.out = np.zeros(2)
+        self.waits = bool((queue.release > 0.0).any())
+
+    def run(self, order: Ints, rows: Ints, most: float = np.inf) -> tuple[float, float]:
+        """Return the makespan, seconds, and the weighted completion.
+
+        Parameters
+        ----------
+        order : array of int, N
+            Jobs.
+        rows : array of int, N
+            Each job's allotment, an index into the queue's `procs`.
+        most : float
+            Both are inf where the weighted completion must pass this.
+        """
+        queue = self.queue
+        late = np.zeros(0, dtype=np.int64)
+        if self.waits:
+            release = queue.release[order]
+            late = np.argsort(release, kind="stable")[int((release <= 0.0).sum()) :]
+        list_fixed(
+            order,
+            queue.procs[rows],
+            np.maximum(queue.times[rows], SHORTEST),
+            queue.weight,
+            queue.release,
+            late.astype(np.int64),
+            queue.starts,
+            queue.capacity,
+            most,
+            self.needs,
+            self.ends,
+            self.taken,
+            self.start,
+            self.out,
+        )
+        return float(self.out[0]), float(self.out[1])
+
+
+class Layer:
+    """Lays orders with fixed allotments on the snapshot.
+
+    Where the queue is exact (one cluster of equal nodes), by its list scheduler; elsewhere by the
+    kernel's event decoder, which knows powers, links, reservations, order among jobs and the guard.
+
+    Attributes
+    ----------
+    work : int
+        Starts tried so far.
+    """
+
+    def __init__(self, planner: Planner, queue: MoldableQueue) -> None:
+        self.planner, self.queue = planner, queue
+        self.lister = Lister(queue)
+        self.is_exact = queue.is_exact and not planner.guarded.size
+        self.work = 0
+
+    def lay(self, order: Ints, rows: Ints, most: float = np.inf) -> Schedule | None:
+        """Schedule all jobs; None where the weighted completion is known to pass `most`."""
+        if not self.is_exact:
+            return self.decode(order, rows)
+        self.work += self.queue.size
+        if self.lister.run(order, rows, most)[1] == np.inf:
+            return None
+        return self._measured(rows)
+
+    def decode(self, order: Ints, rows: Ints, decoder: str = "event") -> Schedule:
+        """Schedule all jobs by the kernel, whatever the snapshot is."""
+        mode = self.planner.choice.mode
+        mode[:] = self.queue.mode[rows]
+        schedule = self.planner.decode(order.tolist(), decoder)
+        mode[:] = -1
+        self.work += schedule.work
+        return schedule
+
+    def _measured(self, rows: Ints) -> Schedule:
+        queue, problem = self.queue, self.planner.compiled.problem
+        out = make_outcome(problem)
+        out.start[:] = self.planner.snapshot.time + self.lister.start
+        out.end[:] = out.start + np.maximum(queue.times[rows], SHORTEST)
+        out.mode[:] = queue.mode[rows]
+        out.use_first[:] = np.arange(queue.size)
+        out.use_count[:] = 1
+        out.use_class[: queue.size] = 0
+        out.use_procs[: queue.size] = queue.procs[rows]
+        return self.planner.measure(out, queue.size)
+
+
+__all__ = ["Layer", "Lister"]

@@ -1,0 +1,135 @@
+"""Allotments by dual approximation: two shelves, and small sequential jobs.
+
+A guess of the makespan is accepted if the jobs can be parted so that their work fits below it: on
+the first shelf jobs run up to the whole guess, on the second up to half of it, and what takes one
+processor for at most half the guess is left for the gaps. The first shelf has m processors; which
+jobs are there is a knapsack of the work that they would waste on the second.
+
+Deviations
+----------
+The published algorithm goes on to move jobs until the second shelf holds no more than m processors
+either, which proves 3/2. Here the parted jobs are scheduled by whoever asks, by list:
+a list in the order of the parts uses what the shelves would leave idle.
+
+References
+----------
+G. Mounie, C. Rapine, D. Trystram, "A 3/2-approximation algorithm for scheduling independent
+monotonic malleable tasks", SIAM J. Computing 2007; P.-F. Dutot, G. Mounie, D. Trystram, Handbook
+of Scheduling, chapter 28.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.policies.moldable.demt_kernels import fitting_rows
+from coalloc.policies.moldable.queue import MoldableQueue
+from coalloc.policies.moldable.shelves import select
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+PRECISION = 1e-4
+LARGE, SECOND, SMALL = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoShelf:
+    """The smallest accepted guess, and how it parts the jobs.
+
+    Attributes
+    ----------
+    guess : float
+        Seconds.
+    rows : array of int, N
+        Allotments, indices into the queue's `procs`.
+    part : array of int, N
+        LARGE, SECOND or SMALL.
+    order : array of int, N
+        Jobs by part, longest first.
+    """
+
+    guess: float
+    rows: Ints
+    part: Ints
+    order: Ints
+
+
+def two_shelf(queue: MoldableQueue) -> TwoShelf:
+    """Halve the interval of guesses until it is small; the queue is not empty.
+
+    A refused guess is no proof that nothing is shorter where the knapsack was greedy; the bound of
+    a makespan is `cmax_bound`.
+    """
+    low = high = _least(queue)
+    found = part_jobs(queue, high)
+    while found is None:
+        low, high = high, 1.5 * high
+        found = part_jobs(queue, high)
+    while high - low > PRECISION * high:
+        middle = (low + high) / 2.0
+        better = part_jobs(queue, middle)
+        if better is None:
+            low = middle
+        else:
+            high, found = middle, better
+    return found
+
+
+def part_jobs(queue: MoldableQueue, guess: float, selection: str = "auto") -> TwoShelf | None:
+    """Part the jobs by a guess, seconds; None if it is refused."""
+    jobs = np.arange(queue.size, dtype=np.int64)
+    rows, half = np.empty(jobs.size, dtype=np.int64), np.empty(jobs.size, dtype=np.int64)
+    fitting_rows(queue.first, queue.times, jobs, guess - queue.release, rows)
+    if (rows < 0).any():
+        return None
+    is_long = queue.times[rows] > guess / 2.0
+    fitting_rows(queue.first, queue.times, jobs, np.full(jobs.size, guess / 2.0), half)
+    is_large = is_long & (half < 0)
+    room = _procs_at(queue, guess / 2.0) - int(queue.procs[rows[is_large]].sum())
+    if room < 0:
+        return None
+    open_to = np.flatnonzero(is_long & (half >= 0) & (queue.procs[rows] <= room))
+    saved = np.maximum(_work(queue, half[open_to]) - _work(queue, rows[open_to]), 0.0)
+    is_large[open_to[select(saved, queue.procs[rows[open_to]], room, selection)]] = True
+    rows = np.where(is_long & ~is_large, half, rows)
+    if float(_work(queue, rows).sum()) > _work_until(queue, guess) * (1.0 + 1e-9):
+        return None
+    is_small = ~is_long & (queue.procs[rows] == 1)
+    part = np.where(is_large, LARGE, np.where(is_small, SMALL, SECOND)).astype(np.int64)
+    order = np.lexsort((jobs, -queue.times[rows], part)).astype(np.int64)
+    return TwoShelf(guess=guess, rows=rows, part=part, order=order)
+
+
+def _least(queue: MoldableQueue) -> float:
+    """A guess below which all are refused, seconds: the longest job, and the work of all jobs."""
+    fastest = queue.times[queue.first[1:] - 1]
+    least = np.minimum.reduceat(queue.procs * queue.times, queue.first[:-1])
+    guess = float((queue.release + fastest).max())
+    steps = np.diff(queue.starts)
+    done = np.concatenate(([0.0], np.cumsum(queue.capacity[:-1] * steps)))
+    after = (float(least.sum()) - done) / np.maximum(queue.capacity, 1)
+    s = int(np.searchsorted(done, float(least.sum()), side="right")) - 1
+    return max(guess, float(queue.starts[s] + after[s]) * (1.0 - 1e-9))
+
+
+def _work(queue: MoldableQueue, rows: Ints) -> Floats:
+    work: Any = queue.procs[rows] * queue.times[rows]
+    return np.asarray(work, dtype=np.float64)
+
+
+def _procs_at(queue: MoldableQueue, time: float) -> int:
+    return int(queue.capacity[np.searchsorted(queue.starts, time, side="right") - 1])
+
+
+def _work_until(queue: MoldableQueue, time: float) -> float:
+    """Processor-seconds that are there up to a time."""
+    edges = np.minimum(np.append(queue.starts, np.inf), time)
+    return float(queue.capacity @ np.diff(edges))
+
+
+__all__ = ["LARGE", "SECOND", "SMALL", "TwoShelf", "part_jobs", "two_shelf"]
