@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coalloc.model.errors import InputError
-from coalloc.simulation.reproduce.experiment import Report, Run, silent
+from coalloc.simulation.reproduce.experiment import NoDataError, Report, Run, silent
 from coalloc.simulation.reproduce.registry import ENTRIES, Entry, find, load
 from coalloc.simulation.reproduce.writing import carry_out
 
@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
     Raises
     ------
     InputError
-        If an experiment is not known, or none is named.
+        If an experiment is not known, or none is named, or its data are absent; of `all`, it is
+        left out then, and a line says so.
     """
     if args.list:
         print(listing())
@@ -60,7 +61,13 @@ def run(args: argparse.Namespace) -> int:
     with _progress(args.quiet) as report:
         study = Run(quick=args.quick, seed=args.seed, report=report)
         for entry in entries:
-            written = carry_out(entry, load(entry), study, args.output)
+            try:
+                written = carry_out(entry, load(entry), study, args.output)
+            except NoDataError as error:
+                if ALL not in args.name:
+                    raise
+                print(f"{entry.name:<{_width()}} left out: {error}", flush=True)
+                continue
             missing = missing or written.missing
             reduced = " (reduced)" if args.quick else ""
             print(

@@ -13,11 +13,18 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from coalloc.model.errors import InputError
+
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Figure
 
 Row = Mapping[str, Any]
 """One line of a CSV: text, numbers, and None where a cell is empty."""
+
+
+class NoDataError(InputError):
+    """A file that an experiment reads is absent; the message says where it was looked for."""
+
 
 Report = Callable[[str, int, int], None]
 """Receives what is being done, how many steps are done, and of how many."""
