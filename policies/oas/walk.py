@@ -28,6 +28,8 @@ WARM, WARMER, COLD = 0.001, 0.003, 0.00005
 """First and last temperature of a cycle, by the value; every second cycle begins warmer."""
 FIRST_CYCLE = 100
 """Moves per item in the first cycle."""
+SETTLED = 10
+"""A search that begins with the best seed from the round before is so much less patient."""
 CHUNK = 10_000
 """Items placed between two looks at the clock."""
 
@@ -53,7 +55,7 @@ class Walk:
         self.cycle, self.left = FIRST_CYCLE * self.size, 0
         self.current = self.top = self.lister.genes()
         self.pending, self.first, self.calm = False, True, True
-        self.quiet = 0
+        self.quiet, self.settled = 0, False
         self.energy = inf
 
     @property
@@ -65,14 +67,20 @@ class Walk:
         """Start from the best of the seeds."""
         self.taken = inf
         found = inf
-        for genes in self._seeds():
+        known = 2 if self._all_planned_before() else 0
+        for number, genes in enumerate(self._seeds()):
             value = self._measured(genes)
             self.search.work += len(self.inside)
             if value < found:
                 found, self.top = value, genes
+                self.settled = number < known
         self.state.value[BEST] = found
         if found < inf:
             self.take()
+
+    def _all_planned_before(self) -> bool:
+        items, previous = self.search.planner.items, set(self.search.budget.previous or ())
+        return bool(previous) and all(items[n].job.id in previous for n in self.inside)
 
     def start_from(self, order: list[int]) -> None:
         """Take items by start, all of which block, as the best choices, if they are better."""
@@ -187,8 +195,14 @@ class Walk:
             self.search.report()
 
     def tired(self, patience: int | None) -> bool:
-        """Whether nothing has improved for so many moves per item."""
+        """Whether nothing has improved for so many moves per item.
+
+        Behind the previous round's plan, if that is the best seed, a tenth of them: what it leaves
+        was looked for before.
+        """
         if patience is None:
             return False
+        if self.settled and self.state.count[IMPROVED] == 0:
+            patience = -(-patience // SETTLED)
         since = int(self.state.count[TRIALS]) - int(self.state.count[IMPROVED]) + self.quiet
         return since > patience * self.size

@@ -115,6 +115,21 @@ def test_status_tells_clock_from_work() -> None:
     assert solve("oas", snapshot, Budget(), patience=5).status is Status.FEASIBLE
 
 
+def test_is_less_patient_behind_the_plan_of_the_round_before() -> None:
+    queue = [rigid(n, 3 + n % 4, 5.0 + 3 * (n * 7 % 5)) for n in range(15)]
+    queue.append(rigid("later", 11, 7, earliest=20.0))
+    snapshot = case([cluster("a", 13)], queue)
+    first = solve("oas", snapshot, Budget(), patience=200)
+    starts = sorted(first.placements, key=lambda placement: placement.start)
+    known = tuple(placement.job for placement in starts)
+    again = solve("oas", snapshot, Budget(previous=known), patience=200)
+    assert again.objective.value == first.objective.value
+    assert again.stats["trials"] < 200 * len(queue) <= first.stats["trials"]
+    # a job that it does not know is reason to look again
+    news = solve("oas", snapshot, Budget(previous=known[1:]), patience=200)
+    assert news.stats["trials"] >= 200 * len(queue)
+
+
 def test_second_objective_keeps_the_first() -> None:
     queue = [rigid("long", 2, 100)]
     queue += [rigid(n, 2, t, weight=w) for n, (t, w) in enumerate([(40, 1), (5, 9), (30, 1)])]
