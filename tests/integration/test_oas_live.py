@@ -14,7 +14,7 @@ WARM_S = 600.0
 
 @pytest.fixture
 def site(root: Path) -> Iterator[Running]:
-    running = Running(root, policy="oas", rounds="time_limit_s = 2.0")
+    running = Running(root, policy="oas", rounds="time_limit_s = 20.0")
     running.start()
     try:
         running.until(lambda: bool(running.lines("solver_warmed")), WARM_S)
