@@ -21,7 +21,7 @@ ALIVE = frozenset(
 ENDING = "COMPLETING"
 """State that stands before a job's end state until its nodes are free."""
 
-FULL = "temporarily unable to accept"
+FULL = ("job queue full", "temporarily unable to accept")
 """What salloc and sbatch say before they try again for a minute: MaxJobCount, most often."""
 REFUSALS = (
     ("requested nodes are busy", "nodes_taken"),
@@ -38,7 +38,7 @@ REFUSALS = (
     ("not permitted", "not_permitted"),
     ("invalid user id", "user_unknown"),
     ("time limit", "bad_time_limit"),
-    (FULL, "slurm_full"),
+    *((phrase, "slurm_full") for phrase in FULL),
     ("job violates", "not_permitted"),
 )
 """What Slurm says, in lower case, and the reason of the refusal."""
@@ -112,7 +112,7 @@ def refusal(error: BatchError) -> str:
     """The reason in a command's refusal."""
     said = error.why.lower()
     if isinstance(error, UnreachableError):
-        return "slurm_full" if FULL in said else "unreachable"
+        return "slurm_full" if any(phrase in said for phrase in FULL) else "unreachable"
     return next((reason for phrase, reason in REFUSALS if phrase in said), "refused_by_slurm")
 
 

@@ -51,7 +51,7 @@ class Commands:
     def calls(self, *beginning: str) -> int:
         """How many calls began with these words."""
         words = list(beginning)
-        lines = self.log.read_text(errors="replace").splitlines()
+        lines = self.log.read_text(errors="replace").split("\n")[:-1]
         return sum(line.split()[: len(words)] == words for line in lines)
 
     def forget(self) -> None:
