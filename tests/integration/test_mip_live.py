@@ -19,7 +19,8 @@ WARM_S = 400.0
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["mbpc", "jpn", "cbs", "pas", "mbpc-published", "oas-slots"])
 def test_a_stream_of_jobs_runs_under_the_policy(root: Path, policy: str) -> None:
-    site = Running(root, policy=policy)
+    # 6 + 4: cbs wants three quarters of the 8 processes in one cluster
+    site = Running(root, policy=policy, clusters={"alpha": 6, "beta": 4})
     site.start()
     try:
         site.until(lambda: bool(site.lines("solver_warmed")), WARM_S)
