@@ -142,6 +142,17 @@ def test_fast_nodes_are_shared_out() -> None:
     assert found.value == pytest.approx(80.0 / 3.0, rel=1e-3)
 
 
+def test_work_of_many_widths_is_shared_out_over_all_powers() -> None:
+    powers = (1.0, 0.8, 0.6)
+    queue = [rigid(n, 7 * n % 97 + 1, 50.0 + n, sigma=0.7) for n in range(120)]
+    snapshot = case([cluster(x, 100, power=p) for x, p in zip("abc", powers, strict=True)], queue)
+    work = sum(job["procs"] * job["base_time"] for job in queue)
+    fluid = work / sum(100 / (0.7 / p + 0.3) for p in powers)
+    planner = Planner(snapshot, {})
+    assert lower_bound(planner, effort="full").value >= 0.998 * fluid
+    assert lower_bound(planner, effort="quick").value >= 0.95 * fluid
+
+
 def test_jobs_wider_than_a_cluster_follow_each_other_over_tight_links() -> None:
     def snapshot(link: float) -> Snapshot:
         return case([cluster(name, 4, link) for name in "abcdef"], list(_wide(5)))
