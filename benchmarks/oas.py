@@ -1,6 +1,6 @@
 """How near `oas` comes to its bound, and how soon it has a plan.
 
-    python -m benchmarks.oas [--seconds 10] [--seeds 1] [--no-packings]
+    python -m benchmarks.oas [--seconds 10] [--seeds 1] [--no-packings | --no-queues]
 
 Large queues: clusters of equal nodes, powers 1, .8, .6 in turn, links of 10 Gbit/s; rigid jobs of
 1 to N/4 processes (uniform) and 10 to 120 minutes (uniform), sigma .7, three in ten with 10 Mbit/s
@@ -133,22 +133,30 @@ def packings(folder: Path, seconds: float) -> Iterator[str]:
         )
 
 
+def queues(seconds: float, seeds: int) -> None:
+    """Print the live round and the large queues."""
+    site = busy_site()
+    first = median(solve(site, 0.0)[1] for _ in range(5))
+    print(f"live round, 100 jobs on 5,000 busy nodes: first {first * 1e3:.0f} ms", end="")
+    print(note(first <= FIRST_S), flush=True)
+    for line in large(seconds, seeds):
+        print(line, flush=True)
+
+
 def main(argv: list[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.oas", description=__doc__)
     parser.add_argument("--seconds", type=float, default=10.0, help="for each instance")
     parser.add_argument("--seeds", type=int, default=1, help="of each large queue")
-    parser.add_argument("--no-packings", action="store_true")
+    less = parser.add_mutually_exclusive_group()
+    less.add_argument("--no-packings", action="store_true")
+    less.add_argument("--no-queues", action="store_true")
     chosen = parser.parse_args(argv)
     began = time.process_time()
     solve(wide_queue(2, 4, 6, 1), 0.5)
     print(f"first call (compiling, if nothing is cached): {time.process_time() - began:.1f} s")
-    site = busy_site()
-    first = median(solve(site, 0.0)[1] for _ in range(5))
-    print(f"live round, 100 jobs on 5,000 busy nodes: first {first * 1e3:.0f} ms", end="")
-    print(note(first <= FIRST_S), flush=True)
-    for line in large(chosen.seconds, chosen.seeds):
-        print(line, flush=True)
+    if not chosen.no_queues:
+        queues(chosen.seconds, chosen.seeds)
     shared = Path(os.environ.get("COALLOC_SHARED", "../shared")) / "data" / "strip_packing"
     if chosen.no_packings or not shared.is_dir():
         print("strip packings: left out")
