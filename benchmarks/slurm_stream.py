@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.slurm import stream
 from tests.slurm.bed import Bed, alike, bed, missing
@@ -169,7 +170,14 @@ def ours(
             ("run time of a job", shown(held, "s", 1.0)),
             ("kills", kinds or "none"),
             ("lost as slurmctld forgot their start", str(len(by_forgetting))),
+            ("lost otherwise", lost_otherwise(rows, by_forgetting)),
         ]
+
+
+def lost_otherwise(rows: list[dict[str, Any]], known: list[str]) -> str:
+    """What the daemon says of jobs that were lost for another reason."""
+    found = [r for r in rows if r["state"] == "lost" and r["id"] not in known]
+    return "; ".join(f"{r['id']} on {r['clusters']}: {r['detail']}" for r in found) or "none"
 
 
 def bounds(jobs: list[stream.Work], running: Bed, extra_s: float) -> str:

@@ -26,8 +26,9 @@ POWERS = {"a": 1.0, "b": 0.8, "c": 0.6}
 LIMIT_S = 600.0
 PER_TURN = 20
 LOOK_S = 0.5
-FORGETS_S = 8.0
-"""A slurmctld's memory is written down every five seconds, and later where the disk is slow."""
+FORGETS_S = 10.0
+"""A slurmctld's memory is written down every five seconds, later where the disk is slow; and a
+claim comes before the start, by some seconds where the machine is busy."""
 
 
 def shapes(scale: int, folder: Path) -> list[ClusterShape]:
@@ -294,7 +295,7 @@ def forgotten(rows: Sequence[dict[str, Any]], kills: Sequence[Kill]) -> list[str
         if row["state"] == "lost" and any(
             kill.kind == "slurmctld"
             and kill.name in row["clusters"]
-            and -FORGETS_S <= row["started"] - kill.at <= 1.0
+            and -FORGETS_S <= row["started"] - kill.at <= FORGETS_S
             for kill in kills
         ):
             found.append(row["id"])
