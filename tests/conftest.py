@@ -1,6 +1,7 @@
 """Fixtures for all tests, and how hypothesis runs here."""
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,11 @@ ROOT = Path(__file__).resolve().parent.parent
 # No deadline: a slow machine is no defect of the code under test.
 hypothesis.settings.register_profile("coalloc", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("coalloc")
+
+
+def pytest_configure() -> None:
+    """Let SIGTERM end a run as Ctrl-C does, so that tests stop the processes they started."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
