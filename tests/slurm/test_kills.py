@@ -1,4 +1,4 @@
-"""A stream of jobs while daemon, executors and slurmctlds are killed: nothing lost, nothing twice."""
+"""Jobs while daemon, executors and slurmctlds are killed: nothing is lost, nothing runs twice."""
 
 from __future__ import annotations
 
