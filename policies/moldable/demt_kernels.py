@@ -169,14 +169,14 @@ def list_fixed(
     starts, capacity : arrays, S
         As in `MoldableQueue`.
     most : float
-        Give up once the weighted completion must pass this.
+        Give up once it is certain that the weighted completion passes this.
     needs, ends : arrays, 2 L
         Working memory; L is a power of two of at least N.
     taken : array of int, S
         Working memory.
     out_start : array, N
     out : array, 2
-        Makespan and weighted completion; inf where it gave up.
+        Makespan and weighted completion; inf where that passes `most`.
     """
     n, half = order.size, needs.size >> 1
     out[0], out[1] = 0.0, 0.0
@@ -243,6 +243,8 @@ def list_fixed(
             p = leaf_within(ends, half, now)
             used -= procs[order[p - half]]
             put(ends, p, np.inf)
+    if out[1] > most:
+        out[0], out[1] = np.inf, np.inf
 
 
 __all__ = ["fitting_rows", "knapsack", "list_fixed", "stack_up", "take_in_turn"]

@@ -43,7 +43,7 @@ class Lister:
         rows : array of int, N
             Each job's allotment, an index into the queue's `procs`.
         most : float
-            Both are inf where the weighted completion must pass this.
+            Both are inf where the weighted completion passes this.
         """
         queue = self.queue
         late = np.zeros(0, dtype=np.int64)
@@ -88,7 +88,7 @@ class Layer:
         self.work = 0
 
     def lay(self, order: Ints, rows: Ints, most: float = np.inf) -> Schedule | None:
-        """Schedule all jobs; None where the weighted completion is known to pass `most`."""
+        """Schedule all jobs; None where the weighted completion passes `most`, if exact."""
         if not self.is_exact:
             return self.decode(order, rows)
         self.work += self.queue.size

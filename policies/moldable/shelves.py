@@ -99,7 +99,8 @@ def fill_shelves(queue: MoldableQueue, guess: float, selection: str = "auto") ->
         if is_offered.any():
             jobs, rows = left[is_offered], rows[is_offered]
             entry, count = _entries(queue, jobs, rows, length)
-            weight = np.bincount(entry, queue.weight[jobs], count)
+            weight = np.zeros(count)
+            np.add.at(weight, entry, queue.weight[jobs])
             size = np.ones(count, dtype=np.int64)
             size[entry] = queue.procs[rows]
             chosen = select(weight, size, room, selection)[entry]

@@ -8,8 +8,8 @@ jobs are there is a knapsack of the work that they would waste on the second.
 Deviations
 ----------
 The published algorithm goes on to move jobs until the second shelf holds no more than m processors
-either, which proves 3/2. Here the parted jobs are scheduled by whoever asks, by list:
-a list in the order of the parts uses what the shelves would leave idle.
+either, which proves 3/2. Here whoever asks lists the parted jobs in the order of their parts, which
+uses what shelves would leave idle and proves nothing.
 
 References
 ----------
