@@ -52,7 +52,7 @@ def site(queue: list[dict[str, Any]], **more: Any) -> Snapshot:
     ],
 )
 def test_first_case_of_the_paper(abw: float, solver: str) -> None:
-    plan = solve("mbpc", case_1(abw), solver=solver)
+    plan = solve("mbpc", case_1(abw), engine="mip", solver=solver)
     assert plan.status is Status.OPTIMAL
     assert plan.objective.value == pytest.approx(OPTIMUM, rel=1e-9)
     assert plan.objective.bound == pytest.approx(OPTIMUM, rel=1e-9)
@@ -61,7 +61,7 @@ def test_first_case_of_the_paper(abw: float, solver: str) -> None:
 
 @pytest.mark.slow
 def test_first_case_does_not_fit_at_once_below_the_tight_link() -> None:
-    plan = solve("mbpc", case_1(0.38))
+    plan = solve("mbpc", case_1(0.38), engine="mip")
     assert [(d.job, d.reason) for d in plan.deferred] == [("J3", Reason.INSUFFICIENT)]
     assert "links" in plan.deferred[0].detail
 
@@ -69,7 +69,7 @@ def test_first_case_does_not_fit_at_once_below_the_tight_link() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize(("abw", "value"), [(0.35, 3.5136), (0.3, 3.7972), (0.2, 5.1391)])
 def test_a_threshold_buys_feasibility(abw: float, value: float) -> None:
-    plan = solve("mbpc", case_1(abw), saturation_threshold=3.0)
+    plan = solve("mbpc", case_1(abw), engine="mip", saturation_threshold=3.0)
     assert plan.status is Status.OPTIMAL
     assert plan.objective.value == pytest.approx(value, abs=5e-5)
     assert not plan.deferred
