@@ -2,12 +2,13 @@
 
 Notes
 -----
-The rule. A window is `jobs` consecutive jobs of a log, as many windows as asked for, their first
-jobs evenly spread over it (moved by the seed). The jobs are those of `simulate`: the user's
-estimate is what planning sees, the run time of the log is when a job ends, all processing and no
-communication. Times between submissions are scaled so that work arrives `LOAD` times as fast as
-the machine can do it: whole logs leave the queue empty most of the time, and where nothing waits
-there is nothing to order. The machine starts empty and runs until the last job has ended.
+The rule. A window is `jobs` consecutive jobs of a log; the first job of window n stands at
+(n - 1/2) / `MOST` of it (97 jobs further on for each step of the seed). The jobs are those of
+`simulate`: the user's estimate is what planning sees, the run time of the log is when a job ends,
+all processing and no communication. Times between submissions are scaled so that work arrives
+`LOAD` times as fast as the machine can do it: whole logs leave the queue empty most of the time,
+and where nothing waits there is nothing to order. The machine starts empty and runs until the
+last job has ended.
 
 The history that policies see is what a daemon would have: of each user the ratios run time by
 estimate of the last jobs before the window, as many as the daemon keeps.
@@ -43,6 +44,8 @@ from coalloc.simulation.reproduce.solving import NotAllowedError
 from coalloc.simulation.trace import Outcome
 from coalloc.simulation.workload import Workload, map_slots
 
+MOST = 3
+"""Windows that fit side by side into a log."""
 LOAD = 3.0
 """Work that arrives by what the machine can do."""
 
@@ -117,7 +120,7 @@ def windows(log: Log, count: int, jobs: int, seed: int) -> list[Window]:
     user = {line.line: str(line.user) for line in read.jobs}
     capacity = log.clusters * log.nodes * log.slots
     usable = [logged for logged in make_jobs(read).jobs if logged.job.procs <= capacity]
-    step = (len(usable) - jobs) / count
+    step = (len(usable) - jobs) / MOST
     out = []
     for n in range(count):
         first = int((n + 0.5) * step + 97 * seed) % (len(usable) - jobs)
