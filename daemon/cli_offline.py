@@ -108,7 +108,7 @@ def _check(args: argparse.Namespace) -> int:
 
     snapshot, plan = load_snapshot(args.snapshot), load_plan(args.plan)
     result = check(snapshot, plan)
-    proved = _proved(snapshot, plan) if result.ok else {}
+    proved = _proved(snapshot, plan) if result.ok and plan.placements else {}
     if args.json:
         print_json(
             {
@@ -128,7 +128,7 @@ def _check(args: argparse.Namespace) -> int:
     for name, value in result.metrics.items():
         print(f"{name:<{size}}  {figure(value)}")
     for name, proof in proved.items():
-        gap = "-" if proof["gap"] is None else f"{100.0 * proof['gap']:.3g} %"
+        gap = "-" if proof["gap"] is None else f"{100.0 * proof['gap']:.2f} %"
         print(f"proved: {name} at least {figure(proof['bound'])} ({proof['by']}), gap {gap}")
     return DONE
 
