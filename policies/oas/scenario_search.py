@@ -1,12 +1,13 @@
 """`oas` with `scenarios`: the order that does best over samples of what may happen.
 
-1. The search of `oas` on the estimates, with part of the work: the *deterministic best*.
-2. K scenarios (`scenarios.py`).
-3. The deterministic best and all simple orders are listed in each. In a scenario jobs end earlier
+1. K scenarios (`scenarios.py`). All simple orders are listed in each; the best is the first
+   incumbent (with more than `FEW` items, that is EASY, at once). In a scenario jobs end earlier
    or later than planned, and the event decoder starts then what the order has next, so it is the
    order that is judged (with allotments, levels of power and homes), not the plan's times. Its
    value is the mean of the objective over the scenarios, or the 90th percentile.
-4. Annealing over orders by that value, from the best, until the work is done, the caller stops it,
+2. The search of `oas` on the estimates, with part of the work: the *deterministic best*, which is
+   judged as well.
+3. Annealing over orders by that value, from the best, until the work is done, the caller stops it,
    or `patience` moves per job, divided by K, bring nothing.
 
 The plan that is returned is the best order listed on the estimates. By its own measure it is never
@@ -123,23 +124,26 @@ def solve(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None = N
     planner : Planner
         Its options are complete, `scenarios` at least 1.
     """
-    search = _on_estimates(planner, budget, on_incumbent)
+    search = Search(planner, "oas", budget, on_incumbent)
+    few = len(planner.items) <= FEW
+    search.try_orders(SIMPLE[: len(SIMPLE) if few else 1])
+    if not few:
+        search.report()
     found = _ScenarioSearch(search)
-    found.run()
+    found.begin()
+    found.join(_on_estimates(planner, budget))
+    found.anneal()
     return found.plan()
 
 
-def _on_estimates(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> Search:
+def _on_estimates(planner: Planner, budget: Budget) -> Search:
     """The search of `oas`, with part of the work."""
     count = len(planner.items)
     most = max(FIRST_WORK, FIRST_MOVES * count * min(count, planner.options["window"]))
     if budget.work is not None:
         most = min(most, budget.work // FIRST_SHARE)
-    few = count <= FEW
-    search = Search(planner, "oas", replace(budget, work=most), None if few else on_incumbent)
-    at_once = len(SIMPLE) if few else 1
-    search.run(SIMPLE[:at_once], SIMPLE[at_once:])
-    search.budget, search.on_incumbent = budget, on_incumbent
+    search = Search(planner, "oas", replace(budget, work=most))
+    search.run(SIMPLE, ())
     return search
 
 
@@ -162,44 +166,62 @@ class _ScenarioSearch:
         self.stats: dict[str, Any] = {"scenarios": 0}
         self._reported = -inf
 
-    def run(self) -> None:
-        """Lay out the scenarios, judge what is known, and search."""
+    def begin(self) -> None:
+        """Lay out the scenarios and judge the simple orders: the first incumbent."""
         search = self.search
-        if not self.inside or self.estimated.unplaced:
+        if self.inside and not self.estimated.unplaced:
+            scenarios = lay_out(
+                self.planner,
+                self.inside,
+                search.budget.history,
+                self.estimated.makespan,
+                search.budget.seed,
+                search.budget.stop,
+            )
+            self.judge = Judge(scenarios, search.objective, self.options["scenario_objective"])
+            for name, genes in self._known():
+                self._take(genes, name)
+            self._count()
+        search.report()
+
+    def join(self, found: Search) -> None:
+        """Take in the deterministic best."""
+        search = self.search
+        assert found.best is not None
+        self.estimated, self.was_proved = found.best, found.proved
+        search.bound, search.walk, search.stopped = found.bound, found.walk, found.stopped
+        search.tried, search.trials = found.tried, found.trials
+        search.work += found.work
+        if self.judge is None:
+            search.best, search.origin, search.proved = found.best, found.origin, found.proved
             return
-        scenarios = lay_out(
-            self.planner,
-            self.inside,
-            search.budget.history,
-            self.estimated.makespan,
-            search.budget.seed,
-            search.budget.stop,
-        )
-        self.judge = Judge(scenarios, search.objective, self.options["scenario_objective"])
-        own = self._own()
+        own = self._own(found)
         values = self.judge.values(own)
         self.stats = {
-            "scenarios": len(scenarios),
+            "scenarios": len(self.judge.scenarios),
             "deterministic_mean": mean(values),
             "deterministic_p90": percentile(values),
         }
-        self._take(own, search.origin)
-        for name, genes in self._known():
-            self._take(genes, name)
+        rank = self.judge.rank(own, self.rank[0])
+        if rank is not None and rank <= self.rank:
+            self._keep(own, rank, found.origin)
+        self._take(self._followed(self.estimated, blocking=False), found.origin)
         self._count()
+        if self.best is not None:
+            self._prove()
+        else:
+            search.best, search.origin, search.proved = found.best, found.origin, found.proved
         search.report()
-        self._anneal(self.judge)
-        self._count()
 
     def _count(self) -> None:
         if self.judge is not None:
             self.search.work += self.judge.work
             self.judge.work = 0
 
-    def _own(self) -> Genes:
+    def _own(self, found: Search) -> Genes:
         """The order of the deterministic best."""
-        walk = self.search.walk
-        if walk is not None and self.search.origin == "annealing":
+        walk = found.walk
+        if walk is not None and found.origin == "annealing":
             return copy_of(walk.top)
         return self._followed(self.estimated, blocking=True)
 
@@ -214,7 +236,6 @@ class _ScenarioSearch:
     def _known(self) -> Iterator[tuple[str, Genes]]:
         """Orders that need no search."""
         planner = self.planner
-        yield self.search.origin, self._followed(self.estimated, blocking=False)
         for name, decoder in (("easy", "easy"), ("conservative", "insert")):
             schedule = planner.decode(by_rule(planner, range(len(planner.items)), name), decoder)
             if not schedule.unplaced:
@@ -246,8 +267,14 @@ class _ScenarioSearch:
         search = self.search
         self.best, self.rank = copy_of(genes), rank
         search.best, search.origin = schedule, f"{origin}, over scenarios"
-        value = search.value(self.estimated)
-        search.proved = self.was_proved and search.value(schedule) <= value * (1.0 + PROVED)
+        self._prove()
+
+    def _prove(self) -> None:
+        """Whether the best is as good on the estimates as what was proved there."""
+        search = self.search
+        assert search.best is not None
+        least = search.value(self.estimated) * (1.0 + PROVED)
+        search.proved = self.was_proved and search.value(search.best) <= least
 
     def _on_estimates(self, genes: Genes) -> Schedule | None:
         """What the choices give if everything goes as planned."""
@@ -258,11 +285,12 @@ class _ScenarioSearch:
         sc = np.where((out.missing > 0) & ~np.isnan(out.end), listed.sc, 1.0)
         return complete(self.planner, self.lister, out, sc, self.rest, 0)
 
-    def _anneal(self, judge: Judge) -> None:
+    def anneal(self) -> None:
         """Look for better orders around the best."""
-        search, count = self.search, len(judge.scenarios)
-        if self.best is None:
+        search, judge = self.search, self.judge
+        if self.best is None or judge is None:
             return
+        count = len(judge.scenarios)
         steps = np.linspace(1.0, self.threshold, 5 if self.threshold > 1.0 else 1)
         moves = make_state(self.lister, search.budget.seed, steps.tolist())
         # Every move is taken as it comes: what it is worth is for the scenarios to say.
