@@ -62,6 +62,13 @@ ENTRIES: Mapping[str, Entry] = {
                 (9, "times", "case 2: run times split in two"),
             )
         ),
+        _row(
+            "oas-stochastic",
+            MBPC,
+            "Sect. 5",
+            "stochastic",
+            "two real logs: what scenarios of run times gain and cost",
+        ),
     )
 }
 """Every experiment that ``coalloc reproduce`` knows, in the order of ``all``."""

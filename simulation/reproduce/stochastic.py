@@ -49,7 +49,7 @@ COLUMNS = {
     "rounds": "calls of the policy",
     "queued": "jobs that wait, mean over the rounds",
     "cpu_s": "processor time of a round, mean, s",
-    "most_cpu_s": "of the longest round, s",
+    "most_cpu_s": "of the longest round, s; the very first one loads what is compiled",
     "promised": "judged over the scenarios, by how much the order is better than that of oas on "
     "the estimates, mean over the rounds",
 }
@@ -202,7 +202,6 @@ def draw(rows: Sequence[Row], figure: Figure) -> None:
             axes[place].set_ylabel(label)
             titles.append(log)
         axes[2].set_ylim(bottom=0.0)
-        axes[3].set_yscale("log")
     plots.letter(grid, titles)
     for axes_below in grid[-1]:
         axes_below.set_xlabel("window")
