@@ -305,6 +305,8 @@ def parse_partitions(text: str) -> tuple[PartitionEntry, ...]:
                 is_default=pairs.get("Default", "").upper() == "YES",
             )
         )
+    if not found:
+        raise ParseError(text, "no PartitionName")
     return tuple(found)
 
 

@@ -13,10 +13,15 @@ MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "oas": (("--seconds", "2"), ("--seeds", "3")),
     "oas_exact": ((), ("--full",)),
     "bounds": (("--seconds", "3", "--seeds", "4", "--large-seeds", "1"), ("--large-seeds", "4")),
+    "demt": (("--sizes", "400x200", "--seeds", "2"), ()),
     "mbpc": (("--cap", "20", "--seeds", "1"), ("--full",)),
     "store": (("--jobs", "20000"), ("--jobs", "100000")),
     "service": ((), ("--full",)),
     "slurm": (("--trials", "20"), ()),
+    "slurm_stream": (
+        ("--policy", "plain", "--jobs", "40"),
+        ("--jobs", "1000", "--scale", "8", "--mean", "20", "--kills", "0"),
+    ),
 }
 """Module, its arguments, its arguments at full size."""
 
