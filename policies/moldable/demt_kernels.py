@@ -118,7 +118,10 @@ def put(tree: Any, leaf: Any, value: Any) -> None:
     tree[leaf] = value
     p = leaf >> 1
     while p > 0:
-        tree[p] = min(tree[2 * p], tree[2 * p + 1])
+        least = min(tree[2 * p], tree[2 * p + 1])
+        if tree[p] == least:
+            break
+        tree[p] = least
         p >>= 1
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.kernel.arrays import make_outcome
 from coalloc.policies.kernel.decoding import Planner, Schedule
-from coalloc.policies.kernel.state import SHORTEST
+from coalloc.policies.kernel.state import SHORTEST, Outcome
 from coalloc.policies.moldable.demt_kernels import list_fixed
 from coalloc.policies.moldable.queue import MoldableQueue
 
@@ -106,15 +105,19 @@ class Layer:
         return schedule
 
     def _measured(self, rows: Ints) -> Schedule:
-        queue, problem = self.queue, self.planner.compiled.problem
-        out = make_outcome(problem)
-        out.start[:] = self.planner.snapshot.time + self.lister.start
-        out.end[:] = out.start + np.maximum(queue.times[rows], SHORTEST)
-        out.mode[:] = queue.mode[rows]
-        out.use_first[:] = np.arange(queue.size)
-        out.use_count[:] = 1
-        out.use_class[: queue.size] = 0
-        out.use_procs[: queue.size] = queue.procs[rows]
+        queue = self.queue
+        start = self.planner.snapshot.time + self.lister.start
+        out = Outcome(
+            start=start,
+            end=start + np.maximum(queue.times[rows], SHORTEST),
+            mode=queue.mode[rows],
+            use_first=np.arange(queue.size),
+            use_count=np.ones(queue.size, dtype=np.int64),
+            use_class=np.zeros(queue.size, dtype=np.int64),
+            use_procs=queue.procs[rows],
+            missing=np.zeros(queue.size, dtype=np.int64),
+            ready=self.planner.snapshot.time + queue.release,
+        )
         return self.planner.measure(out, queue.size)
 
 
