@@ -50,13 +50,13 @@ def part(function: Callable[..., Any]) -> Any:
 
 
 def alone(function: Callable[..., Any]) -> Any:
-    """Compile a kernel of the exact search: these allocate nothing and call no others."""
+    """Compile a kernel that allocates nothing and calls only what is `inlined` in its own file."""
     function.__qualname__ += _EXACT_SUFFIX
     return _cached(function, _nrt=False)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Compile what only an `alone` kernel calls, into it."""
+    """Compile what only an `alone` kernel of the same file calls, into it."""
     function.__qualname__ += _EXACT_SUFFIX
     return _cached(
         function, _nrt=False, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
