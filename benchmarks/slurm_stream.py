@@ -169,14 +169,14 @@ def ours(
             ("starts called off and tried again", str(len(site.lines("job_requeued")))),
             ("run time of a job", shown(held, "s", 1.0)),
             ("kills", kinds or "none"),
-            ("lost as slurmctld forgot their start", str(len(by_forgetting))),
-            ("lost otherwise", lost_otherwise(rows, by_forgetting)),
+            ("cut short as slurmctld forgot their start", str(len(by_forgetting))),
+            ("cut short otherwise", lost_otherwise(rows, by_forgetting)),
         ]
 
 
 def lost_otherwise(rows: list[dict[str, Any]], known: list[str]) -> str:
     """What the daemon says of jobs that were lost for another reason."""
-    found = [r for r in rows if r["state"] == "lost" and r["id"] not in known]
+    found = [r for r in rows if r["state"] != "completed" and r["id"] not in known]
     return "; ".join(f"{r['id']} on {r['clusters']}: {r['detail']}" for r in found) or "none"
 
 

@@ -284,15 +284,19 @@ class Chaos:
             self._site.start_daemon(wait=False)
 
 
+CUT_SHORT = {"lost", "cancelled", "failed"}
+"""What a job is whose steps Slurm ends: it depends on what Slurm still says of it."""
+
+
 def forgotten(rows: Sequence[dict[str, Any]], kills: Sequence[Kill]) -> list[str]:
-    """Lost jobs that Slurm itself ended, since a slurmctld was killed just after their start.
+    """Jobs cut short that Slurm itself ended, since a slurmctld was killed just after their start.
 
     It writes its state down every five seconds; of what started since then it knows nothing when
     it is back, and it ends steps that it does not know.
     """
     found = []
     for row in rows:
-        if row["state"] == "lost" and any(
+        if row["state"] in CUT_SHORT and any(
             kill.kind == "slurmctld"
             and kill.name in row["clusters"]
             and -FORGETS_S <= row["started"] - kill.at <= FORGETS_S
