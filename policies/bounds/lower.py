@@ -45,6 +45,11 @@ class Bound:
         """Name of the largest part; "" if there is nothing to place."""
         return max(self.parts, key=lambda name: self.parts[name], default="")
 
+    def beside(self, parts: Mapping[str, float]) -> Bound:
+        """The best of this bound and of others, by name."""
+        lowered = {name: value * (1.0 - ROUNDING) for name, value in parts.items()}
+        return Bound(value=max([self.value, *lowered.values()]), parts={**self.parts, **lowered})
+
 
 def lower_bound(
     planner: Planner,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from coalloc.model.jobs import MoldableJob
 from coalloc.model.plan import Objective, Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import never
 from coalloc.policies.bounds.lower import BOUNDS, Bound, lower_bound
 from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.moldable.proof import moldable_parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +53,12 @@ def proofs_of(
         "makespan": max(waits.values(), default=0.0),
         "weighted_completion": sum(weight.get(job, 0.0) * wait for job, wait in waits.items()),
     }
+    more: Mapping[str, Mapping[str, float]] = {}
+    if any(isinstance(job, MoldableJob) for job in queue):
+        more = moldable_parts(planner, values["makespan"], stop)
     out = []
     for name in BOUNDS:
-        bound = lower_bound(planner, name, stop, effort)
+        bound = lower_bound(planner, name, stop, effort).beside(more.get(name, {}))
         gap = Objective(name=name, value=values[name], bound=bound.value).gap
         out.append(Proof(name=name, value=values[name], bound=bound, gap=gap))
     return tuple(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -14,10 +15,12 @@ from coalloc.model.jobs import MoldableJob
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.speedup import TableSpeedup
+from coalloc.policies.bounds import proofs_of
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.pareto import BoundCurve, dominates, ratio
 from coalloc.policies.moldable.priced_bound import PricedBound, priced_bound
+from coalloc.policies.moldable.proof import moldable_parts
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.verify import certified
 from coalloc.policies.options import COMMON, read_options
@@ -195,3 +198,21 @@ def test_dominance_is_strict() -> None:
     assert dominates((1.0, 2.0), (1.0, 3.0))
     assert not dominates((1.0, 2.0), (1.0, 2.0))
     assert not dominates((1.0, 3.0), (2.0, 2.0))
+
+
+def test_plans_of_moldable_jobs_are_measured_by_these_bounds() -> None:
+    snapshot = moldable_instance("mixed", 30, 20, 1)
+    planner = Planner(snapshot, read_options({}, COMMON))
+    schedule = planner.decode(range(30), "event")
+    makespan, completion = proofs_of(snapshot, planner.plan(schedule, "fpfs"))
+    assert makespan.bound.parts["guesses"] > 0.0
+    assert completion.bound.binding == "prices"
+    for proof in (makespan, completion):
+        assert 0.0 < proof.bound.value <= proof.value
+
+
+def test_jobs_in_an_order_are_left_to_other_bounds() -> None:
+    snapshot = snapshot_of([([10.0, 6.0], 1.0, 0.0), ([3.0], 1.0, 0.0)], 2)
+    chained = replace(snapshot.queue[1], after=("0",))
+    planner = Planner(replace(snapshot, queue=(snapshot.queue[0], chained)), {})
+    assert moldable_parts(planner, 9.0) == {}
