@@ -194,7 +194,7 @@ def assert_explained(name: str, snapshot: Snapshot, options: dict[str, Any]) -> 
         assert_true(explanation, snapshot, name, dict(plan.options) or options)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(snapshot=snapshots(most=5), name=st.sampled_from(POLICY_NAMES), options=OPTIONS)
 def test_what_is_said_holds(name: str, snapshot: Snapshot, options: dict[str, Any]) -> None:
     assert_explained(name, snapshot, options)
@@ -208,7 +208,7 @@ def test_what_is_said_holds_of_many(name: str, snapshot: Snapshot, options: dict
     assert_explained(name, snapshot, options)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(snapshot=snapshots(most=6))
 def test_of_another_policy_the_order_is_kept(snapshot: Snapshot) -> None:
     """A policy without a rule of its own: its order of starts, each job at its earliest fit."""
