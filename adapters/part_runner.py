@@ -38,6 +38,7 @@ from coalloc.adapters.part_status import (
     START,
     StatusFile,
     boot_id,
+    children,
     descendants,
 )
 
@@ -231,14 +232,19 @@ class Runner:
         if self.spec["time_limit_s"] is not None:
             self.limit_end = time.monotonic() + self.spec["time_limit_s"]
 
-    def _reap(self) -> None:
+    def _reap(self) -> bool:
+        """Collect who has ended; whether nobody is left.
+
+        Who loses its parent becomes our child, so nobody is left below us if we have no child.
+        Looking through /proc would overlook one that forks and leaves as fast as it can.
+        """
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                return True
             if pid == 0:
-                return
+                return False
             self.cpu_s += usage.ru_utime + usage.ru_stime
             self.max_rss_mb = max(self.max_rss_mb, usage.ru_maxrss / 1024)
             index = self.pids.pop(pid, None)
@@ -294,12 +300,11 @@ class Runner:
 
     def _has_leftovers(self) -> bool:
         """Whether children that forked away are left, which are then ended too."""
-        living = descendants(os.getpid())
-        if not living:
+        if self._reap():
             return False
         if not self.are_leftovers_told:
             self.are_leftovers_told = True
-            for pid in living:
+            for pid in descendants(os.getpid()):
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGTERM)
             self.kill_at = min(self.kill_at, time.monotonic() + LEFTOVER_GRACE_S)
@@ -310,17 +315,22 @@ class Runner:
         now = time.monotonic()
         self.give_up_at = min(self.give_up_at, now + UNKILLABLE_S)
         self.kill_at = now + SWEEP_S
-        self._reap()
-        living = descendants(os.getpid())
-        for pid in living:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        if living and now >= self.give_up_at:
+        while not self._reap():
+            # Children first and at once: one that multiplies is another a moment later.
+            for pid in (*children(os.getpid()), *descendants(os.getpid())):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            if time.monotonic() >= self.kill_at:
+                break
+        else:
+            return False
+        if now >= self.give_up_at:
             if not self.is_over:
-                self.detail = f"{self.detail} (could not be killed: {living[:5]})".strip()
+                living = descendants(os.getpid())[:5]
+                self.detail = f"{self.detail} (could not be killed: {living})".strip()
             self.is_over = True
             return False
-        return bool(living)
+        return True
 
     def _start_times(self) -> dict[str, Any]:
         if self.first_ns is None:

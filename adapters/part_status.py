@@ -120,6 +120,15 @@ def boot_id() -> str:
         return file.read().strip()
 
 
+def children(root: int) -> list[int]:
+    """Children of this process of one thread, as quickly as can be; none where Linux cannot say."""
+    try:
+        with open(f"/proc/{root}/task/{root}/children", "rb") as file:
+            return [int(pid) for pid in file.read().split()]
+    except OSError:
+        return []
+
+
 def descendants(root: int) -> list[int]:
     """Living processes below this one."""
     children: dict[int, list[int]] = {}

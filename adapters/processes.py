@@ -15,6 +15,8 @@ from coalloc.adapters.base import AdapterError
 
 SEND_LIMIT_S = 5.0
 STRAY_LIMIT_S = 2.0
+QUIET_LOOKS = 3
+"""So often in turn nobody must be found: one that forks and leaves may slip past a look."""
 
 # The packages' own __init__ files are not run: the nest needs the standard library only.
 _BOOT = (
@@ -116,7 +118,10 @@ def kill_marked(mark: str) -> int:
     wanted = mark.encode() + b"\0"
     killed: set[int] = set()
     end = time.monotonic() + STRAY_LIMIT_S
-    while found := [pid for pid in _pids() if wanted in _environment(pid)]:
+    quiet = 0
+    while quiet < QUIET_LOOKS:
+        found = [pid for pid in _pids() if wanted in _environment(pid)]
+        quiet = 0 if found else quiet + 1
         for pid in found:
             with contextlib.suppress(OSError):
                 fd = os.pidfd_open(pid)
