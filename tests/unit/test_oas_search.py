@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.options import read_options
@@ -180,3 +182,31 @@ def test_balanced_puts_heavy_processing_on_powerful_nodes() -> None:
     plan = planned("oas-balanced", snapshot)
     assert inside(plan, "heavy") == {"a": 2}
     assert inside(plan, "light") == {"b": 2}
+
+
+@pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_proved_stands_beside_ends_that_a_large_clock_rounds(
+    objective: str, seed: int
+) -> None:
+    rng = random.Random(seed)
+    now = 1_763_759_999.123456 + 1e4 * rng.random()
+    nodes = [("a", 0.35), ("b", 0.55)]
+    body = {
+        "format": "coalloc-snapshot/1",
+        "time": now,
+        "clusters": [
+            {"name": name, "nodes": [{"name": f"{name}[1-4]", "power": power}]}
+            for name, power in nodes
+        ],
+        "queue": [
+            {"id": str(n), "kind": "rigid", "procs": rng.choice((1, 3, 6)), "base_time": 7.3}
+            for n in range(5)
+        ],
+    }
+    snapshot = read_snapshot(body)
+    policy = POLICIES["oas"]
+    options = read_options({"objective": objective}, policy.options)
+    plan = policy.solve(snapshot, options, Budget(work=20_000))
+    assert plan.status is Status.OPTIMAL
+    assert check(snapshot, plan).violations == ()
