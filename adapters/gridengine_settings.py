@@ -13,13 +13,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from coalloc.adapters.batch_settings import BatchSettings, common_fields, read_batch
 from coalloc.model.errors import InputError
-from coalloc.model.fields import Field, Table, mapping, read_fields, shown
-from coalloc.model.nodeset import expand
+from coalloc.model.fields import Field, Table, shown
 
 Slots = Literal["queue", "node"]
 LoadUse = Literal["gridengine", "none"]
@@ -119,56 +118,30 @@ SETTINGS: Table = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GridEngineSettings:
+class GridEngineSettings(BatchSettings):
     """One Grid Engine cell.
 
     Attributes
     ----------
-    cluster : str
-        Its name in the service.
-    root, cell, bin : str
+    root, cell : str
         Empty: the environment's.
     qmaster_port, execd_port : int
         0: the environment's.
-    nodes : frozenset of str or None
-        None: all.
-    power : float
-        (0, 1]; `power_by_node` comes before it.
     command_limit_s, queue_wait_s : float
         Seconds.
-    ports : (int, int)
-        (0, 0): any.
     """
 
-    cluster: str
     root: str = ""
     cell: str = ""
     qmaster_port: int = 0
     execd_port: int = 0
-    bin: str = ""
     queue: str = "all.q"
-    nodes: frozenset[str] | None = None
     slots: Slots = "queue"
     pe: str = "smp"
-    qualified: bool = False
-    power: float = 1.0
-    power_by_node: Mapping[str, float] = field(default_factory=dict)
     load: LoadUse = "gridengine"
     command_limit_s: float = 10.0
     queue_wait_s: float = 30.0
-    address: str = ""
-    ports: tuple[int, int] = (0, 0)
-    python: str = "python3"
     project: str = ""
-    account: str = ""
-
-    def published(self, host: str) -> str:
-        """The name under which the service knows a host."""
-        return f"{self.cluster}/{host}" if self.qualified else host
-
-    def plain(self, name: str) -> str:
-        """Grid Engine's name of a node that the service knows by this name."""
-        return name.removeprefix(f"{self.cluster}/") if self.qualified else name
 
 
 def read_settings(value: Any, cluster: str, where: str = "") -> GridEngineSettings:
@@ -186,32 +159,13 @@ def read_settings(value: Any, cluster: str, where: str = "") -> GridEngineSettin
     ------
     InputError
     """
-    fields = read_fields(mapping(value, where), SETTINGS, where)
-    prefix = f"{where}." if where else ""
-    for key in ("root", "bin"):
-        if fields.get(key) and not fields[key].startswith("/"):
-            raise InputError(f"{prefix}{key}", f"{shown(fields[key])} is not an absolute path")
-    ports = fields.get("ports", ())
-    if ports and (len(ports) != 2 or ports[0] > ports[1]):
-        raise InputError(f"{prefix}ports", f"{shown(list(ports))} is not a first and a last port")
+    fields, prefix = read_batch(value, SETTINGS, where, ("root", "bin"))
     for key in ("queue", "pe"):
         if key in fields and not fields[key]:
             raise InputError(f"{prefix}{key}", "is empty")
     for key in ("queue", "pe", "cell", "project", "account"):
         _word(fields.get(key, ""), f"{prefix}{key}")
-    by_node: dict[str, float] = {}
-    for text, power in fields.get("power_by_node", {}).items():
-        for name in expand(text, f"{prefix}power_by_node.{text}"):
-            if name in by_node:
-                raise InputError(f"{prefix}power_by_node.{text}", f"{name} is named twice")
-            by_node[name] = power
-    only = fields.pop("nodes", "")
-    given = fields | {
-        "ports": tuple(ports) or (0, 0),
-        "power_by_node": by_node,
-        "nodes": frozenset(expand(only, f"{prefix}nodes")) if only else None,
-    }
-    return GridEngineSettings(cluster=cluster, **cast(dict[str, Any], given))
+    return GridEngineSettings(cluster=cluster, **common_fields(fields, prefix))
 
 
 def _word(text: str, where: str) -> None:

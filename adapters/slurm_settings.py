@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
+from coalloc.adapters.batch_settings import BatchSettings, common_fields, read_batch
 from coalloc.model.errors import InputError
-from coalloc.model.fields import Field, Table, mapping, read_fields, shown
-from coalloc.model.nodeset import expand
+from coalloc.model.fields import Field, Table, shown
 
 Slots = Literal["node", "cpus"]
 LoadSource = Literal["auto", "slurm", "none"]
@@ -148,46 +148,32 @@ SETTINGS: Table = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmSettings:
+class SlurmSettings(BatchSettings):
     """One Slurm cluster.
 
     Attributes
     ----------
-    cluster : str
-        Its name in the service.
-    conf, bin : str
-        SLURM_CONF and the commands' folder; empty: the environment's.
+    conf : str
+        SLURM_CONF; empty: the environment's.
     partitions : tuple of str
         Empty: all.
-    nodes : frozenset of str or None
-        None: all.
     power : float
         (0, 1]; `power_by_feature` and `power_by_node` come before it.
     command_limit_s, load_max_age_s, handover_wait_s : float
         Seconds.
     """
 
-    cluster: str
     conf: str = ""
-    bin: str = ""
     partitions: tuple[str, ...] = ()
-    nodes: frozenset[str] | None = None
     slots: Slots = "node"
-    qualified: bool = False
-    power: float = 1.0
     power_by_feature: Mapping[str, float] = field(default_factory=dict)
-    power_by_node: Mapping[str, float] = field(default_factory=dict)
     load: LoadSource = "auto"
     load_max_age_s: float = 300.0
     pending: PendingUse = "ignore"
     answers: AnswerForm = "text"
     command_limit_s: float = 4.0
     start: StartWay = "salloc"
-    address: str = ""
-    ports: tuple[int, int] = (0, 0)
-    python: str = "python3"
     partition: str = ""
-    account: str = ""
     qos: str = ""
     reservation: str = ""
     handover_partition: str = ""
@@ -198,14 +184,6 @@ class SlurmSettings:
     def hands_over(self) -> bool:
         """Jobs that start in Slurm may join our queue."""
         return bool(self.handover_partition or self.handover_comment)
-
-    def published(self, node: str) -> str:
-        """The name under which the service knows a node of Slurm's."""
-        return f"{self.cluster}/{node}" if self.qualified else node
-
-    def plain(self, name: str) -> str:
-        """Slurm's name of a node that the service knows by this name."""
-        return name.removeprefix(f"{self.cluster}/") if self.qualified else name
 
 
 def read_settings(value: Any, cluster: str, where: str = "") -> SlurmSettings:
@@ -223,14 +201,7 @@ def read_settings(value: Any, cluster: str, where: str = "") -> SlurmSettings:
     ------
     InputError
     """
-    fields = read_fields(mapping(value, where), SETTINGS, where)
-    prefix = f"{where}." if where else ""
-    for key in ("conf", "bin"):
-        if fields.get(key) and not fields[key].startswith("/"):
-            raise InputError(f"{prefix}{key}", f"{shown(fields[key])} is not an absolute path")
-    ports = fields.get("ports", ())
-    if ports and (len(ports) != 2 or ports[0] > ports[1]):
-        raise InputError(f"{prefix}ports", f"{shown(list(ports))} is not a first and a last port")
+    fields, prefix = read_batch(value, SETTINGS, where, ("conf", "bin"))
     for key in ("partition", "handover_partition", "account", "qos", "reservation"):
         _word(fields.get(key, ""), f"{prefix}{key}")
     partitions = tuple(fields.get("partitions", ()))
@@ -244,21 +215,8 @@ def read_settings(value: Any, cluster: str, where: str = "") -> SlurmSettings:
         )
     if handed and handed == target:
         raise InputError(f"{prefix}handover_partition", f"{shown(handed)} is where parts run")
-    by_node: dict[str, float] = {}
-    for text, power in fields.get("power_by_node", {}).items():
-        for name in expand(text, f"{prefix}power_by_node.{text}"):
-            if name in by_node:
-                raise InputError(f"{prefix}power_by_node.{text}", f"{name} is named twice")
-            by_node[name] = power
-    only = fields.pop("nodes", "")
-    given = fields | {
-        "partitions": partitions,
-        "partition": target,
-        "ports": tuple(ports) or (0, 0),
-        "power_by_node": by_node,
-        "nodes": frozenset(expand(only, f"{prefix}nodes")) if only else None,
-    }
-    return SlurmSettings(cluster=cluster, **cast(dict[str, Any], given))
+    given = common_fields(fields | {"partitions": partitions, "partition": target}, prefix)
+    return SlurmSettings(cluster=cluster, **given)
 
 
 def _word(text: str, where: str, *, needed: bool = False) -> None:
