@@ -11,7 +11,8 @@ A client belongs to one thread. Its requests are those of docs/PROTOCOL.md.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -20,8 +21,9 @@ import msgspec
 
 from coalloc.daemon import client_results as results
 from coalloc.daemon.client_endpoint import await_listener, configured_endpoints
+from coalloc.daemon.client_events import followed, never, stored
 from coalloc.daemon.submission import JobOptions, submission
-from coalloc.daemon.wire.client import Asker, NoAnswerError, Watcher
+from coalloc.daemon.wire.client import Asker, NoAnswerError
 
 __all__ = ["Client", "NoAnswerError", "RefusedError", "submission"]
 
@@ -39,9 +41,6 @@ LOOK_EVERY_S = 10.0
 """While waiting for a job, between looks whether the daemon is still the same, seconds."""
 REPEAT_S = 300.0
 """A wait is asked again after this long, in case our connection was replaced, seconds."""
-QUIET_S = 5.0
-"""While following events, a silence after which the daemon is asked, seconds."""
-PAGE = 1000
 
 
 class RefusedError(Exception):
@@ -289,7 +288,12 @@ class Client:
         )
 
     def events(
-        self, since: int | None = 0, *, follow: bool = False, job: str = ""
+        self,
+        since: int | None = 0,
+        *,
+        follow: bool = False,
+        job: str = "",
+        stopped: Callable[[], bool] = never,
     ) -> Generator[results.Event]:
         """The numbered event stream, in order and without gaps.
 
@@ -301,59 +305,34 @@ class Client:
             Go on with new events as they happen, for ever.
         job : str
             Only this job's.
+        stopped : callable
+            When following, asked several times a second: True ends the stream.
 
         Raises
         ------
         NoAnswerError
             Also after the daemon has gone, when following.
         """
-        if since is None:
-            since = self.last_event()
-        if follow:
-            yield from self._followed(since, job)
-        else:
-            yield from self._stored(since, job)
+        first = self.last_event() if since is None else since
+        bodies = (
+            followed(self._page, self._publishing(), first, stopped)
+            if follow
+            else stored(partial(self._page, job=job), first)
+        )
+        for body in bodies:
+            if not job or body.get("job") == job:
+                yield _convert(body, results.Event)
 
     def last_event(self) -> int:
         """Number of the newest event; 0 where there is none."""
         last: int = self.ask("events", since=0, limit=0)["last"]
         return last
 
-    def _stored(self, since: int, job: str) -> Iterator[results.Event]:
-        while True:
-            answer = self.ask("events", since=since, limit=PAGE, job=job)
-            page = _convert(answer["events"], tuple[results.Event, ...])
-            yield from page
-            if len(page) < PAGE:
-                return
-            since = page[-1].seq
-
-    def _followed(self, since: int, job: str) -> Iterator[results.Event]:
-        """Subscribe first and read what is stored next, so that nothing falls in between."""
-        watcher = Watcher(self._publishing(), ("event.",))
-        last = since
-        try:
-            while True:
-                for _, body in watcher.messages(QUIET_S):
-                    if body.get("seq") == last + 1:
-                        last += 1
-                        event = _convert(body, results.Event)
-                        if not job or event.job == job:
-                            yield event
-                    elif body.get("welcome") or int(body.get("seq", 0)) > last:
-                        # subscribed anew, or something was lost: the store has what is missing
-                        for event in self._stored(last, ""):
-                            last = event.seq
-                            if not job or event.job == job:
-                                yield event
-                        last = max(last, int(body.get("seq", 0)))
-                # a silence; the end of the stream may have been lost
-                for event in self._stored(last, ""):
-                    last = event.seq
-                    if not job or event.job == job:
-                        yield event
-        finally:
-            watcher.close()
+    def _page(self, since: int, limit: int, job: str = "") -> list[dict[str, Any]]:
+        events: list[dict[str, Any]] = self.ask("events", since=since, limit=limit, job=job)[
+            "events"
+        ]
+        return events
 
     def drain(self, target: str, reason: str = "") -> None:
         """Start nothing new on a cluster or a node."""
