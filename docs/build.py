@@ -29,6 +29,7 @@ TABLES: Mapping[str, Table] = {
     "divisible": tables.DIVISIBLE,
     "task": tables.TASK,
     "edge": tables.EDGE,
+    "started": tables.STARTED,
     "running": tables.RUNNING,
     "reservation": tables.RESERVATION,
     "plan": tables.PLAN,

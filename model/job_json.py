@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from coalloc.model import tables
 from coalloc.model.errors import InputError
 from coalloc.model.fields import array, chosen, read_fields, shown
-from coalloc.model.jobs import DivisibleJob, Edge, Job, MoldableJob, RigidJob, Task, WorkflowJob
+from coalloc.model.jobs import (
+    DivisibleJob,
+    Edge,
+    Job,
+    MoldableJob,
+    RigidJob,
+    Started,
+    Task,
+    WorkflowJob,
+)
 from coalloc.model.speedup import (
     AmdahlSpeedup,
     DowneySpeedup,
@@ -152,23 +161,42 @@ def _workflow(fields: dict[str, Any], where: str) -> WorkflowJob:
     for i, item in enumerate(array(fields.pop("edges", ()), f"{where}.edges")):
         edge = read_fields(item, tables.EDGE, f"{where}.edges[{i}]")
         edges.append(Edge(parent=edge["from"], child=edge["to"], gb=edge.get("gb", 0.0)))
-    check_graph(tasks, edges, where)
-    return WorkflowJob(tasks=tuple(tasks), edges=tuple(edges), **fields)
+    started = []
+    for i, item in enumerate(array(fields.pop("started", ()), f"{where}.started")):
+        begun = Started(**read_fields(item, tables.STARTED, f"{where}.started[{i}]"))
+        if not begun.clusters:
+            raise InputError(f"{where}.started[{i}].clusters", "is empty")
+        started.append(begun)
+    check_graph(tasks, edges, where, started)
+    return WorkflowJob(tasks=tuple(tasks), edges=tuple(edges), started=tuple(started), **fields)
 
 
-def check_graph(tasks: list[Task], edges: list[Edge], where: str) -> None:
+def check_graph(
+    tasks: Sequence[Task], edges: Sequence[Edge], where: str, started: Sequence[Started] = ()
+) -> None:
     """Refuse duplicate ids, unknown ends of an edge, and cycles, naming the task."""
     names: set[str] = set()
     for i, task in enumerate(tasks):
         if task.id in names:
             raise InputError(f"{where}.tasks[{i}].id", f"{shown(task.id)} is used twice")
         names.add(task.id)
+    begun: set[str] = set()
+    for i, one in enumerate(started):
+        if one.task in names:
+            raise InputError(f"{where}.started[{i}].task", f"{shown(one.task)} is among the tasks")
+        if one.task in begun:
+            raise InputError(f"{where}.started[{i}].task", f"{shown(one.task)} is named twice")
+        begun.add(one.task)
     waits = dict.fromkeys(names, 0)
     children: dict[str, list[str]] = {name: [] for name in names}
     for i, edge in enumerate(edges):
+        if edge.child in begun:
+            raise InputError(f"{where}.edges[{i}].to", f"task {shown(edge.child)} has started")
         for end, name in (("from", edge.parent), ("to", edge.child)):
-            if name not in names:
+            if name not in names and not (end == "from" and name in begun):
                 raise InputError(f"{where}.edges[{i}].{end}", f"there is no task {shown(name)}")
+        if edge.parent in begun:
+            continue
         waits[edge.child] += 1
         children[edge.parent].append(edge.child)
     ready = [task.id for task in tasks if not waits[task.id]]
@@ -222,6 +250,11 @@ def write_job(job: Job) -> dict[str, Any]:
         case WorkflowJob():
             out |= {"kind": "workflow", "tasks": [_write_task(task) for task in job.tasks]}
             out["edges"] = [{"from": e.parent, "to": e.child, "gb": e.gb} for e in job.edges]
+            if job.started:
+                out["started"] = [
+                    {"task": s.task, "clusters": list(s.clusters), "end": s.end}
+                    for s in job.started
+                ]
         case DivisibleJob():
             out |= {"kind": "divisible", "work": job.work, "chunk_s": job.chunk_s}
     return out

@@ -122,11 +122,39 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A task of a workflow that runs or has run: it is planned no more, its children are.
+
+    Attributes
+    ----------
+    task : str
+    clusters : tuple of str
+        Where it runs or ran.
+    end : float
+        Known or expected end, seconds; it may lie in the past.
+    """
+
+    task: str
+    clusters: tuple[str, ...]
+    end: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowJob(JobFields):
-    """Tasks with precedence, planned as a whole."""
+    """Tasks with precedence, planned as a whole.
+
+    Attributes
+    ----------
+    tasks : tuple of Task
+        What has not started.
+    edges : tuple of Edge
+        A parent is one of `tasks` or `started`, a child one of `tasks`.
+    started : tuple of Started
+    """
 
     tasks: tuple[Task, ...]
     edges: tuple[Edge, ...] = ()
+    started: tuple[Started, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

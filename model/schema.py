@@ -47,6 +47,7 @@ def snapshot_schema() -> dict[str, Any]:
             **speedups,
             "task": _object(tables.TASK),
             "edge": _object(tables.EDGE),
+            "started": _started(),
             "running": _object(tables.RUNNING),
             "reservation": _object(tables.RESERVATION),
         },
@@ -92,6 +93,13 @@ def _complete(jobs: dict[str, dict[str, Any]]) -> None:
     _items(jobs["workflow"], "tasks", "task")
     jobs["workflow"]["properties"]["tasks"]["minItems"] = 1
     _items(jobs["workflow"], "edges", "edge")
+    _items(jobs["workflow"], "started", "started")
+
+
+def _started() -> dict[str, Any]:
+    schema = _object(tables.STARTED)
+    schema["properties"]["clusters"]["minItems"] = 1
+    return schema
 
 
 def _document(name: str, text: str, top: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:

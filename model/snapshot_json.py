@@ -9,6 +9,7 @@ from coalloc.model import tables
 from coalloc.model.errors import InputError
 from coalloc.model.fields import array, read_fields, shown
 from coalloc.model.job_json import read_job, write_job
+from coalloc.model.jobs import Job, WorkflowJob
 from coalloc.model.nodeset import expand, expand_counts
 from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.snapshot import OVERRUN_S, Reservation, Running, Snapshot
@@ -34,11 +35,7 @@ def read_snapshot(value: Any) -> Snapshot:
         if job.id in seen:
             raise InputError(f"queue[{i}].id", f"{shown(job.id)} is used twice")
         seen.add(job.id)
-        for k, cluster in enumerate(job.clusters or ()):
-            if cluster not in names:
-                raise InputError(
-                    f"queue[{i}].clusters[{k}]", f"there is no cluster {shown(cluster)}"
-                )
+        _known_clusters(job, f"queue[{i}]", names)
         queue.append(job)
         warnings += repairs
     running = [
@@ -92,6 +89,17 @@ def _nodes(value: Any, where: str, taken: set[str], time: float) -> list[Node]:
         taken.add(name)
         nodes.append(Node(name=name, **fields))
     return nodes
+
+
+def _known_clusters(job: Job, where: str, names: set[str]) -> None:
+    listed = [(f"{where}.clusters", job.clusters or ())]
+    if isinstance(job, WorkflowJob):
+        begun = enumerate(job.started)
+        listed += [(f"{where}.started[{i}].clusters", one.clusters) for i, one in begun]
+    for place, clusters in listed:
+        for k, cluster in enumerate(clusters):
+            if cluster not in names:
+                raise InputError(f"{place}[{k}]", f"there is no cluster {shown(cluster)}")
 
 
 def _running(value: Any, where: str, slots: dict[str, int], clusters: set[str]) -> Running:

@@ -93,6 +93,7 @@ WORKFLOW: Table = {
     **JOB,
     "tasks": Field(kind="any", needed=True, doc="Tasks."),
     "edges": Field(kind="any", default=[], doc="Precedence with data."),
+    "started": Field(kind="any", default=[], doc="Tasks that run or have run."),
 }
 DIVISIBLE: Table = {
     **JOB,
@@ -116,6 +117,11 @@ EDGE: Table = {
     "from": Field(kind="text", needed=True, doc="Parent task."),
     "to": Field(kind="text", needed=True, doc="Child task."),
     "gb": Field(kind="number", low=0, default=0.0, doc="Data, GB."),
+}
+STARTED: Table = {
+    "task": Field(kind="text", needed=True, doc="Task id; not one of `tasks`."),
+    "clusters": Field(kind="texts", needed=True, doc="Where it runs or ran."),
+    "end": Field(kind="number", needed=True, doc="Known or expected end, s."),
 }
 
 SPEEDUPS: dict[str, Table] = {

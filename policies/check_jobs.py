@@ -125,6 +125,11 @@ def precedence(sheet: Sheet) -> Iterator[str]:
     queued = {
         job.id: len(job.tasks) if isinstance(job, WorkflowJob) else 1 for job in snapshot.queue
     }
+    begun = {
+        job.id: [one.end for one in job.started]
+        for job in snapshot.queue
+        if isinstance(job, WorkflowJob)
+    }
     rows = sheet.rows_of_jobs()
     latest = (sheet.start + sheet.tolerance(sheet.start)).tolist()
     for row in waiting:
@@ -135,12 +140,13 @@ def precedence(sheet: Sheet) -> Iterator[str]:
                 continue
             ends = [float(sheet.end[i]) for i in placed]
             ends += [running[name]] if name in running else []
+            ends += begun.get(name, [])
             if ends and latest[row] < max(ends):
                 yield f"{_starts(sheet, row)}, before job {name} ends at {shown(max(ends))} s"
 
 
 def edges(sheet: Sheet) -> Iterator[str]:
-    """Start of the child >= end of the parent + delay of the edge."""
+    """Start of the child >= end of the parent, placed or started before, + delay of the edge."""
     tasks: dict[str, dict[str, int]] = {}
     flows: dict[str, WorkflowJob] = {}
     for row, unit in enumerate(sheet.units):
@@ -151,15 +157,20 @@ def edges(sheet: Sheet) -> Iterator[str]:
     latest = (sheet.start + sheet.tolerance(sheet.start)).tolist()
     for job in flows.values():
         placed = tasks[job.id]
+        started = {one.task: one for one in job.started}
         for edge in job.edges:
             child, parent = placed.get(edge.child), placed.get(edge.parent)
             if child is None:
                 continue
-            if parent is None:
+            if edge.parent in started:
+                one = started[edge.parent]
+                end, used = one.end, one.clusters
+            elif parent is None:
                 yield f"{_starts(sheet, child)}, yet task {edge.parent} before it has no end"
                 continue
-            delay = edge_delay(edge, sheet.inside[parent], sheet.inside[child], by_name)
-            ready = float(sheet.end[parent]) + delay
+            else:
+                end, used = float(sheet.end[parent]), tuple(sheet.inside[parent])
+            ready = end + edge_delay(edge, used, sheet.inside[child], by_name)
             if latest[child] < ready:
                 yield f"{_starts(sheet, child)}, task {edge.parent} allows {shown(ready)} s"
 

@@ -134,7 +134,8 @@ class _Now:
         of: dict[int, list[int]] = {}
         for n in nodes:
             of.setdefault(self._cluster(n), []).append(n)
-        return of.values()
+        late = [k for k, ready in enumerate(item.arrival) if ready > self.snapshot.time]
+        return [nodes for k, nodes in of.items() if k not in late]
 
     def _room(self, item: Item) -> dict[int, int]:
         """Processes of an item that each node could take."""

@@ -31,6 +31,7 @@ from coalloc.policies.kernel.compiled import (
 )
 from coalloc.policies.kernel.intake import Intake
 from coalloc.policies.kernel.kinds import floored_power
+from coalloc.policies.kernel.modes import Item
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -212,11 +213,14 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float], pattern
         item_splits=np.array([item.splits for item in items], dtype=np.bool_),
         item_apart=np.array(
             [
-                any(mode[3] > 0.0 for mode in item.modes) or any(g >= 0.0 for _, g in item.parents)
+                any(mode[3] > 0.0 for mode in item.modes)
+                or any(g >= 0.0 for _, g in item.parents)
+                or len(item.arrival) > 0
                 for item in items
             ],
             dtype=np.bool_,
         ),
+        item_arrival=_arrivals(items, len(clusters)),
         parent_first=_firsts([len(item.parents) for item in items]),
         parent=_ints([parent for parent, _ in parents]),
         parent_gbit=_floats([gbit for _, gbit in parents]),
@@ -248,6 +252,15 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float], pattern
         if patterns is None
         else np.ascontiguousarray(patterns, dtype=np.int64),
     )
+
+
+def _arrivals(items: list[Item], clusters: int) -> Floats:
+    """No start before on each cluster, s: the release, and data of tasks that have started."""
+    out = np.repeat(_floats([item.release for item in items]), clusters).reshape(-1, clusters)
+    for n, item in enumerate(items):
+        if item.arrival:
+            np.maximum(out[n], item.arrival, out=out[n])
+    return out
 
 
 def _allowed(need: Ints) -> tuple[Ints, Ints]:

@@ -13,7 +13,7 @@ from coalloc.policies.kernel.profile import (
     locate,
     reset,
 )
-from coalloc.policies.kernel.seek import commit, recall, remember, seek
+from coalloc.policies.kernel.seek import commit, data_ready, recall, remember, seek
 from coalloc.policies.kernel.state import (
     BLOCKS,
     EASY,
@@ -164,6 +164,17 @@ def following(profile: Profile, t: float) -> float:
     if place + 1 < profile.size[BLOCKS]:
         return profile.time[profile.block[place + 1], 0]
     return inf
+
+
+@part
+def arriving(problem: Problem, out: Outcome, item: int, t: float) -> float:
+    """When data that are on their way at t next reach a cluster, s; inf if none are."""
+    soonest = inf
+    for k in range(problem.link_gbps.size):
+        ready = data_ready(problem, out, item, k)
+        if ready > t:
+            soonest = min(soonest, ready)
+    return soonest
 
 
 @part
@@ -328,6 +339,8 @@ def events(
                 tried = tried and procs[pos] <= scratch.sums[group, whole[pos]]
                 if tried and promising(problem, scratch, item, t):
                     end = seek(problem, profile, scratch, out, choice, item, t, not several)
+                if end == inf and problem.item_apart[item]:
+                    wake = min(wake, arriving(problem, out, item, t))
                 if end == inf and heads:
                     end = seek(problem, profile, scratch, out, choice, item, t, False)
                 if end < inf and scratch.pick_cost[3] > t and not heads:

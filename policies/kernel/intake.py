@@ -23,6 +23,7 @@ from coalloc.model.snapshot import Reservation, Snapshot
 from coalloc.policies.kernel.kinds import MOST_NEEDS, Group, Kind, Needs
 from coalloc.policies.kernel.modes import Item, Mode, offered, smallest
 from coalloc.policies.kernel.split import TOLERANCE, low_side, split
+from coalloc.policies.kernel.started import arrivals, last_exit
 
 
 @dataclass(slots=True, kw_only=True)
@@ -239,17 +240,33 @@ class _Reader:
     ) -> tuple[list[Item], dict[str | None, tuple[Reason, str]]]:
         needs = self._needs(job, names)
         tasks: Sequence[Task | None] = job.tasks if isinstance(job, WorkflowJob) else (None,)
+        begun = arrivals(job, self.snapshot.clusters) if isinstance(job, WorkflowJob) else {}
         items: list[Item] = []
         failed: dict[str | None, tuple[Reason, str]] = {}
         for task in tasks:
             item = Item(job=job, number=number, task=task, group=needs, release=job.earliest)
             item.release = max(item.release, self.snapshot.time)
-            reason = self._set_modes(item)
+            if task is not None and task.id in begun:
+                item.arrival = begun[task.id]
+            reason = self._await_data(item, names) or self._set_modes(item)
             if reason is None:
                 items.append(item)
             else:
                 failed[None if task is None else task.id] = reason
         return items, failed
+
+    def _await_data(self, item: Item, names: tuple[str, ...] | None) -> tuple[Reason, str] | None:
+        """Raise the release to the first arrival on these clusters; the reason if there is none."""
+        if not item.arrival:
+            return None
+        allowed = self.clusters if names is None else names
+        first = min(
+            (item.arrival[self.clusters[n]] for n in allowed if n in self.clusters), default=inf
+        )
+        if first == inf:
+            return Reason.INSUFFICIENT, "no cluster it may use can get the data of what ran before"
+        item.release = max(item.release, first)
+        return None
 
     def _set_modes(self, item: Item) -> tuple[Reason, str] | None:
         """Fill in modes and splitting; return the reason if no mode can run."""
@@ -339,6 +356,10 @@ class _Reader:
         busy = {
             job.id: job.busy_until(snapshot.time, snapshot.overrun_s) for job in snapshot.running
         }
+        exits = {
+            job.id: last_exit(job) if isinstance(job, WorkflowJob) else -inf
+            for job in snapshot.queue
+        }
         for job in snapshot.queue:
             if job.id not in span:
                 continue
@@ -348,12 +369,14 @@ class _Reader:
                 place = {task.id: mine[t] for t, task in enumerate(job.tasks)}
                 for edge in job.edges:
                     child = place[edge.child]
-                    items[child].parents.append((place[edge.parent], 8.0 * edge.gb))
                     inner.add(child)
+                    if edge.parent in place:
+                        items[child].parents.append((place[edge.parent], 8.0 * edge.gb))
             for other in dict.fromkeys(job.after):
                 for first in (i for i in mine if i not in inner):
                     if other in span:
                         items[first].parents += [(p, -1.0) for p in _exits(items, span[other])]
+                        items[first].release = max(items[first].release, exits[other])
                     elif other in busy:
                         items[first].release = max(items[first].release, busy[other])
 

@@ -325,7 +325,7 @@ def try_now(
 @part
 def wait_for_data(problem: Problem, out: Outcome, item: int, k: int) -> float:
     """When the parents' data have reached cluster k, s."""
-    ready = problem.item_release[item]
+    ready = problem.item_arrival[item, k]
     for x in range(problem.parent_first[item], problem.parent_first[item + 1]):
         parent = problem.parent[x]
         ready = max(ready, out.end[parent])
@@ -495,9 +495,7 @@ def best_now(
     for k in range(problem.link_gbps.size):
         if genes.home[item] >= 0 and genes.home[item] != k:
             continue
-        ready = problem.item_release[item]
-        if problem.parent_first[item + 1] > problem.parent_first[item]:
-            ready = wait_for_data(problem, out, item, k)
+        ready = wait_for_data(problem, out, item, k)
         if ready <= t:
             end = try_now(problem, rows, genes, desk, item, t, row, k)
             if end < inf:

@@ -72,7 +72,7 @@ def clear(
 @part
 def data_ready(problem: Problem, out: Outcome, item: int, k: int) -> float:
     """When the parents' data have reached cluster k, s."""
-    ready = problem.item_release[item]
+    ready = problem.item_arrival[item, k]
     for x in range(problem.parent_first[item], problem.parent_first[item + 1]):
         parent = problem.parent[x]
         ready = max(ready, out.end[parent])

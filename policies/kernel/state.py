@@ -42,6 +42,7 @@ class Problem(NamedTuple):
     item_gbps: Any  # N
     item_splits: Any  # N
     item_apart: Any  # N: each cluster is tried by itself, for data or communication
+    item_arrival: Any  # N x K, s: the release, and data of tasks that have started
     parent_first: Any  # N + 1
     parent: Any  # edges
     parent_gbit: Any  # edges; below 0 a mere order
