@@ -124,7 +124,8 @@ class SolverPool:
     async def wait_warm(self, timeout_s: float) -> bool:
         """Wait until it is warm; False if that took too long."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._warm.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._warm.wait()
         return self.is_warm
 
     async def start(self) -> None:
@@ -373,7 +374,9 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     if process.stdin is not None:
         process.stdin.close()
     try:
-        await asyncio.wait_for(process.wait(), STOP_S)
+        # Not `wait_for`: in Python 3.11 it swallows a cancellation that meets the end.
+        async with asyncio.timeout(STOP_S):
+            await process.wait()
     except TimeoutError:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
