@@ -19,7 +19,8 @@ from dataclasses import replace
 from typing import Any
 
 from coalloc.core.effects import SaveLaunch, SaveMeta, SaveToken
-from coalloc.core.queue import dismiss, end_waiting, never_fits, planned_job
+from coalloc.core.ending import dismiss, end_waiting
+from coalloc.core.queue import never_fits, planned_job
 from coalloc.core.records import JobRecord, JobState, Launch
 from coalloc.core.requests import Submit
 from coalloc.core.starting import CANCELLED_THERE

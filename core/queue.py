@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from coalloc.core.effects import Reply, SaveLaunch, SaveMeta, SaveToken
+from coalloc.core.ending import abort_parts, cannot_be_met, end_waiting
 from coalloc.core.estimates import completed, history_key
 from coalloc.core.events import Requested
-from coalloc.core.messages import Abort, Dismiss
-from coalloc.core.records import PART_ENDED, JobRecord, JobState
+from coalloc.core.records import JobRecord, JobState
 from coalloc.core.requests import Answer, Cancel, Done, Hold, Refused, Release, Submit
 from coalloc.core.state import State
 from coalloc.model.errors import InputError
@@ -155,19 +155,10 @@ def met_needs(
         if not members:
             return Refused(code="not_found", message=f"dependency: there is no job {job}")
         for member in members:
-            if why := _cannot_be_met(kind, state.jobs[member]):
+            if why := cannot_be_met(kind, state.jobs[member]):
                 return Refused(code="wrong_state", message=f"dependency: {why}")
             out.append((kind, member))
     return tuple(out)
-
-
-def _cannot_be_met(kind: str, needed: JobRecord) -> str:
-    """Why a dependency on this job will never be met; empty if it is, or may be."""
-    if not needed.is_ended or kind == "afterany":
-        return ""
-    if (kind == "afterok") is (needed.state is JobState.COMPLETED):
-        return ""
-    return f"{kind}:{needed.id} cannot be met: job {needed.id} is {needed.state}"
 
 
 def members_of(state: State, number: str) -> list[str]:
@@ -288,54 +279,6 @@ def cancel(state: State, event: Requested, command: Cancel, now: float) -> None:
             state.note("job_cancelling", job=record.id, user=event.user)
             abort_parts(state, record, f"cancelled by {event.user}")
     answered(state, event, Done(body={"jobs": [record.id for record in living]}))
-
-
-def abort_parts(state: State, record: JobRecord, reason: str) -> None:
-    """Have every part that has not ended released or ended."""
-    for part in record.parts:
-        if part.state not in PART_ENDED:
-            state.send(part.cluster, Abort(job=record.id, attempt=record.attempt, reason=reason))
-
-
-def end_waiting(
-    state: State, record: JobRecord, now: float, end: JobState, detail: str, reason: str = ""
-) -> None:
-    """End a job that never ran, and those that can no longer run without it."""
-    _end_unrun(state, record, now, end, detail, reason)
-    release_dependents(state, record.id, now)
-
-
-def _end_unrun(
-    state: State, record: JobRecord, now: float, end: JobState, detail: str, reason: str
-) -> None:
-    state.put(
-        replace(record, state=end, ended=now, reason=reason or str(end), detail=detail, parts=())
-    )
-    state.record(now, "job_ended", record.id, state=str(end), detail=detail)
-    state.note("job_ended", job=record.id, state=str(end), exit_code=None, detail=detail)
-    if record.foreign and reason != "cancelled_there":
-        dismiss(state, record)
-
-
-def dismiss(state: State, record: JobRecord) -> None:
-    """Have a handed job cancelled where its user submitted it."""
-    if record.origin in state.clusters:
-        order = Dismiss(job=record.id, attempt=record.attempt, foreign=record.foreign)
-        state.send(record.origin, order)
-
-
-def release_dependents(state: State, job: str, now: float) -> None:
-    """End the jobs whose dependency on this one can no longer be met, and those behind them."""
-    ended = [job]
-    while ended:
-        record = state.jobs[ended.pop()]
-        for other in tuple(state.dependents.get(record.id, ())):
-            waiting = state.jobs[other]
-            whys = (_cannot_be_met(k, record) for k, needed in waiting.needs if needed == record.id)
-            why = next(filter(None, whys), "")
-            if why:
-                _end_unrun(state, waiting, now, JobState.CANCELLED, why, "dependency")
-                ended.append(other)
 
 
 def hold(state: State, event: Requested, command: Hold, now: float) -> None:

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from coalloc.core.effects import Publish, SaveHistory, SaveMeta, Wake
+from coalloc.core.ending import abort_parts, end_waiting, release_dependents
 from coalloc.core.estimates import history_key, remembered
 from coalloc.core.messages import Abort, Forget, PartReport, Prepare, Start
-from coalloc.core.queue import abort_parts, end_waiting, release_dependents
 from coalloc.core.records import PART_ENDED, JobRecord, JobState, PartRecord, PartState
 from coalloc.core.state import State
 from coalloc.model.jobs import RigidJob
