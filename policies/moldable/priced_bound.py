@@ -196,7 +196,7 @@ def evaluate(
     mode: Ints,
     start: Floats,
 ) -> float:
-    """Bound at these prices, and into `mode` and `start` the jobs' choices."""
+    """Bound at these prices, and into `mode` and `start` the jobs' choices; see `price_jobs`."""
     total = np.concatenate(([0.0], np.cumsum(prices * np.diff(grid))))
     paid = price_jobs(
         queue.first,
@@ -207,6 +207,7 @@ def evaluate(
         grid,
         prices,
         total,
+        np.minimum.accumulate(prices),
         cap,
         mode,
         start,

@@ -3,6 +3,10 @@
 Prices are constant on each slot of a grid, and 0 behind it. At prices v, job i on k processors from
 s costs w_i (s + p_ik) + k * integral of v over its run. In s that is linear but for the points
 where its start or its end lies on the grid, so these, and its release, are all that is tried.
+
+Between two starts a < b a job costs at least w (a + p) + k max(V(a + p) - V(b), p u), where V is
+the integral of v and u its minimum up to b + p: blocks of starts that cannot be cheaper than the
+best so far are passed in one step.
 """
 
 from __future__ import annotations
@@ -11,10 +15,111 @@ from typing import Any
 
 import numpy as np
 
-from coalloc.policies.kernel.jit import kernel
+from coalloc.policies.kernel.jit import alone, inlined
+
+BLOCK = 8
+"""Slots of a block."""
 
 
-@kernel
+@inlined
+def slot_of(grid: Any, slots: Any, pace: Any, x: Any) -> Any:
+    """The slot that x lies in, `slots` behind the grid; quick where slots are equally wide."""
+    g = min(max(int(x * pace), 0), slots)
+    while g < slots and grid[g + 1] <= x:
+        g += 1
+    while g > 0 and grid[g] > x:
+        g -= 1
+    return g
+
+
+@inlined
+def paid_until(grid: Any, price: Any, total: Any, slots: Any, pace: Any, x: Any) -> Any:
+    """Integral of the prices from 0 to x."""
+    g = slot_of(grid, slots, pace, x)
+    if g >= slots:
+        return total[slots]
+    return total[g] + price[g] * (x - grid[g])
+
+
+@inlined
+def cheapest_start(
+    k: Any,
+    p: Any,
+    w: Any,
+    release: Any,
+    grid: Any,
+    price: Any,
+    total: Any,
+    lowest: Any,
+    slots: Any,
+    pace: Any,
+    cap: Any,
+    best: Any,
+) -> Any:
+    """The least cost of one allotment below `best`, and its start; `best` and -1 if none."""
+    found = -1.0
+    g = slot_of(grid, slots, pace, release)
+    s = release
+    while g <= slots:
+        after = min(g + BLOCK, slots)
+        until = np.inf if g >= slots else grid[after]
+        e = s + p
+        if e > cap or w * e >= best:
+            break
+        passed = paid_until(grid, price, total, slots, pace, e)
+        h = slot_of(grid, slots, pace, grid[after] + p)
+        low = lowest[h] if h < slots else 0.0
+        least = w * e + k * max(passed - total[after], p * low)
+        if least < best:
+            # starts on the grid, and the first of the block
+            before = paid_until(grid, price, total, slots, pace, s)
+            value = w * e + k * (passed - before)
+            if value < best:
+                best, found = value, s
+            h = slot_of(grid, slots, pace, e)
+            for x in range(g + 1, after):
+                e = grid[x] + p
+                if e > cap or w * e >= best:
+                    break
+                while h < slots and grid[h + 1] <= e:
+                    h += 1
+                area = total[h]
+                if h < slots:
+                    area += price[h] * (e - grid[h])
+                value = w * e + k * (area - total[x])
+                if value < best:
+                    best, found = value, grid[x]
+            # ends on the grid, and at the cap
+            h = slot_of(grid, slots, pace, s + p) + 1
+            x = g
+            while True:
+                e = cap
+                if h <= slots:
+                    e = min(grid[h], cap)
+                if e - p >= until or w * e >= best or e == np.inf:
+                    break
+                if e - p > s:
+                    while x < slots and grid[x + 1] <= e - p:
+                        x += 1
+                    before = total[x]
+                    if x < slots:
+                        before += price[x] * (e - p - grid[x])
+                    area = total[slots]
+                    if h <= slots:
+                        area = total[h] - price[h - 1] * (grid[h] - e)
+                    value = w * e + k * (area - before)
+                    if value < best:
+                        best, found = value, e - p
+                if e >= cap:
+                    break
+                h += 1
+        if g >= slots:
+            break
+        g, s = after, grid[after]
+    return best, found
+
+
+@alone
 def price_jobs(
     first: Any,
     procs: Any,
@@ -24,6 +129,7 @@ def price_jobs(
     grid: Any,
     price: Any,
     total: Any,
+    lowest: Any,
     cap: Any,
     out_mode: Any,
     out_start: Any,
@@ -36,10 +142,13 @@ def price_jobs(
         Edges of the slots, seconds, from 0.
     price, total : arrays of float, G and G + 1
         Price of a processor-second, and its integral up to each edge.
+    lowest : array of float, G
+        The least price up to each slot.
     cap : float
         No job may end later, seconds.
     out_mode, out_start : arrays, N
-        The answers: index into `procs`, seconds.
+        The answers: index into `procs`, seconds. What they hold before, such as the answers at
+        other prices, is tried first; the better that is, the sooner the others are passed.
 
     Returns
     -------
@@ -47,87 +156,86 @@ def price_jobs(
         Sum of the costs; inf where a job cannot end by `cap`.
     """
     slots = grid.size - 1
+    pace = slots / grid[slots]
     cost = 0.0
     for i in range(weight.size):
         w, r = weight[i], release[i]
         best = np.inf
+        a, s = out_mode[i], out_start[i]
+        if first[i] <= a < first[i + 1] and r <= s and s + times[a] <= cap:
+            e = s + times[a]
+            best = w * e + procs[a] * (
+                paid_until(grid, price, total, slots, pace, e)
+                - paid_until(grid, price, total, slots, pace, s)
+            )
         for a in range(first[i], first[i + 1]):
-            k, p = procs[a], times[a]
-            if r + p > cap or w * (r + p) >= best:
-                continue
-            # starts on the grid, and at the release
-            g, h, s = 0, 0, r
-            while g <= slots and grid[g] <= r:
-                g += 1
-            passed = total[slots]
-            if g <= slots and g > 0:
-                passed = total[g] - price[g - 1] * (grid[g] - r)
-            while True:
-                e = s + p
-                if e > cap or w * e >= best:
-                    break
-                while h <= slots and grid[h] <= e:
-                    h += 1
-                area = total[slots]
-                if h <= slots:
-                    area = total[h] - price[h - 1] * (grid[h] - e)
-                value = w * e + k * (area - passed)
-                if value < best:
-                    best, out_mode[i], out_start[i] = value, a, s
-                if g > slots:
-                    break
-                s, passed = grid[g], total[g]
-                g += 1
-            # ends on the grid
-            h, g = 0, 0
-            while g <= slots and grid[g] < r + p:
-                g += 1
-            while g <= slots:
-                e = grid[g]
-                if e > cap or w * e >= best:
-                    break
-                s = e - p
-                while grid[h] <= s:
-                    h += 1
-                value = w * e + k * (total[g] - total[h] + price[h - 1] * (grid[h] - s))
-                if value < best:
-                    best, out_mode[i], out_start[i] = value, a, s
-                g += 1
-            # ends at the cap
-            s = cap - p
-            if s > r and w * cap < best and np.isfinite(cap):
-                h = 0
-                while h <= slots and grid[h] <= s:
-                    h += 1
-                passed = total[slots]
-                if h <= slots:
-                    passed = total[h] - price[h - 1] * (grid[h] - s)
-                value = w * cap + k * (total[slots] - passed)
-                if value < best:
-                    best, out_mode[i], out_start[i] = value, a, s
+            value, s = cheapest_start(
+                procs[a], times[a], w, r, grid, price, total, lowest, slots, pace, cap, best
+            )
+            if s >= 0.0:
+                best, out_mode[i], out_start[i] = value, a, s
         cost += best
     return cost
 
 
-@kernel
+@alone
+def price_rows(
+    first: Any,
+    procs: Any,
+    times: Any,
+    weight: Any,
+    release: Any,
+    grid: Any,
+    price: Any,
+    total: Any,
+    lowest: Any,
+    cap: Any,
+    out_cost: Any,
+    out_start: Any,
+) -> None:
+    """Find the cheapest start of every allotment.
+
+    Parameters
+    ----------
+    out_cost, out_start : arrays, A
+        The answers; inf and the release where it cannot end by `cap`.
+    """
+    slots = grid.size - 1
+    pace = slots / grid[slots]
+    for i in range(weight.size):
+        for a in range(first[i], first[i + 1]):
+            value, s = cheapest_start(
+                procs[a],
+                times[a],
+                weight[i],
+                release[i],
+                grid,
+                price,
+                total,
+                lowest,
+                slots,
+                pace,
+                cap,
+                np.inf,
+            )
+            out_cost[a] = value
+            out_start[a] = s if s >= 0.0 else release[i]
+
+
+@alone
 def add_usage(procs: Any, times: Any, mode: Any, start: Any, grid: Any, used: Any) -> None:
     """Sum up the processor-seconds that these choices take in each slot."""
     slots = used.size
+    pace = slots / grid[slots]
     for g in range(slots):
         used[g] = 0.0
     for i in range(mode.size):
         k, s = procs[mode[i]], start[i]
         e = s + times[mode[i]]
-        g, high = 0, slots
-        while high - g > 1:
-            middle = (g + high) // 2
-            if grid[middle] <= s:
-                g = middle
-            else:
-                high = middle
+        g = slot_of(grid, slots, pace, s)
         while g < slots and grid[g] < e:
             used[g] += k * max(min(e, grid[g + 1]) - max(s, grid[g]), 0.0)
             g += 1
 
 
-__all__ = ["add_usage", "price_jobs"]
+__all__ = ["add_usage", "price_jobs", "price_rows"]
