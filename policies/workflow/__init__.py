@@ -1,0 +1,1 @@
+"""Workflows planned as a whole: the published heuristics, and what they stand on."""

@@ -1,0 +1,140 @@
+"""How long each item runs, by processes and cluster, if the cluster were empty.
+
+Notes
+-----
+A *row* is one item on one number of processes. A task has a row for every count from its smallest
+on, up to `DENSE` counts, and a geometric ladder of as many beyond that; a plain job has the modes
+that the kernel offers. On p processes of a cluster it runs on the p strongest slots: unequal powers
+inside a cluster make a row slower, never faster, once those are taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.modes import Item
+from coalloc.policies.kernel.state import SHORTEST
+
+DENSE = 512
+"""Allotments of a task that are all listed."""
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """Run times of all items. N items, S rows, G groups, K clusters.
+
+    Attributes
+    ----------
+    first : array of int, N + 1
+        Rows of each item, by rising processes.
+    procs : array of int, S
+    scaled, fixed : array, S
+        Seconds that scale with 1 / power, and that do not.
+    gbit : array, S
+        What each process sends inside the item, Gbit.
+    seconds : array, S x K
+        Run time on the strongest slots of an empty cluster; inf where it does not fit.
+    capacity : array of int, G x K
+        Processes that an empty cluster takes.
+    power : array, K
+        Mean power of a usable slot; 0 where there is none.
+    slots : array of int, K
+        Usable slots.
+    """
+
+    first: Ints
+    procs: Ints
+    scaled: Floats
+    fixed: Floats
+    gbit: Floats
+    seconds: Floats
+    capacity: Ints
+    power: Floats
+    slots: Ints
+
+    def last_rows(self, limit: Ints) -> Ints:
+        """Last row of each item with at most so many processes; if none, the row before its first.
+
+        Parameters
+        ----------
+        limit : array of int, N x K or N
+        """
+        step = int(self.procs.max(initial=0)) + 1
+        item = np.arange(self.first.size - 1)
+        key = self.procs + np.repeat(item, np.diff(self.first)) * step
+        base = (item * step).reshape((-1,) + (1,) * (limit.ndim - 1))
+        return np.searchsorted(key, base + np.clip(limit, 0, step - 1), side="right") - 1
+
+
+def costs_of(planner: Planner) -> Costs:
+    """Tabulate what a planner has to place."""
+    problem = planner.compiled.problem
+    free = planner.compiled.base.free[-1].astype(np.int64)
+    capacity, powers = _capacity(planner, free)
+    groups, clusters = capacity.shape
+    tables = [_table(item, int(capacity[item.group].sum())) for item in planner.items]
+    sizes = [table.shape[1] for table in tables]
+    first = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))).astype(np.int64)
+    table = np.concatenate(tables, axis=1) if tables else np.zeros((4, 0))
+    procs, (scaled, fixed, gbit) = table[0].astype(np.int64), table[1:]
+    group = np.repeat(problem.item_group, sizes)
+    seconds = np.full((procs.size, clusters), np.inf)
+    for g in range(groups):
+        for k in range(clusters):
+            rows = np.flatnonzero((group == g) & (procs <= capacity[g, k]))
+            run = scaled[rows] / powers[g][k][procs[rows] - 1] + fixed[rows]
+            seconds[rows, k] = np.maximum(run + gbit[rows] * problem.inverse_intra[k], SHORTEST)
+    slots = np.zeros(clusters, dtype=np.int64)
+    power = np.zeros(clusters)
+    count = free // problem.class_grain
+    np.add.at(slots, problem.class_cluster, count)
+    np.add.at(power, problem.class_cluster, count * problem.class_power)
+    return Costs(
+        first=first,
+        procs=procs,
+        scaled=np.ascontiguousarray(scaled),
+        fixed=np.ascontiguousarray(fixed),
+        gbit=np.ascontiguousarray(gbit),
+        seconds=seconds,
+        capacity=capacity,
+        power=power / np.maximum(slots, 1),
+        slots=slots,
+    )
+
+
+def _capacity(planner: Planner, free: Ints) -> tuple[Ints, list[list[Floats]]]:
+    """Processes of each group on each empty cluster, and the powers of those, strongest first."""
+    problem = planner.compiled.problem
+    groups, clusters = problem.need.shape[0], problem.link_gbps.size
+    capacity = np.zeros((groups, clusters), dtype=np.int64)
+    powers: list[list[Floats]] = []
+    for g in range(groups):
+        need = problem.need[g]
+        count = np.where(need > 0, free // np.maximum(need, 1), 0)
+        np.add.at(capacity[g], problem.class_cluster, count)
+        mine = [problem.class_cluster == k for k in range(clusters)]
+        powers.append([np.repeat(problem.class_power[m], count[m]) for m in mine])
+    return capacity, powers
+
+
+def _table(item: Item, most: int) -> Floats:
+    """Processes, scaled seconds, fixed seconds and Gbit a process: 4 x rows."""
+    task = item.task
+    if task is None:
+        return np.array(item.modes, dtype=np.float64).T
+    low, high = task.min_procs, max(min(task.max_procs, most), task.min_procs)
+    if task.parallel_fraction == 0.0 and task.comm_gb == 0.0:
+        high = low
+    if high - low < DENSE:
+        procs = np.arange(low, high + 1, dtype=np.float64)
+    else:
+        procs = np.unique(np.geomspace(low, high, DENSE).round())
+    share = 1.0 - task.parallel_fraction + task.parallel_fraction / procs
+    return np.stack((procs, task.work * share, np.zeros(procs.size), 8.0 * task.comm_gb / procs))

@@ -1,0 +1,61 @@
+"""Options of the published workflow policies."""
+
+from __future__ import annotations
+
+from coalloc.model.fields import Field, Table
+from coalloc.policies.options import COMMON
+
+MAPPED: Table = {
+    **COMMON,
+    "insertion": Field(
+        kind="flag",
+        default=True,
+        doc="Use gaps between earlier placements; else nodes are free behind all they are given.",
+    ),
+    "edge_data": Field(
+        kind="flag",
+        default=True,
+        doc="Data between tasks count in the priorities; the plan charges them in any case.",
+    ),
+}
+"""What every policy understands that maps by earliest finish time."""
+
+M_HEFT_IMP: Table = {
+    **MAPPED,
+    "improvement": Field(
+        kind="number",
+        low=0,
+        high=1,
+        default=0.1,
+        doc="One more process must shorten the run by this share.",
+    ),
+}
+M_HEFT_EFF: Table = {
+    **MAPPED,
+    "efficiency": Field(
+        kind="number",
+        low=0,
+        high=1,
+        default=0.5,
+        doc="Least efficiency of an allotment, t(1) / (p t(p)).",
+    ),
+}
+M_HEFT_MAX: Table = {
+    **MAPPED,
+    "share": Field(
+        kind="number",
+        low=0,
+        above=True,
+        high=1,
+        default=0.5,
+        doc="Share of a cluster's slots that one task may take.",
+    ),
+}
+CPA: Table = {
+    **MAPPED,
+    "packing": Field(
+        kind="flag",
+        default=True,
+        doc="A task takes fewer processes than allotted where it ends no later so.",
+    ),
+}
