@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from coalloc.core import handover, queue, rounding, starting
+from coalloc.core import dispatching, handover, queue, rounding, starting
 from coalloc.core.effects import Drop, Effect, Greet, Resend, Wake
 from coalloc.core.events import (
     Disconnected,
@@ -64,6 +65,7 @@ class Remembered:
     seqs : mapping of cluster to the next number of its orders
     unacked : mapping of cluster to the lowest number still in its outbox
     drained : mapping of cluster or node to the reason given
+    notes : mapping of policy to what it noted
     """
 
     jobs: Iterable[JobRecord] = ()
@@ -73,6 +75,7 @@ class Remembered:
     history: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     ratios: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     drained: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     paused: bool = False
     epoch: int = 1
     store: str = ""
@@ -94,12 +97,13 @@ class Coordinator:
         state.numbers = {n: (seq, past.unacked.get(n, seq) - 1) for n, seq in past.seqs.items()}
         state.tokens.update(past.tokens)
         state.history.update(past.history)
+        state.notes.update(past.notes)
         state.ratios.update(past.ratios)
         state.last_job, state.last_event = past.last_job, past.last_event
         state.last_round = past.last_round
         for record in sorted(past.jobs, key=lambda r: arrival(r.id)):
             state.index(record)
-            if record.is_waiting and record.refusals:
+            if record.is_waiting and record.not_before:
                 state.backing_off.add(record.id)
         self._take_clusters(settings)
         if state.waiting:
@@ -136,6 +140,7 @@ class Coordinator:
                 for job in jobs:
                     state.remove(job)
                     state.tokens = {k: v for k, v in state.tokens.items() if v != job}
+        dispatching.carry_on(state, now)
         rounding.begin_if_due(state, now)
         self._forget_oldest()
         out, state.out = state.out, []
@@ -376,12 +381,15 @@ class Coordinator:
             return
         cluster.connected = False
         cluster.error = why
+        if state.lanes is not None and state.lanes.on_cluster(state.node_cluster(), name):
+            state.rounds.want("cluster_lost")
         state.record(now, "executor_disconnected", cluster=name, why=why)
         state.note("executor_disconnected", level="warning", cluster=name, why=why)
 
     def _ticked(self, now: float) -> None:
         state = self.state
         starting.give_up_late(state, now)
+        dispatching.return_due(state, now)
         ready = [
             record.not_before
             for record in (state.jobs[job] for job in state.backing_off)

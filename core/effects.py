@@ -8,7 +8,7 @@ order; planning, wake-ups and log lines need no disk.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from coalloc.core.messages import Order
@@ -65,6 +65,14 @@ class SavePlan:
 
     round: int
     body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveNotes:
+    """Keep what a policy is to be handed in its next round."""
+
+    policy: str
+    notes: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,12 +137,21 @@ class Publish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solve:
-    """Plan this snapshot; the history is there where the policy's options ask for it."""
+    """Plan this snapshot.
+
+    Attributes
+    ----------
+    history : History
+        There where the policy's options ask for it.
+    notes : mapping
+        What the policy noted for itself in an earlier round.
+    """
 
     round: int
     snapshot: Snapshot
     policy: str
     history: History = NO_HISTORY
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +177,7 @@ Effect = (
     | SaveMeta
     | SaveHistory
     | SavePlan
+    | SaveNotes
     | Send
     | Resend
     | Drop

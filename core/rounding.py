@@ -1,30 +1,26 @@
 """One scheduling round, as the daemon's core sees it.
 
 1. assemble the snapshot  2. have it solved  3. on the first incumbent and on the final plan,
-commit the placements that start now and still fit  4. keep the rest as start estimates.
+commit the placements that start now and still fit  4. keep the rest as start estimates; tasks
+of workflows start along it without another round (`core.dispatching`).
 A plan that fails makes way for the next policy of the fallback chain.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from coalloc.core import assemble
-from coalloc.core.commit import loads_of, meeting_place, misfit, occupation, parts_of
-from coalloc.core.effects import Publish, SavePlan, Solve, Wake
+from collections.abc import Mapping
+from coalloc.core import assemble, dispatching
+from coalloc.core.commit import misfit, occupation
+from coalloc.core.effects import Publish, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.estimates import history_for, history_key
 from coalloc.core.events import IncumbentFound, Solved, SolveFailed
 from coalloc.core.records import JobRecord, JobState, Outlook, PartRecord
 from coalloc.core.starting import prepare
 from coalloc.core.state import RoundState, State, arrival
 from coalloc.model.history import NO_HISTORY
-from coalloc.model.plan import Placement, Plan, Reason
+from coalloc.model.plan import NOTES, Placement, Plan, Reason
 from coalloc.model.plan_json import write_plan
 from coalloc.model.snapshot import Snapshot
-
-NOW_S = 1e-6
-"""A placement that starts within this of the snapshot's time starts now."""
-
 
 def begin_if_due(state: State, now: float) -> None:
     """Start the round that is wanted, if its time has come; else ask to be woken then."""
@@ -65,7 +61,13 @@ def _solve(state: State, snapshot: Snapshot, policy: str) -> Solve:
         ]
         keys = {record.id: history_key(record.user, record.command) for record in records}
         history = history_for(state.ratios, keys)
-    return Solve(round=state.last_round, snapshot=snapshot, policy=policy, history=history)
+    return Solve(
+        round=state.last_round,
+        snapshot=snapshot,
+        policy=policy,
+        history=history,
+        notes=state.notes.get(policy, {}),
+    )
 
 
 def incumbent(state: State, event: IncumbentFound, now: float) -> None:
@@ -84,12 +86,22 @@ def solved(state: State, event: Solved, now: float) -> None:
         return
     _commit(state, event.plan, now)
     _look_ahead(state, event.plan)
+    dispatching.adopt(state, event.plan, current.number)
     body = write_plan(event.plan)
     state.plan, state.plan_time = event.plan, current.started
     state.out.append(SavePlan(round=current.number, body=body))
+    _keep_notes(state, event.plan)
     summary = {key: body[key] for key in ("policy", "status", "objective")}
     state.out.append(Publish(topic="round", body={"round": current.number, **summary}))
     _finish(state, event.plan, event.solve_s, now)
+
+
+def _keep_notes(state: State, plan: Plan) -> None:
+    """Remember what a policy wants to know in its next round; a plan without notes keeps them."""
+    notes = plan.stats.get(NOTES)
+    if isinstance(notes, Mapping) and notes != state.notes.get(plan.policy):
+        state.notes[plan.policy] = notes
+        state.out.append(SaveNotes(policy=plan.policy, notes=notes))
 
 
 def failed(state: State, event: SolveFailed, now: float) -> None:
@@ -118,7 +130,7 @@ def failed(state: State, event: SolveFailed, now: float) -> None:
         return
     state.note("round_failed", level="error", round=current.number, queued=current.queued)
     state.round = None
-    state.rounds.finished(placed=False, jobs=state.pending_jobs, procs=state.pending_procs)
+    state.rounds.finished(now, placed=False, jobs=state.pending_jobs, procs=state.pending_procs)
 
 
 def _commit(state: State, plan: Plan, now: float) -> None:
@@ -129,50 +141,28 @@ def _commit(state: State, plan: Plan, now: float) -> None:
     view = occupation(state, now)
     started: list[str] = []
     for placement in plan.placements:
-        if placement.start > time + NOW_S or placement.task is not None:
+        if placement.start > time + NOW_S:
             continue
-        record = state.jobs.get(placement.job)
-        if record is None or record.state is not JobState.PENDING or record.not_before > now:
+        record = startable(state, placement, now)
+        if record is None:
             continue
         why = misfit(placement, record, view)
+        if why and record.flow:
+            continue  # It starts along the plan when its nodes are free.
         if why:
             outlook = Outlook(round=current.number, reason=Reason.SUPERSEDED, detail=why)
             state.outlook[record.id] = outlook
             state.note("start_superseded", job=record.id, why=why)
             state.rounds.want("superseded")
             continue
-        loads = loads_of(placement, record, view)
-        _place(state, record, plan, placement, parts_of(placement, view), loads, now)
-        view.take(placement.nodes, loads)
+        chosen = place(
+            state, record, placement, view, now, policy=plan.policy, round=current.number
+        )
+        current.coallocated += len(chosen.parts) > 1
         current.committed.add(record.id)
         started.append(record.id)
     if started:
         _count_passed_over(state, started)
-
-
-def _place(
-    state: State,
-    record: JobRecord,
-    plan: Plan,
-    placement: Placement,
-    parts: tuple[PartRecord, ...],
-    loads: dict[str, float],
-    now: float,
-) -> None:
-    current = state.round
-    if current is not None and len(parts) > 1:
-        current.coallocated += 1
-    chosen = replace(
-        record,
-        attempt=record.attempt + 1,
-        parts=parts,
-        rendezvous=meeting_place(state, record, parts),
-        planned=placement.end - placement.start,
-        link_gbps=loads,
-        round=0 if current is None else current.number,
-        policy=plan.policy,
-    )
-    prepare(state, chosen, now)
 
 
 def _count_passed_over(state: State, started: list[str]) -> None:
@@ -188,15 +178,15 @@ def _look_ahead(state: State, plan: Plan) -> None:
     current = state.round
     if current is None:
         return
-    for placement in plan.placements:
-        if placement.job in state.waiting and placement.start > current.snapshot.time + NOW_S:
-            state.outlook[placement.job] = Outlook(
-                round=current.number, start=placement.start, nodes=placement.nodes, reason="planned"
-            )
     for deferred in plan.deferred:
         if deferred.job in state.waiting:
             state.outlook[deferred.job] = Outlook(
                 round=current.number, reason=str(deferred.reason), detail=deferred.detail
+            )
+    for placement in sorted(plan.placements, key=lambda p: p.start, reverse=True):
+        if placement.job in state.waiting and placement.start > current.snapshot.time + NOW_S:
+            state.outlook[placement.job] = Outlook(
+                round=current.number, start=placement.start, nodes=placement.nodes, reason="planned"
             )
 
 
@@ -225,5 +215,5 @@ def _finish(state: State, plan: Plan, solve_s: float, now: float) -> None:
         total_s=round(now - current.started, 4),
     )
     state.rounds.finished(
-        placed=bool(current.committed), jobs=state.pending_jobs, procs=state.pending_procs
+        now, placed=bool(current.committed), jobs=state.pending_jobs, procs=state.pending_procs
     )

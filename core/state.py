@@ -112,6 +112,8 @@ class State:
     last_round: int = 0
     round: RoundState | None = None
     plan: Plan | None = None
+    notes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What policies noted for their next round."""
     plan_time: float = 0.0
     suitable: dict[tuple[object, ...], dict[str, int] | None] = field(default_factory=dict)
     out: list[Effect] = field(default_factory=list)

@@ -17,6 +17,7 @@ from coalloc.core.effects import (
     SaveJob,
     SaveLaunch,
     SaveMeta,
+    SaveNotes,
     SavePlan,
     SaveToken,
     Send,
@@ -65,6 +66,8 @@ def writes_of(effects: Iterable[Effect], now: float) -> list[Write]:
                 writes.append(PutToken(user=user, token=token, job=job))
             case SaveMeta(key=key, value=value):
                 writes.append(PutMeta(key=key, value=value))
+            case SaveNotes(policy=policy, notes=notes):
+                writes.append(PutMeta(key=f"notes.{policy}", value=write_object(notes)))
             case SaveHistory(key=key, values=values, ratios=ratios):
                 body = write_object({"base_times": values, "ratios": ratios})
                 writes.append(PutHistory(key=key, body=body))
@@ -169,6 +172,9 @@ def _recall(store: Store, keep_ended: int) -> Memory:
         history={key: tuple(body["base_times"]) for key, body in history.items()},
         # Older stores have none.
         ratios={key: tuple(body["ratios"]) for key, body in history.items() if "ratios" in body},
+        notes={
+            key[6:]: read_object(value) for key, value in meta.items() if key.startswith("notes.")
+        },
         drained=_drained(meta.get("drained", "")),
         paused=bool(meta.get("paused")),
         epoch=epoch,

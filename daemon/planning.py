@@ -57,6 +57,8 @@ class Solver(Protocol):
         seed: int = 0,
         previous: tuple[str, ...] = (),
         history: History = NO_HISTORY,
+        live: bool = False,
+        notes: Mapping[str, Any] | None = None,
         on_incumbent: Callable[[bytes], None] | None = None,
         checked: bool = False,
         node_entries: int | None = None,
@@ -132,6 +134,7 @@ class Planner:
             encode(write_snapshot(effect.snapshot)),
             effect.policy,
             history=effect.history,
+            notes=effect.notes,
             on_incumbent=found,
         )
 
@@ -141,6 +144,7 @@ class Planner:
         policy: str,
         *,
         history: History = NO_HISTORY,
+        notes: Mapping[str, Any] | None = None,
         on_incumbent: Callable[[bytes], None] | None = None,
     ) -> Plan:
         """A plan that passed the checker.
@@ -159,6 +163,8 @@ class Planner:
             deadline_s=self.time_limit_s,
             previous=self._previous,
             history=history,
+            live=True,
+            notes=notes,
             on_incumbent=on_incumbent,
             checked=True,
             node_entries=NODE_ENTRIES,
@@ -170,11 +176,13 @@ class Planner:
         except ValueError as error:
             raise UnusablePlanError(f"its plan cannot be read: {error}") from error
 
-    async def estimate(self, snapshot: Snapshot, policy: str) -> Plan:
+    async def estimate(
+        self, snapshot: Snapshot, policy: str, notes: Mapping[str, Any] | None = None
+    ) -> Plan:
         """A plan for a what-if question."""
         if not self._solver.is_warm:
             return plain_fcfs(snapshot)
-        return await self.solve(encode(write_snapshot(snapshot)), policy)
+        return await self.solve(encode(write_snapshot(snapshot)), policy, notes=notes)
 
 
 def order_of_starts(plan: Plan) -> tuple[str, ...]:

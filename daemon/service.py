@@ -335,7 +335,9 @@ class Service:
         now = self.clock()
         try:
             snapshot, job = what_if(self.sources, body, now)
-            plan = await self.planner.estimate(snapshot, self.config.rounds.policy)
+            policy = self.config.rounds.policy
+            notes = self.core.state.notes.get(policy)
+            plan = await self.planner.estimate(snapshot, policy, notes)
         except RefusedError as error:
             self._answer(origin, error.refused)
             return

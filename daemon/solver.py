@@ -151,6 +151,8 @@ class SolverPool:
         seed: int = 0,
         previous: tuple[str, ...] = (),
         history: History = NO_HISTORY,
+        live: bool = False,
+        notes: Mapping[str, Any] | None = None,
         on_incumbent: Callable[[bytes], None] | None = None,
         checked: bool = False,
         node_entries: int | None = None,
@@ -165,7 +167,7 @@ class SolverPool:
             Of these, the policy gets those that it knows.
         deadline_s : float
             Seconds, finite; then the policy is told to stop, and killed 0.2 s later.
-        work, seed, previous, history
+        work, seed, previous, history, live, notes
             See `coalloc.policies.base.Budget`.
         on_incumbent : callable, optional
             Receives better plans, ``coalloc-plan/1``, as they are found; the first at once, later
@@ -186,6 +188,8 @@ class SolverPool:
             seed=seed,
             previous=previous,
             history=history,
+            live=live,
+            notes=dict(notes or {}),
             checked=checked,
             node_entries=node_entries,
             soft_at=began + deadline_s,

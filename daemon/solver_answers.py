@@ -103,6 +103,8 @@ def solved(
         stop=stop,
         previous=request.previous,
         history=request.history,
+        live=request.live,
+        notes=request.notes,
     )
     return solve(snapshot, options, budget, on_incumbent)
 

@@ -45,6 +45,8 @@ class Request(Struct, frozen=True, kw_only=True):
         Jobs by their starts in the last plan, see `coalloc.policies.base.Budget`.
     history : History
         See there.
+    live, notes
+        See there.
     soft_at, hard_at : float
         ``CLOCK_MONOTONIC`` seconds, the same in all processes: when to stop searching, and when
         to be gone.
@@ -57,6 +59,8 @@ class Request(Struct, frozen=True, kw_only=True):
     seed: int = 0
     previous: tuple[str, ...] = ()
     history: History = NO_HISTORY
+    live: bool = False
+    notes: dict[str, Any] = {}
     checked: bool = False
     node_entries: int | None = None
     soft_at: float = 0.0

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+NOTES = "notes"
+"""Key of a plan's stats: an object that the same policy is handed again in the next round."""
+
 
 class Status(StrEnum):
     """How a search ended; running out of time is never an optimum."""

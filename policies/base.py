@@ -38,6 +38,10 @@ class Budget:
         Jobs by their planned starts in the caller's last plan; a hint where to begin, no more.
     history : History
         How long jobs ran, by what was planned.
+    live : bool
+        Jobs go on arriving, and only what starts now is carried out before the next call.
+    notes : mapping
+        What the policy of this name left for itself in `NOTES` of its last plan's stats.
     """
 
     work: int | None = None
@@ -45,6 +49,8 @@ class Budget:
     stop: Callable[[], bool] = never
     previous: tuple[str, ...] = ()
     history: History = NO_HISTORY
+    live: bool = False
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Solve(Protocol):

@@ -51,7 +51,8 @@ MOST_IDLE_ROUNDS = 1000
 """Rounds in a row that start nothing while nothing runs; then the queue is given up."""
 SET_BY_DAEMON = ("id", "submitted", "earliest")
 
-Solver = Callable[[Snapshot], Plan]
+Solver = Callable[[Snapshot, Mapping[str, Any]], Plan]
+"""From a snapshot, and what the policy noted in an earlier round, to a plan."""
 
 
 @dataclass(slots=True)
@@ -82,6 +83,7 @@ def replay_general(
     slot_map: SlotMap,
     solve: Solver,
     on_progress: Callable[[int], None] | None = None,
+    policy: str = "replayed",
 ) -> GeneralResult:
     """Replay a workload.
 
@@ -91,11 +93,13 @@ def replay_general(
     slot_map : SlotMap
         Of the platform to replay on.
     solve : callable
-        Snapshot to plan.
+        Snapshot and notes to plan.
     on_progress : callable, optional
         Told the number of jobs that have ended or were refused.
+    policy : str
+        The name that its plans carry; notes are kept under it.
     """
-    return _Replay(workload, slot_map, solve, on_progress or (lambda _: None)).run()
+    return _Replay(workload, slot_map, solve, on_progress or (lambda _: None), policy).run()
 
 
 class _Replay:
@@ -107,6 +111,7 @@ class _Replay:
         slot_map: SlotMap,
         solve: Solver,
         on_progress: Callable[[int], None],
+        policy: str,
     ) -> None:
         count = len(workload.jobs)
         self.jobs = workload.jobs
@@ -115,7 +120,7 @@ class _Replay:
         self.on_progress = on_progress
         nodes = [node for cluster in slot_map.platform.clusters for node in cluster.nodes]
         self.power = {node.name: node.power for node in nodes}
-        self.core = Coordinator(_settings(slot_map))
+        self.core = Coordinator(_settings(slot_map, policy))
         self.index: dict[str, int] = {}
         self.parts: dict[str, list[tuple[str, Prepare]]] = {}
         self.ends: list[tuple[float, str]] = []
@@ -215,18 +220,18 @@ class _Replay:
                         self.index[answer.body["job"]] = number
                 case Send(cluster=cluster, order=order):
                     self._order(cluster, order, now)
-                case Solve(round=number, snapshot=snapshot):
-                    plan = self._plan(snapshot)
+                case Solve(round=number, snapshot=snapshot, notes=notes):
+                    plan = self._plan(snapshot, notes)
                     effects += self.core.handle(Solved(round=number, plan=plan, solve_s=0.0), now)
                 case _:
                     pass
 
-    def _plan(self, snapshot: Snapshot) -> Plan:
+    def _plan(self, snapshot: Snapshot, notes: Mapping[str, Any]) -> Plan:
         if not snapshot.queue:
             objective = Objective(name="makespan", value=0.0)
             return Plan(policy="plain", status=Status.HEURISTIC, objective=objective)
         self.result.rounds += 1
-        plan = self.solve(snapshot)
+        plan = self.solve(snapshot, notes)
         later = [p.start for p in plan.placements if p.start > snapshot.time + SAME_INSTANT_S]
         self.idle_rounds = (
             0 if self.ends or len(later) < len(plan.placements) else self.idle_rounds + 1
@@ -284,7 +289,7 @@ class _Replay:
             self.result.reasons[number] = detail
 
 
-def _settings(slot_map: SlotMap) -> Settings:
+def _settings(slot_map: SlotMap, policy: str) -> Settings:
     """Return the settings of a daemon that never waits and trusts its readings for ever."""
     return Settings(
         clusters=tuple(
@@ -297,7 +302,7 @@ def _settings(slot_map: SlotMap) -> Settings:
             )
             for cluster in slot_map.platform.clusters
         ),
-        policy="replayed",
+        policy=policy,
         fallbacks=(),
         triggers=TRIGGERS,
         min_interval_s=0.0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -72,12 +73,13 @@ def replay(
         elapsed = time.perf_counter() - began
         stats = {"elapsed_s": elapsed, "instants": found.instants, "longest_queue": found.deepest}
         return _from_stream(workload, slot_map, policy, found, stats)
-    budget = Budget(work=work, seed=seed)
+    budget = Budget(work=work, seed=seed, live=True)
     result = replay_general(
         workload,
         slot_map,
-        lambda snapshot: row.solve(snapshot, complete, budget),
+        lambda snapshot, notes: row.solve(snapshot, complete, replace(budget, notes=notes)),
         on_progress,
+        policy,
     )
     stats = {"elapsed_s": time.perf_counter() - began, "rounds": result.rounds}
     return _from_general(workload, slot_map, policy, result, stats)

@@ -195,12 +195,14 @@ class _Caller:
         keys = {job: self.window.users[int(job) - 1] for job in ids}
         return history_for(self.window.ratios, keys)
 
-    def __call__(self, snapshot: Snapshot) -> Plan:
+    def __call__(self, snapshot: Snapshot, notes: Mapping[str, Any]) -> Plan:
         budget = Budget(
             work=self.work,
             seed=self.seed,
             previous=self.previous,
             history=self.history(snapshot),
+            live=True,
+            notes=notes,
         )
         began = time.process_time()
         plan = lookup(self.policy).solve(snapshot, self.options, budget)
