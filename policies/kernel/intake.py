@@ -11,19 +11,19 @@ job.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, Task, WorkflowJob
+from coalloc.model.jobs import WorkflowJob
 from coalloc.model.plan import Deferred, Reason
 from coalloc.model.platform import Node, NodeState
 from coalloc.model.snapshot import Reservation, Snapshot
+from coalloc.policies.kernel.drafting import Drafter
+from coalloc.policies.kernel.flows import last_exit
 from coalloc.policies.kernel.kinds import MOST_NEEDS, Group, Kind, Needs
-from coalloc.policies.kernel.modes import Item, Mode, offered, smallest
-from coalloc.policies.kernel.split import TOLERANCE, low_side, split
-from coalloc.policies.kernel.started import arrivals, last_exit
+from coalloc.policies.kernel.modes import Item
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,25 +63,14 @@ class _Reader:
 
     def __init__(self, snapshot: Snapshot, options: Mapping[str, Any]) -> None:
         self.snapshot = snapshot
-        self.rule = options.get("coallocation", "sooner")
-        self.threshold = options.get("saturation_threshold", 1.0)
-        self.split_moldable = options.get("coallocate_moldable", False)
-        self.clusters = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
-        self.links = [cluster.link_gbps for cluster in snapshot.clusters]
         self.reservations = [r for r in snapshot.reservations if r.end > snapshot.time]
-        self.entitled: dict[str, frozenset[int]] = {}
-        for number, reservation in enumerate(self.reservations):
-            for job in reservation.jobs:
-                self.entitled[job] = self.entitled.get(job, frozenset()) | {number}
-        self.needs: list[Needs] = []
-        self.by_key: dict[Any, int] = {}
-        self.reasons: dict[str, tuple[Reason, str]] = {}
-        self.task_reasons: dict[tuple[str, str], tuple[Reason, str]] = {}
-        self.slots = sum(cluster.slots for cluster in snapshot.clusters)
+        self._read_nodes()
+        self.drafter = Drafter(snapshot, self.kinds, self.reservations, options)
+        self.needs = self.drafter.needs
+        self.reasons = self.drafter.reasons
 
     def read(self) -> Intake:
-        self._read_nodes()
-        drafts = {job.id: self._draft(n, job) for n, job in enumerate(self.snapshot.queue)}
+        drafts = {job.id: self.drafter.draft(n, job) for n, job in enumerate(self.snapshot.queue)}
         self._defer_dependents()
         items: list[Item] = []
         span: dict[str, range] = {}
@@ -133,35 +122,6 @@ class _Reader:
                 self.node_kind.append(kind)
                 self.nodes.append(node)
 
-    def _needs(self, job: Job, names: tuple[str, ...] | None) -> int:
-        exempt = self.entitled.get(job.id, frozenset())
-        key = (names, job.features, job.memory_mb_per_proc, exempt)
-        if key in self.by_key:
-            return self.by_key[key]
-        wanted = frozenset(job.features)
-        allowed = (
-            frozenset(range(len(self.links)))
-            if names is None
-            else frozenset(self.clusters[name] for name in names if name in self.clusters)
-        )
-        usable, exists = [0] * len(self.links), [0] * len(self.links)
-        fits = tuple(kind.cluster in allowed and wanted <= kind.features for kind in self.kinds)
-        for kind, fit in zip(self.kinds, fits, strict=True):
-            if fit:
-                procs = kind.room(job.memory_mb_per_proc) * len(kind.nodes)
-                exists[kind.cluster] += procs
-                usable[kind.cluster] += procs if kind.usable else 0
-        needs = Needs(
-            kinds=fits,
-            memory_mb=job.memory_mb_per_proc,
-            exempt=exempt,
-            usable=usable,
-            exists=exists,
-        )
-        self.by_key[key] = len(self.needs)
-        self.needs.append(needs)
-        return self.by_key[key]
-
     def _group(self, items: list[Item]) -> list[Group]:
         """Cut kinds where memory asks for it; join items that need the same."""
         used = sorted({item.group for item in items})
@@ -199,127 +159,6 @@ class _Reader:
             whole = needs == {kind.slots} and number not in partly
             if max(needs, default=1) > 1 and not whole:
                 kind.cut_up()
-
-    def _draft(self, number: int, job: Job) -> list[Item]:
-        """Make the items of a job; note why it cannot be planned, if so."""
-        if job.held:
-            self.reasons[job.id] = (Reason.HELD, "held by its user or an operator")
-            return []
-        if isinstance(job, DivisibleJob):
-            self.reasons[job.id] = (Reason.UNSUPPORTED, "this policy plans no divisible jobs")
-            return []
-        for names in self._homes(job):
-            items, failed = self._draft_on(number, job, names)
-            if not failed:
-                return items
-        for task, reason in failed.items():
-            if task is None:
-                self.reasons[job.id] = reason
-            else:
-                self.task_reasons[job.id, task] = reason
-                what = f"task {task} of this workflow cannot run: {reason[1]}"
-                self.reasons.setdefault(job.id, (Reason.DEPENDENCY, what))
-        return []
-
-    def _homes(self, job: Job) -> list[tuple[str, ...] | None]:
-        """Sets of clusters to try a job on.
-
-        Data never leave a cluster whose link carries nothing. A workflow that moves data stays on
-        the others, or within one such cluster, so that no task can end where its child cannot go.
-        """
-        moves = isinstance(job, WorkflowJob) and any(edge.gb > 0.0 for edge in job.edges)
-        names = [name for name in self.clusters if job.clusters is None or name in job.clusters]
-        closed = [name for name in names if self.links[self.clusters[name]] <= 0.0]
-        if not moves or not closed:
-            return [job.clusters]
-        linked = tuple(name for name in names if name not in closed)
-        return [*([linked] if linked else []), *((name,) for name in closed), job.clusters]
-
-    def _draft_on(
-        self, number: int, job: Job, names: tuple[str, ...] | None
-    ) -> tuple[list[Item], dict[str | None, tuple[Reason, str]]]:
-        needs = self._needs(job, names)
-        tasks: Sequence[Task | None] = job.tasks if isinstance(job, WorkflowJob) else (None,)
-        begun = arrivals(job, self.snapshot.clusters) if isinstance(job, WorkflowJob) else {}
-        items: list[Item] = []
-        failed: dict[str | None, tuple[Reason, str]] = {}
-        for task in tasks:
-            item = Item(job=job, number=number, task=task, group=needs, release=job.earliest)
-            item.release = max(item.release, self.snapshot.time)
-            if task is not None and task.id in begun:
-                item.arrival = begun[task.id]
-            reason = self._await_data(item, names) or self._set_modes(item)
-            if reason is None:
-                items.append(item)
-            else:
-                failed[None if task is None else task.id] = reason
-        return items, failed
-
-    def _await_data(self, item: Item, names: tuple[str, ...] | None) -> tuple[Reason, str] | None:
-        """Raise the release to the first arrival on these clusters; the reason if there is none."""
-        if not item.arrival:
-            return None
-        allowed = self.clusters if names is None else names
-        first = min(
-            (item.arrival[self.clusters[n]] for n in allowed if n in self.clusters), default=inf
-        )
-        if first == inf:
-            return Reason.INSUFFICIENT, "no cluster it may use can get the data of what ran before"
-        item.release = max(item.release, first)
-        return None
-
-    def _set_modes(self, item: Item) -> tuple[Reason, str] | None:
-        """Fill in modes and splitting; return the reason if no mode can run."""
-        needs = self.needs[item.group]
-        match item.job:
-            case RigidJob() as job:
-                item.proc_gbps, splits = job.proc_gbps, True
-            case MoldableJob() as job:
-                item.proc_gbps = job.proc_gbps or 0.0
-                splits = job.proc_gbps is not None or self.split_moldable
-            case _:
-                splits = False
-        item.splits = splits and self.rule != "forbidden" and len(self.links) > 1
-        item.modes = self._modes(item, needs.usable)
-        if item.modes:
-            return None
-        low = smallest(item)
-        if self._modes(item, needs.exists):
-            free = sum(needs.usable) if item.splits else max(needs.usable, default=0)
-            return Reason.INSUFFICIENT, f"needs {low} processes; {free} could run with what is up"
-        return Reason.INFEASIBLE, self._why_never(item, needs, low)
-
-    def _modes(self, item: Item, free: list[int]) -> list[Mode]:
-        """Return the modes that would fit on empty clusters of these sizes."""
-        splits = item.splits
-        largest = max(free, default=0)
-        if splits and self.rule == "needed" and smallest(item) <= largest:
-            splits = False
-        cap = sum(free) if splits else largest
-        modes = [mode for mode in offered(item, cap) if self._holds(item, mode[0], free, splits)]
-        if modes:
-            item.splits = splits
-        return modes
-
-    def _holds(self, item: Item, procs: int, free: list[int], splits: bool) -> bool:
-        if procs <= max(free, default=0):
-            return True
-        if not splits or procs > sum(free):
-            return False
-        links = [link * self.threshold for link in self.links]
-        low = [low_side(procs, item.proc_gbps, link, link * TOLERANCE) for link in links]
-        return split(procs, free, low) is not None
-
-    def _why_never(self, item: Item, needs: Needs, low: int) -> str:
-        total, largest = sum(needs.exists), max(needs.exists, default=0)
-        if low > self.slots:
-            return f"needs {low} processes; {self.slots} slots exist"
-        if low > total:
-            where = "nodes with its clusters, features and memory"
-            return f"needs {low} processes; {total} fit on {where}"
-        if not item.splits:
-            return f"needs {low} processes on one cluster; the largest takes {largest}"
-        return f"needs {low} processes; the links cannot carry any split of them"
 
     def _defer_dependents(self) -> None:
         """Defer whatever waits, directly or not, for a deferred job or for itself."""
@@ -390,7 +229,7 @@ class _Reader:
                 out.append(Deferred(job=job.id, reason=reason, detail=detail))
                 continue
             for task in job.tasks:
-                why, what = self.task_reasons.get((job.id, task.id), (reason, detail))
+                why, what = self.drafter.task_reasons.get((job.id, task.id), (reason, detail))
                 out.append(Deferred(job=job.id, task=task.id, reason=why, detail=what))
         return out
 
