@@ -1,8 +1,8 @@
 """The independent checker: whether a plan is allowed, and what it is worth.
 
-It shares no code with the kernel or any policy: it imports the model, and sweeps with
-numpy what the kernel keeps in profiles. `check` reads as a table of contents; each family
-of rules is one function, whose docstring has the formula.
+It shares no code with the kernel or any policy: it imports the model and the verifier of
+certificates, and sweeps with numpy what the kernel keeps in profiles. `check` reads as a table of
+contents; each family of rules is one function, whose docstring has the formula.
 
 Notes
 -----
@@ -21,7 +21,7 @@ from typing import Any
 
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies import check_jobs, check_occupation, check_value
+from coalloc.policies import check_certificates, check_jobs, check_occupation, check_value
 from coalloc.policies.check_occupation import LinkUse
 from coalloc.policies.check_sheet import NodeColumns, Sheet, make_sheet, node_columns, units_of
 
@@ -42,10 +42,13 @@ class CheckResult:
         ``compaction``; ``bound``, ``gap`` and ``pareto_gap`` (None: not given);
         ``placed``, ``deferred`` and ``coallocated`` in jobs; ``peak_link_use.CLUSTER``,
         the largest share of a link in use (None: no limit).
+    unverified : tuple of str
+        What the plan says is proved, and would cost too much to add up; no violation.
     """
 
     violations: tuple[str, ...]
     metrics: Mapping[str, float | None]
+    unverified: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -53,7 +56,7 @@ class CheckResult:
         return not self.violations
 
 
-def check(snapshot: Snapshot, plan: Plan) -> CheckResult:
+def check(snapshot: Snapshot, plan: Plan, *, cells: int = check_certificates.CELLS) -> CheckResult:
     """Check a plan against the snapshot it was made for.
 
     Parameters
@@ -62,6 +65,8 @@ def check(snapshot: Snapshot, plan: Plan) -> CheckResult:
     plan : Plan
         Its options count: `saturation_threshold`, `power_step`, `coallocation` and
         `coallocate_moldable`.
+    cells : int
+        Steps that may be spent on its certificates, of about 30 ns.
 
     Returns
     -------
@@ -69,6 +74,7 @@ def check(snapshot: Snapshot, plan: Plan) -> CheckResult:
     """
     nodes, units = node_columns(snapshot), units_of(snapshot)
     sheet, faults = make_sheet(snapshot, plan.placements, plan.options, nodes, units)
+    proved = check_certificates.prove(snapshot, plan, nodes, cells)
     uses = check_occupation.link_uses(sheet)
     values = check_value.values_of(snapshot, plan.placements)
     families: list[Iterable[str]] = [
@@ -82,12 +88,13 @@ def check(snapshot: Snapshot, plan: Plan) -> CheckResult:
         check_value.status(plan),
         *_front(snapshot, plan, nodes),
         check_value.front_values(snapshot, plan),
-        check_value.certificates(plan),
+        check_certificates.claims(plan, proved),
     ]
     split = {unit.job.id for unit, at in zip(sheet.units, sheet.inside, strict=True) if len(at) > 1}
     return CheckResult(
         violations=tuple(_listed(families)),
         metrics=check_value.metrics_of(snapshot, plan, values, len(split), uses),
+        unverified=tuple(proved.unverified),
     )
 
 

@@ -237,12 +237,6 @@ def _as_set(placements: Sequence[Placement]) -> dict[tuple[str, str | None], Pla
     return {(p.job, p.task): p for p in placements}
 
 
-def certificates(plan: Plan) -> Iterator[str]:
-    """A proof that cannot be verified proves nothing: no kind of certificate is known so far."""
-    for i, item in enumerate(plan.certificates):
-        yield f"certificates[{i}].kind: {item.get('kind')!r} cannot be verified"
-
-
 def metrics_of(
     snapshot: Snapshot, plan: Plan, values: Values, coallocated: int, uses: Sequence[LinkUse]
 ) -> dict[str, float | None]:

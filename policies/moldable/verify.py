@@ -20,7 +20,7 @@ def certified(
         Seconds from which so many processors are there, from 0; and how many.
     """
     starts, capacity, grid, prices = map(np.asarray, (*steps, grid, prices))
-    if (prices < 0.0).any() or (np.diff(grid) < 0.0).any() or grid[0] != 0.0:
+    if not (prices >= 0.0).all() or not (np.diff(grid) >= 0.0).all() or grid[0] != 0.0:
         return -np.inf
     paid = np.concatenate(([0.0], np.cumsum(prices * np.diff(grid))))
     edges = np.union1d(grid, starts[starts < grid[-1]])
@@ -29,7 +29,8 @@ def certified(
     for procs, times, weight, release in jobs:
         k, p = np.asarray(procs)[:, None], np.asarray(times)[:, None]
         s = np.concatenate((grid + 0.0 * p, grid - p, release + 0.0 * p, cap - p), axis=1)
-        s = np.where((s >= release) & (s + p <= cap * (1.0 + 1e-12)), s, np.inf)
+        fits = (s >= release) & (s + p <= cap * (1.0 + 1e-12)) & (s < np.inf)
+        s = np.where(fits, s, 0.0)
         run = np.interp(s + p, grid, paid) - np.interp(s, grid, paid)
-        bound += (weight * (s + p) + k * run)[s < np.inf].min(initial=np.inf)
+        bound += (weight * (s + p) + k * run)[fits].min(initial=np.inf)
     return bound

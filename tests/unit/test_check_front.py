@@ -38,7 +38,7 @@ CHEAP = with_placement("res", start=0.0, end=10.0)
 
 
 def test_a_front_is_checked_point_by_point() -> None:
-    first = point(plan(), cmax_bound=300.0, weighted_completion_bound=1000.0)
+    first = point(plan(), cmax_bound=300.0, weighted_completion_bound=500.0)
     cheaper = replace(
         CHEAP,
         placements=tuple(
