@@ -16,11 +16,21 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation.options import CBS, JPN, MBPC, PUBLISHED, SLOTS
 from coalloc.policies.base import Budget, OnIncumbent, Policy, Solve
 from coalloc.policies.options import AUTO, COMMON, DEMT, OAS, STRICT
+from coalloc.policies.workflow.options import (
+    CPA,
+    M_HEFT_EFF,
+    M_HEFT_IMP,
+    M_HEFT_MAX,
+    MAPPED,
+    MCA_HEFT,
+)
 
 _SIMPLE = "coalloc.policies.simple"
 _MBPC = "coalloc.policies.mip.mbpc"
 _OAS = "coalloc.policies.oas.policy"
 _LISTS = "coalloc.policies.moldable.comparators"
+_M_HEFT = "coalloc.policies.workflow.m_heft"
+_CPA = "coalloc.policies.workflow.cpa"
 
 
 def _lazy(module: str, name: str) -> Solve:
@@ -84,6 +94,20 @@ POLICIES: Mapping[str, Policy] = {
         _row("list-lptf", _LISTS, COMMON, "two-shelf allotments, largest weight x time first"),
         _row("list-saf", _LISTS, COMMON, "two-shelf allotments, smallest area first"),
         _row("list-smith", _LISTS, COMMON, "two-shelf allotments, largest weight / time first"),
+        _row(
+            "mca-heft",
+            "coalloc.policies.workflow.mca_heft",
+            MCA_HEFT,
+            "workflows by level, tasks that compute much spread over clusters",
+        ),
+        _row(
+            "m-heft", _M_HEFT, MAPPED, "workflows by rank, where and as wide as a task ends first"
+        ),
+        _row("m-heft-imp", _M_HEFT, M_HEFT_IMP, "the same, while a process more still gains much"),
+        _row("m-heft-eff", _M_HEFT, M_HEFT_EFF, "the same, while a task stays efficient"),
+        _row("m-heft-max", _M_HEFT, M_HEFT_MAX, "the same, up to a share of each cluster"),
+        _row("hcpa", _CPA, CPA, "workflows by critical path and area, then a list"),
+        _row("mcpa", _CPA, CPA, "the same, with no level wider than the platform"),
         _row("plain", "coalloc.policies.plain", {}, "arrival order, starts now only; no compiler"),
     )
 }

@@ -59,3 +59,54 @@ CPA: Table = {
         doc="A task takes fewer processes than allotted where it ends no later so.",
     ),
 }
+
+MCA_HEFT: Table = {
+    **{name: field for name, field in MAPPED.items() if name not in ("insertion", "edge_data")},
+    "mca": Field(
+        kind="number",
+        low=0,
+        nullable=True,
+        default=None,
+        doc="MCA: tasks with more seconds of work per GB of communication, times their parallel "
+        "fraction, may be spread over clusters; null: by mca_share.",
+    ),
+    "mca_share": Field(
+        kind="number",
+        low=0,
+        high=1,
+        default=0.37,
+        doc="Share of the tasks that lie above MCA where mca is null.",
+    ),
+    "mca_max": Field(
+        kind="number",
+        low=0,
+        above=True,
+        high=1,
+        default=0.25,
+        doc="MCAMAX: share of all nodes that one task may take.",
+    ),
+    "mca_imp": Field(
+        kind="number",
+        low=0,
+        high=1,
+        default=0.005,
+        doc="MCAIMP: one more process must shorten the run by this share.",
+    ),
+    "free": Field(
+        kind="text",
+        choices=("level", "time"),
+        default="level",
+        doc="Free nodes are what earlier tasks of the level left, or what is free when the task's "
+        "data are there.",
+    ),
+    "insertion": Field(
+        kind="flag",
+        default=False,
+        doc="Use gaps between earlier placements; else nodes are free behind all they are given.",
+    ),
+    "edge_data": Field(
+        kind="flag",
+        default=False,
+        doc="Data between tasks count in the ranks; the plan charges them in any case.",
+    ),
+}
