@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from coalloc.core.flows import is_stopping
 from coalloc.core.power import floored
 from coalloc.core.records import PART_ENDED, JobRecord, JobState
 from coalloc.core.state import ClusterState, State
-from coalloc.model.jobs import Job
+from coalloc.model.jobs import Job, Started, WorkflowJob
 from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.snapshot import Reservation, Running, Snapshot
 
@@ -30,9 +31,10 @@ def snapshot(state: State, now: float, *, held: bool = True) -> Snapshot:
             running += cluster.reading.running
             reservations += cluster.reading.reservations
     queue = [
-        waiting_view(record, state, names)
+        view
         for record in state.waiting_records()
-        if held or record.state is JobState.PENDING
+        if held or record.state is not JobState.HELD
+        if (view := waiting_view(record, state, names, now)) is not None
     ]
     return Snapshot(
         time=now,
@@ -96,9 +98,15 @@ def running_view(record: JobRecord, known: set[str], now: float) -> Running:
     )
 
 
-def waiting_view(record: JobRecord, state: State, clusters: frozenset[str]) -> Job:
-    """A waiting job as the planner sees it."""
-    job = record.job
+def waiting_view(
+    record: JobRecord, state: State, clusters: frozenset[str], now: float
+) -> Job | None:
+    """A waiting job as the planner sees it; None where nothing of it is to be planned."""
+    job: Job | None = record.job
+    if isinstance(job, WorkflowJob):
+        job = rest_of(record, state, clusters, now)
+    if job is None:
+        return None
     unmet = tuple(
         needed
         for _, needed in record.needs
@@ -116,3 +124,46 @@ def waiting_view(record: JobRecord, state: State, clusters: frozenset[str]) -> J
     if job.clusters is not None and not clusters.issuperset(job.clusters):
         changes["clusters"] = tuple(name for name in job.clusters if name in clusters)
     return replace(job, **changes) if changes else job  # type: ignore[arg-type]
+
+
+def rest_of(
+    record: JobRecord, state: State, clusters: frozenset[str], now: float
+) -> WorkflowJob | None:
+    """What is left of a workflow: the tasks to be placed, and where their data come from.
+
+    Tasks that rest after a failure are left out with all that needs them.
+    """
+    job, flow = record.job, state.flows[record.id]
+    assert isinstance(job, WorkflowJob)
+    if is_stopping(record, flow):
+        return None
+    if len(flow.open) == len(flow.tasks) and not flow.resting:
+        return job
+    left = dict.fromkeys(flow.plannable(now))
+    if not left:
+        return None
+    started: dict[str, Started | None] = {}
+    edges = []
+    for task in left:
+        for edge in flow.parents[task]:
+            if edge.parent not in left and edge.parent not in started:
+                begun = state.jobs.get(flow.job_of(edge.parent))
+                started[edge.parent] = None if begun is None else _started(begun, clusters, now)
+            if edge.parent in left or started[edge.parent] is not None:
+                edges.append(edge)
+    return replace(
+        job,
+        tasks=tuple(flow.tasks[task] for task in left),
+        edges=tuple(edges),
+        started=tuple(one for one in started.values() if one is not None),
+    )
+
+
+def _started(record: JobRecord, clusters: frozenset[str], now: float) -> Started | None:
+    """A task that runs or has run; None where it did on clusters that are no longer there."""
+    places = tuple(part.cluster for part in record.parts if part.cluster in clusters)
+    if not places:
+        return None
+    start = now if record.started is None else min(record.started, now)
+    end = max(start + record.planned, now) if record.ended is None else record.ended
+    return Started(task=record.task, clusters=places, end=end)

@@ -188,12 +188,19 @@ class Coordinator:
                 queue.submit(state, event, command, now)
             case Cancel() as command:
                 queue.cancel(state, event, command, now)
+                self._plan_outdated()
             case Hold() as command:
                 queue.hold(state, event, command, now)
+                self._plan_outdated()
             case Release() as command:
                 queue.release(state, event, command, now)
             case Drain() | Resume() | PauseRounds() | ResumeRounds() | RoundNow():
                 self._operated(event, now)
+
+    def _plan_outdated(self) -> None:
+        """What the plan has next may have gone from the queue."""
+        if self.state.lanes is not None:
+            self.state.rounds.outdated()
 
     def _operated(self, event: Requested, now: float) -> None:
         """Operator verbs; each is recorded."""

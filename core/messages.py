@@ -33,6 +33,8 @@ class Prepare:
     foreign : str
         A job of the batch system's own, which is to be let go on these nodes; empty: `launch`
         is what runs.
+    task : str
+        Its name in its workflow, of which `job` begins with the id; empty: it is no task.
     """
 
     job: str
@@ -50,6 +52,7 @@ class Prepare:
     array_index: int | None = None
     rendezvous: str = ""
     foreign: str = ""
+    task: str = ""
     launch: Launch | None = None
 
 

@@ -6,12 +6,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from coalloc.core import workflows
 from coalloc.core.effects import Reply, SaveLaunch, SaveMeta, SaveToken
 from coalloc.core.ending import abort_parts, cannot_be_met, end_waiting
 from coalloc.core.estimates import completed, history_key
 from coalloc.core.events import Requested
-from coalloc.core.records import JobRecord, JobState
-from coalloc.core.requests import Answer, Cancel, Done, Hold, Refused, Release, Submit
+from coalloc.core.flows import flow_of
+from coalloc.core.records import JobRecord, JobState, Launch
+from coalloc.core.requests import (
+    Answer,
+    Cancel,
+    Done,
+    Hold,
+    Refused,
+    Release,
+    Submit,
+    SubmitWorkflow,
+)
 from coalloc.core.state import State
 from coalloc.model.errors import InputError
 from coalloc.model.job_json import read_job
@@ -59,6 +70,8 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
     state.out.append(SaveToken(user=event.user, token=command.token, job=number))
     state.tokens[event.user, command.token] = number
     state.out.append(SaveLaunch(job=number, launch=command.launch))
+    if isinstance(command, SubmitWorkflow) and isinstance(job, WorkflowJob):
+        _save_commands(state, number, command, job)
     base = JobRecord(
         id=number,
         job=job,
@@ -74,6 +87,8 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
         reason="infeasible" if lacking else "",
         detail=lacking,
     )
+    if isinstance(command, SubmitWorkflow):
+        base = replace(base, retries=command.retries, keep_going=command.keep_going)
     for job_id, index in zip(ids, command.array or (None,), strict=True):
         record = replace(base, id=job_id, job=replace(job, id=job_id), array_index=index)
         state.put(record)
@@ -81,6 +96,15 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
         if not hold:
             state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
     answered(state, event, Done(body={"job": number, "jobs": ids, "again": False}))
+
+
+def _save_commands(state: State, number: str, command: SubmitWorkflow, job: WorkflowJob) -> None:
+    """Keep what each task runs, where that is not one command for all of them."""
+    if command.launch.argv:
+        return
+    for place, task in enumerate(job.tasks, 1):
+        launch = Launch(argv=tuple(command.commands[task.id]), cwd="")
+        state.out.append(SaveLaunch(job=f"{number}.{place}", launch=launch))
 
 
 def _command_name(command: Submit) -> str:
@@ -116,10 +140,40 @@ def planned_job(
         raise InputError("job.kind", "divisible jobs can be planned, but not run yet")
     job, _ = read_job(body, "job", now)
     if isinstance(job, WorkflowJob):
-        raise InputError("job.kind", "workflows can be planned, but not run yet")
+        _check_workflow(state, command, job)
+    elif isinstance(command, SubmitWorkflow):
+        raise InputError("job.kind", "is not workflow")
     if job.earliest < now:
         job = replace(job, earliest=now)
     return job, sources
+
+
+def _check_workflow(state: State, command: Submit, job: WorkflowJob) -> None:
+    """Refuse a workflow whose tasks cannot all be run.
+
+    Raises
+    ------
+    InputError
+    """
+    if not isinstance(command, SubmitWorkflow):
+        raise InputError("job.kind", "a workflow is submitted with submit_workflow")
+    if job.started:
+        raise InputError("job.started", "is set by the daemon")
+    if len(job.tasks) > state.settings.max_tasks:
+        many = f"{len(job.tasks)} tasks, at most {state.settings.max_tasks}"
+        raise InputError("job.tasks", many)
+    if command.array:
+        raise InputError("array", "a workflow cannot be an array")
+    if command.retries < 0:
+        raise InputError("retries", f"{command.retries} is below 0")
+    names = {task.id for task in job.tasks}
+    unknown = next((name for name in command.commands if name not in names), None)
+    if unknown is not None:
+        raise InputError(f"commands.{unknown}", "there is no such task")
+    if not command.launch.argv:
+        missing = next((task.id for task in job.tasks if not command.commands.get(task.id)), None)
+        if missing is not None:
+            raise InputError(f"commands.{missing}", "is missing: nothing says what this task runs")
 
 
 def _too_many(state: State, event: Requested, command: Submit) -> Refused | None:
@@ -132,7 +186,8 @@ def _too_many(state: State, event: Requested, command: Submit) -> Refused | None
         return Refused(code="bad_request", message="array: indices must differ and not be negative")
     limit = state.settings.max_jobs_per_user
     if limit:
-        mine = sum(state.jobs[job].user == event.user for job in state.waiting)
+        waiting = (state.jobs[job] for job in state.waiting)
+        mine = sum(record.user == event.user and record.is_waiting for record in waiting)
         if mine + max(1, len(command.array)) > limit:
             return Refused(
                 code="too_many", message=f"{event.user} has {mine} waiting jobs, at most {limit}"
@@ -177,6 +232,12 @@ def never_fits(state: State, job: Job) -> str:
         case MoldableJob(min_procs=procs, proc_gbps=wanted):
             exist = max(slots.values(), default=0) if wanted is None else sum(slots.values())
             gbps = wanted or 0.0
+        case WorkflowJob(tasks=tasks):
+            widest = max(tasks, key=lambda task: task.min_procs)
+            procs, gbps, exist = widest.min_procs, 0.0, sum(slots.values())
+            if procs > exist:
+                return f"task {widest.id} needs {procs} processes; {exist} slots exist"
+            return ""
         case _:
             return ""
     if procs <= exist:
@@ -246,6 +307,15 @@ def _chosen(state: State, event: Requested, job: str) -> list[JobRecord] | Refus
     if job in state.jobs or "_" in job:
         found = _own(state, event, job)
         return found if isinstance(found, Refused) else [found]
+    number, task = flow_of(job)
+    if number in state.flows:
+        owner = _own(state, event, number)
+        if isinstance(owner, Refused):
+            return owner
+        name = state.flows[number].named(task)
+        if name is None:
+            return Refused(code="not_found", message=f"workflow {number} has no task {task}")
+        return [workflows.task_record(state, state.flows[number], name)]
     members = [_own(state, event, name) for name in members_of(state, job)]
     records = [record for record in members if isinstance(record, JobRecord)]
     if records:
@@ -268,7 +338,11 @@ def cancel(state: State, event: Requested, command: Cancel, now: float) -> None:
         answered(state, event, Refused(code="wrong_state", message=message))
         return
     for record in living:
-        if record.is_waiting:
+        if record.id in state.flows:
+            workflows.cancel(state, record, event.user, now)
+        elif record.flow in state.flows:
+            workflows.cancel_task(state, state.flows[record.flow], record.task, event.user, now)
+        elif record.is_waiting:
             end_waiting(state, record, now, JobState.CANCELLED, f"cancelled by {event.user}")
         elif record.state is JobState.PREPARING:
             abort_parts(state, record, f"cancelled by {event.user}")
@@ -299,12 +373,24 @@ def _switch(
     if isinstance(chosen, Refused):
         answered(state, event, chosen)
         return
-    fitting = [record for record in chosen if record.state is old]
+    if any(record.flow for record in chosen):
+        message = "a task is neither held nor released by itself; its workflow is"
+        answered(state, event, Refused(code="wrong_state", message=message))
+        return
+    fitting = [record for record in chosen if _is_in(record, old)]
     if not fitting and not any(record.state is new for record in chosen):
         message = f"job {job} is {chosen[0].state}, not {old}"
         answered(state, event, Refused(code="wrong_state", message=message))
         return
     for record in fitting:
-        state.put(replace(record, state=new, reason="", detail=""))
+        begun = new is JobState.PENDING and record.started is not None
+        to = JobState.RUNNING if begun else new
+        state.put(replace(record, state=to, reason="", detail=""))
         state.record(now, kind, record.id, user=event.user)
     answered(state, event, Done(body={"jobs": [record.id for record in chosen]}))
+
+
+def _is_in(record: JobRecord, state: JobState) -> bool:
+    """A workflow that runs can be held like one that waits: no further task is started."""
+    running = isinstance(record.job, WorkflowJob) and record.state is JobState.RUNNING
+    return record.state is state or (running and state is JobState.PENDING)

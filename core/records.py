@@ -114,6 +114,16 @@ class JobRecord:
         The cluster in whose batch system its user submitted it; empty: it was submitted here.
     foreign : str
         Its id there.
+    flow : str
+        Of a task: the id of its workflow.
+    task : str
+        Of a task: its name in the workflow.
+    retries : int
+        Of a workflow: how often a task that has failed is run again.
+    keep_going : bool
+        Of a workflow: after a failure, run what does not depend on it.
+    failures : int
+        Of a task: runs that have failed.
     """
 
     id: str
@@ -147,6 +157,11 @@ class JobRecord:
     detail: str = ""
     origin: str = ""
     foreign: str = ""
+    flow: str = ""
+    task: str = ""
+    retries: int = 0
+    keep_going: bool = False
+    failures: int = 0
 
     @property
     def is_waiting(self) -> bool:

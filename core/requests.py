@@ -36,8 +36,30 @@ class Submit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitWorkflow(Submit):
+    """Queue a workflow: `job` is of that kind, `array` stays empty.
+
+    Attributes
+    ----------
+    launch : Launch
+        What the tasks have in common. With a command, every task runs it, each of its words with
+        ``{task}``, ``{name}``, ``{id}`` and ``{procs}`` filled in; without one, `commands` says
+        what each runs.
+    commands : mapping of task to tuple of str
+    retries : int
+        How often a task that has failed is run again.
+    keep_going : bool
+        After a failure, run what does not depend on it.
+    """
+
+    commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    retries: int = 0
+    keep_going: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cancel:
-    """End a job, waiting or running."""
+    """End a job, waiting or running; also one task of a workflow, ``17.3`` or ``17.align``."""
 
     job: str
 
@@ -86,7 +108,18 @@ class RoundNow:
     """Start a round."""
 
 
-Command = Submit | Cancel | Hold | Release | Drain | Resume | PauseRounds | ResumeRounds | RoundNow
+Command = (
+    Submit
+    | SubmitWorkflow
+    | Cancel
+    | Hold
+    | Release
+    | Drain
+    | Resume
+    | PauseRounds
+    | ResumeRounds
+    | RoundNow
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

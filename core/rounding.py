@@ -9,18 +9,20 @@ A plan that fails makes way for the next policy of the fallback chain.
 from __future__ import annotations
 
 from collections.abc import Mapping
+
 from coalloc.core import assemble, dispatching
 from coalloc.core.commit import misfit, occupation
 from coalloc.core.effects import Publish, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.estimates import history_for, history_key
 from coalloc.core.events import IncumbentFound, Solved, SolveFailed
-from coalloc.core.records import JobRecord, JobState, Outlook, PartRecord
-from coalloc.core.starting import prepare
+from coalloc.core.placing import NOW_S, place, startable
+from coalloc.core.records import JobState, Outlook
 from coalloc.core.state import RoundState, State, arrival
 from coalloc.model.history import NO_HISTORY
-from coalloc.model.plan import NOTES, Placement, Plan, Reason
+from coalloc.model.plan import NOTES, Plan, Reason
 from coalloc.model.plan_json import write_plan
 from coalloc.model.snapshot import Snapshot
+
 
 def begin_if_due(state: State, now: float) -> None:
     """Start the round that is wanted, if its time has come; else ask to be woken then."""

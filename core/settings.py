@@ -95,6 +95,11 @@ class Settings:
         Waiting jobs; 0 is unlimited.
     fallback_base_time : float
         Planned for a job of which nothing is known, seconds.
+    max_tasks : int
+        Of one workflow.
+    task_tolerance, task_tolerance_s : float
+        A task that ends off its planned run time by more than this share of it, and by more than
+        these seconds, has the rest planned anew.
     """
 
     clusters: tuple[ClusterSettings, ...] = ()
@@ -117,5 +122,8 @@ class Settings:
     max_array: int = 10_000
     keep_ended: int = 1000
     fallback_base_time: float = 3600.0
+    max_tasks: int = 10_000
+    task_tolerance: float = 0.2
+    task_tolerance_s: float = 1.0
     defaults: tuple[JobDefaults, ...] = ()
     options: Mapping[str, object] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from coalloc.core.estimates import history_key, remembered
 from coalloc.core.messages import Abort, Forget, PartReport, Prepare, Start
 from coalloc.core.records import PART_ENDED, JobRecord, JobState, PartRecord, PartState
 from coalloc.core.state import State
+from coalloc.core.workflows import settle, task_ended, task_runs, tries_again
 from coalloc.model.jobs import RigidJob
 from coalloc.model.refusals import PERMANENT
 
@@ -50,6 +51,7 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
             time_limit=job.time_limit,
             array_index=record.array_index,
             foreign=record.foreign,
+            task=record.task,
         )
         state.send(part.cluster, order)
         decision = {
@@ -182,6 +184,8 @@ def _all_run(state: State, record: JobRecord, now: float) -> JobRecord:
         fields["skew_ms"] = round(skew * 1e3, 3)
     state.record(now, "job_started", record.id, **fields)
     state.note("job_started", job=record.id, **fields)
+    if record.flow:
+        task_runs(state, record, now)
     return record
 
 
@@ -223,6 +227,8 @@ def _give_back(
         return
     if reason in PERMANENT:
         end_waiting(state, record, now, JobState.FAILED, f"{cluster}: {detail}", reason)
+        if record.flow:
+            task_ended(state, state.jobs[record.id], now)
         return
     refusals = record.refusals + 1
     limits = state.settings
@@ -246,6 +252,8 @@ def _give_back(
     state.note("job_requeued", level="warning", job=record.id, detail=text, pause_s=pause)
     state.backing_off.add(record.id)
     state.out.append(Wake(at=now + pause))
+    if record.flow in state.flows:
+        settle(state, state.flows[record.flow], now)
 
 
 def _end(state: State, record: JobRecord, now: float) -> None:
@@ -262,12 +270,17 @@ def _end(state: State, record: JobRecord, now: float) -> None:
         detail=detail,
         deadline=None,
     )
+    if record.flow and tries_again(state, record, now):
+        return
     state.put(record)
-    if end is JobState.COMPLETED:
+    if end is JobState.COMPLETED and not record.flow:
         _remember(state, record)
     state.record(now, "job_ended", record.id, state=str(end), exit_code=code, detail=detail)
     state.note("job_ended", job=record.id, state=str(end), exit_code=code, detail=detail)
     release_dependents(state, record.id, now)
+    if record.flow:
+        task_ended(state, record, now)
+        return
     state.rounds.happened("job_finished")
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coalloc.core.effects import Effect, Note, Record, SaveJob, SaveMeta, Send
+from coalloc.core.flows import Flow
+from coalloc.core.lanes import Lanes
 from coalloc.core.messages import Abort, Dismiss, Forget, Order
 from coalloc.core.power import PowerState
 from coalloc.core.records import JobRecord, JobState, Outlook
@@ -83,8 +85,13 @@ class State:
     backing_off: set[str] = field(default_factory=set)
     jobs: dict[str, JobRecord] = field(default_factory=dict)
     waiting: dict[str, None] = field(default_factory=dict)
+    """Jobs that rounds plan or hold back: a workflow until it has ended, none of its tasks."""
     placed: dict[str, None] = field(default_factory=dict)
+    """What occupies nodes: jobs, and tasks in place of their workflows."""
     ended: dict[str, None] = field(default_factory=dict)
+    """May be forgotten, the oldest first: not the tasks of a workflow that lives."""
+    flows: dict[str, Flow] = field(default_factory=dict)
+    """The workflows that have not ended."""
     meeting: set[str] = field(default_factory=set)
     """Where the ranks of the placed jobs meet."""
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -115,6 +122,14 @@ class State:
     notes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """What policies noted for their next round."""
     plan_time: float = 0.0
+    lanes: Lanes | None = None
+    """What the plan has next on each node, where it places tasks of workflows."""
+    freed: set[str] = field(default_factory=set)
+    """Nodes on which work of ours has ended since somebody looked at the lanes."""
+    ripe: dict[tuple[str, str], None] = field(default_factory=dict)
+    """Workflow and task: those that became ready since then."""
+    later: dict[tuple[str, str], float] = field(default_factory=dict)
+    """Workflow and task: those whose data are under way, and when they arrive."""
     suitable: dict[tuple[object, ...], dict[str, int] | None] = field(default_factory=dict)
     out: list[Effect] = field(default_factory=list)
 
@@ -128,16 +143,19 @@ class State:
         old = self.jobs.get(record.id)
         self._uncount(old)
         self.jobs[record.id] = record
+        self._follow(record)
         for table, belongs in (
-            (self.waiting, record.is_waiting),
-            (self.placed, record.is_placed),
-            (self.ended, record.is_ended),
+            (self.waiting, self._is_planned(record)),
+            (self.placed, record.is_placed and record.id not in self.flows),
+            (self.ended, record.is_ended and record.flow not in self.flows),
         ):
             if belongs:
                 table[record.id] = None
             else:
                 table.pop(record.id, None)
         self._count(record)
+        if old is not None and old.is_placed and not record.is_placed and self.lanes is not None:
+            self.freed.update(node for part in old.parts for node in part.nodes)
         if not record.is_waiting:
             self.outlook.pop(record.id, None)
             self.passed_over.pop(record.id, None)
@@ -145,6 +163,24 @@ class State:
             self.handed.setdefault(record.origin, {})[record.foreign] = record.id
         elif record.origin:
             self._unhand(record)
+
+    def _is_planned(self, record: JobRecord) -> bool:
+        return record.id in self.flows or (record.is_waiting and not record.flow)
+
+    def _follow(self, record: JobRecord) -> None:
+        """Keep the tables of workflows."""
+        if record.flow:
+            flow = self.flows.get(record.flow)
+            if flow is not None:
+                self.ripe.update(((flow.id, task), None) for task in flow.take(record))
+        elif isinstance(record.job, WorkflowJob):
+            if not record.is_ended:
+                if record.id not in self.flows:
+                    self.flows[record.id] = Flow.of(record.id, record.job)
+            elif (flow := self.flows.pop(record.id, None)) is not None:
+                self.ended.update(
+                    (job, None) for job in map(flow.job_of, flow.tasks) if job in self.jobs
+                )
 
     def _unhand(self, record: JobRecord) -> None:
         there = self.handed.get(record.origin, {})
@@ -157,7 +193,7 @@ class State:
                 self.dependents.setdefault(needed, {})[record.id] = None
         if record.is_placed and record.rendezvous:
             self.meeting.add(record.rendezvous)
-        if record.state is JobState.PENDING:
+        if record.state is JobState.PENDING and not record.flow:
             self.pending_jobs += 1
             self.pending_procs += procs_of(record)
 
@@ -171,7 +207,7 @@ class State:
                 self.dependents.pop(needed, None)
         if record.is_placed:
             self.meeting.discard(record.rendezvous)
-        if record.state is JobState.PENDING:
+        if record.state is JobState.PENDING and not record.flow:
             self.pending_jobs -= 1
             self.pending_procs -= procs_of(record)
 
@@ -183,6 +219,7 @@ class State:
             self._unhand(record)
         for table in (self.waiting, self.placed, self.ended):
             table.pop(job, None)
+        self.flows.pop(job, None)
         self.outlook.pop(job, None)
         self.passed_over.pop(job, None)
         self.backing_off.discard(job)
@@ -247,8 +284,8 @@ class State:
 
 
 def arrival(job: str) -> tuple[int, int]:
-    """Sort key of a job's id: by number, then by array index."""
-    number, _, index = job.partition("_")
+    """Sort key of a job's id: by number, then by array index or place in the workflow."""
+    number, _, index = job.replace(".", "_").partition("_")
     return int(number), int(index or 0)
 
 

@@ -7,6 +7,8 @@ Rules
 - Two rounds start at least `min_interval_s` apart; what happens in between causes one
   round, not several.
 - What happens during a solve causes one following round.
+- A plan of workflows that has become inaccurate is made again, but tasks start along the old one
+  meanwhile: such rounds take at most a fifth of the time.
 """
 
 from __future__ import annotations
@@ -14,6 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from coalloc.core.settings import Trigger
+
+OUTDATED = "plan_outdated"
+"""A task ended earlier or later than planned, or failed."""
+PLANNING_SHARE = 0.2
+"""The most of all time that is spent on rounds for nothing but an outdated plan."""
 
 
 @dataclass(slots=True)
@@ -27,6 +34,7 @@ class RoundControl:
     """Nothing can be written: no round, whoever asks."""
     is_solving: bool = False
     last_start: float | None = None
+    last_length_s: float = 0.0
     wanted: str = ""
     wanted_policy: str = ""
     armed: dict[int, bool] = field(default_factory=dict)
@@ -60,9 +68,13 @@ class RoundControl:
             if trigger.kind == kind:
                 self.want(kind, trigger.policy)
 
+    def outdated(self) -> None:
+        """The plan is followed still, but no longer what it should be."""
+        self.want(OUTDATED)
+
     def want(self, why: str, policy: str = "") -> None:
         """Ask for a round; the first asker names it."""
-        if not self.wanted:
+        if not self.wanted or (self.wanted == OUTDATED and why != OUTDATED):
             self.wanted, self.wanted_policy = why, policy
 
     def due_at(self) -> float | None:
@@ -74,7 +86,10 @@ class RoundControl:
             or (self.paused and self.wanted != "operator")
         ):
             return None
-        return 0.0 if self.last_start is None else self.last_start + self.min_interval_s
+        if self.last_start is None:
+            return 0.0
+        pause = self.last_length_s / PLANNING_SHARE if self.wanted == OUTDATED else 0.0
+        return self.last_start + max(self.min_interval_s, pause)
 
     def take(self, now: float) -> tuple[str, str]:
         """Begin the wanted round; returns its trigger and policy."""
@@ -84,9 +99,10 @@ class RoundControl:
         self.last_start = now
         return why, policy
 
-    def finished(self, *, placed: bool, jobs: int, procs: int) -> None:
+    def finished(self, now: float, *, placed: bool, jobs: int, procs: int) -> None:
         """A round ended; if it placed something, queue-length triggers look again."""
         self.is_solving = False
+        self.last_length_s = 0.0 if self.last_start is None else max(0.0, now - self.last_start)
         if placed:
             self.rearm()
             self.queue_changed(jobs, procs)

@@ -35,6 +35,11 @@ _DEFAULTS: dict[str, Any] = {
     "detail": "",
     "origin": "",
     "foreign": "",
+    "flow": "",
+    "task": "",
+    "retries": 0,
+    "keep_going": False,
+    "failures": 0,
 }
 _ALWAYS = ("id", "name", "user", "uid", "gid", "command", "submitted", "state")
 

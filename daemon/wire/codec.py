@@ -49,6 +49,7 @@ FROM_EXECUTOR: dict[str, type[Any]] = {
 }
 COMMANDS: dict[str, type[Any]] = {
     "submit": requests.Submit,
+    "submit_workflow": requests.SubmitWorkflow,
     "cancel": requests.Cancel,
     "hold": requests.Hold,
     "release": requests.Release,

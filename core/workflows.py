@@ -1,0 +1,237 @@
+"""Workflows: tasks that end, are tried again, or take the rest with them; the end of the whole.
+
+Rules
+-----
+- A task that fails, runs out of time or is lost is tried again as often as `retries` says, each
+  time after a longer pause. A cancelled task is not.
+- Then what stands behind it never runs. Without `keep_going` no further task is started at all;
+  those that run go on to their ends.
+- A workflow ends when nothing of it runs and nothing of it will: *completed* when every task
+  completed, else *failed*, with the first task that failed and why; *cancelled* when somebody
+  asked for that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from coalloc.core.effects import Wake
+from coalloc.core.ending import abort_parts, release_dependents
+from coalloc.core.flows import Flow, is_stopping
+from coalloc.core.records import JobRecord, JobState
+from coalloc.core.state import State
+from coalloc.model.jobs import RigidJob
+
+RETRIED = frozenset({JobState.FAILED, JobState.TIMEOUT, JobState.LOST})
+TASK_FAILED = "task_failed"
+
+
+def task_record(state: State, flow: Flow, task: str) -> JobRecord:
+    """The record of a task; a new one where it was never placed."""
+    known = state.jobs.get(flow.job_of(task))
+    return known or first_record(state.jobs[flow.id], task, flow.numbers[task])
+
+
+def first_record(workflow: JobRecord, task: str, number: int) -> JobRecord:
+    """A task's record before it is placed: a rigid job of its own, with its workflow's owner."""
+    whole = workflow.job
+    job = f"{workflow.id}.{number}"
+    return JobRecord(
+        id=job,
+        job=RigidJob(
+            id=job,
+            procs=1,
+            base_time=1.0,
+            weight=whole.weight,
+            submitted=workflow.submitted,
+            earliest=workflow.submitted,
+            time_limit=whole.time_limit,
+            clusters=whole.clusters,
+            features=whole.features,
+            memory_mb_per_proc=whole.memory_mb_per_proc,
+        ),
+        name=f"{workflow.name}.{task}",
+        user=workflow.user,
+        uid=workflow.uid,
+        gid=workflow.gid,
+        command=workflow.command,
+        submitted=workflow.submitted,
+        flow=workflow.id,
+        task=task,
+    )
+
+
+def task_runs(state: State, record: JobRecord, now: float) -> None:
+    """The first task that runs makes its workflow run."""
+    workflow = state.jobs.get(record.flow)
+    if workflow is None or workflow.is_ended or workflow.started is not None:
+        return
+    held = workflow.state is JobState.HELD
+    started = now if record.started is None else record.started
+    state.put(replace(workflow, state=JobState.HELD if held else JobState.RUNNING, started=started))
+    state.record(now, "job_started", workflow.id, task=record.task)
+    state.note("job_started", job=workflow.id, task=record.task)
+
+
+def tries_again(state: State, record: JobRecord, now: float) -> bool:
+    """Have a task that ended badly wait for another try, if it has one left.
+
+    Parameters
+    ----------
+    record : JobRecord
+        With the state it would end in.
+    """
+    flow, workflow = state.flows.get(record.flow), state.jobs.get(record.flow)
+    if flow is None or workflow is None or record.state not in RETRIED:
+        return False
+    if record.failures >= workflow.retries or is_stopping(workflow, flow):
+        return False
+    failures = record.failures + 1
+    limits = state.settings
+    pause = min(limits.backoff_max_s, limits.backoff_first_s * 2.0 ** min(failures - 1, 60))
+    why = record.detail or record.reason
+    state.put(
+        replace(
+            record,
+            state=JobState.PENDING,
+            failures=failures,
+            not_before=now + pause,
+            parts=(),
+            link_gbps={},
+            started=None,
+            ended=None,
+            exit_code=None,
+            skew_s=None,
+            reason="tried_again",
+            detail=why,
+        )
+    )
+    fields: dict[str, Any] = {"task": record.task, "failures": failures, "pause_s": pause}
+    fields |= {"exit_code": record.exit_code, "detail": why}
+    state.record(now, "task_tried_again", record.id, **fields)
+    state.note("task_tried_again", level="warning", job=record.id, **fields)
+    state.backing_off.add(record.id)
+    state.out.append(Wake(at=now + pause))
+    state.rounds.outdated()
+    return True
+
+
+def task_ended(state: State, record: JobRecord, now: float) -> None:
+    """Draw the consequences of a task's end, which is on its record, for its workflow."""
+    flow, workflow = state.flows.get(record.flow), state.jobs.get(record.flow)
+    if flow is None or workflow is None:
+        return
+    if record.state is not JobState.COMPLETED:
+        if not workflow.cancelled_by and len(flow.failed) == 1:
+            why = f"task {record.task} {record.state}: {record.detail or record.reason}"
+            state.put(replace(workflow, reason=TASK_FAILED, detail=why))
+        state.rounds.outdated()
+    elif _is_off(state, record):
+        state.rounds.outdated()
+    settle(state, flow, now)
+
+
+def _is_off(state: State, record: JobRecord) -> bool:
+    """Its run time was not the planned one."""
+    if record.started is None or record.ended is None:
+        return True
+    limits = state.settings
+    off = abs(record.ended - record.started - record.planned)
+    return off > max(limits.task_tolerance_s, limits.task_tolerance * record.planned)
+
+
+def settle(state: State, flow: Flow, now: float) -> None:
+    """End a workflow of which nothing runs, and nothing will."""
+    workflow = state.jobs[flow.id]
+    if flow.placed or (flow.open and not is_stopping(workflow, flow)):
+        return
+    for task in flow.open:
+        record = state.jobs.get(flow.job_of(task))
+        if record is not None:
+            why = "its workflow was stopped"
+            state.put(
+                replace(record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why)
+            )
+            state.record(now, "job_ended", record.id, state="cancelled", detail=why)
+    end = _end_of(state, workflow, flow)
+    state.put(replace(end, ended=now))
+    fields: dict[str, Any] = {"state": str(end.state), "exit_code": end.exit_code}
+    fields["detail"] = end.detail
+    state.record(now, "job_ended", flow.id, **fields)
+    state.note("job_ended", job=flow.id, **fields)
+    release_dependents(state, flow.id, now)
+    state.rounds.happened("job_finished")
+
+
+def _end_of(state: State, workflow: JobRecord, flow: Flow) -> JobRecord:
+    if workflow.cancelled_by:
+        why = f"cancelled by {workflow.cancelled_by}; {_tally(flow)}"
+        return replace(workflow, state=JobState.CANCELLED, reason="cancelled", detail=why)
+    if not flow.failed:
+        return replace(workflow, state=JobState.COMPLETED, reason="", detail="", exit_code=0)
+    failed = [state.jobs[flow.job_of(task)] for task in flow.failed]
+    codes = [record.exit_code for record in failed if record.exit_code]
+    return replace(
+        workflow,
+        state=JobState.FAILED,
+        reason=TASK_FAILED,
+        detail=f"{workflow.detail}; {_tally(flow)}",
+        exit_code=codes[0] if codes else None,
+    )
+
+
+def _tally(flow: Flow) -> str:
+    total, done, failed = len(flow.tasks), len(flow.completed), len(flow.failed)
+    text = f"{done} of {total} tasks completed"
+    if failed > 1:
+        text += f", {failed} failed"
+    not_run = total - done - failed
+    return f"{text}, {not_run} not run" if not_run else text
+
+
+def cancel(state: State, workflow: JobRecord, user: str, now: float) -> None:
+    """End what runs of a workflow, and start nothing more of it."""
+    flow = state.flows[workflow.id]
+    if not workflow.cancelled_by:
+        state.put(replace(workflow, cancelled_by=user))
+        state.record(now, "job_cancelling", workflow.id, user=user)
+        state.note("job_cancelling", job=workflow.id, user=user)
+    for task in tuple(flow.placed):
+        end_placed(state, state.jobs[flow.job_of(task)], user, now)
+    if workflow.id in state.flows:
+        settle(state, flow, now)
+
+
+def cancel_task(state: State, flow: Flow, task: str, user: str, now: float) -> None:
+    """End one task that has not ended; what stands behind it never runs."""
+    record = task_record(state, flow, task)
+    if record.is_placed:
+        end_placed(state, record, user, now)
+        return
+    why = f"cancelled by {user}"
+    record = replace(
+        record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why, parts=()
+    )
+    state.put(record)
+    state.record(now, "job_ended", record.id, state=str(record.state), detail=why)
+    state.note("job_ended", job=record.id, state=str(record.state), exit_code=None, detail=why)
+    task_ended(state, record, now)
+
+
+def end_placed(state: State, record: JobRecord, user: str, now: float) -> None:
+    """End a job that occupies nodes, at once where it has not been told to start."""
+    why = f"cancelled by {user}"
+    abort_parts(state, record, why)
+    if record.state is JobState.PREPARING:
+        ended = replace(
+            record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why, parts=()
+        )
+        state.put(ended)
+        state.record(now, "job_ended", record.id, state=str(ended.state), detail=why)
+        state.note("job_ended", job=record.id, state=str(ended.state), exit_code=None, detail=why)
+        task_ended(state, ended, now)
+    elif not record.cancelled_by:
+        state.put(replace(record, cancelled_by=user))
+        state.record(now, "job_cancelling", record.id, user=user)
+        state.note("job_cancelling", job=record.id, user=user)
