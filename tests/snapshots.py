@@ -101,6 +101,20 @@ def jobs(draw: st.DrawFn, number: int, names: list[str]) -> dict[str, Any]:
             for a in range(b)
             if draw(st.booleans())
         ]
+        out["started"] = [
+            {
+                "task": f"s{s}",
+                "clusters": draw(st.lists(st.sampled_from(names), unique=True, min_size=1)),
+                "end": draw(st.sampled_from([10.0, 51.5, 64.0])),
+            }
+            for s in range(draw(st.sampled_from([0, 0, 1, 2])))
+        ]
+        out["edges"] += [
+            {"from": one["task"], "to": f"t{t}", "gb": draw(st.sampled_from([0.0, 2.0]))}
+            for one in out["started"]
+            for t in range(tasks)
+            if draw(st.booleans())
+        ]
     else:
         out |= {"work": 100.0, "chunk_s": 10.0}
     return out

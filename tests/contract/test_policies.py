@@ -66,6 +66,13 @@ MIXED = {
             ],
             "edges": [{"from": "t1", "to": "t2", "gb": 1.5}, {"from": "t1", "to": "t3"}],
         },
+        {
+            "id": "half",
+            "kind": "workflow",
+            "tasks": [{"id": "t2", "work": 6.0, "max_procs": 2}, {"id": "t3", "work": 4.0}],
+            "edges": [{"from": "t1", "to": "t2", "gb": 0.5}, {"from": "t2", "to": "t3", "gb": 1}],
+            "started": [{"task": "t1", "clusters": ["beta"], "end": 9.0}],
+        },
         {"id": "chunks", "kind": "divisible", "work": 100.0, "chunk_s": 10.0},
     ],
     "running": [{"id": "running", "nodes": {"a1": 1, "b1": 1}, "start": 0.0, "end": 20.0}],

@@ -7,7 +7,16 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from coalloc.model.jobs import DivisibleJob, Edge, Job, MoldableJob, RigidJob, Task, WorkflowJob
+from coalloc.model.jobs import (
+    DivisibleJob,
+    Edge,
+    Job,
+    MoldableJob,
+    RigidJob,
+    Started,
+    Task,
+    WorkflowJob,
+)
 from coalloc.model.plan import Deferred, FrontPoint, Objective, Placement, Plan, Reason, Status
 from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.snapshot import Reservation, Running, Snapshot
@@ -102,7 +111,22 @@ def workflow(draw: st.DrawFn) -> dict[str, Any]:
         for i in range(k)
         if draw(st.booleans())
     )
-    return {"tasks": tuple(tasks), "edges": edges}
+    started = tuple(
+        Started(
+            task=name,
+            clusters=tuple(draw(st.lists(st.sampled_from(CLUSTERS), min_size=1, max_size=2))),
+            end=draw(times),
+        )
+        for name in draw(st.lists(texts, max_size=2, unique=True))
+        if name not in names
+    )
+    edges += tuple(
+        Edge(parent=one.task, child=name, gb=draw(amounts))
+        for one in started
+        for name in names
+        if draw(st.booleans())
+    )
+    return {"tasks": tuple(tasks), "edges": edges, "started": started}
 
 
 @st.composite

@@ -183,6 +183,31 @@ SNAPSHOT_ROWS: list[tuple[Path, Any, str]] = [
         "t2",
         "queue[2].edges: task 't2' lies on or behind a cycle",
     ),
+    (
+        ("queue", 2, "started"),
+        [{"task": "t1", "clusters": ["alpha"], "end": 0}],
+        "queue[2].started[0].task: 't1' is among the tasks",
+    ),
+    (
+        ("queue", 2, "started"),
+        [{"task": "t0", "clusters": ["alpha"], "end": 0}] * 2,
+        "queue[2].started[1].task: 't0' is named twice",
+    ),
+    (
+        ("queue", 2, "started"),
+        [{"task": "t0", "clusters": ["alpha", "omega"], "end": 0}],
+        "queue[2].started[0].clusters[1]: there is no cluster 'omega'",
+    ),
+    (
+        ("queue", 2, "started"),
+        [{"task": "t0", "clusters": [], "end": 0}],
+        "queue[2].started[0].clusters: is empty",
+    ),
+    (
+        ("queue", 2, "started"),
+        [{"task": "t0", "clusters": ["alpha"]}],
+        "queue[2].started[0].end: is missing",
+    ),
     (("queue", 9, "chunk_s"), 0, "queue[9].chunk_s: 0 is not above 0"),
     # Running work and reservations.
     (("running", 0, "nodes"), {"x1": 1}, "running[0].nodes.x1: there is no node 'x1'"),
