@@ -29,6 +29,8 @@ class Delivery:
         (cluster, message) -> whether it went out.
     launch_of : callable
         Job number -> what it executes; orders are kept without it.
+    task_launch_of : callable, optional
+        The same for the tasks of workflows, by their orders.
     """
 
     def __init__(
@@ -37,8 +39,10 @@ class Delivery:
         launch_of: Callable[[str], Launch | None],
         *,
         epoch: int,
+        task_launch_of: Callable[[Prepare], Launch | None] | None = None,
     ) -> None:
         self._tell, self._launch_of, self._epoch = tell, launch_of, epoch
+        self._task_launch_of = task_launch_of
         self._boxes: dict[str, Outbox] = {}
 
     def restore(self, orders: dict[str, dict[int, Order]]) -> None:
@@ -78,8 +82,12 @@ class Delivery:
                 return
             order = box.orders[box.sent + 1]
             if isinstance(order, Prepare):
-                number = order.job.partition("_")[0]
-                order = replace(order, launch=self._launch_of(number))
+                order = replace(order, launch=self._launch(order))
             if not self._tell(cluster, Numbered(epoch=self._epoch, seq=box.sent + 1, order=order)):
                 return
             box.sent += 1
+
+    def _launch(self, order: Prepare) -> Launch | None:
+        if order.task and self._task_launch_of is not None:
+            return self._task_launch_of(order)
+        return self._launch_of(order.job.partition("_")[0])

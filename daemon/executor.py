@@ -330,6 +330,9 @@ def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
         env["COALLOC_ARRAY_JOB_ID"] = order.job.partition("_")[0]
     if order.name:
         env["COALLOC_JOB_NAME"] = order.name
+    if order.task:
+        env["COALLOC_TASK"] = order.task
+        env["COALLOC_WORKFLOW"] = order.job.partition(".")[0]
     own = os.getuid()
     return PartSpec(
         job=order.job,

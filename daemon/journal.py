@@ -46,6 +46,7 @@ from coalloc.daemon.store_writes import (
     Write,
 )
 from coalloc.daemon.wire.codec import decode_order, encode_order
+from coalloc.model.jobs import WorkflowJob
 
 
 def writes_of(effects: Iterable[Effect], now: float) -> list[Write]:
@@ -127,6 +128,7 @@ def _put_job(effect: SaveJob) -> PutJob:
         user=record.user,
         body=write_record(record),
         ended=record.ended if record.is_ended else None,
+        flow=record.flow,
     )
 
 
@@ -153,7 +155,11 @@ def recall(store: Store, keep_ended: int) -> Memory:
 def _recall(store: Store, keep_ended: int) -> Memory:
     loaded = store.load()
     jobs = [read_record(row.body) for row in loaded.jobs]
-    jobs += [read_record(row.body) for row in reversed(store.finished(keep_ended))]
+    living = [job.id for job in jobs if isinstance(job.job, WorkflowJob)]
+    ended = [*reversed(store.finished(keep_ended))]
+    ended += [row for flow in living for row in store.tasks(flow) if row.ended is not None]
+    # Some of these tasks are among the newest that ended.
+    jobs += [read_record(row.body) for row in {row.id: row for row in ended}.values()]
     meta = loaded.meta
     outbox = {
         cluster: {seq: decode_order(read_object(body)) for seq, body in orders.items()}
@@ -175,7 +181,7 @@ def _recall(store: Store, keep_ended: int) -> Memory:
         notes={
             key[6:]: read_object(value) for key, value in meta.items() if key.startswith("notes.")
         },
-        drained=_drained(meta.get("drained", "")),
+        drained=drained_of(meta.get("drained", "")),
         paused=bool(meta.get("paused")),
         epoch=epoch,
         store=name,
@@ -186,7 +192,7 @@ def _recall(store: Store, keep_ended: int) -> Memory:
     return Memory(remembered=remembered, outbox=outbox)
 
 
-def _drained(text: str) -> dict[str, str]:
+def drained_of(text: str) -> dict[str, str]:
     """Drained clusters and nodes with the reasons; older stores hold the names alone."""
     rows = (line.partition("\t") for line in text.split("\n") if line)
     return {name: reason for name, _, reason in rows}

@@ -49,8 +49,8 @@ from coalloc.daemon.config_settings import core_settings
 from coalloc.daemon.delivery import Delivery
 from coalloc.daemon.explaining import Explainer
 from coalloc.daemon.journal import recall, without_submits, writes_of
+from coalloc.daemon.launching import Launches
 from coalloc.daemon.planning import Planner, Solver
-from coalloc.daemon.record_json import read_launch
 from coalloc.daemon.store import Store
 from coalloc.daemon.store_errors import StoreError
 from coalloc.daemon.waiters import Waiters
@@ -106,7 +106,13 @@ class Service:
             on_fault=self._faulted,
         )
         state = self.core.state
-        self.delivery = Delivery(self.server.tell, self._launch_of, epoch=state.epoch)
+        launches = Launches(store)
+        self.delivery = Delivery(
+            self.server.tell,
+            launches.of,
+            epoch=state.epoch,
+            task_launch_of=launches.of_task,
+        )
         self.delivery.restore(memory.outbox)
         self.sources = Sources(state=state, store=store, user=user, health=self._health)
         self.on_note: Callable[[Note], None] | None = None
@@ -383,10 +389,6 @@ class Service:
             if name in self.delivery.waiting():
                 self.delivery.pump(name)
         self._later(PING_EVERY_S, self._beat)
-
-    def _launch_of(self, number: str) -> Any:
-        body = self.store.launch(number)
-        return None if body is None else read_launch(body)
 
     def _faulted(self, where: str, code: str, message: str, first: bool) -> None:
         if first:

@@ -60,6 +60,8 @@ class Store(Protocol):
 
     def finished(self, limit: int) -> list[JobRow]: ...
 
+    def tasks(self, flow: str) -> list[JobRow]: ...
+
     def events(self, since: int, limit: int, job: str | None = None) -> list[EventRow]: ...
 
     def plan(self, round: int | None = None) -> PlanRow | None: ...
@@ -169,6 +171,10 @@ class SqliteStore:
         """Ended jobs, the last one to end first."""
         return self._jobs("WHERE ended IS NOT NULL ORDER BY ended DESC, seq DESC LIMIT ?", limit)
 
+    def tasks(self, flow: str) -> list[JobRow]:
+        """The tasks of a workflow that were ever placed, ended ones too."""
+        return self._jobs("WHERE flow = ? ORDER BY seq", flow)
+
     def _jobs(self, where: str, value: str | int) -> list[JobRow]:
         with self._telling():
             rows = self._open().execute(
@@ -237,8 +243,11 @@ class SqliteStore:
             last = min(newest - max(keep_events, 1), oldest + at_most - 1)
             removed = connection.execute("DELETE FROM events WHERE seq <= ?", (last,)).rowcount
             connection.execute(
+                # What has run of a workflow that lives must be known: it must not run again.
                 "DELETE FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE ended IS NOT NULL AND"
-                " ended < (SELECT time FROM events ORDER BY seq LIMIT 1) ORDER BY ended LIMIT ?)",
+                " ended < (SELECT time FROM events ORDER BY seq LIMIT 1) AND (flow IS NULL OR"
+                " NOT EXISTS (SELECT 1 FROM jobs AS whole WHERE whole.id = jobs.flow AND"
+                " whole.ended IS NULL)) ORDER BY ended LIMIT ?)",
                 (at_most,),
             )
             return removed

@@ -47,6 +47,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
         "CREATE TABLE history (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
     ),
+    (
+        "ALTER TABLE jobs ADD COLUMN flow TEXT",
+        "CREATE INDEX jobs_flow ON jobs (flow) WHERE flow IS NOT NULL",
+        # With a workflow go the commands of its tasks, "17.1" and so on; "/" follows ".".
+        "CREATE TRIGGER workflow_dropped AFTER DELETE ON jobs WHEN OLD.flow IS NULL BEGIN"
+        " DELETE FROM launches WHERE job > OLD.id || '.' AND job < OLD.id || '/'; END",
+    ),
 )
 """``MIGRATIONS[n]`` leads from schema version n to n + 1; released entries never change."""
 
@@ -59,10 +66,10 @@ Statement = tuple[str, Callable[[Any], tuple[Any, ...]]]
 
 STATEMENTS: dict[type, Statement] = {
     PutJob: (
-        "INSERT INTO jobs (id, state, user, ended, body) VALUES (?, ?, ?, ?, ?)"
+        "INSERT INTO jobs (id, state, user, ended, body, flow) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO UPDATE SET state = excluded.state, user = excluded.user,"
         " ended = excluded.ended, body = excluded.body",
-        lambda w: (w.id, w.state, w.user, w.ended, w.body),
+        lambda w: (w.id, w.state, w.user, w.ended, w.body, w.flow or None),
     ),
     DropJob: ("DELETE FROM jobs WHERE id = ?", lambda w: (w.id,)),
     PutLaunch: (

@@ -15,6 +15,8 @@ class PutJob:
     ended : float or None
         When it ended, wall-clock seconds; None while it is active. Only active jobs are
         loaded at start.
+    flow : str
+        The workflow of which it is a task; empty for others.
     """
 
     id: str
@@ -22,6 +24,7 @@ class PutJob:
     user: str
     body: str
     ended: float | None = None
+    flow: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
