@@ -108,6 +108,12 @@ POLICIES: Mapping[str, Policy] = {
         _row("m-heft-max", _M_HEFT, M_HEFT_MAX, "the same, up to a share of each cluster"),
         _row("hcpa", _CPA, CPA, "workflows by critical path and area, then a list"),
         _row("mcpa", _CPA, CPA, "the same, with no level wider than the platform"),
+        _row(
+            "two-shelf",
+            "coalloc.policies.moldable.two_shelf_schedule",
+            COMMON,
+            "moldable jobs on two shelves, within 3/2 of the least makespan",
+        ),
         _row("plain", "coalloc.policies.plain", {}, "arrival order, starts now only; no compiler"),
     )
 }

@@ -93,7 +93,7 @@ class Layer:
         self.work += self.queue.size
         if self.lister.run(order, rows, most)[1] == np.inf:
             return None
-        return self._measured(rows)
+        return self.measured(rows, self.lister.start)
 
     def decode(self, order: Ints, rows: Ints, decoder: str = "event") -> Schedule:
         """Schedule all jobs by the kernel, whatever the snapshot is."""
@@ -104,9 +104,10 @@ class Layer:
         self.work += schedule.work
         return schedule
 
-    def _measured(self, rows: Ints) -> Schedule:
+    def measured(self, rows: Ints, seconds: Floats) -> Schedule:
+        """The schedule with these allotments and starts, seconds from now; of an exact queue."""
         queue = self.queue
-        start = self.planner.snapshot.time + self.lister.start
+        start = self.planner.snapshot.time + seconds
         out = Outcome(
             start=start,
             end=start + np.maximum(queue.times[rows], SHORTEST),
