@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coalloc.core import dispatching, handover, queue, rounding, starting
+from coalloc.core import clock, dispatching, handover, queue, rounding, starting
 from coalloc.core.effects import Drop, Effect, Greet, Resend, Wake
 from coalloc.core.events import (
     Disconnected,
@@ -101,6 +101,7 @@ class Coordinator:
         state.ratios.update(past.ratios)
         state.last_job, state.last_event = past.last_job, past.last_event
         state.last_round = past.last_round
+        self._now: float | None = None
         for record in sorted(past.jobs, key=lambda r: arrival(r.id)):
             state.index(record)
             if record.is_waiting and record.not_before:
@@ -119,6 +120,7 @@ class Coordinator:
         """
         state = self.state
         state.out = []
+        self._look_at_clock(now)
         match event:
             case Requested():
                 self._requested(event, now)
@@ -145,6 +147,13 @@ class Coordinator:
         self._forget_oldest()
         out, state.out = state.out, []
         return out
+
+    def _look_at_clock(self, now: float) -> None:
+        if self._now is None:
+            clock.after_restart(self.state, now)
+        elif now < self._now:
+            clock.set_back(self.state, self._now - now)
+        self._now = now
 
     def take_partial(self) -> list[Effect]:
         """The effects of an event whose handling broke off."""

@@ -66,6 +66,8 @@ class Executor:
     adapter : Adapter
     state_dir : Path
         Keeps the number of the last order carried out.
+    clock : callable
+        Seconds that a change of the wall clock does not touch: leases are measured with it.
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class Executor:
         *,
         interval_s: float,
         timeout_s: float,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if adapter.launcher is None:
             raise AdapterError(
@@ -106,7 +108,7 @@ class Executor:
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="read")
         self._tasks: list[asyncio.Task[None]] = []
         self._saved: SaveProgress | None = None
-        self._began = clock() - time.monotonic()
+        self._began = time.time() - time.monotonic()
         self._complaint = ("", "")
 
     def _recall(self, state: ExecutorState) -> None:

@@ -366,7 +366,7 @@ class Service:
         self.server.answer(origin, {"type": "why", "why": why, "time": now})
 
     def _stated(self, statement: Statement) -> None:
-        self._heard[statement.cluster] = self.clock()
+        self._heard[statement.cluster] = time.monotonic()
         self.offer(Stated(statement=statement))
         cluster = self.core.state.clusters.get(statement.cluster)
         if cluster is not None and not cluster.connected and not isinstance(statement, Hello):
@@ -377,7 +377,7 @@ class Service:
 
     def _beat(self) -> None:
         """Renew leases, push what waits, notice executors that fell silent."""
-        now = self.clock()
+        now = time.monotonic()
         for name, cluster in self.core.state.clusters.items():
             if not cluster.connected:
                 continue

@@ -1,0 +1,55 @@
+"""The daemon's wall clock may be set back; what lies ahead then stays as far ahead as it was.
+
+A clock that is set forward needs nothing: deadlines are over early, and what they end is tried
+again. One that is set back by an hour would otherwise hold every back-off, every deadline and the
+next round up for an hour.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coalloc.core.records import JobRecord
+from coalloc.core.state import State
+
+
+def set_back(state: State, seconds: float) -> None:
+    """Shift every time that the core compares with the clock, `seconds` being positive."""
+    rounds = state.rounds
+    if rounds.last_start is not None:
+        rounds.last_start -= seconds
+    for cluster in state.clusters.values():
+        cluster.read_at -= seconds
+        if cluster.behind_since is not None:
+            seq, since = cluster.behind_since
+            cluster.behind_since = (seq, since - seconds)
+    if state.round is not None:
+        state.round.started -= seconds
+    state.plan_time -= seconds
+    for record in _timed(state):
+        state.put(
+            replace(
+                record,
+                not_before=record.not_before - seconds,
+                deadline=None if record.deadline is None else record.deadline - seconds,
+            )
+        )
+    state.note("clock_set_back", level="warning", seconds=round(seconds, 3))
+
+
+def after_restart(state: State, now: float) -> None:
+    """Bring back what an earlier run set by a clock that was ahead of this one."""
+    limits = state.settings
+    for record in _timed(state):
+        not_before = min(record.not_before, now + limits.backoff_max_s)
+        deadline = record.deadline
+        if deadline is not None:
+            deadline = min(deadline, now + limits.prepare_timeout_s)
+        if (not_before, deadline) != (record.not_before, record.deadline):
+            state.put(replace(record, not_before=not_before, deadline=deadline))
+
+
+def _timed(state: State) -> list[JobRecord]:
+    """Jobs with a back-off or a deadline."""
+    late = [state.jobs[job] for job in sorted(state.backing_off)]
+    return late + [record for record in state.placed_records() if record.deadline is not None]
