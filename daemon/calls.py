@@ -172,9 +172,10 @@ def load_function(body: Mapping[str, Any]) -> Callable[..., Any]:
         function = _found(found[first], rest) if rest else found[first]
     else:
         function = _found(importlib.import_module(module), qualified)
-    if isinstance(function, Callable):
-        return function
-    raise NotCallableThereError(f"there is no function {body['function']}")
+    if not callable(function):
+        raise NotCallableThereError(f"there is no function {body['function']}")
+    named: Callable[..., Any] = function
+    return named
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:

@@ -209,8 +209,6 @@ class Executor(futures.Executor):
         call = Call(body=body, future=future, result=result)
         future.withdraw = partial(self._traffic.withdraw, call)
         with self._lock:
-            if self._closed:
-                raise RuntimeError("this executor takes no more jobs: it was shut down")
             self._living[future] = future
         future.add_done_callback(self._forget)
         self._traffic.submit(call)
@@ -221,7 +219,16 @@ class Executor(futures.Executor):
             self._living.pop(future, None)
 
     def _number(self) -> int:
+        """A number for the next job's files.
+
+        Raises
+        ------
+        RuntimeError
+            After `shutdown`.
+        """
         with self._lock:
+            if self._closed:
+                raise RuntimeError("this executor takes no more jobs: it was shut down")
             self._last += 1
             return self._last
 

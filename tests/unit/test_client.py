@@ -14,6 +14,7 @@ import zmq
 
 from coalloc import Client
 from coalloc.daemon import client as client_module
+from coalloc.daemon import client_events
 from coalloc.daemon.client import NoAnswerError, RefusedError, submission
 
 Respond = Callable[[dict[str, Any]], list[bytes] | dict[str, Any] | None]
@@ -279,7 +280,7 @@ def stream(daemon: Daemon) -> Iterator[Stream]:
 def test_stored_events_come_in_pages(
     daemon: Daemon, client: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "PAGE", 2)
+    monkeypatch.setattr(client_events, "PAGE", 2)
     assert [event.seq for event in client.events()] == [1, 2, 3]
     assert [event.seq for event in client.events(1)] == [2, 3]
     assert [event.seq for event in client.events(job="1")] == [1, 3]
@@ -289,7 +290,7 @@ def test_stored_events_come_in_pages(
 def test_followed_events_have_no_gap(
     client: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "QUIET_S", 0.2)
+    monkeypatch.setattr(client_events, "QUIET_S", 0.2)
     following = client.events(1, follow=True)
     greeter = threading.Thread(target=stream.greet)
     greeter.start()
@@ -310,7 +311,7 @@ def test_followed_events_have_no_gap(
 def test_a_greeting_after_a_restart_asks_for_what_was_missed(
     client: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "QUIET_S", 10.0)
+    monkeypatch.setattr(client_events, "QUIET_S", 10.0)
     following = client.events(3, follow=True)
     greeter = threading.Thread(target=stream.greet)
     greeter.start()
