@@ -176,6 +176,39 @@ DEMT: Table = {
 """What `demt` understands."""
 
 
+ROLLING: Table = {
+    "guard_after": _with_default(GUARD, 10),
+    "allotment": Field(
+        kind="text",
+        choices=("price", "efficiency"),
+        default="price",
+        doc="Width of a waiting job in the rolling form: the least weighted cost at the price of "
+        "processors now, or the widest of an efficiency that load and queue set.",
+    ),
+    "squeeze": Field(
+        kind="number",
+        low=0,
+        high=1,
+        default=0.6,
+        doc="Share of the wanted processors on which a job may start in the rolling form.",
+    ),
+    "stretch": Field(
+        kind="number",
+        low=1,
+        default=1.3,
+        doc="Times the wanted processors that a job may take where nobody waits.",
+    ),
+    "reserve_after": Field(
+        kind="number",
+        low=0,
+        default=10.0,
+        doc="Times its run time that a job has waited when it may keep a reservation; the one "
+        "that has waited longest so measured does.",
+    ),
+}
+"""What the rolling form of `bicriteria` understands besides."""
+
+
 def read_options(given: Mapping[str, Any], table: Table, where: str = "options") -> dict[str, Any]:
     """Complete a mapping of options with the defaults.
 

@@ -1,0 +1,153 @@
+"""The rolling form of `bicriteria`: moldable jobs as they arrive, without barriers.
+
+At each round, every waiting job gets a width by what processor-seconds cost at the moment, and a
+place in the order (`rolling_rule`). What fits starts, squeezed or stretched a little
+(`rolling_now`); one job may keep a reservation. All others get the starts that they would have if
+nothing more arrived.
+
+Notes
+-----
+A round depends on the snapshot and on what is noted of earlier arrivals (`rolling_load`). On one
+cluster of equal nodes the schedule is a list on m(t); elsewhere the kernel's *event* decoder lays
+it, with the held job first, by what powers, links, reservations and dependencies allow. Rigid jobs
+are moldable jobs with one allotment; tasks of workflows take part once they are ready.
+
+Deviations
+----------
+The paper has no on-line experiment, and no form without barriers; this rule is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.model.plan import NOTES, Plan
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.moldable.demt_laying import Layer
+from coalloc.policies.moldable.queue import MoldableQueue, of_planner
+from coalloc.policies.moldable.rolling_load import Arrivals
+from coalloc.policies.moldable.rolling_now import (
+    Held,
+    Room,
+    hold,
+    start_now,
+    starts_and_capacity,
+)
+from coalloc.policies.moldable.rolling_rule import Wanted, wanted
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+def roll(planner: Planner, policy: str, budget: Budget) -> Plan:
+    """Plan a round.
+
+    Parameters
+    ----------
+    planner : Planner
+        Its options are those of `bicriteria`.
+    policy : str
+        The name that the plan carries.
+    """
+    now = planner.snapshot.time
+    arrivals = Arrivals.read(budget.notes, now)
+    if not planner.items:
+        return planner.plan(planner.decode([], "event"), policy, budget.seed)
+    queue = of_planner(planner)
+    arrivals.take(_arrived(planner, queue), now)
+    load = arrivals.load(queue.width)
+    ready = ready_now(planner, queue)
+    asked = wanted(planner, queue, ready, load, planner.options)
+    schedule, started, held = schedule_round(planner, queue, asked, ready)
+    stats = {
+        "work": schedule.work,
+        "load": load,
+        "chosen_now": len(started),
+        "held": None if held is None else planner.items[held.item].job.id,
+        NOTES: arrivals.write(),
+    }
+    return planner.plan(schedule, policy, budget.seed, stats)
+
+
+def ready_now(planner: Planner, queue: MoldableQueue) -> Flags:
+    """Items that wait for nothing but processors."""
+    free = np.array([not item.parents for item in planner.items])
+    return np.asarray(free & (queue.release <= 0.0))
+
+
+def schedule_round(
+    planner: Planner, queue: MoldableQueue, asked: Wanted, ready: Flags
+) -> tuple[Schedule, list[int], Held | None]:
+    """Lay what is asked for on the snapshot.
+
+    Returns
+    -------
+    schedule : Schedule
+    started : list of int
+        Items that were chosen to start now.
+    held : Held or None
+        The place that is kept for a job which cannot start now.
+    """
+    options = planner.options
+    held = None if asked.held < 0 else hold(queue, asked.held, int(asked.rows[asked.held]))
+    others, order = ready, asked.order
+    if asked.held >= 0:
+        order = np.concatenate(([asked.held], order[order != asked.held]))
+    if held is not None and held.start > 0.0:
+        others = ready.copy()
+        others[held.item] = False
+    else:
+        held = None
+    asked = Wanted(rows=asked.rows, order=order, held=asked.held)
+    room = Room(planner, queue, held)
+    started, rows = start_now(queue, asked, others, room, options["squeeze"], options["stretch"])
+    first = set(started)
+    order = np.array([*started, *(n for n in order.tolist() if n not in first)], dtype=np.int64)
+    return lay(planner, queue, order, rows, held), started, held
+
+
+def lay(
+    planner: Planner, queue: MoldableQueue, order: Ints, rows: Ints, held: Held | None
+) -> Schedule:
+    """Schedule all items in this order on these allotments, one of them held."""
+    if queue.is_exact:
+        starts, capacity = starts_and_capacity(queue, held)
+        layer = Layer(planner, replace(queue, starts=starts, capacity=capacity))
+        if held is not None:
+            order = order[order != held.item]
+        if layer.lister.run(order, rows)[0] < np.inf:
+            if held is not None:
+                layer.lister.start[held.item] = held.start
+            return layer.measured(rows, layer.lister.start)
+    planner.guarded = np.array([] if held is None else [held.item], dtype=np.int64)
+    return Layer(planner, queue).decode(order, rows)
+
+
+def _arrived(planner: Planner, queue: MoldableQueue) -> list[tuple[float, float]]:
+    """When each job of the queue was submitted, and its work."""
+    least = np.minimum.reduceat(queue.procs * queue.times, queue.first[:-1])
+    work = np.zeros(len(planner.snapshot.queue))
+    np.add.at(work, planner.numbers, least)
+    jobs = {item.number: item.job for item in planner.items}
+    return [(job.submitted, float(work[number])) for number, job in jobs.items()]
+
+
+def solve(
+    problem: Snapshot,
+    options: Mapping[str, Any],
+    budget: Budget,
+    on_incumbent: OnIncumbent | None = None,
+) -> Plan:
+    """Plan a round under the name `bicriteria`."""
+    return roll(Planner(problem, options), "bicriteria", budget)
+
+
+SOLVERS: Mapping[str, Solve] = {"bicriteria": solve}
+"""The rolling form alone."""
