@@ -20,6 +20,7 @@ from coalloc.policies.options import parse_options
 from coalloc.policies.registry import lookup
 from coalloc.simulation.gantt import write_gantt
 from coalloc.simulation.metrics import Metrics, measure
+from coalloc.simulation.moldable import make_moldable, read_shape
 from coalloc.simulation.replay import replay
 from coalloc.simulation.reports import side_by_side, summarise, write_jobs, write_json
 from coalloc.simulation.trace import Trace
@@ -68,6 +69,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="B",
         default="0",
         help="of one process: Gbit/s, or with Mbps or Gbps after it (default: 0)",
+    )
+    add(
+        "--moldable",
+        metavar="SPEC",
+        help="make jobs moldable that are rigid in the log: amdahl:F, amdahl:LOW,HIGH (drawn for "
+        "each job), downey:A,SIGMA, or downey (drawn)",
+    )
+    add(
+        "--moldable-share",
+        metavar="S",
+        type=float,
+        default=1.0,
+        help="share of the jobs that --moldable makes so, 0..1 (default: 1)",
     )
     add("--seed", metavar="N", type=int, default=0, help="of every random draw (default: 0)")
     add(
@@ -131,6 +145,9 @@ def _run(args: argparse.Namespace) -> int:
         clusters=tuple(cluster.name for cluster in platform.clusters),
     )
     workload = read_workload(args.workload, rule, args.limit)
+    if args.moldable is not None:
+        shape = read_shape(args.moldable, args.moldable_share)
+        workload = make_moldable(workload, shape, platform.slots, args.seed)
     if args.output:
         args.output.mkdir(parents=True, exist_ok=True)
     if not args.quiet:
@@ -174,6 +191,8 @@ def _settings(args: argparse.Namespace, options: dict[str, Any]) -> dict[str, An
         "sigma": args.sigma,
         "bandwidth": args.bandwidth,
         "seed": args.seed,
+        "moldable": args.moldable,
+        "moldable_share": None if args.moldable is None else args.moldable_share,
         "keep_clusters": args.keep_clusters,
         "limit": args.limit,
         "work": args.work,

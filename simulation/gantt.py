@@ -107,7 +107,7 @@ def _bars(trace: Trace, k: int, axis: _Axis, top: float, height: float) -> list[
             f'<rect class="job" x="{x:.2f}" y="{y:.2f}" width="{max(right - x, 0.3):.2f}" '
             f'height="{tall:.2f}" fill="{_shade(i, split[i] > 1)}">'
             f"<title>job {name}: {trace.start[i]:g} to {trace.end[i]:g} s, "
-            f"{high - low} slots here of {trace.workload.procs[i]}</title></rect>"
+            f"{high - low} slots here of {trace.procs[i]}</title></rect>"
         )
         if right - x > 7 * len(name) and tall > 10:
             out.append(

@@ -175,9 +175,10 @@ class _Replay:
             self._handle(Stated(statement=Read(cluster=cluster.name, reading=reading)), now)
 
     def _submit(self, now: float) -> None:
+        logged = self.jobs[self.arrived]
         body = {
             key: value
-            for key, value in write_job(self.jobs[self.arrived].job).items()
+            for key, value in write_job(logged.moldable or logged.job).items()
             if key not in SET_BY_DAEMON
         }
         number = self.arrived
@@ -266,10 +267,9 @@ class _Replay:
         weakest = min(self.power[name] for name in nodes)
         planned = self.core.state.jobs[job].planned
         # Where the estimate is exact, so is the end: the sum of the same numbers.
+        real = logged.real_time(sum(nodes.values()))
         length = (
-            planned
-            if logged.run_s == logged.job.base_time
-            else min(planned, run_time(logged.run_s, logged.job.sigma, weakest))
+            planned if logged.is_exact else min(planned, run_time(real, logged.job.sigma, weakest))
         )
         end = now + length
         result = self.result

@@ -72,7 +72,7 @@ def measure(trace: Trace, tau: float = TAU_S) -> Metrics:
         Seconds; see `TAU_S`.
     """
     ran = trace.ran
-    submit, procs = trace.workload.submit[ran], trace.workload.procs[ran]
+    submit, procs = trace.workload.submit[ran], trace.procs[ran]
     start, end = trace.start[ran], trace.end[ran]
     count = {outcome: int((trace.outcome == outcome).sum()) for outcome in Outcome}
     some = len(start) > 0

@@ -64,9 +64,10 @@ def replay(
     row = lookup(policy)
     complete = read_options(options or {}, row.options)
     slot_map = map_slots(platform)
-    streamed = can_stream(policy, complete)
+    streamed = can_stream(policy, complete) and workload.is_rigid
     if path == "stream" and not streamed:
-        raise InputError("--path", f"{policy} with these options needs the general path")
+        what = "these options" if workload.is_rigid else "moldable jobs"
+        raise InputError("--path", f"{policy} with {what} needs the general path")
     began = time.perf_counter()
     if streamed and path != "general":
         found = replay_streaming(workload, slot_map, policy, complete, on_progress)

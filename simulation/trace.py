@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,14 @@ class Trace:
         """Which jobs ran."""
         return self.outcome <= Outcome.KILLED
 
+    @cached_property
+    def procs(self) -> Ints:
+        """Processes that each job ran on; those it asked for where it did not run."""
+        counts = np.bincount(
+            self.range_jobs(), weights=self.high - self.low, minlength=len(self.start)
+        ).astype(np.int64)
+        return np.where(self.ran, counts, self.workload.procs)
+
     def range_jobs(self) -> Ints:
         """Return the job of every range."""
         return np.repeat(np.arange(len(self.start), dtype=np.int64), np.diff(self.first))
@@ -102,7 +111,7 @@ def link_demands(trace: Trace) -> tuple[Ints, Ints, Floats]:
         Only loads above zero.
     """
     job, cluster, count = trace.cluster_counts()
-    procs = trace.workload.procs[job]
+    procs = trace.procs[job]
     inside = count.astype(np.float64)
     gbps = trace.workload.gbps[job] * inside * (procs - inside) / np.maximum(procs - 1, 1)
     loaded = gbps > 0.0

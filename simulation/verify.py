@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from coalloc.adapters.formats.swf_jobs import LoggedJob
+from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.speedup import TableSpeedup
 from coalloc.policies.check import check
 from coalloc.simulation.trace import Outcome, Trace
 
@@ -31,7 +34,8 @@ def as_plan(trace: Trace) -> tuple[Snapshot, Plan]:
         replace(cluster, nodes=tuple(replace(node, free_at=begin) for node in cluster.nodes))
         for cluster in trace.slot_map.platform.clusters
     )
-    queue = tuple(replace(logged.job, base_time=logged.run_s) for logged in jobs)
+    procs = trace.procs.tolist()
+    queue = tuple(as_it_was(logged, procs[i]) for i, logged in enumerate(jobs))
     placements, deferred = [], []
     starts, ends = trace.start.tolist(), trace.end.tolist()
     for i, logged in enumerate(jobs):
@@ -51,6 +55,15 @@ def as_plan(trace: Trace) -> tuple[Snapshot, Plan]:
         deferred=tuple(deferred),
     )
     return Snapshot(time=begin, clusters=clusters, queue=queue), plan
+
+
+def as_it_was(logged: LoggedJob, procs: int) -> RigidJob | MoldableJob:
+    """A job with its real run time, which is known on as many processes as it had."""
+    job = logged.moldable
+    if job is None:
+        return replace(logged.job, base_time=logged.run_s)
+    table = TableSpeedup(procs=(procs,), times=(logged.real_time(procs),))
+    return replace(job, speedup=table, min_procs=procs, max_procs=procs)
 
 
 def node_counts(trace: Trace, job: int) -> Mapping[str, int]:

@@ -40,13 +40,18 @@ class Workload:
     notes: tuple[str, ...] = ()
 
     @cached_property
+    def is_rigid(self) -> bool:
+        """Whether every job is rigid."""
+        return all(logged.moldable is None for logged in self.jobs)
+
+    @cached_property
     def submit(self) -> Floats:
         """Submit times, s."""
         return np.array([logged.job.submitted for logged in self.jobs], np.float64)
 
     @cached_property
     def procs(self) -> Ints:
-        """Processes."""
+        """Processes that the log names."""
         return np.array([logged.job.procs for logged in self.jobs], np.int64)
 
     @cached_property

@@ -35,8 +35,9 @@ from functools import partial
 from math import isfinite
 
 from coalloc.adapters.formats.swf import SwfJob, SwfLog
+from coalloc.model.cost import base_time
 from coalloc.model.errors import InputError
-from coalloc.model.jobs import RigidJob
+from coalloc.model.jobs import MoldableJob, RigidJob
 
 SHORTEST_RUN_S = 1.0
 CANCELLED = 5
@@ -156,6 +157,8 @@ class LoggedJob:
         The log has it running beyond its estimate.
     number, line : int
         In the log.
+    moldable : MoldableJob or None
+        What is submitted in place of `job`, which it equals on as many processes.
     """
 
     job: RigidJob
@@ -163,6 +166,19 @@ class LoggedJob:
     killed: bool
     number: int
     line: int
+    moldable: MoldableJob | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it runs for as long as was estimated."""
+        return self.run_s == self.job.base_time
+
+    def real_time(self, procs: int) -> float:
+        """Real base time on so many processes, seconds."""
+        if self.moldable is None:
+            return self.run_s
+        estimate = base_time(self.moldable, procs)
+        return estimate if self.is_exact else estimate * (self.run_s / self.job.base_time)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
