@@ -26,8 +26,9 @@ level, or of the level behind what they wait for.
 Deviations
 ----------
 The text has neither time nor a case in which nothing is free. Here *free* is what the level's
-earlier tasks have left, or, with ``free=time``, what is free for good when the task's data are
-there. A task takes what is free if that is at least its smallest allotment; else it gets this on
+earlier tasks have left, or, with ``free=time``, what is free for good when the task's parents have
+ended; if no cluster has enough then, what ends first of waiting for it, of taking less and of
+spreading. With ``free=level`` a task takes what is free if that is at least its smallest allotment; else it gets this on
 the least loaded cluster that holds it, and waits there. What no cluster holds alone is spread as
 the links allow. Rigid tasks take no other number of processes, sequential ones a single one.
 Equations (4) and (5) leave out communication, as the text does, and priorities leave out data on
@@ -180,6 +181,8 @@ class LevelMapping:
         self.total, self.power = costs.slots, costs.power
         levels = int(mapper.graph.level.max(initial=0)) + 1
         self.used = np.zeros((levels, self.total.size), dtype=np.int64)
+        self._rows = (np.zeros_like(mapper.single), np.zeros_like(mapper.single))
+        self._spread = (mapper.wide_row.copy(), mapper.wide_want.copy())
 
     def run(self) -> int:
         """Map everything by falling rank; the number of items that are spread."""
@@ -189,20 +192,43 @@ class LevelMapping:
         return int(spread.sum())
 
     def _place(self, n: int) -> None:
-        used = self._used(n)
+        used = self.total - self._left(n) if self.by_time else self._used(n)
         free = np.clip(self.total - used, 0, self.mapper.capacity[n])
+        if self.by_time and self._place_soonest(n, used, free):
+            return
         for row, want in self._choices(n, used, free):
             if self.mapper.place(n, row, want, self.insertion):
-                self.used[self.mapper.graph.level[n]] += want
+                self._used(n)[:] += want
                 return
 
     def _used(self, n: int) -> Ints:
-        if not self.by_time:
-            return self.used[self.mapper.graph.level[n]]
+        """Nodes that earlier tasks of the level have been given."""
+        return self.used[self.mapper.graph.level[n]]
+
+    def _left(self, n: int) -> Ints:
+        """Processes that are free for good when the item's parents have ended."""
         ground, board = self.mapper.ground, self.mapper.board
         mine = slice(int(ground.parent_first[n]), int(ground.parent_first[n + 1]))
         ready = max(board.end[ground.parent[mine]].max(initial=-inf), ground.release[n])
-        return self.total - self.mapper.free_from(n, float(ready))
+        return self.mapper.free_from(n, float(ready))
+
+    def _place_soonest(self, n: int, used: Ints, free: Ints) -> bool:
+        """Where no cluster has enough free: what ends first of waiting, shrinking and spreading."""
+        mapper, first = self.mapper, int(self.mapper.costs.first[n])
+        row = int(self.allocation.row[n])
+        if (free >= mapper.costs.procs[row]).any():
+            return False
+        low, high = self._rows
+        low[n] = [max(self._row(n, int(count), row), first) for count in free]
+        high[n] = np.minimum(mapper.single[n], row)
+        low[n] = np.minimum(low[n], np.maximum(high[n], first))
+        wide_row, wide_want = mapper.wide_row, mapper.wide_want
+        if self.allocation.spreads[n] and free.sum() >= mapper.costs.procs[first]:
+            wide_row, wide_want = self._spread
+            wide_row[n] = self._row(n, int(free.sum()), row)
+            wide_want[n] = _greedy(int(mapper.costs.procs[wide_row[n]]), free, self._by_load(used))
+        mapper.map(np.array([n]), low, high, self.insertion, wide_row, wide_want)
+        return bool(mapper.board.end[n] < inf)
 
     def _choices(self, n: int, used: Ints, free: Ints) -> list[tuple[int, Ints]]:
         """Rows and processes on each cluster, the best first; the last ones fit somewhen."""

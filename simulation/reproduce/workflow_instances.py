@@ -8,7 +8,7 @@ each level. What it leaves open is filled in here:
 
 - tasks are dealt to the levels evenly, at random within a third of the mean; each waits for one to
   three tasks of the level before, the heavy one for the heavy one before it;
-- work ~ U(5, 100) s at the reference power, that of the heavy task U(92, 100);
+- work ~ U(`light`, 100) s at the reference power, that of the heavy task U(92, 100);
 - parallel fractions ~ U(pf, 1), communication comm ~ work x U(0, 2 `chatter`) GB;
 - a sequential task has no parallel fraction, a rigid one a fixed number of processes, 2 to 16.
 - sequential tasks are scaled down by `sequential_scale`: as heavy as the others they decide every
@@ -66,6 +66,8 @@ class Shape:
         Shares of sequential, rigid and malleable tasks.
     sequential_scale : float
         Factor on the work of sequential tasks.
+    light : float
+        Least work of a task that is not its level's heavy one, seconds.
     edge_gb : float
         Most data on an edge, GB; the published workflows have none.
     """
@@ -76,6 +78,7 @@ class Shape:
     chatter: float = 0.02
     mix: tuple[float, float, float] = (0.0, 0.0, 1.0)
     sequential_scale: float = 0.2
+    light: float = 30.0
     edge_gb: float = 0.0
 
 
@@ -119,7 +122,7 @@ def _deal(shape: Shape, rng: np.random.Generator) -> list[list[int]]:
 
 
 def _task(shape: Shape, rng: np.random.Generator, number: int, *, heavy: bool) -> Task:
-    work = float(rng.uniform(92.0, 100.0) if heavy else rng.uniform(5.0, 100.0))
+    work = float(rng.uniform(92.0, 100.0) if heavy else rng.uniform(shape.light, 100.0))
     kind = str(rng.choice([SEQUENTIAL, RIGID, MALLEABLE], p=shape.mix))
     fraction = float(rng.uniform(shape.pf, 1.0))
     comm = work * float(rng.uniform(0.0, 2.0 * shape.chatter))
