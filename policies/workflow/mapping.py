@@ -122,7 +122,7 @@ class Mapper:
             )
         )
 
-    def place(self, n: int, row: int, want: Sequence[int], insertion: bool = True) -> bool:
+    def place(self, n: int, row: int, want: Sequence[int] | Ints, insertion: bool = True) -> bool:
         """Map one item with so many processes on each cluster; whether it found a place."""
         self._row[n], self._want[n] = row, want
         self.map(np.array([n], dtype=np.int64), *self._nowhere, insertion, self._row, self._want)

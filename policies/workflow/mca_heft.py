@@ -28,9 +28,10 @@ Deviations
 The text has neither time nor a case in which nothing is free. Here *free* is what the level's
 earlier tasks have left, or, with ``free=time``, what is free for good when the task's parents have
 ended; if no cluster has enough then, what ends first of waiting for it, of taking less and of
-spreading. With ``free=level`` a task takes what is free if that is at least its smallest allotment; else it gets this on
-the least loaded cluster that holds it, and waits there. What no cluster holds alone is spread as
-the links allow. Rigid tasks take no other number of processes, sequential ones a single one.
+spreading. With ``free=level`` a task takes what is free if that is at least its smallest allotment;
+else it gets this on the least loaded cluster that holds it, and waits there. What no cluster holds
+alone is spread as the links allow. Rigid tasks take no other number of processes, sequential ones a
+single one.
 Equations (4) and (5) leave out communication, as the text does, and priorities leave out data on
 edges unless `edge_data` is set; the plan's times charge both.
 
@@ -203,7 +204,8 @@ class LevelMapping:
 
     def _used(self, n: int) -> Ints:
         """Nodes that earlier tasks of the level have been given."""
-        return self.used[self.mapper.graph.level[n]]
+        mine: Ints = self.used[self.mapper.graph.level[n]]
+        return mine
 
     def _left(self, n: int) -> Ints:
         """Processes that are free for good when the item's parents have ended."""
@@ -257,7 +259,7 @@ class LevelMapping:
     def _by_load(self, used: Ints) -> list[int]:
         """Clusters by falling load, equation (7)."""
         load = self.power * used / np.maximum(self.total, 1)
-        return np.lexsort((-self.total, -self.power, -load)).tolist()
+        return [int(k) for k in np.lexsort((-self.total, -self.power, -load))]
 
     def _row(self, n: int, most: int, row: int) -> int:
         """Last row up to this one with at most so many processes."""
