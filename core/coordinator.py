@@ -74,6 +74,7 @@ class Remembered:
     unacked: Mapping[str, int] = field(default_factory=dict)
     history: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     ratios: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    runs: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)
     drained: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     paused: bool = False
@@ -99,6 +100,7 @@ class Coordinator:
         state.history.update(past.history)
         state.notes.update(past.notes)
         state.ratios.update(past.ratios)
+        state.runs.update(past.runs)
         state.last_job, state.last_event = past.last_job, past.last_event
         state.last_round = past.last_round
         self._now: float | None = None

@@ -27,6 +27,10 @@ def adopt(state: State, plan: Plan, round: int) -> None:
         return
     state.lanes = Lanes.of(plan, round, lambda entry: _waits(state, entry))
     state.lanes.is_fresh = True
+    planned = state.lanes.placements
+    state.lanes.is_whole = all(
+        (flow.id, task) in planned for flow in state.flows.values() for task in flow.open
+    )
     state.freed.update(state.lanes.nodes())
 
 
@@ -54,12 +58,13 @@ def carry_on(state: State, now: float) -> None:
             state.rounds.happened("job_finished")
         return
     is_news, lanes.is_fresh = not lanes.is_fresh, False
+    more = state.pending_jobs > 0 or not lanes.is_whole
     todo: list[tuple[float, Entry]] = []
     for node in freed:
         fronts = _fronts(state, lanes, node)
         todo += [(lanes.placements[entry].start, entry) for entry in fronts if entry[1]]
         # Others start in rounds: when it is their turn here, or when nothing is planned here.
-        if is_news and (any(not task for _, task in fronts) or (state.pending_jobs and not fronts)):
+        if is_news and (any(not task for _, task in fronts) or (more and not fronts)):
             state.rounds.happened("job_finished")
     for entry in ripe:
         if entry in lanes.placements:

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from coalloc.core.fitting import Run
 from coalloc.core.messages import Order
 from coalloc.core.records import JobRecord, Launch
 from coalloc.core.requests import Answer
@@ -52,11 +53,22 @@ class SaveMeta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveHistory:
-    """Write the run-time history of a user's command: base times, and real by planned times."""
+    """Write the run-time history of a user's command.
+
+    Attributes
+    ----------
+    values : tuple of float
+        Base times, seconds.
+    ratios : tuple of float
+        Real by planned times.
+    runs : tuple of Run
+        Base times by size.
+    """
 
     key: str
     values: tuple[float, ...]
     ratios: tuple[float, ...] = ()
+    runs: tuple[Run, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,9 @@
 """What stands in for run time, sigma and bandwidth where a user names none.
 
 In this order: the user, the site's defaults for that user and command, the history of the
-same user and command, the time limit (run time only), the model's own default.
+same user and command, the time limit (run time only), the model's own default. A speed-up comes
+from the user, the history, the site's defaults: what was measured is better than what all
+commands share.
 
 References
 ----------
@@ -15,8 +17,12 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from coalloc.core.fitting import Run, fitted
 from coalloc.core.settings import JobDefaults
+from coalloc.model.errors import InputError
 from coalloc.model.history import History
+from coalloc.model.job_json import read_speedup, write_speedup
+from coalloc.model.speedup import Speedup
 
 KEPT = 8
 """Run times kept of each user and command."""
@@ -67,6 +73,7 @@ def completed(
     defaults: Sequence[JobDefaults],
     history: Sequence[float],
     fallback_base_time: float,
+    runs: tuple[Run, ...] = (),
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Fill in what a submitted job leaves out.
 
@@ -76,13 +83,23 @@ def completed(
         The job as submitted, in the snapshot format's keys.
     defaults : sequence of JobDefaults
         In order; the first one that matches and has a value gives it.
+    history : sequence of float
+        Base times of earlier runs, seconds.
+    runs : tuple of Run
+        Earlier runs by size.
 
     Returns
     -------
     fields : dict
-        With ``base_time``, ``sigma`` and ``proc_gbps`` where the kind has them.
+        With ``base_time`` or ``speedup``, ``sigma`` and ``proc_gbps`` where the kind has them.
     sources : dict
-        Field to ``user``, ``defaults``, ``history``, ``time_limit`` or ``built-in``.
+        Field to ``user``, ``defaults``, ``history``, ``time_limit`` or ``built-in``; of a
+        speed-up that was fitted, ``speedup_fit`` says to what, and how well.
+
+    Raises
+    ------
+    InputError
+        Nothing says how a moldable job's run time falls with its processes.
     """
     out = dict(fields)
     sources: dict[str, str] = {}
@@ -101,6 +118,8 @@ def completed(
         _fill_base_time(out, sources, matching, history, fallback_base_time)
         sources.setdefault("sigma", "built-in")
         sources.setdefault("proc_gbps", "built-in")
+    elif out.get("kind") == "moldable":
+        _fill_speedup(out, sources, matching, runs, command, fallback_base_time)
     return out, sources
 
 
@@ -127,3 +146,63 @@ def _fill_base_time(
         out["base_time"], sources["base_time"] = out["time_limit"], "time_limit"
     else:
         out["base_time"], sources["base_time"] = fallback, "built-in"
+
+
+def _fill_speedup(
+    out: dict[str, Any],
+    sources: dict[str, str],
+    matching: Sequence[JobDefaults],
+    runs: tuple[Run, ...],
+    command: str,
+    fallback: float,
+) -> None:
+    if out.get("speedup") is not None or out.get("times") is not None:
+        sources["speedup"] = "user"
+        return
+    base_time = out.pop("base_time", None)
+    fit = fitted(runs)
+    if fit is not None:
+        out["speedup"] = write_speedup(fit.speedup)
+        sources["speedup"] = "history"
+        sources["speedup_fit"] = (
+            f"{fit.runs} runs of {command} at {fit.sizes} sizes, error {100.0 * fit.error:.2g} %"
+        )
+        if base_time is not None:
+            out["speedup"]["time"], sources["base_time"] = base_time, "user"
+        return
+    model = next((d.speedup for d in matching if d.speedup is not None), None)
+    if model is None:
+        sizes = len({size for size, _ in runs})
+        raise InputError(
+            "job.speedup",
+            f"is missing, and runs of {command!r} at {sizes} sizes are remembered, where a fit "
+            "needs 2; give a speed-up (--speedup amdahl:0.95 --base-time TIME) or run times "
+            "(--times 1:100,2:55)",
+        )
+    shape, *_ = read_speedup({**model, "time": 1.0}, "speedup")
+    time_1, sources["base_time"] = _time_1(out, base_time, shape, matching, runs, fallback)
+    out["speedup"], sources["speedup"] = {**model, "time": time_1}, "defaults"
+
+
+def _time_1(
+    out: Mapping[str, Any],
+    base_time: float | None,
+    shape: Speedup,
+    matching: Sequence[JobDefaults],
+    runs: Sequence[Run],
+    fallback: float,
+) -> tuple[float, str]:
+    """Run time on one process, seconds, and where it comes from."""
+    if base_time is not None:
+        return base_time, "user"
+    value = next((d.base_time for d in matching if d.base_time is not None), None)
+    if value is not None:
+        return value, "defaults"
+    value = predicted([time / shape.time(size) for size, time in runs])
+    if value is not None:
+        return value, "history"
+    limit = out.get("time_limit")
+    if limit is not None:
+        # the least allotment is to end in time
+        return limit / shape.time(max(1, int(out.get("min_procs") or 1))), "time_limit"
+    return fallback, "built-in"

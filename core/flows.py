@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 
 from coalloc.core.records import JobRecord, JobState
-from coalloc.model.jobs import Edge, Task, WorkflowJob
+from coalloc.model.jobs import Edge, Job, Task, WorkflowJob
 
 
 @dataclass(slots=True)
@@ -72,12 +71,6 @@ class Flow:
     def job_of(self, task: str) -> str:
         """Id of a task's record."""
         return f"{self.id}.{self.numbers[task]}"
-
-    def named(self, text: str) -> str | None:
-        """The task of this number or this name; a number comes first."""
-        if text.isdecimal() and text.isascii() and 1 <= int(text) <= len(self.tasks):
-            return next(islice(self.tasks, int(text) - 1, None))
-        return text if text in self.tasks else None
 
     def is_ready(self, task: str) -> bool:
         """It waits for none of its parents, and has not been placed."""
@@ -141,3 +134,12 @@ def flow_of(job: str) -> tuple[str, str]:
     """The id of a workflow and what names one of its tasks; two empty texts for other ids."""
     number, dot, task = job.partition(".")
     return (number, task) if dot else ("", "")
+
+
+def named(job: Job, text: str) -> tuple[int, str] | None:
+    """Number and name of the task of this number or this name; a number comes first."""
+    if not isinstance(job, WorkflowJob):
+        return None
+    if text.isdecimal() and text.isascii() and 1 <= int(text) <= len(job.tasks):
+        return int(text), job.tasks[int(text) - 1].id
+    return next(((n, task.id) for n, task in enumerate(job.tasks, 1) if task.id == text), None)

@@ -35,11 +35,14 @@ class Lanes:
         Of the plan.
     is_fresh : bool
         Nothing has been started along it yet.
+    is_whole : bool
+        It has every task that waits.
     """
 
     policy: str = ""
     round: int = 0
     is_fresh: bool = False
+    is_whole: bool = True
     placements: dict[Entry, Placement] = field(default_factory=dict)
     _queues: dict[str, list[deque[Entry]]] = field(default_factory=dict)
     _of: dict[Entry, list[deque[Entry]]] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from coalloc.core.effects import Reply, SaveLaunch, SaveMeta, SaveToken
 from coalloc.core.ending import abort_parts, cannot_be_met, end_waiting
 from coalloc.core.estimates import completed, history_key
 from coalloc.core.events import Requested
-from coalloc.core.flows import flow_of
+from coalloc.core.flows import flow_of, named
 from coalloc.core.records import JobRecord, JobState, Launch
 from coalloc.core.requests import (
     Answer,
@@ -304,18 +304,18 @@ def _own(state: State, event: Requested, job: str) -> JobRecord | Refused:
 
 def _chosen(state: State, event: Requested, job: str) -> list[JobRecord] | Refused:
     """The job, or all jobs of the array of that number."""
-    if job in state.jobs or "_" in job:
-        found = _own(state, event, job)
-        return found if isinstance(found, Refused) else [found]
     number, task = flow_of(job)
     if number in state.flows:
         owner = _own(state, event, number)
         if isinstance(owner, Refused):
             return owner
-        name = state.flows[number].named(task)
-        if name is None:
+        place = named(owner.job, task)
+        if place is None:
             return Refused(code="not_found", message=f"workflow {number} has no task {task}")
-        return [workflows.task_record(state, state.flows[number], name)]
+        return [workflows.task_record(state, state.flows[number], place[1])]
+    if job in state.jobs or "_" in job:
+        found = _own(state, event, job)
+        return found if isinstance(found, Refused) else [found]
     members = [_own(state, event, name) for name in members_of(state, job)]
     records = [record for record in members if isinstance(record, JobRecord)]
     if records:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +60,8 @@ class JobDefaults:
     ----------
     user, command : str
         Shell patterns; a set of defaults applies where both match.
+    speedup : mapping
+        Of a moldable job, in the snapshot format, but without ``time``.
     """
 
     user: str = "*"
@@ -68,6 +70,7 @@ class JobDefaults:
     time_limit: float | None = None
     sigma: float | None = None
     proc_gbps: float | None = None
+    speedup: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,12 @@ from typing import Any
 from coalloc.core.effects import Publish, SaveHistory, SaveMeta, Wake
 from coalloc.core.ending import abort_parts, end_waiting, release_dependents
 from coalloc.core.estimates import history_key, remembered
+from coalloc.core.fitting import remembered_runs
 from coalloc.core.messages import Abort, Forget, PartReport, Prepare, Start
 from coalloc.core.records import PART_ENDED, JobRecord, JobState, PartRecord, PartState
 from coalloc.core.state import State
 from coalloc.core.workflows import settle, task_ended, task_runs, tries_again
-from coalloc.model.jobs import RigidJob
+from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.refusals import PERMANENT
 
 
@@ -314,15 +315,34 @@ def _verdict(record: JobRecord) -> tuple[JobState, str, str, int | None]:
 
 
 def _remember(state: State, record: JobRecord) -> None:
+    """Keep how long it ran, for those like it that name no run time."""
     job = record.job
-    if record.started is None or record.ended is None or not isinstance(job, RigidJob):
+    if record.started is None or record.ended is None:
         return
-    slowdown = record.planned / job.base_time if job.base_time > 0.0 else 1.0
+    size = sum(sum(part.nodes.values()) for part in record.parts)
+    match job:
+        case RigidJob(base_time=expected):
+            pass
+        case MoldableJob(speedup=speedup) if size > 0:
+            expected = speedup.time(size)
+        case _:
+            return
+    slowdown = record.planned / expected if expected > 0.0 else 1.0
     base = max(record.ended - record.started, 1e-3) / max(slowdown, 1e-9)
     key = history_key(record.user, record.command)
-    state.history[key] = remembered(state.history.get(key, ()), base)
-    state.ratios[key] = remembered(state.ratios.pop(key, ()), base / max(job.base_time, 1e-3))
-    state.out.append(SaveHistory(key=key, values=state.history[key], ratios=state.ratios[key]))
+    if isinstance(job, RigidJob):
+        state.history[key] = remembered(state.history.get(key, ()), base)
+    state.ratios[key] = remembered(state.ratios.pop(key, ()), base / max(expected, 1e-3))
+    if not record.flow:
+        state.runs[key] = remembered_runs(state.runs.get(key, ()), size, base)
+    state.out.append(
+        SaveHistory(
+            key=key,
+            values=state.history.get(key, ()),
+            ratios=state.ratios[key],
+            runs=state.runs.get(key, ()),
+        )
+    )
 
 
 def skip_numbers(state: State, cluster: str, last_seq: int) -> None:

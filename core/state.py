@@ -13,6 +13,7 @@ from typing import Any
 from coalloc.core.effects import Effect, Note, Record, SaveJob, SaveMeta, Send
 from coalloc.core.flows import Flow
 from coalloc.core.lanes import Lanes
+from coalloc.core.fitting import Run
 from coalloc.core.messages import Abort, Dismiss, Forget, Order
 from coalloc.core.power import PowerState
 from coalloc.core.records import JobRecord, JobState, Outlook
@@ -114,6 +115,8 @@ class State:
     history: dict[str, tuple[float, ...]] = field(default_factory=dict)
     ratios: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """Real by planned run times, by the keys of `history`; the newest key last."""
+    runs: dict[str, tuple[Run, ...]] = field(default_factory=dict)
+    """Processes and base times of finished runs, by the keys of `history`."""
     last_job: int = 0
     last_event: int = 0
     last_round: int = 0

@@ -9,16 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from coalloc.core import assemble
+from coalloc.core.flows import flow_of, named
 from coalloc.core.queue import never_fits, planned_job
 from coalloc.core.records import JobRecord
 from coalloc.core.requests import Refused, Submit
 from coalloc.core.state import State
-from coalloc.daemon import views
+from coalloc.core.workflows import first_record
+from coalloc.daemon import flow_views, views
 from coalloc.daemon.record_json import read_object, read_record
 from coalloc.daemon.store import Store
 from coalloc.daemon.wire.codec import WireError, decode_command
 from coalloc.daemon.wire.frames import PROTOCOL
 from coalloc.model.errors import InputError
+from coalloc.model.jobs import WorkflowJob
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
 
@@ -74,12 +77,35 @@ def _count(body: Mapping[str, Any], key: str, default: int) -> int:
 def find_job(sources: Sources, job: str) -> JobRecord:
     """A job from memory, or an old one from the store."""
     record = sources.state.jobs.get(job)
+    if record is None and "." in job:
+        return _find_task(sources, *flow_of(job))
     if record is None:
         row = sources.store.job(job)
         if row is None:
             raise RefusedError("not_found", f"there is no job {job}")
         record = read_record(row.body)
     return record
+
+
+def _find_task(sources: Sources, number: str, text: str) -> JobRecord:
+    """A task of a workflow by its number there or its name; one never placed has nodes nowhere."""
+    workflow = find_job(sources, number)
+    found = named(workflow.job, text)
+    if found is None:
+        raise RefusedError("not_found", f"job {number} has no task {text}")
+    place, name = found
+    task = f"{number}.{place}"
+    if task in sources.state.jobs:
+        return sources.state.jobs[task]
+    row = sources.store.job(task)
+    return first_record(workflow, name, place) if row is None else read_record(row.body)
+
+
+def _tasks(sources: Sources, workflow: JobRecord) -> list[dict[str, Any]]:
+    """The tasks of a workflow, from memory or the store."""
+    rows = sources.store.tasks(workflow.id)
+    records = [sources.state.jobs.get(row.id) or read_record(row.body) for row in rows]
+    return flow_views.task_rows(workflow, {r.task: r for r in records}, sources.state)
 
 
 def asked_job(sources: Sources, body: Mapping[str, Any]) -> JobRecord:
@@ -111,14 +137,17 @@ def _queue(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str
 def _show(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
     record = find_job(sources, _text(body, "job"))
     details = views.job_details(record, sources.state, now)
-    number = record.id.partition("_")[0]
-    launch = sources.store.launch(number)
+    launch = sources.store.launch(record.id.partition("_")[0])
+    if launch is None and record.flow:
+        launch = sources.store.launch(record.flow)
     parsed = read_object(launch) if launch else {}
     parsed.pop("env", None)
     events = [
         {"seq": e.seq, "time": e.time, "kind": e.kind, **read_object(e.body)}
         for e in sources.store.events(0, EVENTS_AT_ONCE, record.id)
     ]
+    if isinstance(record.job, WorkflowJob):
+        details["tasks"] = _tasks(sources, record)
     return {"job": {**details, "launch": parsed, "events": events}, "time": now}
 
 
@@ -141,7 +170,9 @@ def _plan(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str,
             else {"round": row.round, "time": row.time, "plan": read_object(row.body)}
         )
     clusters = dict(sources.state.node_cluster())
-    return {"plan": plan, "node_clusters": clusters, "time": now}
+    newest = sources.state.plan
+    edges = {} if newest is None else flow_views.edges_of(newest, sources.state)
+    return {"plan": plan, "node_clusters": clusters, "edges": edges, "time": now}
 
 
 def _events(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
@@ -169,7 +200,9 @@ def _status(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[st
         "epoch": state.epoch,
         "rounds": state.last_round,
         "paused": state.rounds.paused,
-        "waiting": len(state.waiting),
+        "waiting": sum(state.jobs[flow].is_waiting for flow in state.flows)
+        + len(state.waiting)
+        - len(state.flows),
         "placed": len(state.placed),
         "clusters": {name: c.connected for name, c in state.clusters.items()},
         **sources.health(),
@@ -199,7 +232,10 @@ def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snap
     from dataclasses import replace
 
     try:
-        command = decode_command({**body, "type": "submit", "token": uuid.uuid4().hex})
+        job_fields = body.get("job")
+        is_workflow = isinstance(job_fields, Mapping) and job_fields.get("kind") == "workflow"
+        kind = "submit_workflow" if is_workflow else "submit"
+        command = decode_command({**body, "type": kind, "token": uuid.uuid4().hex})
         assert isinstance(command, Submit)
         job, _ = planned_job(sources.state, sources.user, command, now)
     except (InputError, WireError) as error:

@@ -32,6 +32,48 @@ class Submitted(Struct, frozen=True, kw_only=True):
     token: str = ""
 
 
+class Progress(Struct, frozen=True, kw_only=True):
+    """How far a workflow is: tasks in all, and those that have completed, run now, have failed."""
+
+    total: int
+    completed: int = 0
+    running: int = 0
+    failed: int = 0
+
+
+class TaskRow(Struct, frozen=True, kw_only=True):
+    """One task of a workflow.
+
+    Attributes
+    ----------
+    id : str
+        Of its record, such as ``17.3``.
+    task : str
+        Its name in the workflow.
+    attempt, failures : int
+        Starts tried; runs that have failed.
+    planned : float
+        Planned run time of the current attempt, seconds.
+    start_estimate : float or None
+        When one that waits is expected to start.
+    """
+
+    id: str
+    task: str
+    state: str
+    attempt: int = 0
+    failures: int = 0
+    nodes: dict[str, int] = field(default_factory=dict)
+    clusters: tuple[str, ...] = ()
+    started: float | None = None
+    ended: float | None = None
+    exit_code: int | None = None
+    planned: float = 0.0
+    start_estimate: float | None = None
+    reason: str = ""
+    detail: str = ""
+
+
 class QueueRow(Struct, frozen=True, kw_only=True):
     """One job of the queue.
 
@@ -57,6 +99,10 @@ class QueueRow(Struct, frozen=True, kw_only=True):
         Between the first processes of its parts, milliseconds.
     origin, foreign : str
         The cluster in whose batch system it was submitted, and its id there; empty: here.
+    task : str
+        Of a task: its name in its workflow.
+    progress : Progress or None
+        Of a workflow.
     """
 
     id: str
@@ -78,6 +124,8 @@ class QueueRow(Struct, frozen=True, kw_only=True):
     skew_ms: float | None = None
     origin: str = ""
     foreign: str = ""
+    task: str = ""
+    progress: Progress | None = None
 
 
 class PartRow(Struct, frozen=True, kw_only=True):
@@ -113,6 +161,10 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
     planned : float
         Planned run time of the current attempt, seconds.
     link_gbps : mapping of cluster to Gbit/s
+    retries, keep_going : int, bool
+        Of a workflow: how often a failed task is run again, and whether the others go on.
+    tasks : tuple of TaskRow
+        Of a workflow, in the order of its file.
     events : tuple of mapping
         ``seq``, ``time``, ``kind`` and what the event says, by rising ``seq``.
     """
@@ -133,6 +185,10 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
     round: int = 0
     policy: str = ""
     cancelled_by: str = ""
+    retries: int = 0
+    keep_going: bool = False
+    failures: int = 0
+    tasks: tuple[TaskRow, ...] = ()
     events: tuple[dict[str, Any], ...] = ()
 
 
@@ -269,6 +325,7 @@ class Estimate(Struct, frozen=True, kw_only=True):
     """When a job would start if it were submitted now; nothing is queued."""
 
     start_estimate: float | None = None
+    end_estimate: float | None = None
     nodes: dict[str, int] = field(default_factory=dict)
     reason: str = ""
     detail: str = ""

@@ -350,10 +350,12 @@ class Service:
         except Exception as error:
             self._answer(origin, Refused(code="busy", message=f"no estimate: {error}"))
             return
-        placed = next((p for p in plan.placements if p.job == job), None)
+        mine = [p for p in plan.placements if p.job == job]
+        placed = min(mine, key=lambda p: p.start, default=None)
         deferred = next((d for d in plan.deferred if d.job == job), None)
         answer = {
             "start_estimate": None if placed is None else placed.start,
+            "end_estimate": max((p.end for p in mine), default=None),
             "nodes": {} if placed is None else dict(placed.nodes),
             "reason": "" if deferred is None else str(deferred.reason),
             "detail": "" if deferred is None else deferred.detail,

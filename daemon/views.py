@@ -11,6 +11,7 @@ from coalloc.core import assemble
 from coalloc.core.commit import occupation
 from coalloc.core.records import JobRecord, JobState
 from coalloc.core.state import State, arrival, procs_of
+from coalloc.daemon import flow_views
 from coalloc.daemon.record_json import record_object
 from coalloc.model.job_json import write_job
 from coalloc.model.jobs import MoldableJob, RigidJob
@@ -40,6 +41,8 @@ def queue_page(
     for record in _behind(state, after):
         if (record.is_ended and not everything) or (user and record.user != user):
             continue
+        if record.flow:
+            continue  # Its workflow stands for it.
         if len(rows) >= limit:
             return rows, True
         rows.append(job_row(record, state, now))
@@ -65,6 +68,9 @@ def job_row(record: JobRecord, state: State, now: float) -> dict[str, Any]:
     """One line of the queue; a waiting job always has a reason, and a start where one is known."""
     start, reason, detail = expectation(record, state, now)
     nodes = {node: n for part in record.parts for node, n in part.nodes.items()}
+    clusters = [part.cluster for part in record.parts]
+    if record.id in state.flows:
+        nodes, clusters = flow_views.occupied(state.flows[record.id], state)
     job = record.job
     return {
         "id": record.id,
@@ -81,11 +87,13 @@ def job_row(record: JobRecord, state: State, now: float) -> dict[str, Any]:
         "reason": reason,
         "detail": detail,
         "nodes": nodes,
-        "clusters": [part.cluster for part in record.parts],
+        "clusters": clusters,
         "exit_code": record.exit_code,
         "skew_ms": None if record.skew_s is None else round(record.skew_s * 1e3, 3),
         "origin": record.origin,
         "foreign": record.foreign,
+        "task": record.task,
+        "progress": flow_views.progress(record, state),
     }
 
 
@@ -95,6 +103,8 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
         return None, "cancelling", f"being ended: cancelled by {record.cancelled_by}"
     if not record.is_waiting:
         return None, record.reason, record.detail
+    if record.flow and record.flow in state.jobs:
+        return flow_views.task_expectation(record, state.jobs[record.flow], state)
     if record.state is JobState.HELD:
         return None, record.reason or "held", record.detail or "held until released"
     unmet = [

@@ -1,0 +1,170 @@
+"""Speed-up models fitted to the run times of one command at several sizes.
+
+Notes
+-----
+Least squares of log t(n): a run that took twice as long as the model says weighs as much as one
+that took half. The time on one process is then a mean, so that Amdahl leaves one parameter to
+search and Downey two. Amdahl's model is preferred unless Downey's has the lower corrected
+information criterion (AICc), which a third parameter rarely has before six runs at four sizes.
+Runs of different input are taken for noise; the error says how much of that there is.
+
+References
+----------
+C. M. Hurvich, C.-L. Tsai, "Regression and time series model selection in small samples",
+Biometrika 76(2), 1989.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import exp, expm1, inf, log, sqrt
+
+from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup, Speedup
+
+Run = tuple[int, float]
+"""Processes, and seconds on dedicated full-speed nodes."""
+
+KEPT_OF_A_SIZE = 8
+KEPT_SIZES = 16
+LEAST_SIZES = 2
+DOWNEY_SIZES = 4
+"""Below this, three parameters would follow the noise."""
+MEASURED_TO = 1e-3
+"""Relative error below which two models explain runs equally well."""
+GOLDEN = (sqrt(5.0) - 1.0) / 2.0
+SECTIONS = 40
+ROUNDS = 30
+
+AMDAHL_GRID = (0.0, *(10.0 ** (step / 4.0) for step in range(-24, 1)))
+"""Sequential shares among which the best is looked for first."""
+VARIANCES = (0.0, 0.1, 0.3, 0.6, 1.0, 2.0, 4.0, 16.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """A fitted model.
+
+    Attributes
+    ----------
+    error : float
+        Root mean square of the relative deviations.
+    """
+
+    speedup: Speedup
+    runs: int
+    sizes: int
+    error: float
+
+
+def remembered_runs(runs: Sequence[Run], procs: int, base_time: float) -> tuple[Run, ...]:
+    """The runs with one more: the newest of each size, of the sizes last seen."""
+    same = [run for run in runs if run[0] == procs]
+    if len(same) >= KEPT_OF_A_SIZE:
+        runs = [run for run in runs if run is not same[0]]
+    out = [*runs, (procs, base_time)]
+    newest_first = list(dict.fromkeys(size for size, _ in reversed(out)))
+    kept = set(newest_first[:KEPT_SIZES])
+    return tuple(run for run in out if run[0] in kept)
+
+
+@lru_cache(maxsize=256)
+def fitted(runs: tuple[Run, ...]) -> Fit | None:
+    """The model that explains these runs best; None for fewer than two sizes."""
+    groups = _grouped(runs)
+    if len(groups) < LEAST_SIZES:
+        return None
+    choices = [_amdahl(groups)]
+    if len(groups) >= DOWNEY_SIZES:
+        choices.append(_downey(groups))
+    # What differs between runs of one size, no model explains.
+    within = sum((log(time) - groups[size][1]) ** 2 for size, time in runs)
+    scored = []
+    for parameters, (loss, model) in zip((2, 3), choices, strict=False):
+        error = sqrt((loss + within) / len(runs))
+        scored.append((_criterion(error, len(runs), parameters), parameters, error, model))
+    _, _, error, model = min(scored, key=lambda row: row[:2])
+    return Fit(speedup=model, runs=len(runs), sizes=len(groups), error=expm1(error))
+
+
+Groups = Mapping[int, tuple[int, float]]
+"""Size to the number of runs and their mean log time."""
+
+
+def _grouped(runs: Sequence[Run]) -> Groups:
+    logs: dict[int, list[float]] = {}
+    for size, time in runs:
+        logs.setdefault(size, []).append(log(time))
+    return {size: (len(row), sum(row) / len(row)) for size, row in sorted(logs.items())}
+
+
+def _criterion(error: float, runs: int, parameters: int) -> float:
+    """AICc of a model with normal errors in log time; their variance counts as a parameter."""
+    k = parameters + 1
+    room = runs - k - 1
+    spread = 2.0 * runs * log(max(error, MEASURED_TO))
+    return spread + 2.0 * k + (2.0 * k * (k + 1) / room if room > 0 else inf)
+
+
+def _loss(groups: Groups, shape: Callable[[int], float]) -> tuple[float, float]:
+    """Sum of squares for t(n) = T·shape(n), and the T that makes it least."""
+    total = sum(count for count, _ in groups.values())
+    rows = [(count, mean - log(shape(size))) for size, (count, mean) in groups.items()]
+    middle = sum(count * value for count, value in rows) / total
+    return sum(count * (value - middle) ** 2 for count, value in rows), exp(middle)
+
+
+def _amdahl(groups: Groups) -> tuple[float, Speedup]:
+    def loss(share: float) -> float:
+        return _loss(groups, AmdahlSpeedup(time_1=1.0, parallel_fraction=1.0 - share).time)[0]
+
+    best = min(range(len(AMDAHL_GRID)), key=lambda place: loss(AMDAHL_GRID[place]))
+    low = AMDAHL_GRID[max(best - 1, 0)]
+    high = AMDAHL_GRID[min(best + 1, len(AMDAHL_GRID) - 1)]
+    share = min((_section(loss, low, high), AMDAHL_GRID[best]), key=loss)
+    shape = AmdahlSpeedup(time_1=1.0, parallel_fraction=1.0 - share)
+    least, time_1 = _loss(groups, shape.time)
+    return least, AmdahlSpeedup(time_1=time_1, parallel_fraction=1.0 - share)
+
+
+def _section(loss: Callable[[float], float], low: float, high: float) -> float:
+    """Golden-section search for the least value between two points."""
+    for _ in range(SECTIONS):
+        span = GOLDEN * (high - low)
+        left, right = high - span, low + span
+        if loss(left) <= loss(right):
+            high = right
+        else:
+            low = left
+    return (low + high) / 2.0
+
+
+def _downey(groups: Groups) -> tuple[float, Speedup]:
+    """A grid over average parallelism and variance, then steps that halve where none helps."""
+
+    def shaped(point: tuple[float, float]) -> DowneySpeedup:
+        return DowneySpeedup(time_1=1.0, parallelism=exp(point[0]), variance=point[1])
+
+    def loss(point: tuple[float, float]) -> float:
+        return _loss(groups, shaped(point).time)[0]
+
+    reach = log(8.0 * max(groups))
+    grid = [(reach * step / 24.0, variance) for step in range(25) for variance in VARIANCES]
+    point = min(grid, key=loss)
+    least = loss(point)
+    step = (reach / 24.0, max(0.25, point[1] / 2.0))
+    for _ in range(ROUNDS):
+        near = [
+            (max(0.0, point[0] + a * step[0]), max(0.0, point[1] + b * step[1]))
+            for a in (-1.0, 0.0, 1.0)
+            for b in (-1.0, 0.0, 1.0)
+        ]
+        candidate = min(near, key=loss)
+        if loss(candidate) < least:
+            point, least = candidate, loss(candidate)
+        else:
+            step = (step[0] / 2.0, step[1] / 2.0)
+    time_1 = _loss(groups, shaped(point).time)[1]
+    return least, DowneySpeedup(time_1=time_1, parallelism=exp(point[0]), variance=point[1])
+
