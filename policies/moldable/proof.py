@@ -8,10 +8,14 @@ from coalloc.policies.base import never
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.priced_bound import priced_bound
+from coalloc.policies.moldable.published_lp import published_lp
 from coalloc.policies.moldable.queue import of_planner, why_not
+from coalloc.policies.moldable.two_shelf import two_shelf
 
 LADDER = 30
 """Allotments of a job that prices are sought on; what they prove counts all of them."""
+MOST = 2000
+"""Jobs for which the published program is solved as well, for comparison."""
 
 
 def moldable_parts(
@@ -29,7 +33,7 @@ def moldable_parts(
     whole = of_planner(planner, for_bounds=True)
     search = of_planner(planner, limit=LADDER)
     priced = priced_bound(search, whole, horizon=horizon, stop=stop)
-    return {
-        "makespan": {"guesses": cmax_bound(whole)},
-        "weighted_completion": {"prices": priced.value},
-    }
+    completion = {"prices": priced.value}
+    if whole.size <= MOST:
+        completion["published_lp"] = published_lp(whole, two_shelf(search).guess)
+    return {"makespan": {"guesses": cmax_bound(whole)}, "weighted_completion": completion}
