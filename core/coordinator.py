@@ -24,6 +24,7 @@ from coalloc.core.events import (
     Ticked,
     TimerFired,
 )
+from coalloc.core.fitting import Run
 from coalloc.core.messages import Goodbye, Hello, Read, Report
 from coalloc.core.power import updated
 from coalloc.core.records import JobRecord, JobState

@@ -202,7 +202,8 @@ def _time_1(
     if value is not None:
         return value, "history"
     limit = out.get("time_limit")
-    if limit is not None:
+    low = out.get("min_procs", 1)
+    if isinstance(limit, int | float) and isinstance(low, int) and low > 0:
         # the least allotment is to end in time
-        return limit / shape.time(max(1, int(out.get("min_procs") or 1))), "time_limit"
+        return limit / shape.time(low), "time_limit"
     return fallback, "built-in"

@@ -167,4 +167,3 @@ def _downey(groups: Groups) -> tuple[float, Speedup]:
             step = (step[0] / 2.0, step[1] / 2.0)
     time_1 = _loss(groups, shaped(point).time)[1]
     return least, DowneySpeedup(time_1=time_1, parallelism=exp(point[0]), variance=point[1])
-

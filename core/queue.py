@@ -30,6 +30,8 @@ from coalloc.model.jobs import Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.split import TOLERANCE, low_side, split
 
 NEEDS = ("afterok", "afterany", "afternotok")
+REPAIRED = "repaired"
+"""Among the sources: what was repaired of the speed-up a user gave."""
 
 
 def answered(state: State, event: Requested, answer: Answer) -> None:
@@ -95,7 +97,9 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
         state.record(now, "job_submitted", job_id, user=event.user, name=record.name)
         if not hold:
             state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
-    answered(state, event, Done(body={"job": number, "jobs": ids, "again": False}))
+    warnings = [f"job {number}: {sources[REPAIRED]}"] if REPAIRED in sources else []
+    body = {"job": number, "jobs": ids, "again": False, "warnings": warnings}
+    answered(state, event, Done(body=body))
 
 
 def _save_commands(state: State, number: str, command: SubmitWorkflow, job: WorkflowJob) -> None:
@@ -130,6 +134,7 @@ def planned_job(
         command=name,
         defaults=state.settings.defaults,
         history=state.history.get(history_key(user, name), ()),
+        runs=state.runs.get(history_key(user, name), ()),
         fallback_base_time=state.settings.fallback_base_time,
     )
     body: dict[str, Any] = {**fields, "id": "new"}
@@ -138,7 +143,9 @@ def planned_job(
             raise InputError("job.clusters", f"there is no cluster {cluster!r}")
     if body.get("kind") == "divisible":
         raise InputError("job.kind", "divisible jobs can be planned, but not run yet")
-    job, _ = read_job(body, "job", now)
+    job, warnings = read_job(body, "job", now)
+    if warnings:
+        sources[REPAIRED] = "; ".join(warnings).removeprefix("job new: ")
     if isinstance(job, WorkflowJob):
         _check_workflow(state, command, job)
     elif isinstance(command, SubmitWorkflow):

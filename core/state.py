@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coalloc.core.effects import Effect, Note, Record, SaveJob, SaveMeta, Send
+from coalloc.core.fitting import Run
 from coalloc.core.flows import Flow
 from coalloc.core.lanes import Lanes
-from coalloc.core.fitting import Run
 from coalloc.core.messages import Abort, Dismiss, Forget, Order
 from coalloc.core.power import PowerState
 from coalloc.core.records import JobRecord, JobState, Outlook

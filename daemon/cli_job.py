@@ -66,7 +66,8 @@ def _asks(job: JobDetails) -> Iterator[tuple[str, Any]]:
     fields = job.job
     if fields.get("kind") == "moldable":
         yield "processes", f"{fields.get('min_procs')} to {fields.get('max_procs')}"
-        yield "speed-up", _speedup(fields.get("speedup") or {})
+        yield "speed-up", _valued(job, "speedup", _speedup(fields.get("speedup") or {}))
+        yield "repaired", job.sources.get("repaired")
     else:
         yield "processes", fields.get("procs", job.procs)
     limit = fields.get("time_limit")
@@ -91,6 +92,9 @@ def _asks(job: JobDetails) -> Iterator[tuple[str, Any]]:
 def _valued(job: JobDetails, key: str, text: str) -> str:
     """A value and where it came from."""
     origin = job.sources.get(key)
+    fit = job.sources.get(f"{key}_fit")
+    if fit is not None:
+        return f"{text}  (fitted from {fit})"
     return text if origin is None else f"{text}  ({ORIGINS.get(origin, origin)})"
 
 

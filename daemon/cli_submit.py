@@ -27,7 +27,8 @@ first command; the command line wins. The script is copied when it is submitted:
 be executable, and may be changed afterwards.
 
 A job with more processes than one cluster has is split over several; --bandwidth says what
-that asks of the links. --ntasks=1-64 lets the planner choose, from --speedup or --times.
+that asks of the links. --ntasks=1-64 lets the planner choose, from --speedup or --times, or
+from what earlier runs of the command, or the site's default, say.
 
 Lengths of time are written as in sbatch (M, M:S, H:M:S, D-H, D-H:M, D-H:M:S), or with a unit:
 90s, 5m, 1.5h, 2d."""
@@ -277,8 +278,6 @@ def _job_options(args: argparse.Namespace, script: str) -> JobOptions:
 
 def _is_moldable(args: argparse.Namespace) -> bool:
     if args.speedup is None and args.times is None:
-        if isinstance(args.ntasks, tuple):
-            raise _usage("a range of processes needs --speedup or --times")
         return False
     if args.speedup is not None and args.times is not None:
         raise _usage("--speedup and --times exclude each other")
@@ -332,6 +331,8 @@ def _test(client: Client, body: Mapping[str, Any]) -> int:
 
 
 def _tell(done: Submitted, args: argparse.Namespace) -> None:
+    for warning in done.warnings:
+        note(f"warning: {warning}")
     if args.parsable:
         print(done.job)
         return

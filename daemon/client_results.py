@@ -24,12 +24,15 @@ class Submitted(Struct, frozen=True, kw_only=True):
         The token was known: this is the job of an earlier submit.
     token : str
         What a resend must carry to be the same job.
+    warnings : tuple of str
+        What of it was repaired; each names the job.
     """
 
     job: str
     jobs: tuple[str, ...]
     again: bool = False
     token: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 class Progress(Struct, frozen=True, kw_only=True):
@@ -151,8 +154,8 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
     job : mapping
         As planned, in the snapshot format.
     sources : mapping of field to origin
-        Where base_time, sigma and proc_gbps came from: ``user``, ``defaults``, ``history``,
-        ``time_limit`` or ``built-in``.
+        Where base_time, speedup, sigma and proc_gbps came from: ``user``, ``defaults``,
+        ``history``, ``time_limit`` or ``built-in``; ``speedup_fit`` and ``repaired`` are texts.
     launch : mapping
         ``argv``, ``script``, ``cwd``, ``stdout``, ``stderr``.
     needs : tuple of (kind, id)

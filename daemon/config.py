@@ -106,6 +106,7 @@ class JobDefaultsConfig(Struct, frozen=True, kw_only=True):
     sigma: Fraction | None = None
     proc_gbps: NotNegative | None = None
     time_limit_s: Positive | None = None
+    speedup: str | None = None
 
 
 class JobMatchConfig(JobDefaultsConfig, frozen=True, kw_only=True):

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from math import inf
+from typing import Any
 
 from coalloc.core.settings import ClusterSettings, JobDefaults, Settings, Trigger
+from coalloc.daemon import cli_parse as parse
 from coalloc.daemon.config import Config, JobDefaultsConfig
+from coalloc.model.errors import InputError
+from coalloc.model.job_json import read_speedup
 
 
 def core_settings(config: Config) -> Settings:
-    """The numbers the daemon's core works with."""
+    """The numbers the daemon's core works with.
+
+    Raises
+    ------
+    InputError
+        A default speed-up cannot be read.
+    """
     rounds, power, start = config.rounds, config.power, config.start
     return Settings(
         clusters=tuple(
@@ -57,13 +68,16 @@ def core_settings(config: Config) -> Settings:
 
 def _job_defaults(config: Config) -> tuple[JobDefaults, ...]:
     """The matches in their order, then the defaults for everybody."""
-    found = [_defaults(match, match.user, match.command) for match in config.jobs.match]
+    found = [
+        _defaults(match, match.user, match.command, f"jobs.match[{i}]")
+        for i, match in enumerate(config.jobs.match)
+    ]
     if config.jobs.defaults != JobDefaultsConfig():
-        found.append(_defaults(config.jobs.defaults, "*", "*"))
+        found.append(_defaults(config.jobs.defaults, "*", "*", "jobs.defaults"))
     return tuple(found)
 
 
-def _defaults(table: JobDefaultsConfig, user: str, command: str) -> JobDefaults:
+def _defaults(table: JobDefaultsConfig, user: str, command: str, where: str) -> JobDefaults:
     return JobDefaults(
         user=user,
         command=command,
@@ -71,4 +85,15 @@ def _defaults(table: JobDefaultsConfig, user: str, command: str) -> JobDefaults:
         time_limit=table.time_limit_s,
         sigma=table.sigma,
         proc_gbps=table.proc_gbps,
+        speedup=None if table.speedup is None else _speedup(table.speedup, where),
     )
+
+
+def _speedup(text: str, where: str) -> dict[str, Any]:
+    """A default speed-up, as ``--speedup`` has it."""
+    try:
+        model = parse.speedup(text)
+        read_speedup({**model, "time": 1.0}, f"{where}.speedup")
+    except ArgumentTypeError as error:
+        raise InputError(f"{where}.speedup", str(error)) from error
+    return model

@@ -69,8 +69,8 @@ def writes_of(effects: Iterable[Effect], now: float) -> list[Write]:
                 writes.append(PutMeta(key=key, value=value))
             case SaveNotes(policy=policy, notes=notes):
                 writes.append(PutMeta(key=f"notes.{policy}", value=write_object(notes)))
-            case SaveHistory(key=key, values=values, ratios=ratios):
-                body = write_object({"base_times": values, "ratios": ratios})
+            case SaveHistory(key=key, values=values, ratios=ratios, runs=runs):
+                body = write_object({"base_times": values, "ratios": ratios, "runs": runs})
                 writes.append(PutHistory(key=key, body=body))
             case SavePlan(round=number, body=body):
                 writes.append(PutPlan(round=number, time=now, body=write_object(body)))
@@ -178,6 +178,11 @@ def _recall(store: Store, keep_ended: int) -> Memory:
         history={key: tuple(body["base_times"]) for key, body in history.items()},
         # Older stores have none.
         ratios={key: tuple(body["ratios"]) for key, body in history.items() if "ratios" in body},
+        runs={
+            key: tuple((int(size), float(time)) for size, time in body["runs"])
+            for key, body in history.items()
+            if "runs" in body
+        },
         notes={
             key[6:]: read_object(value) for key, value in meta.items() if key.startswith("notes.")
         },

@@ -17,9 +17,11 @@ class JobOptions(TypedDict, total=False):
     Attributes
     ----------
     procs : int or (int, int)
-        Processes; a pair is the range of a moldable job. Default 1.
+        Processes; a pair is the range of a moldable job, whose speed-up is fitted from its
+        history, or the site's, where none is given. Default 1.
     time_limit, base_time : float
-        Kill time, and run time on dedicated full-speed nodes; seconds.
+        Kill time, and run time on dedicated full-speed nodes (of a range without speed-up: of
+        one process); seconds.
     speedup : mapping
         Of a moldable job, in the snapshot format, such as
         ``{"model": "amdahl", "time": 100.0, "parallel_fraction": 0.95}``.
@@ -104,7 +106,7 @@ def submission(argv: Sequence[str], **options: Unpack[JobOptions]) -> dict[str, 
     TypeError
         For an unknown option, and a text in place of a sequence.
     ValueError
-        For an empty command, and a moldable job without times.
+        For an empty command, and a job with both speed-up and times.
     """
     given: dict[str, Any] = {k: v for k, v in options.items() if v is not None}
     unknown = given.keys() - _KNOWN
@@ -139,7 +141,8 @@ def _shape(given: Mapping[str, Any]) -> dict[str, Any]:
     procs, speedup, times = given.get("procs"), given.get("speedup"), given.get("times")
     if speedup is None and times is None:
         if isinstance(procs, tuple):
-            raise ValueError("procs: a range needs speedup or times")
+            # the daemon knows what its history or its site says of this command
+            return {"kind": "moldable", "min_procs": procs[0], "max_procs": procs[1]}
         return {"kind": "rigid", "procs": 1 if procs is None else procs}
     if speedup is not None and times is not None:
         raise ValueError("speedup, times: only one of them")
