@@ -14,6 +14,7 @@ MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "oas_exact": ((), ("--full",)),
     "bounds": (("--seconds", "3", "--seeds", "4", "--large-seeds", "1"), ("--large-seeds", "4")),
     "demt": (("--sizes", "400x200", "--seeds", "2"), ()),
+    "moldable_bounds": (("--sizes", "25x200", "400x200", "--seeds", "2"), ()),
     "mbpc": (("--cap", "20", "--seeds", "1"), ("--full",)),
     "store": (("--jobs", "20000"), ("--jobs", "100000")),
     "service": ((), ("--full",)),
