@@ -30,6 +30,7 @@ INTERRUPTED, PIPE_CLOSED = 130, 141
 
 MODULES: Mapping[str, str] = {
     "submit": "coalloc.daemon.cli_submit",
+    "submit-workflow": "coalloc.daemon.cli_workflow",
     **dict.fromkeys(("queue", "show", "wait", "status"), "coalloc.daemon.cli_show"),
     "why": "coalloc.daemon.cli_why",
     "nodes": "coalloc.daemon.cli_nodes",
@@ -46,7 +47,10 @@ MODULES: Mapping[str, str] = {
 """The module of each command; each has a table COMMANDS."""
 
 GROUPS = (
-    ("jobs", ("submit", "queue", "show", "why", "wait", "cancel", "hold", "release")),
+    (
+        "jobs",
+        ("submit", "submit-workflow", "queue", "show", "why", "wait", "cancel", "hold", "release"),
+    ),
     ("clusters and rounds", ("nodes", "plan", "events", "status", "snapshot")),
     ("operators", ("drain", "resume", "pause", "round", "calibrate")),
     ("without a daemon", ("solve", "check", "simulate", "reproduce", "policies", "demo")),

@@ -26,7 +26,7 @@ _NUMBER = r"([0-9]+\.?[0-9]*(?:[eE][-+]?[0-9]+)?|\.[0-9]+)"
 _BANDWIDTH = re.compile(_NUMBER + r" *([kKMGT]?)(bps|bit/s|b/s|Bps|B/s)", re.ASCII)
 _MEMORY = re.compile(_NUMBER + r"([kKmMgGtT]?)[bB]?", re.ASCII)
 _PIECE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", re.ASCII)
-_JOB = re.compile(r"[0-9]+(?:_[0-9]+)?", re.ASCII)
+_JOB = re.compile(r"[0-9]+(?:_[0-9]+|\..+)?", re.ASCII)
 _BEGIN_NOW = re.compile(r"now(?:\+([0-9]+)([a-z]*))?", re.ASCII)
 _BEGIN_UNITS = {
     **dict.fromkeys(("", "second", "seconds"), 1),
@@ -212,7 +212,7 @@ def needs(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def job(text: str) -> str:
-    """The number of a job, 12, or of a member of an array, 12_3."""
+    """The number of a job, 12, of a member of an array, 12_3, or a workflow's task, 12.align."""
     if not _JOB.fullmatch(text):
         raise BadText(f"{text!r} is not the number of a job, such as 12 or 12_3")
     return text

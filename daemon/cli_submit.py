@@ -48,7 +48,7 @@ def _add_shape(group: Any) -> None:
         "-n", "--ntasks", type=parse.procs, metavar="N|MIN-MAX", help="processes (default 1)"
     )
     group.add_argument(
-        "-t", "--time", type=_limit, metavar="TIME", help="it is ended after this run time"
+        "-t", "--time", type=limit, metavar="TIME", help="it is ended after this run time"
     )
     group.add_argument(
         "--base-time",
@@ -154,7 +154,7 @@ def _add_answer(group: Any) -> None:
     )
 
 
-def _limit(text: str) -> float:
+def limit(text: str) -> float:
     """A time limit; infinite is none (None would mean that the option was not given)."""
     value = parse.time_limit(text)
     return float("inf") if value is None else value
@@ -260,16 +260,16 @@ def _job_options(args: argparse.Namespace, script: str) -> JobOptions:
         "hold": args.hold or None,
         "hold_infeasible": args.hold_infeasible or None,
         "script": script or None,
-        "cwd": _folder(args.chdir),
+        "cwd": folder(args.chdir),
         "stdout": args.output,
         "stderr": args.error,
         "token": args.token,
-        "env": _environment(args.export),
+        "env": environment(args.export),
     }
     if args.time is not None and args.time != float("inf"):
         options["time_limit"] = args.time
     if args.begin is not None:
-        options["earliest"] = _read("--begin", lambda: parse.begin(args.begin, time.time()))
+        options["earliest"] = read_option("--begin", lambda: parse.begin(args.begin, time.time()))
     options |= _moldable(args) if _is_moldable(args) else {"base_time": args.base_time}
     options["procs"] = args.ntasks
     kept: JobOptions = {k: v for k, v in options.items() if v is not None}  # type: ignore[assignment]
@@ -296,14 +296,16 @@ def _moldable(args: argparse.Namespace) -> Mapping[str, Any]:
     return {"speedup": {**args.speedup, "time": args.base_time}}
 
 
-def _folder(path: str | None) -> str | None:
+def folder(path: str | None) -> str | None:
+    """The folder a job is to run in, which must be there."""
     if path is not None and not os.path.isdir(path):
         raise CommandError(f"submit: --chdir: {path}: there is no such folder", BAD_USAGE)
     return path
 
 
-def _environment(export: str | None) -> dict[str, str]:
-    wanted = _read("--export", lambda: parse.exported(export or "ALL", os.environ))
+def environment(export: str | None) -> dict[str, str]:
+    """What a job inherits of our variables."""
+    wanted = read_option("--export", lambda: parse.exported(export or "ALL", os.environ))
     kept = portable(wanted)
     left_out = [n for n in wanted if n not in kept and not n.startswith("COALLOC_")]
     if left_out:
@@ -312,7 +314,8 @@ def _environment(export: str | None) -> dict[str, str]:
     return kept
 
 
-def _read(option: str, reading: Callable[[], Any]) -> Any:
+def read_option(option: str, reading: Callable[[], Any]) -> Any:
+    """The value of an option whose reading depends on more than its text."""
     try:
         return reading()
     except argparse.ArgumentTypeError as error:

@@ -24,6 +24,7 @@ from coalloc.daemon.client_endpoint import await_listener, configured_endpoints
 from coalloc.daemon.client_events import followed, never, stored
 from coalloc.daemon.submission import JobOptions, submission
 from coalloc.daemon.wire.client import Asker, NoAnswerError
+from coalloc.daemon.workflow_submission import WorkflowOptions, workflow_submission
 
 __all__ = ["Client", "NoAnswerError", "RefusedError", "submission"]
 
@@ -192,6 +193,22 @@ class Client:
             return _submitted(checked(answer), body)
         except RefusedError as error:
             return error
+
+    def submit_workflow(self, file: Path, **options: Unpack[WorkflowOptions]) -> results.Submitted:
+        """Queue the workflow of a file as one job; see `WorkflowOptions`.
+
+        Raises
+        ------
+        InputError
+            The file cannot be read, or a task has no command.
+        RefusedError
+        NoAnswerError
+        """
+        from coalloc.adapters.formats.workflow import read_workflow
+
+        read = read_workflow(file)
+        options = {"name": read.name, **options}
+        return self.send_submission(workflow_submission(read.job, read.commands, **options))
 
     def test_submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> results.Estimate:
         """When a job would start if it were submitted now; nothing is queued."""

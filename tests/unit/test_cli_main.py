@@ -63,7 +63,7 @@ def test_every_help_page_has_an_example(name: str, capsys: pytest.CaptureFixture
 
 
 def test_the_whole_parser_builds() -> None:
-    names = re.findall(r"^    ([a-z]+)(?: |$)", cli.build_parser().format_help(), re.MULTILINE)
+    names = re.findall(r"^    ([a-z-]+)(?: |$)", cli.build_parser().format_help(), re.MULTILINE)
     assert sorted(names) == sorted(cli.MODULES)
 
 

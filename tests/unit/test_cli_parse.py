@@ -153,7 +153,7 @@ def test_features_and_names() -> None:
         (parse.needs, "afterok:1?afterok:2", "number of a job"),
         (parse.features, "a|b", "only 'and'"),
         (parse.names, ",", "no name"),
-        (parse.job, "12.batch", "number of a job"),
+        (parse.job, "12.", "number of a job"),
     ],
 )
 def test_refusals_say_what_is_expected(

@@ -1,0 +1,179 @@
+"""``coalloc submit-workflow``: a file of tasks and what they need of each other as one job."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from coalloc.daemon import cli_parse as parse
+from coalloc.daemon.cli_common import BAD_USAGE, Command, CommandError, connect, note
+from coalloc.daemon.cli_submit import environment, folder, limit, read_option
+from coalloc.daemon.cli_text import instant
+from coalloc.daemon.cli_wait import wait_and_tell
+from coalloc.daemon.client import Client, NoAnswerError
+from coalloc.daemon.client_results import Submitted
+from coalloc.daemon.workflow_submission import WorkflowOptions, workflow_submission
+from coalloc.model.errors import InputError
+
+ABOUT = """\
+Queue a workflow: a file of tasks and of what each needs of others (WfFormat, DAX, Pegasus YAML,
+DOT, or our own JSON; see docs/workflows.md).
+
+It is one job. Every task is started when those it needs have completed, where the plan has it.
+A command comes from the file, or from --command-template for all tasks, with {task}, {name},
+{id} and {procs} filled in; no shell runs unless it is named. A task sees COALLOC_TASK and
+COALLOC_WORKFLOW besides the variables of every job.
+
+A task that fails is run again --retries times. Then no further task is started, those that run
+go on, and the workflow has failed; with --keep-going, what does not depend on it is run first."""
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--command-template", metavar="WORDS", help="such as 'run.sh {task} {procs}'"
+    )
+    parser.add_argument(
+        "--retries", type=_count, metavar="N", help="run a failed task again so often (default 0)"
+    )
+    parser.add_argument(
+        "-k", "--keep-going", action="store_true", help="after a failure, run what can be run"
+    )
+    parser.add_argument("-J", "--job-name", metavar="NAME", help="default: the file's")
+    parser.add_argument(
+        "-t", "--time", type=limit, metavar="TIME", help="each task is ended after this run time"
+    )
+    parser.add_argument(
+        "-M", "--clusters", type=parse.names, metavar="NAMES", help="clusters that may run it"
+    )
+    parser.add_argument(
+        "-C",
+        "--constraint",
+        type=parse.features,
+        metavar="FEATURES",
+        help="features every node must have: fast&ib",
+    )
+    parser.add_argument(
+        "--weight", "--priority", type=parse.number, metavar="W", help="importance (default 1)"
+    )
+    parser.add_argument(
+        "-d", "--dependency", type=parse.needs, metavar="KIND:JOB,...", help="as for submit"
+    )
+    parser.add_argument("--begin", metavar="TIME", help="no start before: now+1hour, 16:00")
+    parser.add_argument("-H", "--hold", action="store_true", help="queue it held")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="PATTERN",
+        help="file for each task's output: %%j task, %%r rank (default coalloc-%%j.out)",
+    )
+    parser.add_argument("-e", "--error", metavar="PATTERN", help="file for its errors")
+    parser.add_argument("-D", "--chdir", metavar="DIR", help="working folder (default: this one)")
+    parser.add_argument("--export", metavar="WHAT", help="environment, as for submit")
+    parser.add_argument(
+        "--test-only", action="store_true", help="say when it would start and end; queue nothing"
+    )
+    parser.add_argument(
+        "-W", "--wait", action="store_true", help="until it has ended; its exit code is ours"
+    )
+    parser.add_argument("--parsable", action="store_true", help="print the job's number only")
+    parser.add_argument(
+        "--token", metavar="TEXT", help="a submit with the token of an earlier one is the same job"
+    )
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return int(text)
+
+
+def _run(args: argparse.Namespace) -> int:
+    body = _body(args)
+    with connect(args) as client:
+        if args.test_only:
+            return _test(client, body)
+        try:
+            done = client.send_submission(body)
+        except NoAnswerError as error:
+            raise CommandError(
+                f"{error}; if it was queued after all, --token {body['token']} finds it"
+            ) from error
+        _tell(done, len(body["job"]["tasks"]), args)
+        if not args.wait:
+            return 0
+        sys.stdout.flush()
+        return wait_and_tell(client, done.job, quiet=True)
+
+
+def _body(args: argparse.Namespace) -> dict[str, Any]:
+    from coalloc.adapters.formats.workflow import read_workflow
+
+    try:
+        file = read_workflow(args.file)
+        for warning in file.warnings:
+            note(f"{args.file}: {warning}")
+        return workflow_submission(file.job, file.commands, **_options(args, file.name))
+    except InputError as error:
+        raise CommandError(f"{args.file}: {error}", BAD_USAGE) from error
+    except OSError as error:
+        raise CommandError(f"{args.file}: {error.strerror}", BAD_USAGE) from error
+
+
+def _options(args: argparse.Namespace, name: str) -> WorkflowOptions:
+    """What the client is told, of what was typed."""
+    options: dict[str, Any] = {
+        "template": args.command_template,
+        "retries": args.retries,
+        "keep_going": args.keep_going or None,
+        "name": args.job_name or name or args.file.stem,
+        "weight": args.weight,
+        "clusters": args.clusters,
+        "features": args.constraint,
+        "needs": args.dependency,
+        "hold": args.hold or None,
+        "cwd": folder(args.chdir),
+        "stdout": args.output,
+        "stderr": args.error,
+        "token": args.token,
+        "env": environment(args.export),
+    }
+    if args.time is not None and args.time != float("inf"):
+        options["time_limit"] = args.time
+    if args.begin is not None:
+        options["earliest"] = read_option("--begin", lambda: parse.begin(args.begin, time.time()))
+    kept: WorkflowOptions = {k: v for k, v in options.items() if v is not None}  # type: ignore[assignment]
+    return kept
+
+
+def _test(client: Client, body: Mapping[str, Any]) -> int:
+    estimate = client.test_submission(body)
+    if estimate.start_estimate is None:
+        raise CommandError(f"no start can be estimated: {estimate.detail or estimate.reason}")
+    end = instant(estimate.end_estimate)
+    print(f"Would start at {instant(estimate.start_estimate)} and end at {end}; nothing was queued")
+    return 0
+
+
+def _tell(done: Submitted, tasks: int, args: argparse.Namespace) -> None:
+    if args.parsable:
+        print(done.job)
+        return
+    again = "; the token was known, nothing new was queued" if done.again else ""
+    print(f"Submitted workflow {done.job} ({tasks} tasks){again}")
+
+
+COMMANDS = {
+    "submit-workflow": Command(
+        doc="queue a workflow",
+        about=ABOUT,
+        example="coalloc submit-workflow montage.json --retries 2 --wait\n"
+        "  coalloc submit-workflow graph.dot --command-template 'run.sh {task} {procs}'",
+        add=_add,
+        run=_run,
+    )
+}
