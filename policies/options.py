@@ -8,6 +8,7 @@ from typing import Any
 
 from coalloc.model.errors import InputError
 from coalloc.model.fields import Field, Table, shown
+from coalloc.policies.moldable.preference import check_preference
 from coalloc.policies.oas.scenario_times import check_run_times
 
 GUARD = Field(
@@ -176,6 +177,9 @@ DEMT: Table = {
 """What `demt` understands."""
 
 
+BATCH: Table = {**COMMON, "selection": DEMT["selection"]}
+"""What `bicriteria-batch` understands."""
+
 ROLLING: Table = {
     "guard_after": _with_default(GUARD, 10),
     "allotment": Field(
@@ -207,6 +211,34 @@ ROLLING: Table = {
     ),
 }
 """What the rolling form of `bicriteria` understands besides."""
+
+BICRITERIA: Table = {
+    **COMMON,
+    "objective": _with_default(OBJECTIVE, "weighted_completion"),
+    "prefer": Field(
+        kind="text",
+        default="balanced",
+        check=check_preference,
+        doc="Which point of the front is the plan: cmax, balanced, minsum, or the least weighted "
+        "completion of a makespan of at most so many seconds: cmax<=SECONDS.",
+    ),
+    "search": Field(
+        kind="integer",
+        low=0,
+        default=300_000,
+        doc="Placements that the search may try.",
+    ),
+    "points": Field(
+        kind="integer", low=3, high=100, default=8, doc="Points of the front, at most."
+    ),
+    "certify": Field(
+        kind="flag",
+        default=True,
+        doc="Seek more prices after the search, that prove a smaller Pareto gap.",
+    ),
+    **ROLLING,
+}
+"""What `bicriteria` understands."""
 
 
 def read_options(given: Mapping[str, Any], table: Table, where: str = "options") -> dict[str, Any]:

@@ -15,7 +15,7 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation.options import CBS, JPN, MBPC, PUBLISHED, SLOTS
 from coalloc.policies.base import Budget, OnIncumbent, Policy, Solve
-from coalloc.policies.options import AUTO, COMMON, DEMT, OAS, STRICT
+from coalloc.policies.options import AUTO, BATCH, BICRITERIA, COMMON, DEMT, OAS, ROLLING, STRICT
 from coalloc.policies.workflow.options import (
     CPA,
     M_HEFT_EFF,
@@ -88,6 +88,18 @@ POLICIES: Mapping[str, Policy] = {
             DEMT,
             "moldable jobs on shelves of doubling length, for makespan and weighted completion",
         ),
+        _row(
+            "bicriteria",
+            "coalloc.policies.moldable.rolling",
+            {**COMMON, **ROLLING},
+            "moldable jobs as they arrive: widths by load and queue, nobody waits for a batch",
+        ),
+        _row(
+            "bicriteria-batch",
+            "coalloc.policies.moldable.batch",
+            BATCH,
+            "moldable jobs in batches: what arrives meanwhile waits for the next one",
+        ),
         _row("gang", _LISTS, COMMON, "one job at a time on all it can use, by weight / time"),
         _row("sequential", _LISTS, COMMON, "every job on its fewest processes, longest first"),
         _row("list-shelf", _LISTS, COMMON, "two-shelf allotments, large shelf first"),
@@ -113,6 +125,12 @@ POLICIES: Mapping[str, Policy] = {
             "coalloc.policies.moldable.two_shelf_schedule",
             COMMON,
             "moldable jobs on two shelves, within 3/2 of the least makespan",
+        ),
+        _row(
+            "bicriteria",
+            "coalloc.policies.moldable.bicriteria",
+            BICRITERIA,
+            "moldable jobs, makespan and weighted completion: a front, with what is proved of it",
         ),
         _row("plain", "coalloc.policies.plain", {}, "arrival order, starts now only; no compiler"),
     )

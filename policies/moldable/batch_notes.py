@@ -1,0 +1,103 @@
+"""What `bicriteria-batch` remembers between rounds: the jobs of the batch that goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.modes import Item
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A job of a batch, or a task of a workflow.
+
+    Attributes
+    ----------
+    procs : int
+        The allotment chosen when the batch began.
+    shelf_s : float
+        Length of its shelf, seconds; 0 where it has none.
+    """
+
+    job: str
+    task: str | None
+    procs: int
+    shelf_s: float
+
+    @property
+    def running_as(self) -> tuple[str, str | None]:
+        """The job's id, and "" where its tasks run as the id, a point, and a number."""
+        return self.job, None if self.task is None else ""
+
+    @classmethod
+    def of(cls, item: Item, procs: int, shelf_s: float) -> Member:
+        """Name an item of a planner."""
+        task = None if item.task is None else item.task.id
+        return cls(job=item.job.id, task=task, procs=procs, shelf_s=shelf_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """The jobs that started, or are to start, before anything that arrived later.
+
+    Attributes
+    ----------
+    number : int
+        1 is the first.
+    begun : float
+        When it began, on the snapshots' axis, seconds.
+    members : tuple of Member
+        In the order in which they are listed.
+    """
+
+    number: int = 0
+    begun: float = 0.0
+    members: tuple[Member, ...] = ()
+
+    @classmethod
+    def read(cls, notes: Mapping[str, Any]) -> Batch:
+        """Read notes; what are no notes of ours is as none."""
+        try:
+            members = tuple(
+                Member(job=str(job), task=task, procs=int(procs), shelf_s=float(shelf))
+                for job, task, procs, shelf in notes.get("members", ())
+            )
+            return cls(
+                number=int(notes.get("number", 0)),
+                begun=float(notes.get("begun", 0.0)),
+                members=members,
+            )
+        except (TypeError, ValueError):
+            return cls()
+
+    def write(self) -> dict[str, Any]:
+        """The notes to read in the next round."""
+        rows = [[m.job, m.task, m.procs, m.shelf_s] for m in self.members]
+        return {"number": self.number, "begun": self.begun, "members": rows}
+
+    def still_there(self, planner: Planner) -> Batch:
+        """Without the members that have ended, are gone, or cannot run any more."""
+        waiting = {(item.job.id, item.task and item.task.id) for item in planner.items}
+        running = {(run.id, None) for run in planner.snapshot.running}
+        running |= {(run.id.rpartition(".")[0], "") for run in planner.snapshot.running}
+        kept = [
+            member
+            for member in self.members
+            if (member.job, member.task) in waiting or member.running_as in running
+        ]
+        return replace(self, members=tuple(kept))
+
+    def runs(self, running: str) -> bool:
+        """Whether this running job, or task of a workflow, is of the batch."""
+        names = {(running, None), (running.rpartition(".")[0], "")}
+        return any(member.running_as in names for member in self.members)
+
+    def shelves(self) -> list[float]:
+        """Lengths of the shelves whose jobs have not all ended, seconds, by rising length."""
+        return sorted({member.shelf_s for member in self.members} - {0.0})
+
+
+__all__ = ["Batch", "Member"]
