@@ -181,6 +181,13 @@ BATCH: Table = {**COMMON, "selection": DEMT["selection"]}
 """What `bicriteria-batch` understands."""
 
 ROLLING: Table = {
+    "form": Field(
+        kind="text",
+        choices=("auto", "plan", "rolling"),
+        default="auto",
+        doc="Plan the queue as if nothing more arrived, or in the rolling form; auto: rolling in "
+        "the daemon and in simulate.",
+    ),
     "guard_after": _with_default(GUARD, 10),
     "allotment": Field(
         kind="text",

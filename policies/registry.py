@@ -15,7 +15,7 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation.options import CBS, JPN, MBPC, PUBLISHED, SLOTS
 from coalloc.policies.base import Budget, OnIncumbent, Policy, Solve
-from coalloc.policies.options import AUTO, BATCH, BICRITERIA, COMMON, DEMT, OAS, ROLLING, STRICT
+from coalloc.policies.options import AUTO, BATCH, BICRITERIA, COMMON, DEMT, OAS, STRICT
 from coalloc.policies.workflow.options import (
     CPA,
     M_HEFT_EFF,
@@ -87,12 +87,6 @@ POLICIES: Mapping[str, Policy] = {
             "coalloc.policies.moldable.demt",
             DEMT,
             "moldable jobs on shelves of doubling length, for makespan and weighted completion",
-        ),
-        _row(
-            "bicriteria",
-            "coalloc.policies.moldable.rolling",
-            {**COMMON, **ROLLING},
-            "moldable jobs as they arrive: widths by load and queue, nobody waits for a batch",
         ),
         _row(
             "bicriteria-batch",

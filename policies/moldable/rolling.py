@@ -19,16 +19,13 @@ The paper has no on-line experiment, and no form without barriers; this rule is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.model.plan import NOTES, Plan
-from coalloc.model.snapshot import Snapshot
-from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.base import Budget
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.moldable.demt_laying import Layer
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
@@ -139,15 +136,4 @@ def _arrived(planner: Planner, queue: MoldableQueue) -> list[tuple[float, float]
     return [(job.submitted, float(work[number])) for number, job in jobs.items()]
 
 
-def solve(
-    problem: Snapshot,
-    options: Mapping[str, Any],
-    budget: Budget,
-    on_incumbent: OnIncumbent | None = None,
-) -> Plan:
-    """Plan a round under the name `bicriteria`."""
-    return roll(Planner(problem, options), "bicriteria", budget)
-
-
-SOLVERS: Mapping[str, Solve] = {"bicriteria": solve}
-"""The rolling form alone."""
+__all__ = ["lay", "ready_now", "roll", "schedule_round"]
