@@ -33,10 +33,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from xml.parsers import expat
 
 import tomli
 
+from coalloc.adapters.formats.safe_xml import parse_xml
 from coalloc.model.errors import InputError
 from coalloc.model.fields import array, mapping, shown
 from coalloc.model.nodeset import LARGEST_SET
@@ -267,22 +267,13 @@ _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "m": 60.0}
 
 
 def _from_simgrid(raw: bytes, name: str) -> Platform:
-    rows: list[tuple[dict[str, str], int]] = []
-    parser = expat.ParserCreate()
+    rows: list[tuple[Mapping[str, str], int]] = []
 
-    def refuse(*_: object) -> None:
-        raise InputError(f"line {parser.CurrentLineNumber}", "XML entities are refused")
-
-    def start(tag: str, attributes: dict[str, str]) -> None:
+    def start(tag: str, attributes: Mapping[str, str], line: int) -> None:
         if tag == "cluster":
-            rows.append((attributes, parser.CurrentLineNumber))
+            rows.append((attributes, line))
 
-    parser.EntityDeclHandler = refuse
-    parser.StartElementHandler = start
-    try:
-        parser.Parse(raw, True)
-    except expat.ExpatError as error:
-        raise InputError("", f"is no XML: {error}") from error
+    parse_xml(raw, start)
     if not rows:
         raise InputError("", "there is no <cluster>")
     speeds = [_flops(row.get("speed", "1f"), f"line {line}") for row, line in rows]
@@ -295,7 +286,7 @@ def _from_simgrid(raw: bytes, name: str) -> Platform:
     return Platform(name=name, clusters=read_clusters(clusters, "clusters"))
 
 
-def _simgrid_cluster(row: dict[str, str], where: str, power: float) -> dict[str, Any]:
+def _simgrid_cluster(row: Mapping[str, str], where: str, power: float) -> dict[str, Any]:
     if "id" not in row:
         raise InputError(where, "a <cluster> has no id")
     core = row.get("core", "1")
