@@ -81,7 +81,7 @@ class Batch:
     def still_there(self, planner: Planner) -> Batch:
         """Without the members that have ended, are gone, or cannot run any more."""
         waiting = {(item.job.id, item.task and item.task.id) for item in planner.items}
-        running = {(run.id, None) for run in planner.snapshot.running}
+        running: set[tuple[str, str | None]] = {(run.id, None) for run in planner.snapshot.running}
         running |= {(run.id.rpartition(".")[0], "") for run in planner.snapshot.running}
         kept = [
             member
