@@ -67,7 +67,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "pulp": MIPS,
     "numba": ("policies/kernel/*",),
     "matplotlib": ("simulation/reproduce/plots.py",),
-    "xml": ("adapters/formats/safe_xml.py",),
+    "xml.parsers.expat": ("adapters/formats/safe_xml.py",),
     "yaml": ("adapters/formats/yaml_events.py",),
     "subprocess": PROCESSES,
     "multiprocessing": PROCESSES,
