@@ -147,7 +147,9 @@ def _show(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str,
         for e in sources.store.events(0, EVENTS_AT_ONCE, record.id)
     ]
     if isinstance(record.job, WorkflowJob):
-        details["tasks"] = _tasks(sources, record)
+        rows = details["tasks"] = _tasks(sources, record)
+        if record.is_ended:
+            details["progress"] = flow_views.tally((row["state"] for row in rows), len(rows))
     return {"job": {**details, "launch": parsed, "events": events}, "time": now}
 
 

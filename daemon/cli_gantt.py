@@ -6,7 +6,7 @@ there. Lanes that look the same are drawn once, with the names of their nodes fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -16,6 +16,8 @@ from coalloc.model.plan import Placement, Plan
 
 SYMBOLS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 IDLE, MIXED = ".", "*"
+MARK = "!"
+"""Behind the name of what lies on a critical path."""
 MOST_ROWS = 400
 """Rows of a text; lanes of an SVG before they get too thin are not limited."""
 
@@ -93,7 +95,12 @@ def name_of(placement: Placement) -> str:
 
 
 def text_gantt(
-    plan: Plan, node_clusters: Mapping[str, str], *, columns: int, begin: float | None = None
+    plan: Plan,
+    node_clusters: Mapping[str, str],
+    *,
+    columns: int,
+    begin: float | None = None,
+    critical: Collection[int] = (),
 ) -> list[str]:
     """The plan as lines of text.
 
@@ -103,6 +110,8 @@ def text_gantt(
         Width of the whole.
     begin : float, optional
         Left end, seconds on the plan's axis; default the first start.
+    critical : collection of int
+        Placements to be marked, by index.
     """
     if not plan.placements:
         return ["nothing is placed"]
@@ -123,7 +132,7 @@ def text_gantt(
         lines.append(f"{'':<{size}} |... {hidden} more")
     right = f"+{length(high - low)}"
     lines.append(f"{'':<{size}} |{'0':<{cells - len(right)}}{right}")
-    return [*lines, "", *_legend(plan, symbols, low, columns)]
+    return [*lines, "", *_legend(plan, symbols, low, columns, critical)]
 
 
 def _symbols(plan: Plan) -> list[str]:
@@ -147,11 +156,14 @@ def _cells(
     return "".join(out)
 
 
-def _legend(plan: Plan, symbols: Sequence[str], low: float, columns: int) -> list[str]:
+def _legend(
+    plan: Plan, symbols: Sequence[str], low: float, columns: int, critical: Collection[int]
+) -> list[str]:
     order = sorted(range(len(symbols)), key=lambda i: plan.placements[i].start)
     shown = order[: len(SYMBOLS)]
     items = [
-        f"{symbols[i]} {name_of(p)} +{length(p.start - low)} for {length(p.end - p.start)}"
+        f"{symbols[i]} {name_of(p)}{MARK if i in critical else ''}"
+        f" +{length(p.start - low)} for {length(p.end - p.start)}"
         for i, p in ((i, plan.placements[i]) for i in shown)
     ]
     size = max(map(len, items)) + 2
@@ -166,10 +178,18 @@ def _legend(plan: Plan, symbols: Sequence[str], low: float, columns: int) -> lis
 
 
 WIDTH, LEFT, TOP, FOOT = 1200, 220, 30, 28
+PLAIN = 'stroke="#fff" stroke-width=".4"'
+FRAME = 'stroke="#b00" stroke-width="1.6"'
 
 
-def svg_gantt(plan: Plan, node_clusters: Mapping[str, str], *, begin: float | None = None) -> str:
-    """The plan as SVG; pointing at a bar shows the job."""
+def svg_gantt(
+    plan: Plan,
+    node_clusters: Mapping[str, str],
+    *,
+    begin: float | None = None,
+    critical: Collection[int] = (),
+) -> str:
+    """The plan as SVG; pointing at a bar shows the job, a frame marks the critical ones."""
     rows = rows_of(plan, node_clusters)
     low, high = extent(plan, begin)
     scale = (WIDTH - LEFT - 10) / (high - low)
@@ -185,7 +205,9 @@ def svg_gantt(plan: Plan, node_clusters: Mapping[str, str], *, begin: float | No
             f"{escape(label if len(label) <= 34 else label[:33] + '…')}</text>"
         )
         for start, end, index in row.spans:
-            parts.append(_bar(plan.placements[index], start, end, index, low, scale, y, tall))
+            placed = plan.placements[index]
+            frame = FRAME if index in critical else PLAIN
+            parts.append(_bar(placed, start, end, index, low, scale, y, tall, frame))
         y += tall
     for k in range(9):
         x = LEFT + (WIDTH - LEFT - 10) * k / 8
@@ -212,6 +234,7 @@ def _bar(
     scale: float,
     y: float,
     tall: float,
+    frame: str,
 ) -> str:
     x, wide = LEFT + (start - low) * scale, max((end - start) * scale, 0.5)
     name = escape(name_of(placement))
@@ -224,12 +247,18 @@ def _bar(
     label = f'<text x="{x + 3:.1f}" y="{y + tall / 2:g}">{name}</text>' if inside else ""
     return (
         f'<rect x="{x:.2f}" y="{y}" width="{wide:.2f}" height="{tall - 1}" '
-        f'fill="hsl({hue:.0f} 55% 72%)" stroke="#fff" stroke-width=".4"><title>{name}: '
+        f'fill="hsl({hue:.0f} 55% 72%)" {frame}><title>{name}: '
         f"+{length(start - low)}, {words}</title></rect>{label}"
     )
 
 
-def html_gantt(plan: Plan, node_clusters: Mapping[str, str], *, begin: float | None = None) -> str:
+def html_gantt(
+    plan: Plan,
+    node_clusters: Mapping[str, str],
+    *,
+    begin: float | None = None,
+    critical: Collection[int] = (),
+) -> str:
     """The picture and the list of placements as one page without outside parts."""
     low, _ = extent(plan, begin)
     rows = "".join(
@@ -242,7 +271,7 @@ def html_gantt(plan: Plan, node_clusters: Mapping[str, str], *, begin: float | N
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>{escape(headline(plan))}</title><style>body{{font:13px sans-serif;margin:1em}}"
         "td,th{text-align:left;padding:.1em .8em}</style></head><body>\n"
-        + svg_gantt(plan, node_clusters, begin=begin)
+        + svg_gantt(plan, node_clusters, begin=begin, critical=critical)
         + "<table><tr><th>job</th><th>start</th><th>length</th><th>processes</th>"
         f"<th>nodes</th></tr>{rows}</table></body></html>\n"
     )

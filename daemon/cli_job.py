@@ -8,8 +8,17 @@ from typing import Any
 
 import msgspec
 
-from coalloc.daemon.cli_text import block, figure, instant, length, node_set, precise, printable
-from coalloc.daemon.client_results import JobDetails, PartRow
+from coalloc.daemon.cli_text import (
+    aligned,
+    block,
+    figure,
+    instant,
+    length,
+    node_set,
+    precise,
+    printable,
+)
+from coalloc.daemon.client_results import JobDetails, PartRow, TaskRow
 
 ORIGINS = {
     "user": "given",
@@ -19,6 +28,7 @@ ORIGINS = {
     "built-in": "built-in default",
 }
 LONGEST_COMMAND = 300
+TASK_HEADERS = ("JOBID", "TASK", "STATE", "TRIES", "START", "RUN", "NODES", "REASON")
 
 
 def job_lines(body: Mapping[str, Any], now: float) -> list[str]:
@@ -28,6 +38,8 @@ def job_lines(body: Mapping[str, Any], now: float) -> list[str]:
     lines += block(_state(job, now))
     lines += ["", "Asks for", *block(_asks(job))]
     lines += ["", "Executes", *block(_executes(job))]
+    if job.tasks:
+        lines += ["", "Tasks", *_tasks(job)]
     if job.parts:
         lines += ["", "Parts", *(_part(part) for part in job.parts)]
     if job.events:
@@ -39,6 +51,13 @@ def _state(job: JobDetails, now: float) -> Iterator[tuple[str, Any]]:
     yield "user", f"{job.user} ({job.uid}:{job.gid})" if job.uid >= 0 else job.user
     if job.origin:
         yield "handed over", f"in {job.origin}, where it is job {job.foreign}"
+    if job.progress is not None:
+        counts = job.progress
+        text = f"{counts.completed} of {counts.total} tasks completed, {counts.running} placed"
+        yield "progress", text + (f", {counts.failed} failed" if counts.failed else "")
+        yield "after a failure", _after_failure(job)
+    if job.task:
+        yield "task", f"{job.task} of workflow {job.id.partition('.')[0]}"
     yield "reason", ": ".join(dict.fromkeys(text for text in (job.reason, job.detail) if text))
     yield "submitted", instant(job.submitted)
     if job.state in {"pending", "held"}:
@@ -62,9 +81,17 @@ def _state(job: JobDetails, now: float) -> Iterator[tuple[str, Any]]:
         yield "attempts", f"{job.attempt}, {job.refusals} refused in a row"
 
 
+def _after_failure(job: JobDetails) -> str:
+    again = f"{job.retries} more tries, then " if job.retries else ""
+    return again + ("the others go on" if job.keep_going else "no further task is started")
+
+
 def _asks(job: JobDetails) -> Iterator[tuple[str, Any]]:
     fields = job.job
-    if fields.get("kind") == "moldable":
+    if fields.get("kind") == "workflow":
+        tasks, edges = fields.get("tasks") or (), fields.get("edges") or ()
+        yield "tasks", f"{len(tasks)}, with {len(edges)} edges"
+    elif fields.get("kind") == "moldable":
         yield "processes", f"{fields.get('min_procs')} to {fields.get('max_procs')}"
         yield "speed-up", _valued(job, "speedup", _speedup(fields.get("speedup") or {}))
         yield "repaired", job.sources.get("repaired")
@@ -116,6 +143,10 @@ def _executes(job: JobDetails) -> Iterator[tuple[str, Any]]:
         yield "command", f"that of job {job.foreign} in {job.origin}, as it was submitted there"
         return
     launch = job.launch
+    if job.tasks and not launch.get("argv"):
+        yield "commands", "of each task, from the file"
+        yield "folder", launch.get("cwd")
+        return
     command = shlex.join(launch.get("argv") or ())
     if len(command) > LONGEST_COMMAND:
         command = command[: LONGEST_COMMAND - 3] + "..."
@@ -123,6 +154,30 @@ def _executes(job: JobDetails) -> Iterator[tuple[str, Any]]:
     yield "folder", launch.get("cwd")
     yield "output", launch.get("stdout") or "coalloc-%j.out"
     yield "errors", launch.get("stderr")
+
+
+def _tasks(job: JobDetails) -> Iterator[str]:
+    rows = [[printable(cell) for cell in _task(task)] for task in job.tasks]
+    return (f"  {line}" for line in aligned([TASK_HEADERS, *rows], TASK_HEADERS))
+
+
+def _task(task: TaskRow) -> tuple[str, ...]:
+    start = task.started if task.started is not None else task.start_estimate
+    ran = None if task.started is None or task.ended is None else task.ended - task.started
+    why = task.detail or task.reason
+    code = f"exit code {task.exit_code}"
+    if task.exit_code and code not in why:
+        why = f"{why}, {code}" if why else code
+    return (
+        task.id,
+        task.task,
+        task.state,
+        str(task.attempt),
+        instant(start),
+        "-" if ran is None else length(ran),
+        node_set(task.nodes) if task.nodes else "-",
+        why,
+    )
 
 
 def _part(part: PartRow) -> str:

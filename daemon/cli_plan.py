@@ -17,8 +17,10 @@ from coalloc.daemon.cli_common import (
     read_json,
     write_text,
 )
+from coalloc.daemon.cli_critical import Edges, critical_paths, path_lines
 from coalloc.daemon.cli_text import instant, length, node_set, show_table, width
 from coalloc.model.errors import InputError
+from coalloc.model.jobs import WorkflowJob
 from coalloc.model.plan import Plan
 from coalloc.model.plan_json import read_plan, write_plan
 
@@ -52,6 +54,7 @@ def _plan(args: argparse.Namespace) -> int:
         body = answer["plan"]
         title = f"round {body['round']} of {instant(body['time'])}: "
         shown = Shown(read_plan(body["plan"]), answer["node_clusters"], body["time"], title, True)
+        shown.edges = answer.get("edges") or {}
     else:
         shown = _from_file(args.file, args.snapshot)
         if args.json:
@@ -82,6 +85,7 @@ class Shown:
     ) -> None:
         self.plan, self.node_clusters, self.begin = plan, node_clusters, begin
         self.title, self.wall = title, wall
+        self.edges: Edges = {}
 
 
 def _from_file(path: Path, snapshot: Path | None) -> Shown:
@@ -92,7 +96,13 @@ def _from_file(path: Path, snapshot: Path | None) -> Shown:
 
     problem = load_snapshot(snapshot)
     clusters = {node.name: cluster.name for cluster, node in problem.nodes()}
-    return Shown(plan, clusters, problem.time, f"{path}: ", False)
+    shown = Shown(plan, clusters, problem.time, f"{path}: ", False)
+    shown.edges = {
+        job.id: [(edge.parent, edge.child) for edge in job.edges]
+        for job in problem.queue
+        if isinstance(job, WorkflowJob)
+    }
+    return shown
 
 
 def load_plan(path: Path) -> Plan:
@@ -113,15 +123,20 @@ def _show(shown: Shown, args: argparse.Namespace) -> None:
     from coalloc.daemon import cli_gantt as gantt
 
     plan, clusters = shown.plan, shown.node_clusters
+    paths = critical_paths(plan, shown.edges)
+    critical = frozenset(index for path in paths.values() for index in path)
     if args.gantt in {"svg", "html"}:
         draw = gantt.svg_gantt if args.gantt == "svg" else gantt.html_gantt
-        write_text(draw(plan, clusters, begin=shown.begin), args.output)
+        write_text(draw(plan, clusters, begin=shown.begin, critical=critical), args.output)
         return
     print(shown.title + gantt.headline(plan))
     print(f"{len(plan.placements)} placed, {len(plan.deferred)} deferred")
     if args.gantt == "text":
         print()
-        print("\n".join(gantt.text_gantt(plan, clusters, columns=width(), begin=shown.begin)))
+        lines = gantt.text_gantt(
+            plan, clusters, columns=width(), begin=shown.begin, critical=critical
+        )
+        print("\n".join([*lines, *path_lines(plan, paths)]))
     else:
         _list(shown)
 

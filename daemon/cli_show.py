@@ -136,8 +136,15 @@ def _line(group: Sequence[QueueRow], now: float) -> tuple[str, ...]:
         procs,
         instant(row.started if row.state not in WAITING else _earliest(group)),
         f"{row.origin}:{row.foreign}" if row.origin else "+".join(row.clusters) or "-",
-        node_set(row.nodes) if row.state not in WAITING and row.nodes else reason_text(row),
+        _progress(row)
+        + (node_set(row.nodes) if row.state not in WAITING and row.nodes else reason_text(row)),
     )
+
+
+def _progress(row: QueueRow) -> str:
+    """Of a workflow, tasks that have completed of all."""
+    counts = row.progress
+    return "" if counts is None else f"{counts.completed}/{counts.total} tasks "
 
 
 def _array_id(group: Sequence[QueueRow]) -> str:

@@ -115,13 +115,14 @@ def _body(args: argparse.Namespace) -> dict[str, Any]:
 
     try:
         file = read_workflow(args.file)
-        for warning in file.warnings:
-            note(f"{args.file}: {warning}")
+    except InputError as error:
+        raise CommandError(str(error), BAD_USAGE) from error
+    for warning in file.warnings:
+        note(f"{args.file}: {warning}")
+    try:
         return workflow_submission(file.job, file.commands, **_options(args, file.name))
     except InputError as error:
         raise CommandError(f"{args.file}: {error}", BAD_USAGE) from error
-    except OSError as error:
-        raise CommandError(f"{args.file}: {error.strerror}", BAD_USAGE) from error
 
 
 def _options(args: argparse.Namespace, name: str) -> WorkflowOptions:

@@ -53,6 +53,8 @@ class TaskRow(Struct, frozen=True, kw_only=True):
         Of its record, such as ``17.3``.
     task : str
         Its name in the workflow.
+    state : str
+        As of a job, or ``not_run``: it was never placed, and never will be.
     attempt, failures : int
         Starts tried; runs that have failed.
     planned : float

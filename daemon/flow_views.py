@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from coalloc.core.flows import Flow
-from coalloc.core.records import JobRecord
+from coalloc.core.records import ENDED, PLACED, JobRecord, JobState
 from coalloc.core.state import State
 from coalloc.core.workflows import first_record
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.plan import Plan
+
+NOT_RUN = "not_run"
+"""The state of a task that has never been placed, and never will be."""
 
 
 def progress(record: JobRecord, state: State) -> dict[str, int] | None:
@@ -20,14 +24,22 @@ def progress(record: JobRecord, state: State) -> dict[str, int] | None:
     flow = state.flows.get(record.id)
     if flow is None:
         total = len(record.job.tasks)
-        done = total if record.exit_code == 0 else 0
-        return {"total": total, "completed": done, "running": 0, "failed": 0}
+        known = (state.jobs.get(f"{record.id}.{number}") for number in range(1, total + 1))
+        return tally((str(task.state) for task in known if task is not None), total)
     return {
         "total": len(flow.tasks),
         "completed": len(flow.completed),
         "running": len(flow.placed),
         "failed": len(flow.failed),
     }
+
+
+def tally(states: Iterable[str], total: int) -> dict[str, int]:
+    """Progress from the states of the tasks that were ever placed."""
+    counts = Counter(states)
+    done, placed = counts[JobState.COMPLETED], sum(counts[state] for state in PLACED)
+    bad = sum(counts[state] for state in ENDED) - done
+    return {"total": total, "completed": done, "running": placed, "failed": bad}
 
 
 def occupied(flow: Flow, state: State) -> tuple[dict[str, int], list[str]]:
@@ -61,7 +73,7 @@ def task_rows(
             {
                 "id": record.id,
                 "task": task.id,
-                "state": str(record.state),
+                "state": NOT_RUN if reason == NOT_RUN else str(record.state),
                 "attempt": record.attempt,
                 "failures": record.failures,
                 "nodes": {n: c for part in record.parts for n, c in part.nodes.items()},
@@ -86,7 +98,7 @@ def task_expectation(
     if not record.is_waiting:
         return None, record.reason, record.detail
     if flow is None or record.task in flow.dropped:
-        return None, "not_run", "never runs: what it needs failed, or its workflow has ended"
+        return None, NOT_RUN, "never runs: what it needs failed, or its workflow has ended"
     if record.reason:
         return None, record.reason, record.detail
     planned = None if state.lanes is None else state.lanes.placements.get((flow.id, record.task))
