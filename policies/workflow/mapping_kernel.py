@@ -163,6 +163,12 @@ def constant(ground: Any, board: Any, item: Any, row: Any, want: Any) -> Any:
 
 
 @inlined
+def overloads(board: Any, row: Any, k: Any) -> Any:
+    """Whether what the item sends is too much for a link; who sends nothing does not care."""
+    return board.units[k] > 0 and board.load[row, k] + board.units[k] > FULL + ROUNDING
+
+
+@inlined
 def enter(ground: Any, board: Any, group: Any, want: Any, at: Any, start: Any) -> Any:
     """Set the minima to one instant, and until when reservations leave the classes."""
     need = ground.need[group]
@@ -184,9 +190,7 @@ def enter(ground: Any, board: Any, group: Any, want: Any, at: Any, start: Any) -
             board.least[z] = board.free[row, c] // need[c]
             board.have[k] += board.least[z]
     for k in range(want.size):
-        if want[k] > 0 and (
-            board.have[k] < want[k] or board.load[row, k] + board.units[k] > FULL + ROUNDING
-        ):
+        if board.have[k] < want[k] or overloads(board, row, k):
             return False
     return True
 
@@ -205,9 +209,7 @@ def descend(ground: Any, board: Any, group: Any, want: Any, at: Any) -> Any:
             board.least[z] = min(board.least[z], board.free[row, c] // need[c])
             board.have[k] += board.least[z]
     for k in range(want.size):
-        if want[k] > 0 and (
-            board.have[k] < want[k] or board.load[row, k] + board.units[k] > FULL + ROUNDING
-        ):
+        if board.have[k] < want[k] or overloads(board, row, k):
             return False
     return True
 
