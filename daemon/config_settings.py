@@ -93,7 +93,7 @@ def _speedup(text: str, where: str) -> dict[str, Any]:
     """A default speed-up, as ``--speedup`` has it."""
     try:
         model = parse.speedup(text)
-        read_speedup({**model, "time": 1.0}, f"{where}.speedup")
-    except ArgumentTypeError as error:
+        read_speedup({**model, "time": 1.0}, text)
+    except (ArgumentTypeError, InputError) as error:
         raise InputError(f"{where}.speedup", str(error)) from error
     return model

@@ -24,6 +24,7 @@ from coalloc.core.events import Ticked, TimerFired
 from coalloc.daemon import logs, notify
 from coalloc.daemon.config import Config, ConfigError
 from coalloc.daemon.config_file import changes, find_config, load, needs_restart
+from coalloc.daemon.config_settings import core_settings
 from coalloc.daemon.config_text import toml_text
 from coalloc.daemon.metrics import Metrics
 from coalloc.daemon.process_name import set_process_name
@@ -90,6 +91,7 @@ def _check(config: Config) -> None:
     """
     if config.daemon.mode != "single-user":
         raise InputError("daemon.mode", f"{config.daemon.mode} is not available yet")
+    core_settings(config)
     local: dict[str, LocalSettings] = {}
     for i, cluster in enumerate(config.clusters):
         where = f"clusters[{i}]"

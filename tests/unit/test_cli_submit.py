@@ -143,6 +143,10 @@ def test_every_option(client: FakeClient) -> None:
             },
         ),
         (["-t", "UNLIMITED"], {"kind": "rigid", "procs": 1}),
+        (  # the daemon knows how this command's run time falls
+            ["-n", "2-8", "--base-time", "90s"],
+            {"kind": "moldable", "min_procs": 2, "max_procs": 8, "base_time": 90.0},
+        ),
     ],
 )
 def test_shapes(client: FakeClient, words: list[str], job: dict[str, Any]) -> None:
@@ -219,7 +223,6 @@ def test_scripts_that_are_refused(
         ("-n", "argument -n/--ntasks: expected one argument"),
         ("-n 0 -- true", "'0' is not a number of processes"),
         ("--frob -- true", "--frob"),
-        ("-n 1-4 -- true", "a range of processes needs --speedup or --times"),
         ("-n 1-4 --speedup amdahl:.5 -- true", "--speedup needs --base-time"),
         ("--speedup amdahl:.5 --base-time 9 -- true", "--speedup needs --ntasks"),
         ("--times 1:5 --speedup amdahl:.5 -- true", "exclude each other"),

@@ -333,8 +333,8 @@ def test_an_option_that_does_not_exist_is_refused_here() -> None:
         submission("true")
     with pytest.raises(ValueError, match="argv: is empty"):
         submission([])
-    with pytest.raises(ValueError, match="a range needs speedup or times"):
-        submission(["true"], procs=(1, 4))
+    with pytest.raises(ValueError, match="only one of them"):
+        submission(["true"], speedup={"model": "amdahl"}, times={1: 2.0})
 
 
 def test_the_client_finds_its_daemon_in_the_configuration(

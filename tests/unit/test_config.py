@@ -14,6 +14,7 @@ from coalloc.daemon.config import ClusterConfig, Config, ConfigError
 from coalloc.daemon.config_file import changes, find_config, load, needs_restart, parse
 from coalloc.daemon.config_settings import core_settings
 from coalloc.daemon.config_text import toml_text
+from coalloc.daemon.main import _check
 from coalloc.model.errors import InputError
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "etc" / "coallocd.toml"
@@ -102,6 +103,7 @@ def test_core_is_told_everything() -> None:
         trigger = [{ kind = "queue_length", at_least = 40, count = "procs", policy = "easy" }]
         [jobs.defaults]
         sigma = 0.5
+        speedup = "downey:8,1.5"
         [[jobs.match]]
         user = "a*"
         base_time_s = 10
@@ -120,9 +122,24 @@ def test_core_is_told_everything() -> None:
     ]
     assert settings.defaults == (
         JobDefaults(user="a*", command="*", base_time=10.0),
-        JobDefaults(sigma=0.5),
+        JobDefaults(sigma=0.5, speedup={"model": "downey", "A": 8.0, "sigma": 1.5}),
     )
     assert settings.clusters == (ClusterSettings(name="alpha", link_gbps=2.0),)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("linear", "neither amdahl:FRACTION nor downey:A,SIGMA"),
+        ("amdahl:2", "'2'"),
+        ("downey:0.5,1", "downey:0.5,1.A: 0.5 is below 1"),
+    ],
+)
+def test_a_default_speedup_that_cannot_be_read(text: str, words: str) -> None:
+    file = f'[[clusters]]\nname = "a"\n[[jobs.match]]\nspeedup = "{text}"\n'
+    with pytest.raises(ConfigError, match=r"^x:4: jobs\.match\[0\]\.speedup: ") as caught:
+        parse(file, "x", FOLDERS, _check)
+    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(
