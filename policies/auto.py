@@ -7,6 +7,11 @@ proves its plan, finds nothing better for a while (option ``patience``), or is t
 best by (jobs without a start, the objective, the other one of makespan and weighted completion) is
 the plan, so it is never worse than EASY in this order.
 
+A queue of moldable jobs alone, where more will arrive (`Budget.live`), is planned by the rolling
+form of `bicriteria`, since what ends first now is not what serves best in the long run. There plans
+compare by (jobs without a start, weighted completion and area at the price of processors), and
+EASY's stands where it is better.
+
 Jobs that were passed over too often are booked first in all of these (option ``guard_after``).
 """
 
@@ -15,11 +20,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from coalloc.model.jobs import MoldableJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.moldable.rolling import roll_round
 from coalloc.policies.oas.search import Search
+from coalloc.policies.simple import sort_items
 
 FIRST = (("easy", "easy"),)
 TRIALS = (
@@ -39,9 +49,37 @@ def solve(
     on_incumbent: OnIncumbent | None = None,
 ) -> Plan:
     """Plan with the best of the simple policies and of the search."""
-    search = Search(Planner(problem, options), "auto", budget, on_incumbent)
+    planner = Planner(problem, options)
+    if budget.live and is_moldable(planner):
+        return _rolling(planner, budget)
+    search = Search(planner, "auto", budget, on_incumbent)
     search.run(FIRST, TRIALS)
     return search.plan()
+
+
+def is_moldable(planner: Planner) -> bool:
+    """Whether all there is to place are moldable jobs."""
+    return bool(planner.items) and all(isinstance(i.job, MoldableJob) for i in planner.items)
+
+
+def _rolling(planner: Planner, budget: Budget) -> Plan:
+    guarded = planner.guarded
+    easy = planner.decode(sort_items(planner, "easy"), "easy")
+    found = roll_round(planner, budget)
+    planner.guarded = guarded
+    rolls = _cost(planner, found.schedule, found.price) <= _cost(planner, easy, found.price)
+    stats = {**found.stats, "order": "rolling" if rolls else "easy"}
+    return planner.plan(found.schedule if rolls else easy, "auto", budget.seed, stats)
+
+
+def _cost(planner: Planner, schedule: Schedule, price: float) -> tuple[float, float]:
+    """Jobs without a start; ends by weight, of mean 1, and processor-seconds at their price."""
+    out, problem = schedule.outcome, planner.compiled.problem
+    placed = ~np.isnan(out.end)
+    mean = max(float(planner.weights.mean()), 1e-300)
+    procs = problem.mode_procs[problem.mode_first[:-1] + out.mode]
+    area = float((procs * (out.end - out.start))[placed].sum())
+    return schedule.unplaced, schedule.weighted_completion / mean + price * area
 
 
 SOLVERS: Mapping[str, Solve] = {"auto": solve}

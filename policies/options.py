@@ -140,15 +140,6 @@ def _with_default(field: Field, default: Any) -> Field:
     return Field(**{**{k: getattr(field, k) for k in Field.__slots__}, "default": default})
 
 
-AUTO: Table = {
-    **COMMON,
-    "guard_after": _with_default(GUARD, 10),
-    "window": SEARCH["window"],
-    "patience": _with_default(SEARCH["patience"], 50),
-    "exact_work": _with_default(SEARCH["exact_work"], 200_000),
-}
-
-
 DEMT: Table = {
     **COMMON,
     "objective": _with_default(OBJECTIVE, "weighted_completion"),
@@ -218,6 +209,16 @@ ROLLING: Table = {
     ),
 }
 """What the rolling form of `bicriteria` understands besides."""
+
+AUTO: Table = {
+    **COMMON,
+    "guard_after": _with_default(GUARD, 10),
+    "window": SEARCH["window"],
+    "patience": _with_default(SEARCH["patience"], 50),
+    "exact_work": _with_default(SEARCH["exact_work"], 200_000),
+    **{name: ROLLING[name] for name in ("allotment", "squeeze", "stretch", "reserve_after")},
+}
+"""What `auto` understands."""
 
 BICRITERIA: Table = {
     **COMMON,

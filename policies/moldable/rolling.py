@@ -19,7 +19,9 @@ The paper has no on-line experiment, and no form without barriers; this rule is 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +39,28 @@ from coalloc.policies.moldable.rolling_now import (
     start_now,
     starts_and_capacity,
 )
-from coalloc.policies.moldable.rolling_rule import Wanted, wanted
+from coalloc.policies.moldable.rolling_rule import Wanted, price, wanted
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What a round comes to.
+
+    Attributes
+    ----------
+    schedule : Schedule
+    price : float
+        Of a processor-second, see `rolling_rule`.
+    stats : mapping
+        Of the plan, the notes among them.
+    """
+
+    schedule: Schedule
+    price: float
+    stats: Mapping[str, Any]
 
 
 def roll(planner: Planner, policy: str, budget: Budget) -> Plan:
@@ -53,10 +73,16 @@ def roll(planner: Planner, policy: str, budget: Budget) -> Plan:
     policy : str
         The name that the plan carries.
     """
-    now = planner.snapshot.time
-    arrivals = Arrivals.read(budget.notes, now)
     if not planner.items:
         return planner.plan(planner.decode([], "event"), policy, budget.seed)
+    found = roll_round(planner, budget)
+    return planner.plan(found.schedule, policy, budget.seed, found.stats)
+
+
+def roll_round(planner: Planner, budget: Budget) -> Round:
+    """Schedule a round; there are items."""
+    now = planner.snapshot.time
+    arrivals = Arrivals.read(budget.notes, now)
     queue = of_planner(planner)
     arrivals.take(_arrived(planner, queue), now)
     load = arrivals.load(queue.width)
@@ -70,7 +96,7 @@ def roll(planner: Planner, policy: str, budget: Budget) -> Plan:
         "held": None if held is None else planner.items[held.item].job.id,
         NOTES: arrivals.write(),
     }
-    return planner.plan(schedule, policy, budget.seed, stats)
+    return Round(schedule=schedule, price=price(int(ready.sum()), load, queue.width), stats=stats)
 
 
 def ready_now(planner: Planner, queue: MoldableQueue) -> Flags:
@@ -136,4 +162,4 @@ def _arrived(planner: Planner, queue: MoldableQueue) -> list[tuple[float, float]
     return [(job.submitted, float(work[number])) for number, job in jobs.items()]
 
 
-__all__ = ["lay", "ready_now", "roll", "schedule_round"]
+__all__ = ["Round", "lay", "ready_now", "roll", "roll_round", "schedule_round"]
