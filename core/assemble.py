@@ -117,8 +117,11 @@ def waiting_view(
         changes["after"] = unmet
     if record.state is JobState.HELD:
         changes["held"] = True
-    if record.not_before > job.earliest:
-        changes["earliest"] = record.not_before
+    if job.submitted > now:  # The clock was set back since.
+        changes["submitted"] = now
+    earliest = max(record.not_before, now if job.earliest <= job.submitted > now else job.earliest)
+    if earliest != job.earliest:
+        changes["earliest"] = earliest
     if passed := state.passed_over.get(record.id, 0):
         changes["passed_over"] = passed
     if job.clusters is not None and not clusters.issuperset(job.clusters):

@@ -13,8 +13,16 @@ from coalloc.core.records import JobRecord
 from coalloc.core.state import State
 
 
-def set_back(state: State, seconds: float) -> None:
-    """Shift every time that the core compares with the clock, `seconds` being positive."""
+def set_back(state: State, now: float, seconds: float) -> None:
+    """Shift every time that the core compares with the clock.
+
+    Parameters
+    ----------
+    now : float
+        By the clock as it is from here on.
+    seconds : float
+        How far it was set back.
+    """
     rounds = state.rounds
     if rounds.last_start is not None:
         rounds.last_start -= seconds
@@ -26,11 +34,12 @@ def set_back(state: State, seconds: float) -> None:
     if state.round is not None:
         state.round.started -= seconds
     state.plan_time -= seconds
-    for record in _timed(state):
+    for record in _timed(state, now):
+        put_off = record.id in state.backing_off
         state.put(
             replace(
                 record,
-                not_before=record.not_before - seconds,
+                not_before=record.not_before - seconds if put_off else min(record.not_before, now),
                 deadline=None if record.deadline is None else record.deadline - seconds,
             )
         )
@@ -40,7 +49,7 @@ def set_back(state: State, seconds: float) -> None:
 def after_restart(state: State, now: float) -> None:
     """Bring back what an earlier run set by a clock that was ahead of this one."""
     limits = state.settings
-    for record in _timed(state):
+    for record in _timed(state, now):
         not_before = min(record.not_before, now + limits.backoff_max_s)
         deadline = record.deadline
         if deadline is not None:
@@ -49,7 +58,10 @@ def after_restart(state: State, now: float) -> None:
             state.put(replace(record, not_before=not_before, deadline=deadline))
 
 
-def _timed(state: State) -> list[JobRecord]:
-    """Jobs with a back-off or a deadline."""
-    late = [state.jobs[job] for job in sorted(state.backing_off)]
-    return late + [record for record in state.placed_records() if record.deadline is not None]
+def _timed(state: State, now: float) -> list[JobRecord]:
+    """Jobs with a deadline, or that may not be tried before some time to come."""
+    return [
+        record
+        for record in state.jobs.values()
+        if not record.is_ended and (record.deadline is not None or record.not_before > now)
+    ]

@@ -142,20 +142,26 @@ class Coordinator:
             case SolveFailed():
                 rounding.failed(state, event, now)
             case SubmitsLost(jobs=jobs):
-                for job in jobs:
-                    state.remove(job)
-                    state.tokens = {k: v for k, v in state.tokens.items() if v != job}
+                self._take_back(jobs)
         dispatching.carry_on(state, now)
         rounding.begin_if_due(state, now)
         self._forget_oldest()
         out, state.out = state.out, []
         return out
 
+    def _take_back(self, jobs: Iterable[str]) -> None:
+        """Submits that could not be written were none; a resend is a new one."""
+        state = self.state
+        for job in jobs:
+            state.remove(job)
+        lost = {job.partition("_")[0] for job in jobs}
+        state.tokens = {key: job for key, job in state.tokens.items() if job not in lost}
+
     def _look_at_clock(self, now: float) -> None:
         if self._now is None:
             clock.after_restart(self.state, now)
         elif now < self._now:
-            clock.set_back(self.state, self._now - now)
+            clock.set_back(self.state, now, self._now - now)
         self._now = now
 
     def take_partial(self) -> list[Effect]:

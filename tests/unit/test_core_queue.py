@@ -245,6 +245,17 @@ def test_submits_that_could_not_be_written_leave_no_trace() -> None:
     assert again.body["job"] != lost
 
 
+def test_an_array_that_could_not_be_written_is_submitted_anew() -> None:
+    site = Site({"a": 1})
+    lost = site.submit(token="lost", array=(1, 2))
+    site.do(SubmitsLost(jobs=(f"{lost}_1", f"{lost}_2")))
+    again = submit(site, token="lost", array=(1, 2))
+    assert isinstance(again, Done)
+    assert not again.body["again"]
+    assert again.body["jobs"] == [f"{again.body['job']}_{index}" for index in (1, 2)]
+    assert set(again.body["jobs"]) <= site.state.jobs.keys()
+
+
 def test_run_times_are_learnt_from_what_the_same_user_ran() -> None:
     site = Site({"a": 1})
     for seconds in (40.0, 60.0):
