@@ -195,9 +195,13 @@ def _options(policy: Any) -> dict[str, dict[str, Any]]:
 
 def _add_snapshot(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: stdout")
-    parser.add_argument("--workload", type=Path, metavar="LOG", help="take the jobs of an SWF log")
+    parser.add_argument(
+        "--workload", type=Path, metavar="FILE", help="take the jobs of an SWF log, or a workflow"
+    )
     parser.add_argument("--platform", type=Path, metavar="FILE", help="and these clusters")
-    parser.add_argument("--limit", type=parse.count, metavar="N", help="only the first N jobs")
+    parser.add_argument(
+        "--limit", type=parse.count, metavar="N", help="only the log's first N jobs"
+    )
 
 
 def _snapshot(args: argparse.Namespace) -> int:
@@ -212,13 +216,16 @@ def _snapshot(args: argparse.Namespace) -> int:
         with connect(args) as client:
             body: Mapping[str, Any] = client.snapshot()
     else:
-        body = write_snapshot(made_snapshot(args.workload, args.platform, args.limit))
+        made = made_snapshot(args.workload, args.platform, args.limit)
+        for warning in made.warnings:
+            note(f"{args.workload}: {warning}")
+        body = write_snapshot(made)
     write_text(json.dumps(body, indent=1) + "\n", args.output)
     return DONE
 
 
 def made_snapshot(workload: Path, platform: Path, limit: int | None = None) -> Snapshot:
-    """The first jobs of a log, all waiting at the submission of the last, on idle clusters.
+    """A workflow, or the first jobs of a log when the last is submitted, waiting on idle clusters.
 
     Raises
     ------
@@ -227,8 +234,14 @@ def made_snapshot(workload: Path, platform: Path, limit: int | None = None) -> S
     from coalloc.adapters.formats.platforms import read_platform
     from coalloc.adapters.formats.swf import read_swf
     from coalloc.adapters.formats.swf_jobs import make_jobs
+    from coalloc.adapters.formats.workflow import is_workflow, read_workflow
 
     clusters = read_platform(platform).clusters
+    if is_workflow(workload):
+        if limit is not None:
+            raise CommandError("snapshot: --limit is for logs, not for a workflow", BAD_USAGE)
+        read = read_workflow(workload)
+        return Snapshot(clusters=clusters, queue=(read.job,), warnings=read.warnings)
     jobs = [logged.job for logged in make_jobs(read_swf(workload)).jobs[:limit]]
     return Snapshot(
         time=max((job.submitted for job in jobs), default=0.0),
@@ -268,9 +281,11 @@ COMMANDS: Mapping[str, Command] = {
     "snapshot": Command(
         doc="what a round would be given now, as a file",
         about="What a round that began now would be given, as a file: for a ticket, a what-if, a "
-        "test.\nWith --workload and --platform, the jobs of a log waiting on idle clusters.",
+        "test.\nWith --workload and --platform, the jobs of a log or a workflow waiting on idle "
+        "clusters.",
         example="coalloc snapshot -o now.json\n"
-        "  coalloc snapshot --workload log.swf.gz --platform site.toml --limit 50 -o case.json",
+        "  coalloc snapshot --workload log.swf.gz --platform site.toml --limit 50 -o case.json\n"
+        "  coalloc snapshot --workload montage.xml --platform site.toml -o case.json",
         add=_add_snapshot,
         run=_snapshot,
     ),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from coalloc.adapters.formats.platforms import Platform
 from coalloc.adapters.formats.swf import read_swf
 from coalloc.adapters.formats.swf_jobs import JobRule, LoggedJob, make_jobs
+from coalloc.adapters.formats.workflow import is_workflow
 from coalloc.model.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -94,6 +95,9 @@ def read_workload(
     """
     names, made, notes = [], [], []
     for path in paths:
+        if is_workflow(path):
+            what = "is a workflow: plan it with coalloc snapshot --workload and coalloc solve"
+            raise InputError(str(path), what)
         log = read_swf(path)
         try:
             made.append(make_jobs(log, rule))
