@@ -163,9 +163,13 @@ def constant(ground: Any, board: Any, item: Any, row: Any, want: Any) -> Any:
 
 
 @inlined
-def overloads(board: Any, row: Any, k: Any) -> Any:
-    """Whether what the item sends is too much for a link; who sends nothing does not care."""
-    return board.units[k] > 0 and board.load[row, k] + board.units[k] > FULL + ROUNDING
+def suffices(board: Any, row: Any, want: Any) -> Any:
+    """Whether `have` is enough, and no link is overloaded; who sends nothing may use a full one."""
+    enough = True
+    for k in range(want.size):
+        load = board.load[row, k] + board.units[k]
+        enough &= board.have[k] >= want[k] and (board.units[k] == 0 or load <= FULL + ROUNDING)
+    return enough
 
 
 @inlined
@@ -189,10 +193,7 @@ def enter(ground: Any, board: Any, group: Any, want: Any, at: Any, start: Any) -
         if board.shut[z] > start:
             board.least[z] = board.free[row, c] // need[c]
             board.have[k] += board.least[z]
-    for k in range(want.size):
-        if board.have[k] < want[k] or overloads(board, row, k):
-            return False
-    return True
+    return suffices(board, row, want)
 
 
 @inlined
@@ -208,10 +209,7 @@ def descend(ground: Any, board: Any, group: Any, want: Any, at: Any) -> Any:
         if want[k] > 0:
             board.least[z] = min(board.least[z], board.free[row, c] // need[c])
             board.have[k] += board.least[z]
-    for k in range(want.size):
-        if board.have[k] < want[k] or overloads(board, row, k):
-            return False
-    return True
+    return suffices(board, row, want)
 
 
 @inlined

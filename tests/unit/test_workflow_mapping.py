@@ -86,21 +86,18 @@ def test_one_item_ends_as_soon_as_the_kernel_finds(snapshot: Snapshot) -> None:
 
 
 @given(snapshot=snapshots())
-@settings(max_examples=100)
-def test_without_insertion_nodes_are_taken_for_good(snapshot: Snapshot) -> None:
-    """Whoever comes later on a node starts later; what ran before stays as it was."""
-    planner = Planner(snapshot, {})
-    mapper = Mapper(planner)
-    order = mapper.in_order(np.arange(len(planner.items), 0.0, -1.0))
-    gaps, none = [], []
-    for insertion, ends in ((True, gaps), (False, none)):
-        mapper.clear()
-        for n in order[mapper.graph.level[order].argsort(kind="stable")].tolist():
-            low, high = whole(mapper)
-            mapper.map(np.array([n]), low, high, insertion)
-            ends.append(float(mapper.board.end[n]))
-    assert not gaps or gaps[0] <= none[0] + 1e-9
-    assert np.isfinite(gaps + none).all()
+@settings(max_examples=60)
+def test_without_insertion_nodes_are_free_for_good(snapshot: Snapshot) -> None:
+    mapper = mapper_of(snapshot)
+    low, high = whole(mapper)
+    order = mapper.in_order(mapper.graph.bottom(np.ones(mapper.graph.size)))
+    for n in order.tolist():
+        times = mapper.board.time[: mapper.board.size[0]].tolist()
+        before = [mapper.free_from(n, t) for t in times]
+        mapper.map(np.array([n]), low, high, insertion=False)
+        start = float(mapper.board.start[n])
+        instant = max(x for x, t in enumerate(times) if t <= start)
+        assert (mapper.board.spread[n] <= before[instant]).all()
 
 
 def test_insertion_fills_a_gap_that_appending_leaves() -> None:
