@@ -18,13 +18,14 @@ from typing import Any
 from coalloc.adapters.formats.dax import parse_dax
 from coalloc.adapters.formats.dot import is_dot, parse_dot
 from coalloc.adapters.formats.pegasus import read_pegasus
-from coalloc.adapters.formats.task_graph import TEXT, WorkflowFile
+from coalloc.adapters.formats.task_graph import ID, TEXT, WorkflowFile, named
 from coalloc.adapters.formats.wfformat import read_wfformat
 from coalloc.adapters.formats.yaml_events import decode_yaml
 from coalloc.model.errors import InputError
-from coalloc.model.fields import array, mapping
+from coalloc.model.fields import array, mapping, read_fields
 from coalloc.model.job_json import read_job
 from coalloc.model.jobs import WorkflowJob
+from coalloc.model.tables import TASK
 from coalloc.model.text import decode_json
 
 __all__ = ["WorkflowFile", "is_workflow", "parse_workflow", "read_workflow"]
@@ -88,7 +89,8 @@ def parse_workflow(raw: bytes, file_name: str, where: str = "") -> WorkflowFile:
     try:
         return _parsed(raw, file_name.rpartition(".")[0] or file_name)
     except InputError as error:
-        raise InputError(f"{where}: {error.where}".strip(": "), error.what) from error
+        place = error.where.removeprefix(".")
+        raise InputError(f"{where}: {place}".strip(": "), error.what) from error
 
 
 def _parsed(raw: bytes, name: str) -> WorkflowFile:
@@ -129,8 +131,10 @@ def _own(top: dict[str, Any], name: str) -> WorkflowFile:
     for i, value in enumerate(array(top.get("tasks"), "tasks")):
         task = dict(mapping(value, f"tasks[{i}]"))
         command = task.pop("command", None)
+        known = ID.read(task.get("id"), f"tasks[{i}].id")
+        read_fields(task, TASK, named(known))
         if command is not None:
-            commands[task.get("id")] = _command(command, f"tasks[{i}].command")
+            commands[known] = _command(command, f"{named(known)}: command")
         tasks.append(task)
     job, warnings = read_job({**top, "id": "1", "kind": "workflow", "tasks": tasks}, "", 0.0)
     assert isinstance(job, WorkflowJob)
