@@ -146,7 +146,8 @@ def settle(state: State, flow: Flow, now: float) -> None:
     workflow = state.jobs[flow.id]
     if flow.placed or (flow.open and not is_stopping(workflow, flow)):
         return
-    for task in flow.open:
+    end = _end_of(state, workflow, flow)
+    for task in tuple(flow.open):
         record = state.jobs.get(flow.job_of(task))
         if record is not None:
             why = "its workflow was stopped"
@@ -154,7 +155,6 @@ def settle(state: State, flow: Flow, now: float) -> None:
                 replace(record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why)
             )
             state.record(now, "job_ended", record.id, state="cancelled", detail=why)
-    end = _end_of(state, workflow, flow)
     state.put(replace(end, ended=now))
     fields: dict[str, Any] = {"state": str(end.state), "exit_code": end.exit_code}
     fields["detail"] = end.detail

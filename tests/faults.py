@@ -262,6 +262,10 @@ class World:
         part.ends = self.now + self.dice.choice([0.0, 1.0, 5.0])
         self.starts[order.job, order.part] = self.starts.get((order.job, order.part), 0) + 1
 
+    def code_of(self, order: Prepare) -> int:
+        """Exit code of a part's processes."""
+        return 0
+
     def all_ready(self, order: Prepare) -> bool:
         """Every process of this attempt has been at a barrier."""
         return sum(self.readied.get((order.job, order.attempt), {}).values()) == order.size
@@ -321,7 +325,7 @@ class World:
                     seen = self.readied.setdefault((order.job, order.attempt), {})
                     seen[order.part] = sum(order.nodes.values())
                 elif part.state is PartState.RUNNING and part.ends <= self.now:
-                    part.state, part.code = PartState.FINISHED, 0
+                    part.state, part.code = PartState.FINISHED, self.code_of(part.order)
             core = self.executors[name]
             if core is not None:
                 for part in list(parts.values()):
@@ -337,9 +341,13 @@ class World:
         if not unanswered:
             return
         token = unanswered[0]
-        job = {"kind": "rigid", "procs": self.wanted[token], "base_time": 5.0}
-        command = Submit(token=token, job=job, launch=Launch(argv=("x",)))
+        command = self.submit_of(token)
         self.tell(Requested(origin=token, user="u", uid=1, gid=1, operator=False, command=command))
+
+    def submit_of(self, token: str) -> Submit:
+        """What the client wants under this token; the same each time."""
+        job = {"kind": "rigid", "procs": self.wanted[token], "base_time": 5.0}
+        return Submit(token=token, job=job, launch=Launch(argv=("x",)))
 
     def beat(self) -> None:
         if self.now - self.beaten < 1.0:

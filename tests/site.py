@@ -10,8 +10,9 @@ from coalloc.core.effects import Effect, Note, Reply, SaveJob, Send, Solve
 from coalloc.core.events import Requested, Solved, Stated, Ticked
 from coalloc.core.messages import Hello, Order, PartReport, Read, Report
 from coalloc.core.records import JobRecord, Launch, PartState
-from coalloc.core.requests import Answer, Command, Done, Submit
+from coalloc.core.requests import Answer, Command, Done, Submit, SubmitWorkflow
 from coalloc.core.settings import ClusterSettings, Settings, Trigger
+from coalloc.model.jobs import WorkflowJob
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Snapshot
@@ -43,6 +44,12 @@ def first_fit(snapshot: Snapshot) -> Plan:
                 free[name] -= count
     placements, deferred = [], []
     for job in snapshot.queue:
+        if isinstance(job, WorkflowJob) and not free:
+            deferred.append(Deferred(job=job.id, reason=Reason.INSUFFICIENT, detail="no nodes"))
+            continue
+        if isinstance(job, WorkflowJob):
+            placements += _tasks_in_turn(job, snapshot.time, free)
+            continue
         procs = getattr(job, "procs", 1)
         nodes: dict[str, int] = {}
         for name, count in free.items():
@@ -65,6 +72,40 @@ def first_fit(snapshot: Snapshot) -> Plan:
         placements=tuple(placements),
         deferred=tuple(deferred),
     )
+
+
+def _tasks_in_turn(job: WorkflowJob, time: float, free: dict[str, int]) -> list[Placement]:
+    """Tasks of one process: now where that is possible, else one after the other, node by node."""
+    waits = {edge.child for edge in job.edges}
+    done = {one.task for one in job.started if one.end <= time}
+    waits -= {c for c in waits if all(e.parent in done for e in job.edges if e.child == c)}
+    out, later = [], time
+    for turn, task in enumerate(job.tasks):
+        now = next((name for name, count in free.items() if count > 0), None)
+        if task.id not in waits and now is not None and job.earliest <= time and not job.after:
+            free[now] -= 1
+            start, node = time, now
+        else:
+            later += HOUR
+            start, node = later, list(free)[turn % len(free)]
+        placement = Placement(
+            job=job.id, task=task.id, start=start, end=start + task.work, nodes={node: 1}
+        )
+        out.append(placement)
+    return out
+
+
+def workflow(token: str, tasks: str, edges: str = "", **fields: Any) -> SubmitWorkflow:
+    """The submit of tasks ``a b c`` with edges ``a>b b>c``, each of 100 s."""
+    pairs = (edge.split(">") for edge in edges.split())
+    job = {
+        "kind": "workflow",
+        "tasks": [{"id": name, "work": 100.0} for name in tasks.split()],
+        "edges": [{"from": parent, "to": child} for parent, child in pairs],
+        **fields.pop("job", {}),
+    }
+    launch = fields.pop("launch", Launch(argv=("run", "{task}")))
+    return SubmitWorkflow(token=token, job=job, launch=launch, **fields)
 
 
 class Site:
@@ -147,6 +188,15 @@ class Site:
         fields = {"kind": "rigid", "procs": procs, "base_time": 100.0, **kwargs.pop("job", {})}
         launch = Launch(argv=(kwargs.pop("program", "work"),))
         answer = self.ask(Submit(token=token, job=fields, launch=launch, **kwargs), user=user)
+        assert isinstance(answer, Done), answer
+        return str(answer.body["job"])
+
+    def submit_workflow(
+        self, tasks: str, edges: str = "", *, user: str = "ann", **fields: Any
+    ) -> str:
+        """Submit tasks ``a b c`` with edges ``a>b b>c``, each of 100 s; returns the job's id."""
+        command = workflow(f"t{len(self.answers)}", tasks, edges, **fields)
+        answer = self.ask(command, user=user)
         assert isinstance(answer, Done), answer
         return str(answer.body["job"])
 

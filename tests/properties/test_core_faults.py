@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.faults import World
+from tests.faults_flows import FlowWorld
 from tests.faults_handed import HandedWorld
 
 
@@ -45,3 +46,27 @@ def test_without_faults_every_handed_job_completes() -> None:
     states = {job.state for there in world.foreign.values() for job in there.values()}
     assert states == {"completed"}
     assert {str(record.state) for record in world.disk.jobs.values()} == {"completed"}
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_tasks_run_once_and_after_those_they_need(block: int) -> None:
+    for seed in range(block * 10, block * 10 + 10):
+        world = FlowWorld(seed)
+        try:
+            for _ in range(300):
+                world.step()
+            world.settle()
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+
+
+def test_without_faults_every_workflow_whose_tasks_succeed_completes() -> None:
+    world = FlowWorld(1, faults=0.0)
+    world.settle()
+    failed = {r.flow for r in world.disk.jobs.values() if r.flow and r.exit_code}
+    flows = {r.flow for r in world.disk.jobs.values() if r.flow}
+    assert failed
+    assert flows - failed
+    for flow in flows:
+        expected = "failed" if flow in failed else "completed"
+        assert str(world.disk.jobs[flow].state) == expected
