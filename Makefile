@@ -16,17 +16,17 @@ SLURM := slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins slurm-wlm-j
 GRIDENGINE := gridengine-master gridengine-exec gridengine-client
 SIMGRID := g++ libsimgrid-dev
 
-.PHONY: help run test test-slurm test-gridengine test-simgrid slurm-demo lint types fmt bench nightly docs \
-  clean links slurm gridengine simgrid
+.PHONY: help run test test-slurm test-gridengine test-simgrid test-snakemake slurm-demo lint types fmt bench nightly docs \
+  clean links slurm gridengine simgrid snakemake
 
 help:
-	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | slurm-demo | lint | types | fmt | bench | nightly | docs | clean"
+	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | test-snakemake | slurm-demo | lint | types | fmt | bench | nightly | docs | clean"
 
 run: .venv/.installed-run
 	$(BIN)/coalloc demo
 
 test: .venv/.installed
-	$(BIN)/pytest -m "not slow and not nightly and not slurm and not gridengine and not simgrid"
+	$(BIN)/pytest -m "not slow and not nightly and not slurm and not gridengine and not simgrid and not snakemake"
 
 test-slurm: .venv/.installed slurm
 	$(BIN)/pytest -m "slurm and not nightly" -rs tests/slurm tests/contract
@@ -67,6 +67,19 @@ simgrid:
 	    echo "SimGrid is not installed; as root: apt-get install $(SIMGRID)" >&2; \
 	  fi
 
+test-snakemake: .venv/.installed snakemake
+	$(BIN)/pytest -m "snakemake and not nightly" -rs tests/snakemake
+
+# Snakemake and the plugin, in an environment of their own; where they cannot be had, the suite
+# says so.
+snakemake: .venv/.created
+	@test -f .venv/snakemake/.installed -a .venv/snakemake/.installed -nt integrations/snakemake/pyproject.toml || \
+	  { '$(PYTHON)' -m venv --clear .venv/snakemake && \
+	    .venv/snakemake/bin/python -m pip --disable-pip-version-check --quiet install \
+	      'snakemake>=9,<10' --editable . --editable integrations/snakemake && \
+	    touch .venv/snakemake/.installed; } || \
+	  echo "Snakemake could not be installed" >&2
+
 lint: .venv/.installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -74,6 +87,7 @@ lint: .venv/.installed
 types: .venv/.installed links
 	$(BIN)/mypy
 	$(BIN)/mypy tests benchmarks setup.py
+	$(BIN)/mypy integrations/snakemake/src
 
 fmt: .venv/.installed
 	$(BIN)/ruff check --fix

@@ -1,0 +1,134 @@
+"""From a rule's resources to the fields of a coalloc job.
+
+A rule's command runs once. Its threads are slots, all of one cluster: coalloc starts a process in
+each, and all but the first end at once (the slots stay taken until the job ends).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from math import ceil
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+RATE = re.compile(r"([0-9]*\.?[0-9]+) *([kKMGT]?)(bps|bit/s)")
+GBPS = {"": 1e-9, "k": 1e-6, "K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}
+FALLBACK_S = 3600.0
+"""Planned for a rule of several threads that names no run time, seconds."""
+OURS = "coalloc_"
+
+
+class ResourceError(ValueError):
+    """A resource cannot be understood; the message names it."""
+
+
+def job_fields(threads: int, resources: Mapping[str, Any]) -> dict[str, Any]:
+    """What `coalloc.Client.submit` is told of a job.
+
+    Parameters
+    ----------
+    threads : int
+    resources : mapping
+        Snakemake's: ``runtime`` (minutes), ``mem_mb``, ``mem_mb_per_cpu`` (MiB), and ours, which
+        begin with ``coalloc_``.
+
+    Raises
+    ------
+    ResourceError
+    """
+    unknown = sorted(k for k in resources if k.startswith(OURS) and k not in READ)
+    if unknown:
+        raise ResourceError(f"{unknown[0]}: there is no such resource; {', '.join(READ)}")
+    fields: dict[str, Any] = {}
+    for name, (key, read) in READ.items():
+        value = resources.get(name)
+        if value not in (None, ""):
+            fields[key] = _read(name, value, read)
+    procs = int(fields.pop("procs", threads))
+    if resources.get("runtime"):
+        fields["time_limit"] = 60.0 * _read("runtime", resources["runtime"], _positive)
+    memory = _memory(procs, resources)
+    if memory:
+        fields["memory_mb_per_proc"] = memory
+    return fields | _shape(procs, fields)
+
+
+def _shape(procs: int, fields: dict[str, Any]) -> dict[str, Any]:
+    """One cluster for several threads, unless the traffic of processes is known."""
+    if procs == 1 or "proc_gbps" in fields:
+        return {"procs": procs}
+    # A job with a choice of sizes is never split over clusters; here the choice is of one.
+    seconds = fields.pop("base_time", None) or fields.get("time_limit") or FALLBACK_S
+    return {"procs": (procs, procs), "times": {procs: seconds}}
+
+
+def _memory(procs: int, resources: Mapping[str, Any]) -> int:
+    """MiB of each process."""
+    if resources.get("mem_mb_per_cpu"):
+        return ceil(_read("mem_mb_per_cpu", resources["mem_mb_per_cpu"], _positive))
+    total = resources.get("mem_mb")
+    return ceil(_read("mem_mb", total, _positive) / procs) if total else 0
+
+
+def _read(name: str, value: Any, read: Callable[[Any], T]) -> T:
+    try:
+        return read(value)
+    except (TypeError, ValueError) as error:
+        raise ResourceError(f"{name}: {value!r} {error}") from error
+
+
+def _positive(value: Any) -> float:
+    number = _number(value)
+    if not 0.0 < number < float("inf"):
+        raise ValueError("is not above 0")
+    return number
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError("is not a number") from None
+
+
+def _count(value: Any) -> int:
+    if str(value).isdecimal() and int(value) > 0:
+        return int(value)
+    raise ValueError("is not a number of processes")
+
+
+def _rate(value: Any) -> float:
+    """Gbit/s."""
+    found = RATE.fullmatch(str(value).strip())
+    if found is None:
+        raise ValueError("is not a rate such as 75Mbps")
+    return float(found[1]) * GBPS[found[2]]
+
+
+def _names(value: Any) -> list[str]:
+    return _listed(value, ",")
+
+
+def _features(value: Any) -> list[str]:
+    return _listed(value, "&")
+
+
+def _listed(value: Any, separator: str) -> list[str]:
+    names = [name.strip() for name in str(value).split(separator)]
+    if not all(names):
+        raise ValueError(f"is not a list of names with {separator!r} in between")
+    return names
+
+
+READ: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "coalloc_procs": ("procs", _count),
+    "coalloc_base_time": ("base_time", _positive),
+    "coalloc_bandwidth": ("proc_gbps", _rate),
+    "coalloc_sigma": ("sigma", _number),
+    "coalloc_clusters": ("clusters", _names),
+    "coalloc_constraint": ("features", _features),
+    "coalloc_weight": ("weight", _positive),
+}
+"""Our resources, the fields they set, and how they are read."""
