@@ -144,9 +144,9 @@ class Executor(futures.Executor):
         Parameters
         ----------
         **fields
-            Of this job, over those of the executor; ``stdout`` and ``stderr``, too.
+            Of this job, over those of the executor; ``stdout``, ``stderr`` and ``script``, too.
         """
-        _checked_fields(fields, allowed=frozenset({"stdout", "stderr"}))
+        _checked_fields(fields, allowed=frozenset({"stdout", "stderr", "script"}))
         output = self.folder / f"run-{self._number()}.out"
         options: JobOptions = {**self._fields, **fields}
         options.setdefault("stdout", pattern(output))
@@ -169,7 +169,9 @@ class Executor(futures.Executor):
         if wait:
             self._traffic.settle()
         self._traffic.stop(join=wait)
-        if wait:
+        with self._lock:
+            idle = not self._living
+        if idle:
             self._tidy()
 
     def end_all(self) -> None:

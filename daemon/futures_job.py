@@ -94,6 +94,8 @@ class JobFuture(Future[T]):
         self.job = ""
         self.withdraw: Callable[[], None] = _nothing
         self._changing = threading.RLock()
+        self._known = threading.Event()
+        self.add_done_callback(lambda _: self._known.set())
 
     def cancel(self) -> bool:
         """Take the job back if it has not started; False where it has, or has ended."""
@@ -106,6 +108,23 @@ class JobFuture(Future[T]):
             self.set_running_or_notify_cancel()
         self.withdraw()
         return True
+
+    def queued(self, timeout: float | None = None) -> str:
+        """Wait until the daemon has the job; returns its number, empty where it never got it.
+
+        Raises
+        ------
+        TimeoutError
+            Not within `timeout` seconds.
+        """
+        if not self._known.wait(timeout):
+            raise TimeoutError(f"not queued within {timeout:g} s")
+        return self.job
+
+    def accept(self, job: str) -> None:
+        """The daemon has it, under this number."""
+        self.job = job
+        self._known.set()
 
     def begin(self) -> None:
         """Its processes run: from now on it cannot be cancelled."""

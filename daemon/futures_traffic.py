@@ -184,7 +184,7 @@ class Traffic:
             self._changed.notify_all()
 
     def _register(self, call: Call, job: str) -> None:
-        call.future.job = job
+        call.future.accept(job)
         with self._changed:
             self._sending.remove(call)
             ending = self._early.pop(job, None)
