@@ -75,10 +75,11 @@ def _rigid(job: MoldableJob, procs: int) -> RigidJob:
 
 
 def requested(workload: Workload, efficiency: float) -> Workload:
-    """The same jobs, each as rigid as its user asks: the widest of this efficiency at least."""
-    return replace(
-        workload, jobs=tuple(_requested(logged, efficiency) for logged in workload.jobs)
-    )
+    """The same jobs, each as rigid as its user asks: the widest of this efficiency at least.
+
+    An efficiency above 1 asks for the fewest processes.
+    """
+    return replace(workload, jobs=tuple(_requested(logged, efficiency) for logged in workload.jobs))
 
 
 def _requested(logged: LoggedJob, efficiency: float) -> LoggedJob:
@@ -87,7 +88,8 @@ def _requested(logged: LoggedJob, efficiency: float) -> LoggedJob:
         return logged
     modes = allotments(job.speedup, job.min_procs, job.max_procs)
     least = min(procs * seconds for procs, seconds in modes)
-    procs = max(n for n, seconds in modes if least >= efficiency * n * seconds * (1.0 - 1e-9))
+    wide = [n for n, seconds in modes if least >= efficiency * n * seconds * (1.0 - 1e-9)]
+    procs = max(wide, default=job.min_procs)
     rigid = _rigid(job, procs)
     return replace(logged, job=rigid, run_s=rigid.base_time, moldable=None)
 

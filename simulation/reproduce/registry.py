@@ -14,6 +14,10 @@ OAS = (
     "and “OAS: a MIP model for ordering and allocating parallel jobs on multi-cluster systems” "
     "(extended)"
 )
+DEMT = (
+    "Dutot, Eyraud-Dubois, Mounié, Trystram, “Bi-criteria algorithm for scheduling jobs on cluster "
+    "platforms” (SPAA 2004)"
+)
 MBPC = "Blanco, Castellà, Lérida, Guirado, “Multiple job allocation in multicluster system”"
 
 
@@ -68,6 +72,13 @@ ENTRIES: Mapping[str, Entry] = {
             "Sect. 5",
             "stochastic",
             "two real logs: what scenarios of run times gain and cost",
+        ),
+        _row(
+            "demt-online",
+            DEMT,
+            "Sect. 2.2",
+            "demt_online",
+            "moldable jobs that arrive over time: two on-line forms against EASY",
         ),
     )
 }
