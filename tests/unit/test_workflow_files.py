@@ -23,7 +23,7 @@ def dumped(value: Any) -> WorkflowFile:
 def wfformat(**changes: Any) -> dict[str, Any]:
     """Two tasks, the second with an extension field; `changes` go into the second."""
     first = {"id": "a", "name": "a", "children": ["b"], "outputFiles": ["f", "g"]}
-    second = {"id": "b", "name": "b", "parents": ["a"], "inputFiles": ["f", "h"]}
+    second: dict[str, Any] = {"id": "b", "name": "b", "parents": ["a"], "inputFiles": ["f", "h"]}
     second["coalloc"] = {"parallelFraction": 0.5, "minCores": 2, "maxCores": 16, "commInBytes": 3e9}
     sizes = {"f": 1_500_000_000, "g": 7, "h": 9}
     return {
