@@ -8,7 +8,7 @@ from coalloc.core.commit import Occupation, loads_of, meeting_place, parts_of
 from coalloc.core.records import JobRecord, JobState
 from coalloc.core.starting import prepare
 from coalloc.core.state import State
-from coalloc.core.workflows import task_record
+from coalloc.core.workflows import begin, task_record
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Placement
 
@@ -61,6 +61,8 @@ def place(
         round=round,
         policy=policy,
     )
+    if chosen.flow:
+        begin(state, state.jobs[chosen.flow], chosen.task, now)
     prepare(state, chosen, now)
     view.take(placement.nodes, loads)
     if state.lanes is not None:

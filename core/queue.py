@@ -371,6 +371,8 @@ def release(state: State, event: Requested, command: Release, now: float) -> Non
     """Let held jobs be planned."""
     _switch(state, event, command.job, now, JobState.HELD, JobState.PENDING, "job_released")
     state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
+    if command.job in state.flows:
+        state.rounds.want("released")
 
 
 def _switch(

@@ -19,7 +19,7 @@ from coalloc.core.fitting import remembered_runs
 from coalloc.core.messages import Abort, Forget, PartReport, Prepare, Start
 from coalloc.core.records import PART_ENDED, JobRecord, JobState, PartRecord, PartState
 from coalloc.core.state import State
-from coalloc.core.workflows import settle, task_ended, task_runs, tries_again
+from coalloc.core.workflows import settle, task_ended, tries_again
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.refusals import PERMANENT
 
@@ -185,8 +185,6 @@ def _all_run(state: State, record: JobRecord, now: float) -> JobRecord:
         fields["skew_ms"] = round(skew * 1e3, 3)
     state.record(now, "job_started", record.id, **fields)
     state.note("job_started", job=record.id, **fields)
-    if record.flow:
-        task_runs(state, record, now)
     return record
 
 

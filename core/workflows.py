@@ -62,16 +62,13 @@ def first_record(workflow: JobRecord, task: str, number: int) -> JobRecord:
     )
 
 
-def task_runs(state: State, record: JobRecord, now: float) -> None:
-    """The first task that runs makes its workflow run."""
-    workflow = state.jobs.get(record.flow)
-    if workflow is None or workflow.is_ended or workflow.started is not None:
+def begin(state: State, workflow: JobRecord, task: str, now: float) -> None:
+    """A workflow runs from when the first of its tasks is placed."""
+    if workflow.started is not None:
         return
-    held = workflow.state is JobState.HELD
-    started = now if record.started is None else record.started
-    state.put(replace(workflow, state=JobState.HELD if held else JobState.RUNNING, started=started))
-    state.record(now, "job_started", workflow.id, task=record.task)
-    state.note("job_started", job=workflow.id, task=record.task)
+    state.put(replace(workflow, state=JobState.RUNNING, started=now))
+    state.record(now, "job_started", workflow.id, task=task)
+    state.note("job_started", job=workflow.id, task=task)
 
 
 def tries_again(state: State, record: JobRecord, now: float) -> bool:
