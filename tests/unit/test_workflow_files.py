@@ -1,6 +1,7 @@
 """Workflows of every format, small enough to be read by eye."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -369,3 +370,11 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     for reader in (read_workflow, is_workflow):
         with pytest.raises(InputError, match="none: No such file or directory"):
             reader(tmp_path / "none")
+
+
+def test_the_example_of_the_page_is_read() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "workflows.md"
+    (example,) = re.findall(r"```json workflow\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    file = read(example)
+    assert file.name == "two"
+    assert file.commands["solve"] == ("/bin/sh", "-c", "mpirun ./solve | tee log")
