@@ -110,7 +110,7 @@ class Allotments:
     def rows(self) -> Ints:
         """The row of each item on each cluster, N x K: the first that is no slower, if it fits.
 
-        Where none is, the largest that fits.
+        Where none is, the largest that fits; the row before the item's first where none does.
         """
         costs = self.mapper.costs
         target = self.seconds[self.row] * (1.0 + SLACK)
@@ -128,8 +128,9 @@ def by_list(
     delay = mean_delays(mapper) if options["edge_data"] else None
     priority = mapper.graph.bottom(allotments.seconds[allotments.row], delay)
     high = allotments.rows()
-    low = mapper.costs.first[:-1, None] if options["packing"] else high
-    return mapper.in_order(priority), np.ascontiguousarray(np.broadcast_to(low, high.shape)), high
+    first = np.broadcast_to(mapper.costs.first[:-1, None], high.shape)
+    low = np.ascontiguousarray(first) if options["packing"] else np.maximum(high, first)
+    return mapper.in_order(priority), low, high
 
 
 def run(name: str, mapper: Mapper, options: Mapping[str, Any]) -> Allotments:

@@ -160,14 +160,14 @@ class Allocation:
         """Equation (2) against MCA, where the options and the job allow it."""
         items = self.mapper.planner.items
         ratios = np.array([volume.mcaccr for volume in self.volumes], dtype=np.float64)
-        given = options["mca"]
-        level = threshold(ratios, options["mca_share"]) if given is None else given
+        given, share = options["mca"], options["mca_share"]
+        level = threshold(ratios, share) if given is None else given
         allowed = [
             options["coallocation"] == "sooner" and (item.task is not None or item.splits)
             for item in items
         ]
         # without communication nothing speaks against it, whatever the threshold
-        above = (ratios > level) | (np.isinf(ratios) & (level < inf))
+        above = (ratios > level) | (np.isinf(ratios) & (given is not None or share > 0.0))
         return above & np.array(allowed, dtype=np.bool_)
 
 
@@ -246,7 +246,7 @@ class LevelMapping:
         elif self.allocation.spreads[n] and free.sum() >= least:
             row = self._row(n, int(free.sum()), row)
             out.append((row, _greedy(int(costs.procs[row]), free, order)))
-        holding = [k for k in order[::-1] if capacity[k] >= least]
+        holding = [k for k in self._by_load(used, rising=True) if capacity[k] >= least]
         if holding:
             k = holding[0]
             row = self._row(n, max(int(free[k]), least), int(self.allocation.row[n]))
@@ -256,10 +256,11 @@ class LevelMapping:
             out.append((int(mapper.wide_row[n]), mapper.wide_want[n]))
         return out
 
-    def _by_load(self, used: Ints) -> list[int]:
-        """Clusters by falling load, equation (7)."""
+    def _by_load(self, used: Ints, rising: bool = False) -> list[int]:
+        """Clusters by falling load, equation (7), or by rising load."""
         load = self.power * used / np.maximum(self.total, 1)
-        return [int(k) for k in np.lexsort((-self.total, -self.power, -load))]
+        by = load if rising else -load
+        return [int(k) for k in np.lexsort((-self.total, -self.power, by))]
 
     def _row(self, n: int, most: int, row: int) -> int:
         """Last row up to this one with at most so many processes."""
