@@ -2,7 +2,8 @@
 
 Notes
 -----
-Jobs are those of `moldable_instances`, of weight 1. Gaps between submissions are exponential, with
+Jobs are those of `moldable_instances`, of weight 1; a table offers about 45 counts of processors by
+geometric steps in place of all. Gaps between submissions are exponential, with
 the mean at which the jobs' work on one processor each offers the load: load * m processors would be
 busy if every job ran sequentially. The paper has no on-line experiment; this set-up is ours.
 
@@ -19,7 +20,7 @@ import numpy as np
 from coalloc.adapters.formats.platforms import Platform
 from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.model.jobs import MoldableJob, RigidJob
-from coalloc.model.speedup import allotments
+from coalloc.model.speedup import LADDER, TableSpeedup, allotments
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from coalloc.simulation.workload import Workload
 
@@ -44,11 +45,21 @@ def moldable_stream(
     mean = float(np.mean([job.speedup.time(1) for job in drawn]))
     submitted = np.cumsum(rng.exponential(mean / (load * procs), jobs)).tolist()
     logged = tuple(
-        _logged(number, replace(job, weight=1.0, submitted=time, earliest=time))
+        _logged(number, replace(_thinned(job), weight=1.0, submitted=time, earliest=time))
         for number, (job, time) in enumerate(zip(drawn, submitted, strict=True), 1)
     )
     name = f"{family}@{load:g}"
     return Workload(name=name, jobs=logged), Platform(name=name, clusters=snapshot.clusters)
+
+
+def _thinned(job: MoldableJob) -> MoldableJob:
+    if not isinstance(job.speedup, TableSpeedup):
+        return job
+    times = dict(zip(job.speedup.procs, job.speedup.times, strict=True))
+    steps = np.geomspace(job.min_procs, job.max_procs, LADDER).round().astype(int)
+    counts = sorted(set(steps.tolist()) & times.keys())
+    table = TableSpeedup(procs=tuple(counts), times=tuple(times[n] for n in counts))
+    return replace(job, speedup=table)
 
 
 def _logged(number: int, job: MoldableJob) -> LoggedJob:
