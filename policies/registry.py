@@ -23,6 +23,7 @@ from coalloc.policies.workflow.options import (
     M_HEFT_MAX,
     MAPPED,
     MCA_HEFT,
+    WORKFLOW,
 )
 
 _SIMPLE = "coalloc.policies.simple"
@@ -125,6 +126,12 @@ POLICIES: Mapping[str, Policy] = {
             "coalloc.policies.moldable.bicriteria",
             BICRITERIA,
             "moldable jobs, makespan and weighted completion: a front, with what is proved of it",
+        ),
+        _row(
+            "workflow",
+            "coalloc.policies.workflow.engine",
+            WORKFLOW,
+            "workflows as a whole: all of these, then a search, with bound and gap",
         ),
         _row("plain", "coalloc.policies.plain", {}, "arrival order, starts now only; no compiler"),
     )

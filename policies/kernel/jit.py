@@ -22,6 +22,9 @@ SEARCH = ("listing.py", "annealing.py")
 EXACT = ("exact_state.py", "exact_bounds.py", "exact_kernel.py")
 """Those of the exact search, in the folder of `oas`."""
 
+FLOW = ("search_place.py", "search_kernel.py")
+"""Those of the search for workflows, in the folder of `workflow`."""
+
 
 def _checksum(names: tuple[str, ...], package: str = __package__) -> str:
     total = 0
@@ -36,6 +39,7 @@ def _checksum(names: tuple[str, ...], package: str = __package__) -> str:
 # "_n" for kernels without counts of references: a flag is no part of numba's cache key
 _SUFFIX = f"_n_{_checksum(SOURCES)}"
 _EXACT_SUFFIX = f"_{_checksum(EXACT, 'coalloc.policies.oas')}"
+_FLOW_SUFFIX = f"_{_checksum(FLOW, 'coalloc.policies.workflow')}"
 _SEARCH_SUFFIX = f"_i_{_checksum(('state.py', *SEARCH))}"
 
 
@@ -50,17 +54,31 @@ def part(function: Callable[..., Any]) -> Any:
 
 
 def alone(function: Callable[..., Any]) -> Any:
-    """Compile a kernel that allocates nothing and calls only what is `inlined` in its own file."""
-    function.__qualname__ += _EXACT_SUFFIX
+    """Compile a kernel that allocates nothing, and calls only what is `inlined` in its own file.
+
+    The files of `FLOW` may call each other, and what is `called`.
+    """
+    function.__qualname__ += _alone_suffix(function)
     return _cached(function, _nrt=False)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile what only an `alone` kernel of the same file calls, into it."""
-    function.__qualname__ += _EXACT_SUFFIX
+    function.__qualname__ += _alone_suffix(function)
     return _cached(
         function, _nrt=False, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
     )
+
+
+def called(function: Callable[..., Any]) -> Any:
+    """Compile what an `alone` kernel calls, but not into it: that compiles faster."""
+    function.__qualname__ += _alone_suffix(function)
+    return _cached(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def _alone_suffix(function: Callable[..., Any]) -> str:
+    flow = basename(function.__code__.co_filename) in FLOW
+    return _FLOW_SUFFIX if flow else _EXACT_SUFFIX
 
 
 def _compile(function: Callable[..., Any], **flags: Any) -> Any:

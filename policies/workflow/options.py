@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coalloc.model.fields import Field, Table
-from coalloc.policies.options import COMMON
+from coalloc.policies.options import COMMON, SEARCH
 
 MAPPED: Table = {
     **COMMON,
@@ -110,3 +110,16 @@ MCA_HEFT: Table = {
         doc="Data between tasks count in the ranks; the plan charges them in any case.",
     ),
 }
+
+WORKFLOW: Table = {
+    **COMMON,
+    "patience": SEARCH["patience"],
+    "max_coalloc_overhead": Field(
+        kind="number",
+        low=0,
+        default=0.25,
+        doc="How much longer a task may take for its communication between clusters, as a share of "
+        "its time.",
+    ),
+}
+"""What `workflow` understands."""

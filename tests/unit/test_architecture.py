@@ -66,6 +66,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "sqlite3": ("daemon/store*",),
     "pulp": MIPS,
     "numba": ("policies/kernel/*",),
+    "highspy": ("policies/mip/*", "policies/moldable/*", "policies/workflow/bound_lp.py"),
     "matplotlib": ("simulation/reproduce/plots.py",),
     "xml.parsers.expat": ("adapters/formats/safe_xml.py",),
     "yaml": ("adapters/formats/yaml_events.py",),

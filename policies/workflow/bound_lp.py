@@ -1,0 +1,208 @@
+"""The linear program behind the bound on workflows, in HiGHS.
+
+    min  sum_j w_j C_j  or  C
+    s_i >= earliest start;  C_j >= s_i + t_i for the tasks i of job j;  C >= C_j
+    s_c >= s_p + t_p          for p before c
+    t_i = sum_v x_iv time_v;  sum_v x_iv = 1
+    sum_iv x_iv area_v [band of v <= b] <= supply_b(L) + rate_b (C - L)   for each band b
+
+The vertices v of a task are corners of an outer polygon of what it can choose: time against
+processes x seconds, for each band of power. So what no plan can do stays impossible whatever
+number of processes it takes, also between the corners.
+
+Notes
+-----
+One thread, the dual simplex: the same program gives the same bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+MARGIN = 1e-6
+"""Share of the value that is given up for the solver's tolerances."""
+ROUNDS = 4
+"""Times that the supply is laid anew behind a better bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What the program is made of; V corners, by item, E edges, B rows of area.
+
+    Attributes
+    ----------
+    item, time, area : V
+        Seconds, and slot-seconds.
+    counts : B x V
+        Whether a corner draws on a row.
+    start : N
+        No earlier, seconds from now.
+    parent, child : E
+    job, weight : N, J
+        The job of each item; empty weights minimise the last end.
+    ends : list of int
+        Items that no other waits for.
+    """
+
+    item: Ints
+    time: Floats
+    area: Floats
+    counts: NDArray[np.bool_]
+    start: Floats
+    parent: Ints
+    child: Ints
+    job: Ints
+    weight: Floats
+    ends: Ints
+
+
+Supply = Callable[[float], tuple[Floats, Floats]]
+"""For a time: what each row has offered by then, and the most it offers in a second after that."""
+
+
+def solve_program(
+    program: Program, supply: Supply, known: float, stop: Callable[[], bool]
+) -> tuple[float, Floats | None]:
+    """A lower bound on the program's objective, and the run times of the last solution.
+
+    The bound is 0, and there are no times, where the solver has no optimum.
+
+    Parameters
+    ----------
+    known : float
+        A lower bound on the last end, seconds.
+    """
+    best, last = 0.0, known
+    times: Floats | None = None
+    for _ in range(ROUNDS):
+        offered, rate = supply(last)
+        value, chosen = _optimum(program, offered - rate * last, rate, last)
+        if chosen is None:
+            break
+        value *= 1.0 - MARGIN
+        shares = chosen[: program.item.size] * program.time
+        times = np.zeros(program.start.size)
+        np.add.at(times, program.item, shares)
+        best = max(best, value)
+        steady = program.weight.size > 0 or value <= last * (1.0 + 1e-9)
+        if steady or np.allclose(offered - rate * last, _lines(supply, value), rtol=1e-9):
+            break
+        last = value
+        if stop():
+            break
+    return best, times
+
+
+def _lines(supply: Supply, at: float) -> Floats:
+    offered, rate = supply(at)
+    return offered - rate * at
+
+
+def _optimum(
+    program: Program, base: Floats, rate: Floats, last: float
+) -> tuple[float, Floats | None]:
+    """Value and columns; (0, None) where the solver has no optimum."""
+    items, corners = program.start.size, program.item.size
+    jobs, bands = program.weight.size, rate.size
+    first_end = corners + items
+    columns = first_end + jobs + 1
+    rows: list[Ints] = []
+    cols: list[Ints] = []
+    values: list[Floats] = []
+    low: list[Floats] = []
+    high: list[Floats] = []
+    count = 0
+
+    def add(row: Ints, col: Ints, value: Floats | float) -> None:
+        rows.append(np.asarray(row, dtype=np.int64) + count)
+        cols.append(np.asarray(col, dtype=np.int64))
+        values.append(np.broadcast_to(np.asarray(value, dtype=np.float64), row.shape))
+
+    def close(size: int, lower: float | Floats, upper: float | Floats) -> int:
+        low.append(np.broadcast_to(np.asarray(lower, dtype=np.float64), (size,)))
+        high.append(np.broadcast_to(np.asarray(upper, dtype=np.float64), (size,)))
+        return count + size
+
+    corner = np.arange(corners)
+    add(program.item, corner, 1.0)
+    count = close(items, 1.0, 1.0)
+    place = np.searchsorted(program.item, np.arange(items + 1))
+
+    def add_times(row: Ints, who: Ints) -> None:
+        """-t of an item in each row."""
+        sizes = place[who + 1] - place[who]
+        mine = np.concatenate([np.arange(place[i], place[i + 1]) for i in who.tolist()] or [who])
+        add(np.repeat(row, sizes), mine, -program.time[mine])
+
+    edges = np.arange(program.parent.size)
+    add(edges, corners + program.child, 1.0)
+    add(edges, corners + program.parent, -1.0)
+    add_times(edges, program.parent)
+    count = close(edges.size, 0.0, np.inf)
+    exits = np.arange(program.ends.size)
+    target = (
+        first_end + program.job[program.ends]
+        if jobs
+        else np.full(exits.size, columns - 1, dtype=np.int64)
+    )
+    add(exits, target, 1.0)
+    add(exits, corners + program.ends, -1.0)
+    add_times(exits, program.ends)
+    count = close(exits.size, 0.0, np.inf)
+    if jobs:
+        of_job = np.arange(jobs)
+        add(of_job, first_end + of_job, -1.0)
+        add(of_job, np.full(jobs, columns - 1), 1.0)
+        count = close(jobs, 0.0, np.inf)
+    band, col = np.nonzero(program.counts)
+    add(band, col, program.area[col])
+    add(np.arange(bands), np.full(bands, columns - 1), -rate)
+    count = close(bands, -np.inf, base)
+    lower = np.zeros(columns)
+    lower[corners:first_end] = program.start
+    lower[-1] = last
+    cost = np.zeros(columns)
+    cost[first_end : first_end + jobs] = program.weight
+    if not jobs:
+        cost[-1] = 1.0
+    return _run(rows, cols, values, low, high, lower, cost)
+
+
+def _run(
+    rows: list[Ints],
+    cols: list[Ints],
+    values: list[Floats],
+    low: list[Floats],
+    high: list[Floats],
+    lower: Floats,
+    cost: Floats,
+) -> tuple[float, Floats | None]:
+    row, col, value = (np.concatenate(part) for part in (rows, cols, values))
+    order = np.lexsort((row, col))
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = cost.size, sum(part.size for part in low)
+    lp.col_cost_, lp.col_lower_ = cost, lower
+    lp.col_upper_ = np.full(cost.size, highspy.kHighsInf)
+    lp.row_lower_, lp.row_upper_ = np.concatenate(low), np.concatenate(high)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    counts = np.bincount(col, minlength=cost.size)
+    lp.a_matrix_.start_ = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    lp.a_matrix_.index_ = row[order].astype(np.int32)
+    lp.a_matrix_.value_ = value[order]
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
+    solver.passModel(lp)
+    solver.run()
+    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        return 0.0, None
+    values_of = np.array(solver.getSolution().col_value)
+    return float(solver.getInfo().objective_function_value), values_of

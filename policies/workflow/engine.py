@@ -1,0 +1,260 @@
+"""`workflow`: a portfolio of mappings, then a search over allotment, cluster and order.
+
+``docs/policies/workflow.md`` says how it works. In short: tasks by rank, where they end earliest,
+on few processes: the first plan. Then the published policies; then allotments along two trajectories
+(`portfolio`), each mapped with and without insertion, and packed. From the best of these an
+annealing (`search_kernel`) goes on over processes, clusters, splits and order, around what is
+booked. Every schedule is laid on nodes by the planner, and the best of all is the plan: it is never
+worse than a member.
+
+Work counts items placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from coalloc.model.plan import Plan
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.kernel.arrays import Ints
+from coalloc.policies.kernel.decoding import WEIGHTED, Planner
+from coalloc.policies.oas.search import Orders, Search
+from coalloc.policies.workflow import portfolio, search_case
+from coalloc.policies.workflow.bound import WorkflowBound
+from coalloc.policies.workflow.search_case import Case, read_case
+from coalloc.policies.workflow.search_place import (
+    BEST,
+    COOLING,
+    CURRENT,
+    IMPROVED,
+    MAKESPAN,
+    TRIALS,
+    WARMTH,
+    Genes,
+)
+from coalloc.policies.workflow.search_place import WEIGHTED as WEIGHING
+
+SIMPLE: Orders = (("fpfs", "event"), ("conservative", "insert"))
+WARM, COLD = 0.02, 0.0005
+"""First and last temperature of a cycle, by the value."""
+FIRST_CYCLE = 200
+"""Moves per item in the first cycle; each is as long as two of the one before."""
+BLEND = 0.02
+"""Weight of the mean end beside the makespan."""
+CHUNK = 20_000
+"""Items placed between two looks at the clock."""
+REPORT_AFTER = 200_000
+"""Items placed, at least, between two incumbents of the annealing."""
+
+
+class Engine(Search):
+    """The best plan of a queue with workflows so far, and what makes it better."""
+
+    def __init__(
+        self,
+        planner: Planner,
+        policy: str,
+        budget: Budget,
+        on_incumbent: OnIncumbent | None = None,
+    ) -> None:
+        super().__init__(planner, policy, budget, on_incumbent)
+        self.case: Case = read_case(planner, planner.options.get("max_coalloc_overhead", 0.25))
+        self.kind = WEIGHING if self.objective == WEIGHTED else MAKESPAN
+        self.listing = search_case.Search(self.case, budget.seed, self.kind, BLEND)
+        self.flow_bound = WorkflowBound(planner)
+        self.top: Genes | None = None
+        self.reached = inf
+        self.cycle = FIRST_CYCLE * max(self.case.size, 1)
+
+    def find_bound(self, effort: str) -> None:
+        """Bound the objective; where all are tasks, the program says more than the other bounds."""
+        plain = any(item.task is None for item in self.planner.items)
+        if effort == "quick" or plain:
+            super().find_bound(effort)
+        name = WEIGHTED if self.objective == WEIGHTED else "makespan"
+        parts = self.flow_bound.parts(self.budget.stop, effort).get(name, {})
+        if self.bound is not None:
+            self.bound = self.bound.beside(parts)
+
+    def run(self, first: Orders, more: Orders) -> None:
+        """Search until it is proved, spent, or out of patience.
+
+        Parameters
+        ----------
+        first, more : tuple of (order, decoder)
+            Simple orders that count as members; the first incumbent is the best of `first`.
+        """
+        self.try_orders(first)
+        if self.case.size:
+            self.try_seed("rank", portfolio.smallest(self.case))
+        self.report()
+        before = self.best
+        self.try_orders(more)
+        if self.best is not before:
+            self.report()
+        self.find_bound("quick")
+        if not self.case.size or self.spent:
+            self.proved = bool(self.met)
+            return
+        self._portfolio()
+        if not self._done():
+            self.find_bound("full")
+            self._programs()
+        self._anneal()
+        self.proved = self.met
+
+    def try_seed(self, origin: str, procs: Ints, order: Ints | None = None) -> None:
+        """Map an allotment by rank: with and without insertion, packed and not."""
+        if order is None:
+            order = self._by_rank(procs)
+        for append, pack in ((False, False), (True, False), (False, True)):
+            if self.best is not None and self.spent:
+                return
+            genes = self.listing.genes(order, procs)
+            value = self.listing.measure(genes, append=append, pack=pack)
+            self.work += self.case.size
+            self.tried += 1
+            if value < self.reached:
+                self.reached = value
+                self.top = self.listing.settled(genes)
+                self._take(origin)
+
+    def _by_rank(self, procs: Ints) -> Ints:
+        """Items by falling bottom level under these allotments."""
+        case = self.case
+        intra = float(case.site.inverse_intra.min(initial=0.0))
+        time = np.zeros(len(case.planner.items))
+        for n in case.inside.tolist():
+            form = case.forms[n]
+            time[n] = portfolio.seconds(form, int(procs[n]), case.mean_power, intra)
+        order = case.graph.by_priority(case.graph.bottom(time))
+        return order[np.isin(order, case.inside)]
+
+    def _take(self, origin: str) -> None:
+        """Offer what the listing holds."""
+        self.offer(self.listing.decoded(self.work), origin)
+
+    def _portfolio(self) -> None:
+        before = self.best
+        if self._members_try():
+            self.report()
+        before = self.best
+        for procs in self._seeds():
+            if self._done():
+                break
+            self.try_seed("cpa", procs)
+        if self.best is not before:
+            self.report()
+
+    def _members_try(self) -> bool:
+        """The published policies; whether one of them is the best now."""
+        before = self.best
+        if self.planner.guarded.size:
+            return False
+        for name, schedule in portfolio.members(self.planner, self._may_go_on):
+            self.work += self.case.size
+            self.tried += 1
+            if self.offer(schedule, name):
+                genes = self.listing.genes_of(schedule.outcome)
+                value = self.listing.measure(genes)
+                if value < self.reached:
+                    self.reached = value
+                    self.top = self.listing.settled(genes)
+                    self._take(name)
+        return self.best is not before
+
+    def _may_go_on(self) -> bool:
+        return not self.spent
+
+    def _done(self) -> bool:
+        return self.met or self.spent
+
+    def _seeds(self) -> Iterator[Ints]:
+        yield from portfolio.trajectory(self.case, self.budget.stop)
+
+    def _programs(self) -> None:
+        before = self.best
+        for share in portfolio.SHARES:
+            if self._done():
+                break
+            procs = portfolio.of_program(self.case, self.flow_bound, share)
+            if procs is not None:
+                self.try_seed("program", procs)
+        if self.best is not before:
+            self.report()
+
+    def _anneal(self) -> None:
+        """Cycles of annealing from the best that is known, each longer than the one before."""
+        if self.top is None:
+            return
+        state, listing, size = self.listing.state, self.listing, max(self.case.size, 1)
+        state.value[BEST] = self.reached
+        reported = self.work
+        while not self._done():
+            current = Genes(*(np.array(entry) for entry in self.top))
+            energy = listing.run(current, current, 0)
+            state.value[CURRENT] = energy
+            state.value[WARMTH] = WARM * energy
+            state.value[COOLING] = (COLD / WARM) ** (1.0 / self.cycle)
+            left = self.cycle
+            self.cycle *= 2
+            while left > 0 and not self._done():
+                moves = max(min(CHUNK // size, left), 1)
+                if self.budget.work is not None:
+                    moves = max(min(moves, (self.budget.work - self.work) // size), 1)
+                listing.run(current, self.top, moves)
+                left -= moves
+                self.trials += moves
+                self.work += moves * size
+                if state.value[BEST] < self.reached:
+                    self._improve()
+                    if self.work >= reported + REPORT_AFTER:
+                        self.report()
+                        reported = self.work
+                if self._tired():
+                    self.report()
+                    return
+            self.report()
+
+    def _improve(self) -> None:
+        """Schedule the best genes, and offer that."""
+        assert self.top is not None
+        self.reached = float(self.listing.state.value[BEST])
+        warmth = float(self.listing.state.value[CURRENT])
+        self.listing.measure(self.top)
+        self.listing.state.value[CURRENT] = warmth
+        self._take("annealing")
+
+    def _tired(self) -> bool:
+        """Whether nothing has improved for so many moves per item."""
+        if self.patience is None:
+            return False
+        count = self.listing.state.count
+        return bool(count[TRIALS] - count[IMPROVED] > self.patience * self.case.size)
+
+
+def solve(
+    problem: Snapshot,
+    options: Mapping[str, Any],
+    budget: Budget,
+    on_incumbent: OnIncumbent | None = None,
+) -> Plan:
+    """Plan with the best of the portfolio and of the search."""
+    planner = Planner(problem, options)
+    reason = search_case.why_not(planner)
+    engine: Search
+    if reason is not None:
+        engine = Search(planner, "workflow", budget, on_incumbent)
+        engine.run(SIMPLE, ())
+    else:
+        engine = Engine(planner, "workflow", budget, on_incumbent)
+        engine.run(SIMPLE[:1], SIMPLE[1:])
+    return engine.plan()
+
+
+SOLVERS: Mapping[str, Solve] = {"workflow": solve}

@@ -1,0 +1,143 @@
+"""The run time of an item as a formula in its processes, and its trade of time against area.
+
+A task, a rigid job and a moldable job by Amdahl's law run for (a + b / n) / power + c + d / n
+seconds; others have a table of modes. On nodes of one power the area, processes x seconds, rises by
+(a / power + c) with each process while the time falls: a convex trade.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.model.jobs import MoldableJob, RigidJob
+from coalloc.model.speedup import AmdahlSpeedup
+from coalloc.policies.kernel.modes import Item, Mode
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """Run time of an item.
+
+    Attributes
+    ----------
+    scaled, fixed : (float, float)
+        a, b and c, d of the module's formula, seconds.
+    comm : float
+        Gbit of the all-to-all inside a task.
+    low, high : int
+        Processes.
+    table : tuple of modes
+        In place of the formula, if not empty.
+    """
+
+    scaled: tuple[float, float] = (0.0, 0.0)
+    fixed: tuple[float, float] = (0.0, 0.0)
+    comm: float = 0.0
+    low: int = 1
+    high: int = 1
+    table: tuple[Mode, ...] = ()
+
+    def trade(self, power: float, intra: float) -> tuple[float, float]:
+        """The time is the first + the second / n, seconds, at this power.
+
+        Parameters
+        ----------
+        intra : float
+            Seconds for a Gbit inside a cluster.
+        """
+        return (
+            self.scaled[0] / power + self.fixed[0],
+            self.scaled[1] / power + self.fixed[1] + self.comm * intra,
+        )
+
+    def shortest(self, power: float, intra: float, most: int) -> float:
+        """Least seconds on at most so many processes; inf if it has no such count."""
+        if self.table:
+            return min((m[1] / power + m[2] for m in self.table if m[0] <= most), default=inf)
+        if most < self.low:
+            return inf
+        alone, shared = self.trade(power, intra)
+        return alone + shared / min(self.high, most)
+
+    def least_area(self, seconds: float, power: float, intra: float) -> float:
+        """Least processes x seconds of what runs for at most so long; inf if nothing does."""
+        if self.table:
+            return min(
+                (
+                    m[0] * (m[1] / power + m[2])
+                    for m in self.table
+                    if m[1] / power + m[2] <= seconds * (1.0 + 1e-12)
+                ),
+                default=inf,
+            )
+        alone, shared = self.trade(power, intra)
+        if alone + shared / self.low <= seconds:
+            return alone * self.low + shared
+        if alone + shared / self.high > seconds * (1.0 + 1e-12):
+            return inf
+        spare = max(seconds - alone, shared / self.high)
+        return alone * shared / spare + shared
+
+    def corners(
+        self, most: int, power: float, intra: float, tangents: int
+    ) -> tuple[Floats, Floats]:
+        """Corners of a polygon around the trade: seconds and processes x seconds.
+
+        Parameters
+        ----------
+        most : int
+            Processes that there are.
+        tangents : int
+            At so many counts, in a geometric row, the polygon touches the trade.
+        """
+        if self.table:
+            modes = [m for m in self.table if m[0] <= most]
+            time = np.array([m[1] / power + m[2] for m in modes])
+            return time, time * np.array([float(m[0]) for m in modes])
+        high = min(self.high, most)
+        if high < self.low:
+            return np.zeros(0), np.zeros(0)
+        alone, shared = self.trade(power, intra)
+        if shared == 0.0:
+            return np.array([alone]), np.array([alone * self.low])
+        if alone == 0.0 or high == self.low:
+            return np.array([alone + shared / high]), np.array([alone * high + shared])
+        touch = np.geomspace(self.low, high, tangents)
+        a, b = touch[:-1], touch[1:]
+        mean, harmonic = (a + b) / 2.0, 2.0 * a * b / (a + b)
+        counts = np.concatenate(([self.low], mean, [high]))
+        widths = np.concatenate(([self.low], harmonic, [high]))
+        return alone + shared / counts, alone * widths + shared
+
+
+def form_of(item: Item) -> Form:
+    """The run time of an item."""
+    task, job = item.task, item.job
+    if task is not None:
+        pf = task.parallel_fraction
+        scales = pf > 0.0 or task.comm_gb > 0.0
+        return Form(
+            scaled=(task.work * (1.0 - pf), task.work * pf),
+            comm=8.0 * task.comm_gb,
+            low=task.min_procs,
+            high=task.max_procs if scales else task.min_procs,
+        )
+    if isinstance(job, MoldableJob) and isinstance(job.speedup, AmdahlSpeedup):
+        alone = job.speedup.time_1 * (1.0 - job.speedup.parallel_fraction)
+        shared = job.speedup.time_1 * job.speedup.parallel_fraction
+        return Form(
+            scaled=(alone * job.sigma, shared * job.sigma),
+            fixed=(alone * (1.0 - job.sigma), shared * (1.0 - job.sigma)),
+            low=job.min_procs,
+            high=job.max_procs if shared > 0.0 else job.min_procs,
+        )
+    if isinstance(job, RigidJob):
+        procs, scaled, fixed, _ = item.modes[0]
+        return Form(scaled=(scaled, 0.0), fixed=(fixed, 0.0), low=procs, high=procs)
+    return Form(low=item.modes[0][0], high=item.modes[-1][0], table=tuple(item.modes))
