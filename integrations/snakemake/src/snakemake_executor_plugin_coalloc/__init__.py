@@ -10,7 +10,6 @@ from __future__ import annotations
 import concurrent.futures
 import shutil
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,12 @@ from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
-from snakemake_interface_executor_plugins.settings import CommonSettings, ExecutorSettingsBase
+from snakemake_interface_executor_plugins.settings import CommonSettings
 
 from coalloc import Client
 from coalloc import Executor as Jobs
 from snakemake_executor_plugin_coalloc.fields import ResourceError, job_fields
+from snakemake_executor_plugin_coalloc.settings import ExecutorSettings
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 
@@ -35,24 +35,6 @@ SCRIPT = """#!/bin/sh
 [ "${{COALLOC_RANK:-0}}" = 0 ] || exit 0
 {command}
 """
-
-
-@dataclass
-class ExecutorSettings(ExecutorSettingsBase):
-    """Options of the command line: ``--coalloc-config`` and so on."""
-
-    config: Path | None = field(
-        default=None,
-        metadata={"help": "coalloc's configuration; default: $COALLOC_CONFIG, the user's"},
-    )
-    patience: int = field(
-        default=600,
-        metadata={"help": "Seconds that the daemon may be away before its jobs count as failed"},
-    )
-    keep_logs: bool = field(
-        default=False,
-        metadata={"help": "Keep the logs of jobs that succeeded, too"},
-    )
 
 
 common_settings = CommonSettings(
