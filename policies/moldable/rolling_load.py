@@ -52,7 +52,7 @@ class Arrivals:
         """Read notes; those that are no notes of ours, or of a later time, are as none."""
         values: dict[str, Any] = {key: notes.get(key) for key in KEYS}
         known = all(isinstance(v, int | float) and isfinite(v) for v in values.values())
-        if not known or values["seen"] > now or values["count"] <= 0.0:
+        if not known or values["seen"] > now or values["count"] < 0.0:
             return cls()
         return cls(**values)
 
@@ -73,16 +73,16 @@ class Arrivals:
             Time of the snapshot they wait in.
         """
         for submitted, work in sorted(job for job in jobs if job[0] > self.seen):
-            gap = 0.0 if self.last is None else max(submitted - self.last, 0.0)
-            self.work = KEPT * self.work + work
-            self.gap = KEPT * self.gap + gap
-            self.count = KEPT * self.count + 1.0
-            self.last = submitted
+            if self.last is not None:  # the first one ends no gap, and tells no rate
+                self.work = KEPT * self.work + work
+                self.gap = KEPT * self.gap + max(submitted - self.last, 0.0)
+                self.count = KEPT * self.count + 1.0
+            self.last = submitted if self.last is None else max(submitted, self.last)
         self.seen = now
 
     def load(self, slots: int) -> float:
         """Offered load: work by what so many slots could do; above 1 is more than they can."""
-        if self.last is None or slots <= 0 or self.work <= 0.0:
+        if self.last is None or slots <= 0 or self.count <= 0.0 or self.work <= 0.0:
             return IMAGINED_LOAD
         mean = self.work / self.count
         since = self.seen - self.last
