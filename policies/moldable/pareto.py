@@ -47,14 +47,18 @@ class BoundCurve:
         ascent = Ascent(self.search, horizon=min(horizon, cap), cap=cap, slots=100)
         near = min(self.bounds, key=lambda known: abs(known.cap - cap), default=None)
         if near is not None:
-            prices = transferred(near, ascent.grid)
+            prices = transferred(near.grid, near.prices, ascent.grid)
             if ascent.value(prices) > ascent.best:
                 ascent.begin(prices)
         ascent.run(self.steps if near is None else self.steps // 2, stop)
         bound = ascent.bound(self.whole)
+        self.take(bound)
+        return bound
+
+    def take(self, bound: PricedBound) -> None:
+        """Know one more bound."""
         self.bounds.append(bound)
         self.bounds.sort(key=lambda known: known.cap)
-        return bound
 
     def gap(self, cmax: float, total: float) -> float:
         """Pareto gap by what is known, of a makespan and a weighted completion; inf at first."""

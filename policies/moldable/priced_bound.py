@@ -101,7 +101,7 @@ def priced_bound(
     """
     ascent = Ascent(search, horizon=min(horizon, cap), cap=cap, slots=slots)
     if start_from is not None:
-        ascent.begin(transferred(start_from, ascent.grid))
+        ascent.begin(transferred(start_from.grid, start_from.prices, ascent.grid))
     ascent.run(steps, stop)
     return ascent.bound(search if whole is None else whole)
 
@@ -138,7 +138,9 @@ class Ascent:
     def _subgradient(self) -> Floats:
         queue = self.queue
         add_usage(queue.procs, queue.times, self._mode, self._start, self.grid, self._used)
-        return self._used - self.there
+        slope = self._used - self.there
+        # what is left of rounding would be taken for a direction in which nothing ends
+        return np.where(np.abs(slope) <= 1e-9 * (self._used + self.there), 0.0, slope)
 
     def run(self, steps: int, stop: Callable[[], bool] = never) -> None:
         """Take steps towards a target a little above the best; a smaller one where it fails."""
@@ -242,9 +244,9 @@ def fluid_prices(queue: MoldableQueue, grid: Floats) -> Floats:
     return falling[::-1].cumsum()[::-1] - falling / 2.0
 
 
-def transferred(bound: PricedBound, grid: Floats) -> Floats:
+def transferred(edges: Floats, prices: Floats, grid: Floats) -> Floats:
     """Prices of another grid, at the middle of each slot."""
     middle = (grid[:-1] + grid[1:]) / 2.0
-    place = np.searchsorted(bound.grid, middle, side="right") - 1
-    inside = place < bound.prices.size
-    return np.where(inside, bound.prices[np.minimum(place, bound.prices.size - 1)], 0.0)
+    place = np.searchsorted(edges, middle, side="right") - 1
+    inside = place < prices.size
+    return np.where(inside, prices[np.minimum(place, prices.size - 1)], 0.0)

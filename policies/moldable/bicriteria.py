@@ -1,0 +1,194 @@
+"""`bicriteria`: a front of schedules for makespan and weighted completion, each with its gap.
+
+The engine (`engine`) seeks schedules on one pool of equal processors. On one cluster of equal nodes
+these are the plan. Elsewhere their orders and allotments go through the kernel's decoders, so that
+powers, links, features, memory, dependencies, reservations and the guard are what they are, and the
+front is of what comes out.
+
+What is proved
+--------------
+The bounds (`cmax_bound`, `priced_bound`) are those of the pool: every processor as fast as the
+strongest that a job may use, no link, nobody waiting for another. So they hold on any snapshot of
+rigid and moldable jobs, and are near only where the pool is. Where a workflow or a dependency is in
+the queue, the plan has no bound.
+
+The front's gap is the Pareto gap (`pareto`): 0 for a schedule that nothing beats in both criteria.
+
+References
+----------
+Dutot, Eyraud-Dubois, Mounie, Trystram, "Bi-criteria algorithm for scheduling jobs on cluster
+platforms", SPAA 2004 (the problem).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from coalloc.model.plan import FrontPoint, Plan, Status
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.kernel.decoding import WEIGHTED, Planner
+from coalloc.policies.kernel.state import SHORTEST
+from coalloc.policies.moldable.archive import Archive
+from coalloc.policies.moldable.cmax_bound import cmax_bound
+from coalloc.policies.moldable.demt_laying import Layer
+from coalloc.policies.moldable.engine import Engine
+from coalloc.policies.moldable.front import Laid, lay_front
+from coalloc.policies.moldable.pareto import BoundCurve
+from coalloc.policies.moldable.preference import cap_of
+from coalloc.policies.moldable.queue import MoldableQueue, of_planner, why_not
+from coalloc.policies.moldable.rolling import roll
+
+LADDER = 30
+"""Allotments of a job that are searched."""
+
+
+class Bicriteria:
+    """One call of the policy; the queue is not empty."""
+
+    def __init__(
+        self,
+        planner: Planner,
+        options: Mapping[str, Any],
+        budget: Budget,
+        on_incumbent: OnIncumbent | None,
+    ) -> None:
+        self.planner, self.options, self.budget = planner, options, budget
+        self.queue = searched(planner)
+        self.layer = Layer(planner, self.queue)
+        self.front: Archive[Laid] = Archive()
+        self.curve: BoundCurve | None = None
+        self.least = cmax_bound(self.queue)
+        if why_not(planner) is None:
+            self.curve = BoundCurve(self.queue, of_planner(planner, for_bounds=True))
+            self.least = self.curve.cmax
+        work = options["search"] if budget.work is None else min(options["search"], budget.work)
+        cap = cap_of(options["prefer"])
+        self.engine = Engine(
+            self.queue, self.least, work, budget, on_better=self._tell, needed=(cap,) if cap else ()
+        )
+        self._on_incumbent, self._told = on_incumbent, 0
+
+    def run(self) -> Plan:
+        """Search, then prove."""
+        self.engine.run()
+        self.front = lay_front(self.layer, self.engine.archive, self.budget.stop)
+        chosen = self._chosen()
+        if self.curve is not None:
+            self._prove(self.curve, chosen)
+        return self._plan(chosen)
+
+    def _tell(self) -> None:
+        """Offer what is found so far, each time the work has doubled."""
+        if self._on_incumbent is None or self.engine.work < 2 * self._told:
+            return
+        self._told = self.engine.work
+        point = prefer(self.engine.archive, self.options["prefer"])
+        single: Archive[Any] = Archive()
+        single.add(point)
+        self.front = lay_front(self.layer, single)
+        self._on_incumbent(self._plan(self.front.points[0]))
+
+    def _chosen(self) -> Laid:
+        chosen: Laid = prefer(self.front, self.options["prefer"])
+        return chosen
+
+    def _prove(self, curve: BoundCurve, chosen: Laid) -> None:
+        """Bounds at the prices found, then at ends T that prove more of the best points."""
+        for ascent in self.engine.ascents:
+            curve.take(ascent.bound(curve.whole))
+        if not self.options["certify"]:
+            return
+        shown = self.front.spread(self.options["points"], chosen)
+        best = min(shown, key=lambda laid: curve.gap(laid.cmax, laid.total))
+        for laid in (best, chosen):
+            curve.refine(laid.cmax, laid.total, rounds=3, stop=self.budget.stop)
+
+    def _plan(self, chosen: Laid) -> Plan:
+        shown = self.front.spread(self.options["points"], chosen)
+        points = tuple(self._front_point(laid) for laid in shown)
+        gaps = [point.pareto_gap for point in points if point.pareto_gap is not None]
+        bound = self._bound(inf) if self.options["objective"] == WEIGHTED else self._least()
+        status = Status.HEURISTIC if bound is None else Status.FEASIBLE
+        if bound is not None and bound >= self._value(chosen) * (1.0 - 1e-9):
+            status = Status.OPTIMAL
+        elif self.engine.stopped:
+            status = Status.TIME_LIMIT
+        stats = {
+            "work": self.engine.work,
+            "found": len(self.front),
+            "caps": 0 if self.curve is None else len(self.curve.bounds),
+        }
+        plan = self.planner.plan(
+            chosen.schedule, "bicriteria", self.budget.seed, stats, bound=bound, status=status
+        )
+        return replace(
+            plan,
+            front=points,
+            chosen=shown.index(chosen),
+            pareto_gap=min(gaps, default=None),
+            certificates=()
+            if self.curve is None
+            else tuple(known.certificate() for known in self.curve.bounds if known.value < inf),
+        )
+
+    def _front_point(self, laid: Laid) -> FrontPoint:
+        gap = None if self.curve is None else self.curve.gap(laid.cmax, laid.total)
+        return FrontPoint(
+            cmax=laid.cmax,
+            weighted_completion=laid.total,
+            cmax_bound=self._least(),
+            weighted_completion_bound=self._bound(laid.cmax),
+            pareto_gap=gap,
+            placements=self.planner.plan(laid.schedule, "bicriteria").placements,
+        )
+
+    def _least(self) -> float | None:
+        return None if self.curve is None else self.curve.cmax
+
+    def _bound(self, cap: float) -> float | None:
+        """On the weighted completion of what ends by `cap`; None without one."""
+        known = [] if self.curve is None else self.curve.bounds
+        return max((bound.value for bound in known if bound.cap >= cap), default=None)
+
+    def _value(self, laid: Laid) -> float:
+        return laid.total if self.options["objective"] == WEIGHTED else laid.cmax
+
+
+def searched(planner: Planner) -> MoldableQueue:
+    """The queue with a ladder of allotments, none of them shorter than what a profile tells."""
+    queue = of_planner(planner, limit=LADDER)
+    return replace(queue, times=np.maximum(queue.times, SHORTEST))
+
+
+def prefer(archive: Archive[Any], text: str) -> Any:
+    """The point that is asked for; where none ends by T, the first to end."""
+    cap = cap_of(text)
+    if text == "balanced":
+        return archive.balanced()
+    if text == "minsum":
+        return archive.points[-1]
+    return (None if cap is None else archive.within(cap)) or archive.points[0]
+
+
+def solve(
+    problem: Snapshot,
+    options: Mapping[str, Any],
+    budget: Budget,
+    on_incumbent: OnIncumbent | None = None,
+) -> Plan:
+    """Plan a snapshot; `Budget.work` counts jobs for which a place or a price was sought."""
+    planner = Planner(problem, options)
+    if options["form"] == "rolling" or (options["form"] == "auto" and budget.live):
+        return roll(planner, "bicriteria", budget)
+    if not planner.items:
+        return planner.plan(planner.decode([], "event"), "bicriteria", budget.seed)
+    return Bicriteria(planner, options, budget, on_incumbent).run()
+
+
+SOLVERS: Mapping[str, Solve] = {"bicriteria": solve}
