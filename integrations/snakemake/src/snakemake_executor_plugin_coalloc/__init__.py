@@ -87,7 +87,7 @@ class Executor(RemoteExecutor):
         log = (LOGS / f"{kind}_{rule}").absolute()
         log.mkdir(parents=True, exist_ok=True)
         try:
-            fields = job_fields(job.threads, job.resources)
+            fields = job_fields(job.threads, dict(job.resources.items()))
         except ResourceError as error:
             raise WorkflowError(f"{kind} {rule}: {error}") from error
         future = self.jobs.run(
