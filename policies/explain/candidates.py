@@ -24,6 +24,11 @@ def gates(snapshot: Snapshot, job: Job) -> Iterator[Change]:
     waits_for = tuple(name for name in job.after if name in known)
     if waits_for:
         yield Change(kind="dependency", names=waits_for)
+    if isinstance(job, WorkflowJob):
+        parents = {edge.parent for edge in job.edges}
+        open_ones = [s.task for s in job.started if s.end > snapshot.time and s.task in parents]
+        if open_ones:
+            yield Change(kind="tasks", names=tuple(open_ones))
     if job.earliest > snapshot.time:
         yield Change(kind="earliest", before=job.earliest)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
-from coalloc.model.jobs import Job, MoldableJob, RigidJob
+from coalloc.model.jobs import Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.snapshot import Reservation, Snapshot
 
@@ -28,7 +28,7 @@ class Change:
     kind : str
         A key of `CHANGES`.
     names : tuple of str
-        The clusters, nodes, jobs, features or reservations concerned.
+        The clusters, nodes, jobs, tasks, features or reservations concerned.
     before, after : float or None
         Of a figure: processes, MiB, Gbit/s.
     power : float
@@ -74,6 +74,19 @@ def _release(case: Case, change: Change) -> Case:
 
 def _dependency(case: Case, change: Change) -> Case:
     return _with_job(case, lambda job: replace(job, after=()))
+
+
+def _tasks(case: Case, change: Change) -> Case:
+    """Tasks of it that have started end now; their data are still to travel."""
+    names, now = set(change.names), case.snapshot.time
+
+    def edit(job: Job) -> Job:
+        if not isinstance(job, WorkflowJob):
+            return job
+        started = (replace(s, end=now) if s.task in names else s for s in job.started)
+        return replace(job, started=tuple(started))
+
+    return _with_job(case, edit)
 
 
 def _earliest(case: Case, change: Change) -> Case:
@@ -213,6 +226,7 @@ def _slots(case: Case, change: Change) -> Case:
 CHANGES: Mapping[str, Callable[[Case, Change], Case]] = {
     "release": _release,
     "dependency": _dependency,
+    "tasks": _tasks,
     "earliest": _earliest,
     "procs": _procs,
     "memory": _memory,
@@ -255,6 +269,7 @@ COSTS: Mapping[str, float] = {
     "earliest": 0.1,
     "split": 0.2,
     "clusters": 0.2,
+    "tasks": 0.9,
     "features": 0.3,
     "slots": 0.95,
 }

@@ -48,7 +48,17 @@ MOST_OF_IT = 0.5
 NAMED = 8
 """Jobs that a change names, at most, unless it takes all."""
 RANK = (
-    *("release", "dependency", "earliest", "reachable", "reservation", "link", "order", "running"),
+    *(
+        "release",
+        "dependency",
+        "tasks",
+        "earliest",
+        "reachable",
+        "reservation",
+        "link",
+        "order",
+        "running",
+    ),
     *("nodes", "slots", "features", "memory", "clusters", "split", "bandwidth"),
 )
 KINDS = {"release": "hold"}

@@ -79,7 +79,7 @@ class Constraint:
     Attributes
     ----------
     kind : str
-        ``hold dependency earliest features memory clusters split link slots order running
+        ``hold dependency tasks earliest features memory clusters split link slots order running
         reachable nodes reservation``.
     change : Change
         The relaxation.

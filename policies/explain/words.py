@@ -107,7 +107,7 @@ class _Words:
         )
 
     def _gated(self) -> bool:
-        return any(c.kind in ("hold", "dependency") for c in self.made.constraints)
+        return any(c.kind in ("hold", "dependency", "tasks") for c in self.made.constraints)
 
     def _headline(self) -> str:
         made = self.made
@@ -167,6 +167,8 @@ class _Words:
                 return "it is held"
             case "dependency":
                 return f"it waits for {listed(names, 'job')} to end"
+            case "tasks":
+                return f"it waits for its {listed(names, 'task')} to end"
             case "earliest":
                 return f"it may not start before {self._when(change.before)}"
             case "order":
@@ -247,6 +249,8 @@ class _Words:
                 return "if it were released"
             case "dependency":
                 return f"if it did not wait for {listed(names, 'job')}"
+            case "tasks":
+                return f"if its {listed(names, 'task')} ended now"
             case "earliest":
                 return "if it might start at once"
             case "procs":

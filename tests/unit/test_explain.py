@@ -109,6 +109,24 @@ def test_what_a_job_asks_for(fields: dict[str, Any], kind: str, words: str) -> N
     assert words in told(snapshot, 1)
 
 
+def test_tasks_that_still_run() -> None:
+    flow = {
+        "id": "1",
+        "kind": "workflow",
+        "tasks": [{"id": "t", "work": HOUR}],
+        "edges": [{"from": "s", "to": "t", "gb": 450.0}, {"from": "old", "to": "t"}],
+        "started": [
+            {"task": "s", "clusters": ["a"], "end": 2 * HOUR},
+            {"task": "old", "clusters": ["a"], "end": -HOUR},
+        ],
+    }
+    snapshot = case([cluster("a", link=1.0)], [flow])
+    made = explained(snapshot, 1)
+    assert kinds(made) == ["tasks"]
+    assert "it waits for its task s to end" in told(snapshot, 1)
+    assert "if its task s ended now it would start now and end 2 h sooner" in told(snapshot, 1)
+
+
 def test_what_the_site_could_change() -> None:
     down = {"name": "a", "nodes": [{"name": "a[1-2]"}, {"name": "a[3-4]", "state": "draining"}]}
     words = told(case([down], [rigid(1, 4, HOUR)]), 1)

@@ -80,6 +80,10 @@ def edit(
             mine["held"] = False
         case "dependency":
             mine["after"] = []
+        case "tasks":
+            for one in mine["started"]:
+                if one["task"] in names:
+                    one["end"] = body["time"]
         case "earliest":
             mine["earliest"] = body["time"]
         case "procs" if mine["kind"] == "rigid":
