@@ -256,8 +256,8 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float], pattern
 
 def _arrivals(items: list[Item], clusters: int) -> Floats:
     """No start before on each cluster, s: the release, and data of tasks that have started."""
-    out = np.repeat(_floats([item.release for item in items]), clusters)
-    out = out.reshape(len(items), clusters)
+    release = _floats([item.release for item in items])
+    out: Floats = np.repeat(release, clusters).reshape(len(items), clusters)
     for n, item in enumerate(items):
         if item.arrival:
             np.maximum(out[n], item.arrival, out=out[n])
