@@ -45,7 +45,16 @@ from coalloc.core.executor import (
     Tell,
     Ticked,
 )
-from coalloc.core.messages import Goodbye, PartReport, Prepare, Read, Statement
+from coalloc.core.messages import (
+    Goodbye,
+    Numbered,
+    PartReport,
+    Ping,
+    Prepare,
+    Read,
+    Statement,
+    Welcome,
+)
 from coalloc.core.records import PartState
 from coalloc.daemon.wire.codec import WireError, decode_for_executor, encode_message
 from coalloc.daemon.wire.sockets import DEALER, Port, new_context
@@ -108,6 +117,7 @@ class Executor:
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="read")
         self._tasks: list[asyncio.Task[None]] = []
         self._saved: SaveProgress | None = None
+        self._heard: list[Numbered | Welcome | Ping] = []
         self._began = time.time() - time.monotonic()
         self._complaint = ("", "")
 
@@ -161,10 +171,23 @@ class Executor:
         except WireError as error:
             self.log.warning("message_dropped", fault=error.code, what=str(error)[:200])
             return
-        self._carry_out(self.core.handle(Heard(message=message), self.clock()))
+        self._heard.append(message)
+        if len(self._heard) == 1:
+            asyncio.get_running_loop().call_soon(self._take_in)
+
+    def _take_in(self) -> None:
+        """Carry out all that has arrived; one write to disk stands for all of it."""
+        heard, self._heard = self._heard, []
+        effects: list[ExecutorEffect] = []
+        for message in heard:
+            effects += self.core.handle(Heard(message=message), self.clock())
+        self._carry_out(effects)
 
     def _carry_out(self, effects: list[ExecutorEffect]) -> None:
+        """In order; only what is said of it waits until the progress is on disk."""
         news: list[PartReport] = []
+        progress: SaveProgress | None = None
+        said: list[Statement] = []
         for effect in effects:
             match effect:
                 case ClaimPart(order=order):
@@ -181,11 +204,15 @@ class Executor:
                     with contextlib.suppress(AdapterError):
                         self.launcher.renew()
                 case SaveProgress():
-                    self._save(effect)
+                    progress = effect
                 case Say(statement=statement):
-                    self._say(statement)
+                    said.append(statement)
                 case Tell(event=event, fields=fields, level=level):
                     (self.log.warning if level == "warning" else self.log.info)(event, **fields)
+        if progress is not None:
+            self._save(progress)
+        for statement in said:
+            self._say(statement)
         for report in news:
             self._carry_out(self.core.handle(PartNews(report=report), self.clock()))
 
