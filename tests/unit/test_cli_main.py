@@ -17,6 +17,7 @@ import pytest
 from coalloc.daemon import cli, cli_offline, cli_operate, cli_show
 from coalloc.daemon.cli_common import error_line
 from coalloc.daemon.client import NoAnswerError, RefusedError
+from coalloc.model.jobs import WorkflowJob
 from coalloc.policies.registry import POLICIES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -356,6 +357,37 @@ def test_a_snapshot_of_a_log_and_a_platform(
     capsys.readouterr()
     assert run("snapshot", "--workload", f"{log}x", "--platform", str(platform)) == 2
     assert "log.swfx: No such file" in error_of(capsys)
+
+
+def test_a_snapshot_of_a_workflow_and_a_platform(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flow = tmp_path / "flow.dax"
+    flow.write_text('<adag><job id="x"/><job id="y" runtime="5" cores="2"/></adag>')
+    platform = tmp_path / "site.toml"
+    platform.write_text('[[clusters]]\nname = "alpha"\n[[clusters.nodes]]\nname = "a[1-4]"\n')
+    words = ["snapshot", "--workload", str(flow), "--platform", str(platform)]
+    assert run(*words, "-o", f"{tmp_path}/s.json") == 0
+    assert "flow.dax: 1 of 2 tasks name no run time; 60 s are assumed" in capsys.readouterr().err
+    (job,) = cli_offline.load_snapshot(tmp_path / "s.json").queue
+    assert isinstance(job, WorkflowJob)
+    assert [(task.id, task.work, task.min_procs) for task in job.tasks] == [
+        ("x", 60.0, 1),
+        ("y", 5.0, 2),
+    ]
+    assert run(*words, "--limit", "1") == 2
+    assert "--limit is for logs" in error_of(capsys)
+    flow.write_text('<adag><job id="x" runtime="-1"/></adag>')
+    assert run(*words) == 2
+    assert "flow.dax: task 'x': runtime: -1 is below 0" in error_of(capsys)
+
+
+def test_a_workflow_is_no_log_to_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flow = tmp_path / "flow.dot"
+    flow.write_text("digraph G { 1 -> 2 }")
+    platform = Path(__file__).resolve().parents[2] / "etc/platforms/das3.toml"
+    assert run("simulate", "--workload", str(flow), "--platform", str(platform)) == 2
+    assert "flow.dot: is a workflow: plan it with coalloc snapshot" in error_of(capsys)
 
 
 HEAVY = ("numpy", "numba", "rich", "ClusterShell", "apscheduler", "pulp", "sqlite3", "structlog")

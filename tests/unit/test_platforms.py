@@ -137,6 +137,16 @@ def test_our_other_platforms() -> None:
     ]
 
 
+def test_das3() -> None:
+    das3 = read_platform(ROOT / "etc/platforms/das3.toml")
+    assert [(c.name, c.slots, c.nodes[0].power) for c in das3.clusters] == [
+        *(("vu", 85, 0.923), ("lu", 32, 1.0), ("uva", 41, 0.846), ("tud", 68, 0.923)),
+        ("mn", 46, 0.923),
+    ]
+    assert das3.slots == 272
+    assert {(c.link_gbps, c.intra_gbps) for c in das3.clusters} == {(0.8, 8.0)}
+
+
 def test_the_table_of_das2(shared_file: Callable[[str], Path]) -> None:
     platform = read_platform(shared_file("data/platforms/das2_clusters.json"))
     assert [c.slots for c in platform.clusters] == [144, 64, 64, 64, 64]
