@@ -1,0 +1,1 @@
+"""Real Snakemake on the executor plugin of integrations/snakemake."""

@@ -1,0 +1,96 @@
+"""Workflows, and Snakemake run on them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from tests.integration.running import Running
+from tests.snakemake.conftest import SNAKEMAKE
+
+FAN = """
+rule all:
+    input: "joined"
+
+rule map:
+    output: "part{n}"
+    resources: mem_mb=64, runtime=5
+    shell: "echo {wildcards.n} > {output}"
+
+rule join:
+    input: expand("part{n}", n=range(3))
+    output: "joined"
+    threads: 2
+    resources:
+        mem_mb=100, runtime=7, coalloc_clusters="beta", coalloc_weight="2.5",
+        coalloc_base_time="20"
+    shell: "cat {input} > {output}; echo threads {threads} >> {output}"
+"""
+
+FAILING = """
+rule all:
+    input: "good", "second", "bad"
+
+rule good:
+    output: "good"
+    shell: "touch {output}"
+
+rule second:
+    output: "second"
+    shell: "if [ -e tried ]; then touch {output}; else touch tried; exit 3; fi"
+
+rule bad:
+    output: "bad"
+    shell: "echo the reason is here >&2; exit 4"
+"""
+
+LONG = """
+rule all:
+    input: expand("long{n}", n=range(2))
+
+rule long:
+    output: "long{n}"
+    shell: "touch running{wildcards.n}; while [ ! -e gate ]; do sleep 0.1; done; touch {output}"
+"""
+
+WIDE = """
+rule wide:
+    output: "wide"
+    threads: 9
+    shell: "touch {output}"
+"""
+
+MISSPELT = """
+rule misspelt:
+    output: "x"
+    resources: coalloc_bandwith="75Mbps"
+    shell: "touch {output}"
+"""
+
+
+def started(site: Running, folder: Path, text: str, *options: str) -> subprocess.Popen[str]:
+    """Snakemake in a folder of its own."""
+    folder.mkdir(exist_ok=True)
+    (folder / "Snakefile").write_text(text)
+    command = [str(SNAKEMAKE), "--executor", "coalloc", "--jobs", "4", "--latency-wait", "10"]
+    return subprocess.Popen(
+        [*command, "--coalloc-config", str(site.config), *options],
+        cwd=folder,
+        env={**os.environ, "HOME": str(site.root)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def run(site: Running, folder: Path, text: str, *options: str) -> tuple[int, str]:
+    """Its exit code and what it printed."""
+    process = started(site, folder, text, *options)
+    try:
+        said, _ = process.communicate(timeout=240)
+    finally:
+        process.kill()
+        process.wait()
+    return process.returncode, said
