@@ -8,6 +8,7 @@ data of their parents would have arrived. What the plan does not cover asks for 
 from __future__ import annotations
 
 import heapq
+from math import isfinite
 
 from coalloc.core.commit import Occupation, misfit, occupation
 from coalloc.core.effects import Wake
@@ -104,8 +105,9 @@ def _start_all(state: State, lanes: Lanes, todo: list[tuple[float, Entry]], now:
             continue
         arrives = _arrival(state, placement, view)
         if arrives > now:
-            state.later[entry] = arrives
-            state.out.append(Wake(at=arrives))
+            if isfinite(arrives):
+                state.later[entry] = arrives
+                state.out.append(Wake(at=arrives))
             continue
         behind = list(lanes.behind(entry))
         place(state, record, placement, view, now, policy=lanes.policy, round=lanes.round)
