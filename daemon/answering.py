@@ -98,7 +98,10 @@ def _find_task(sources: Sources, number: str, text: str) -> JobRecord:
     if task in sources.state.jobs:
         return sources.state.jobs[task]
     row = sources.store.job(task)
-    return first_record(workflow, name, place) if row is None else read_record(row.body)
+    if row is not None:
+        return read_record(row.body)
+    record = first_record(workflow, name, place)
+    return flow_views.not_run(record, workflow) if workflow.is_ended else record
 
 
 def _tasks(sources: Sources, workflow: JobRecord) -> list[dict[str, Any]]:

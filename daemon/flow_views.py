@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from coalloc.core.flows import Flow
@@ -15,6 +16,7 @@ from coalloc.model.plan import Plan
 
 NOT_RUN = "not_run"
 """The state of a task that has never been placed, and never will be."""
+NEVER_RUN = "never runs: what it needs failed, or its workflow has ended"
 
 
 def progress(record: JobRecord, state: State) -> dict[str, int] | None:
@@ -90,6 +92,13 @@ def task_rows(
     return rows
 
 
+def not_run(record: JobRecord, workflow: JobRecord) -> JobRecord:
+    """The record of a task that its workflow ended without."""
+    return replace(
+        record, state=JobState.CANCELLED, ended=workflow.ended, reason=NOT_RUN, detail=NEVER_RUN
+    )
+
+
 def task_expectation(
     record: JobRecord, workflow: JobRecord, state: State
 ) -> tuple[float | None, str, str]:
@@ -98,7 +107,7 @@ def task_expectation(
     if not record.is_waiting:
         return None, record.reason, record.detail
     if flow is None or record.task in flow.dropped:
-        return None, NOT_RUN, "never runs: what it needs failed, or its workflow has ended"
+        return None, NOT_RUN, NEVER_RUN
     if record.reason:
         return None, record.reason, record.detail
     planned = None if state.lanes is None else state.lanes.placements.get((flow.id, record.task))

@@ -46,7 +46,9 @@ class Waiters:
             self._waiting.setdefault(member, []).append((origin, job, left))
 
     def ended(self, job: str) -> None:
-        """A job has ended."""
+        """A job has ended; of a workflow, also the tasks that never ran."""
+        for task in [other for other in self._waiting if other.startswith(f"{job}.")]:
+            self.ended(task)
         for origin, asked, left in self._waiting.pop(job, ()):
             left.discard(job)
             if not left:

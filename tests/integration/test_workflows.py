@@ -115,7 +115,9 @@ def test_commands_variables_failure_and_what_is_shown(
         assert tasks_shown["bad"]["attempt"] == 2
         assert site.job("1.bad")["exit_code"] == 7
         assert site.job("1.2")["id"] == "1.2"
-        assert site.job("1.after")["state"] == "pending"
+        assert site.job("1.after")["reason"] == "not_run"
+        assert cli.main(["wait", "1.after", "1.free"]) == 1
+        assert "job 1.3 cancelled: never runs" in capsys.readouterr().out
         assert cli.main(["queue", "--all"]) == 0
         (line,) = capsys.readouterr().out.splitlines()[1:]
         assert "2/4 tasks" in line

@@ -1,0 +1,90 @@
+"""What the plan has next on each slot."""
+
+from __future__ import annotations
+
+from coalloc.core.lanes import Lanes
+from coalloc.daemon.cli_critical import critical_paths, path_lines
+from coalloc.model.plan import Objective, Placement, Plan, Status
+
+HEAD, SECOND, THIRD = ("1", "a"), ("1", "b"), ("1", "c")
+
+
+def plan(*rows: tuple[str, float, float, dict[str, int]]) -> Plan:
+    return Plan(
+        policy="p",
+        status=Status.HEURISTIC,
+        objective=Objective(name="makespan", value=0.0),
+        placements=tuple(
+            Placement(job="1", task=task, start=start, end=end, nodes=nodes)
+            for task, start, end, nodes in rows
+        ),
+    )
+
+
+def lanes(*rows: tuple[str, float, float, dict[str, int]]) -> Lanes:
+    return Lanes.of(plan(*rows), 1, lambda entry: True)
+
+
+def test_on_one_slot_one_comes_after_the_other() -> None:
+    one = lanes(("b", 5.0, 9.0, {"n": 1}), ("a", 0.0, 5.0, {"n": 1}))
+    assert list(one.next_on("n")) == [HEAD]
+    assert one.is_next(HEAD)
+    assert not one.is_next(SECOND)
+    assert list(one.behind(HEAD)) == [SECOND]
+    assert one.is_next(SECOND)
+
+
+def test_slots_of_a_node_are_lanes_of_their_own() -> None:
+    two = lanes(("a", 0.0, 5.0, {"n": 1}), ("b", 0.0, 9.0, {"n": 1}), ("c", 5.0, 6.0, {"n": 1}))
+    assert sorted(two.next_on("n")) == [HEAD, SECOND]
+    assert not two.is_next(THIRD)
+    two.drop(SECOND)
+    assert not two.is_next(THIRD), "c is planned behind a"
+    two.drop(HEAD)
+    assert two.is_next(THIRD)
+
+
+def test_a_wide_task_is_next_when_it_is_so_everywhere() -> None:
+    wide = lanes(
+        ("a", 0.0, 5.0, {"n": 1}), ("b", 0.0, 2.0, {"m": 2}), ("c", 5.0, 6.0, {"n": 1, "m": 2})
+    )
+    wide.drop(HEAD)
+    assert not wide.is_next(THIRD)
+    wide.drop(SECOND)
+    assert wide.is_next(THIRD)
+
+
+def test_what_goes_from_the_middle_keeps_nobody_waiting() -> None:
+    row = lanes(("a", 0.0, 1.0, {"n": 1}), ("b", 1.0, 2.0, {"n": 1}), ("c", 2.0, 3.0, {"n": 1}))
+    row.drop(SECOND)
+    assert list(row.next_on("n")) == [HEAD]
+    row.drop(HEAD)
+    assert list(row.next_on("n")) == [THIRD]
+
+
+def test_what_does_not_wait_is_left_out() -> None:
+    made = plan(("a", 0.0, 5.0, {"n": 1}), ("b", 5.0, 9.0, {"n": 1}))
+    rest = Lanes.of(made, 1, lambda entry: entry != HEAD)
+    assert list(rest.next_on("n")) == [SECOND]
+
+
+def test_a_cluster_with_planned_work_is_told_from_one_without() -> None:
+    one = lanes(("a", 0.0, 5.0, {"n": 1}))
+    home = {"n": "alpha", "m": "beta"}
+    assert one.on_cluster(home, "alpha")
+    assert not one.on_cluster(home, "beta")
+    one.drop(HEAD)
+    assert not one.on_cluster(home, "alpha")
+
+
+def test_the_critical_path_leads_back_through_the_parents_that_end_last() -> None:
+    made = plan(
+        ("a", 0.0, 10.0, {"n": 1}),
+        ("b", 0.0, 4.0, {"m": 1}),
+        ("c", 10.0, 12.0, {"n": 1}),
+        ("d", 4.0, 11.0, {"m": 1}),
+    )
+    edges = {"1": [("a", "c"), ("b", "c"), ("b", "d"), ("gone", "d")]}
+    paths = critical_paths(made, edges)
+    assert [made.placements[i].task for i in paths["1"]] == ["a", "c"]
+    assert path_lines(made, paths) == ["critical path of 1, 0:12: a > c"]

@@ -1,0 +1,168 @@
+"""Workflows in the store: their tasks, what these run, and stores from before there were any."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from coalloc.core.messages import Prepare
+from coalloc.core.records import JobRecord, JobState, Launch
+from coalloc.core.workflows import first_record
+from coalloc.daemon.journal import recall
+from coalloc.daemon.launching import Launches
+from coalloc.daemon.record_json import write_launch, write_record
+from coalloc.daemon.store import SqliteStore
+from coalloc.daemon.store_schema import APPLICATION_ID, CREATE_MIGRATIONS, MIGRATIONS
+from coalloc.daemon.store_writes import AppendEvent, DropJob, PutJob, PutLaunch
+from coalloc.model.jobs import Edge, Task, WorkflowJob
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "coalloc.db"
+
+
+def flow(state: JobState = JobState.RUNNING, ended: float | None = None) -> JobRecord:
+    job = WorkflowJob(
+        id="7",
+        tasks=(Task(id="a", work=1.0), Task(id="b", work=1.0)),
+        edges=(Edge(parent="a", child="b"),),
+    )
+    return JobRecord(id="7", job=job, name="w", user="ann", state=state, ended=ended, retries=2)
+
+
+def put(record: JobRecord) -> PutJob:
+    return PutJob(
+        id=record.id,
+        state=str(record.state),
+        user=record.user,
+        body=write_record(record),
+        ended=record.ended,
+        flow=record.flow,
+    )
+
+
+def task(number: int, ended: float | None = None) -> JobRecord:
+    first = first_record(flow(), "ab"[number - 1], number)
+    if ended is None:
+        return first
+    return JobRecord(
+        id=first.id,
+        job=first.job,
+        name=first.name,
+        user="ann",
+        flow="7",
+        task=first.task,
+        state=JobState.COMPLETED,
+        ended=ended,
+    )
+
+
+def test_a_store_of_the_first_version_is_brought_up_to_date(path: Path) -> None:
+    with sqlite3.connect(path) as raw:
+        raw.execute(CREATE_MIGRATIONS)
+        for statement in MIGRATIONS[0]:
+            raw.execute(statement)
+        raw.execute("INSERT INTO migrations VALUES (1, ?, 'test')", (time.time(),))
+        body = write_record(JobRecord(id="3", job=task(1).job, name="old", user="ann"))
+        raw.execute(
+            "INSERT INTO jobs (id, state, user, body) VALUES ('3', 'pending', 'ann', ?)", (body,)
+        )
+        raw.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        raw.execute("PRAGMA user_version = 1")
+    raw.close()
+    store = SqliteStore(path)
+    store.commit([put(flow()), put(task(1, ended=5.0))])
+    assert [row.id for row in store.load().jobs] == ["3", "7"]
+    assert [row.id for row in store.tasks("7")] == ["7.1"]
+    store.close()
+
+
+def test_a_start_knows_what_has_run_of_a_workflow_that_lives(path: Path) -> None:
+    store = SqliteStore(path)
+    store.commit([put(flow()), put(task(1, ended=5.0))])
+    remembered = recall(store, keep_ended=0).remembered
+    records = {record.id: record for record in remembered.jobs}
+    assert records["7.1"].state is JobState.COMPLETED
+    assert (records["7.1"].flow, records["7.1"].task) == ("7", "a")
+    assert records["7"].retries == 2
+    store.close()
+
+
+def test_what_has_run_of_a_workflow_that_lives_is_not_pruned(path: Path) -> None:
+    store = SqliteStore(path)
+    event = AppendEvent(seq=1, time=100.0, kind="k", job="", body="{}")
+    store.commit([put(flow()), put(task(1, ended=5.0)), event])
+    store.prune(keep_events=1)
+    assert [row.id for row in store.tasks("7")] == ["7.1"]
+    store.commit([put(flow(JobState.COMPLETED, ended=6.0))])
+    store.prune(keep_events=1)
+    assert store.tasks("7") == []
+    assert store.job("7") is None
+    store.close()
+
+
+def test_with_a_workflow_goes_what_its_tasks_run(path: Path) -> None:
+    store = SqliteStore(path)
+    launches = [PutLaunch(job=name, body="{}") for name in ("7", "7.1", "7.2", "70", "70.1")]
+    store.commit([put(flow()), *launches])
+    store.commit([DropJob(id="7")])
+    assert [name for name in ("7", "7.1", "7.2", "70", "70.1") if store.launch(name)] == [
+        "70",
+        "70.1",
+    ]
+    store.close()
+
+
+def order(task_name: str, number: int) -> Prepare:
+    return Prepare(
+        job=f"7.{number}",
+        attempt=1,
+        part=0,
+        nodes={"n": 3},
+        all_nodes={"n": 3},
+        first_rank=0,
+        size=3,
+        uid=1,
+        gid=1,
+        lease_s=1.0,
+        name=f"w.{task_name}",
+        task=task_name,
+    )
+
+
+def test_a_task_runs_its_own_command_in_what_its_workflow_has_in_common(path: Path) -> None:
+    store = SqliteStore(path)
+    shared = Launch(argv=(), env={"A": "1"}, cwd="/data", stdout="out")
+    own = Launch(argv=("./a", "{task}"), cwd="")
+    store.commit(
+        [
+            PutLaunch(job="7", body=write_launch(shared)),
+            PutLaunch(job="7.1", body=write_launch(own)),
+        ]
+    )
+    launches = Launches(store)
+    # What a file says is taken as it stands.
+    expected = Launch(argv=("./a", "{task}"), env={"A": "1"}, cwd="/data", stdout="out")
+    assert launches.of_task(order("a", 1)) == expected
+    assert launches.of_task(order("b", 2)) is None
+    store.close()
+
+
+def test_a_template_is_filled_in_word_by_word(path: Path) -> None:
+    store = SqliteStore(path)
+    template = Launch(argv=("run", "{task}", "-n{procs}", "{name}/{id}", "{other} {{task}}"))
+    store.commit([PutLaunch(job="7", body=write_launch(template))])
+    launch = Launches(store).of_task(order("a b; rm {procs}", 1))
+    assert launch is not None
+    assert launch.argv == (
+        "run",
+        "a b; rm {procs}",
+        "-n3",
+        "w/7.1",
+        "{other} {a b; rm {procs}}",
+    )
+    store.close()
