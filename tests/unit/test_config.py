@@ -131,7 +131,7 @@ def test_core_is_told_everything() -> None:
     ("text", "words"),
     [
         ("linear", "neither amdahl:FRACTION nor downey:A,SIGMA"),
-        ("amdahl:2", "'2'"),
+        ("amdahl:2", "2 is outside 0..1"),
         ("downey:0.5,1", "downey:0.5,1.A: 0.5 is below 1"),
     ],
 )
