@@ -122,10 +122,11 @@ def warm() -> list[str]:
     cases = [(name, TINY, {}) for name in WARMED]
     cases += [("oas", {**TINY, "queue": rigid}, {"objective": "weighted_completion"})]
     cases += [("oas", EVEN, {"exact_work": 0})]
+    cases += [("bicriteria", EVEN, {}), ("bicriteria-batch", EVEN, {})]
     for name, body, options in cases:
         try:
             snapshot = read_snapshot(body)
-            request = Request(policy=name, options=options, work=WARM_WORK)
+            request = Request(policy=name, options=options, work=WARM_WORK, live=True)
             plan = solved(snapshot, lookup(name).solve, request)
             for violation in check(snapshot, plan).violations:
                 failures.append(f"{name}: {violation}")
