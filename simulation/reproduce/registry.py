@@ -18,6 +18,10 @@ DEMT = (
     "Dutot, Eyraud-Dubois, Mounié, Trystram, “Bi-criteria algorithm for scheduling jobs on cluster "
     "platforms” (SPAA 2004)"
 )
+MCA = (
+    "Stanzani, Sato, Netto, “Scheduling workflows in multi-cluster environments”, which introduces "
+    "MCA-HEFT"
+)
 MBPC = "Blanco, Castellà, Lérida, Guirado, “Multiple job allocation in multicluster system”"
 
 
@@ -80,6 +84,12 @@ ENTRIES: Mapping[str, Entry] = {
             "demt_online",
             "moldable jobs that arrive over time: two on-line forms against EASY",
         ),
+        _row("mca-table1", MCA, "Table 1", "mca_tables", "the workflows, as published and drawn"),
+        _row("mca-fig2", MCA, "Fig. 2", "mca_fig2", "makespans against M-HEFT, HCPA and the bound"),
+        _row(
+            "mca-table2", MCA, "Table 2", "mca_tables", "processes, and tasks on several clusters"
+        ),
+        _row("mca-table3", MCA, "Table 3", "mca_tables", "time that tasks spend communicating"),
     )
 }
 """Every experiment that ``coalloc reproduce`` knows, in the order of ``all``."""
