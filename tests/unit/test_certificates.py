@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
 from math import inf, nan
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,7 @@ from coalloc.policies.check_sheet import node_columns
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.moldable.cmax_bound import cmax_bound, is_refuted
 from coalloc.policies.moldable.queue import of_planner
+from coalloc.policies.moldable.verify import certified
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from tests.unit.certificate_case import proved_plan, random_site
 
@@ -219,3 +223,16 @@ def test_the_checker_runs_without_the_kernel() -> None:
         "assert not [m for m in sys.modules if 'policies.kernel' in m]"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_documentation_has_the_verifier_word_for_word() -> None:
+    page = (Path(__file__).parents[2] / "docs/policies/bicriteria.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(from collections.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    written = inspect.getsource(certified)
+    assert code.endswith(written)
+    assert len(written.splitlines()) < 30
+    # it needs nothing but numpy: what the page shows runs by itself
+    names: dict[str, Any] = {}
+    exec(code, names)
+    jobs = [(np.array([1, 2]), np.array([4.0, 3.0]), 2.0, 0.0)]
+    assert names["certified"](jobs, ([0.0], [2]), [0.0, 8.0], [0.0]) == 6.0
