@@ -1,0 +1,88 @@
+"""What executors read of their clusters, as the daemon takes it in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coalloc.core import handover
+from coalloc.core.messages import Read
+from coalloc.core.power import updated
+from coalloc.core.state import ClusterState, State
+from coalloc.model.platform import NodeState
+from coalloc.model.reading import ClusterReading, NodeReading
+
+OLD_READINGS_S = 15.0
+"""For this long after a reading, older ones are dropped; then the executor's clock was set back."""
+
+
+def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> None:
+    """Use what an executor has read of its cluster, or note why it could not."""
+    if read.reading is None:
+        if not cluster.error:
+            state.note("reading_failed", level="warning", cluster=read.cluster, why=read.error)
+        cluster.error = read.error
+        return
+    if 0.0 < read.at <= cluster.reading_at and now - cluster.read_at <= OLD_READINGS_S:
+        return  # late, or a second time
+    if clash := _clash(state, read.cluster, read.reading):
+        if cluster.error != clash:
+            state.note("reading_refused", level="error", cluster=read.cluster, why=clash)
+        cluster.error = clash
+        return
+    was_stale = cluster.is_stale(now, state.settings.reading_max_age_s)
+    before = cluster.reading
+    if before is None or before.nodes != read.reading.nodes:
+        state.suitable.clear()
+    cluster.reading, cluster.read_at, cluster.error = read.reading, now, ""
+    cluster.reading_at = read.at
+    limits = state.settings
+    cluster.powers = {
+        node.name: updated(
+            cluster.powers.get(node.name),
+            node.power,
+            step=limits.power_step,
+            hysteresis=limits.power_hysteresis,
+            smoothing=limits.power_smoothing,
+        )
+        for node in read.reading.nodes
+    }
+    cluster.drained_nodes = {n.name for n in read.reading.nodes if n.name in state.drained}
+    handover.taken_in(state, cluster, read.reading, now)
+    _name_unknown(state, cluster, read.reading)
+    for notice in read.reading.notices:
+        if before is None or notice not in before.notices:
+            state.note("cluster_noticed", level="warning", cluster=read.cluster, what=notice)
+    if was_stale and cluster.connected:
+        slots = sum(node.slots for node in read.reading.nodes)
+        state.note(
+            "cluster_returned", cluster=read.cluster, nodes=len(read.reading.nodes), slots=slots
+        )
+        state.rounds.happened("cluster_returned")
+    elif before is not None and _more_usable(before.nodes, read.reading.nodes):
+        state.rounds.happened("cluster_returned")
+    elif before is not None and len(before.running) > len(read.reading.running):
+        state.rounds.happened("job_finished")
+
+
+def _name_unknown(state: State, cluster: ClusterState, reading: ClusterReading) -> None:
+    """Log each word that an adapter does not know, once."""
+    words = {w: n for w, n in reading.unknown.items() if w not in cluster.unknown}
+    if words:
+        cluster.unknown |= frozenset(words)
+        state.note("unknown_words_read", level="warning", cluster=reading.cluster, words=words)
+
+
+def _clash(state: State, name: str, reading: ClusterReading) -> str:
+    """Why a reading cannot be used beside those of the other clusters; empty if it can."""
+    mine = {node.name for node in reading.nodes}
+    for other, cluster in state.clusters.items():
+        if other != name and cluster.reading is not None:
+            both = next((n.name for n in cluster.reading.nodes if n.name in mine), None)
+            if both is not None:
+                return f"node {both} is a node of {other} too; names must differ"
+    return ""
+
+
+def _more_usable(before: Iterable[NodeReading], after: Iterable[NodeReading]) -> bool:
+    usable = {node.name for node in before if node.state is NodeState.UP}
+    return any(node.state is NodeState.UP and node.name not in usable for node in after)
