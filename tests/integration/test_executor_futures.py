@@ -143,9 +143,7 @@ def test_a_daemon_that_is_killed_and_comes_back(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_daemon_that_stays_away_is_an_error(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_daemon_that_stays_away_is_an_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_events, "QUIET_S", 0.5)
     site = Running(root)
     site.start()
