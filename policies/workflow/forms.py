@@ -81,6 +81,8 @@ class Form:
             return alone * self.low + shared
         if alone + shared / self.high > seconds * (1.0 + 1e-12):
             return inf
+        if shared == 0.0:
+            return alone * self.low
         spare = max(seconds - alone, shared / self.high)
         return alone * shared / spare + shared
 
