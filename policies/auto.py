@@ -12,6 +12,9 @@ form of `bicriteria`, since what ends first now is not what serves best in the l
 compare by (jobs without a start, weighted completion and area at the price of processors), and
 EASY's stands where it is better.
 
+Where tasks of workflows are queued, alone or beside other jobs, the engine of `workflow` takes the
+place of that search; so the plan is never worse than a published policy's for workflows, either.
+
 Jobs that were passed over too often are booked first in all of these (option ``guard_after``).
 """
 
@@ -28,8 +31,8 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.moldable.rolling import roll_round
-from coalloc.policies.oas.search import Search
 from coalloc.policies.simple import sort_items
+from coalloc.policies.workflow.engine import make_search
 
 FIRST = (("easy", "easy"),)
 TRIALS = (
@@ -52,7 +55,7 @@ def solve(
     planner = Planner(problem, options)
     if budget.live and is_moldable(planner):
         return _rolling(planner, budget)
-    search = Search(planner, "auto", budget, on_incumbent)
+    search = make_search(planner, "auto", budget, on_incumbent)
     search.run(FIRST, TRIALS)
     return search.plan()
 

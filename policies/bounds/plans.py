@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from coalloc.model.jobs import MoldableJob
+from coalloc.model.jobs import MoldableJob, WorkflowJob
 from coalloc.model.plan import Objective, Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import never
 from coalloc.policies.bounds.lower import BOUNDS, Bound, lower_bound
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.moldable.proof import moldable_parts
+from coalloc.policies.workflow import bound as workflow_bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,8 @@ def proofs_of(
     more: Mapping[str, Mapping[str, float]] = {}
     if any(isinstance(job, MoldableJob) for job in queue):
         more = moldable_parts(planner, values["makespan"], stop)
+    if any(isinstance(job, WorkflowJob) for job in queue):
+        more = workflow_bound.workflow_parts(planner, stop, effort)
     out = []
     for name in BOUNDS:
         bound = lower_bound(planner, name, stop, effort).beside(more.get(name, {}))

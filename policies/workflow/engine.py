@@ -1,8 +1,8 @@
 """`workflow`: a portfolio of mappings, then a search over allotment, cluster and order.
 
 ``docs/policies/workflow.md`` says how it works. In short: tasks by rank, where they end earliest,
-on few processes: the first plan. Then the published policies; then allotments along two trajectories
-(`portfolio`), each mapped with and without insertion, and packed. From the best of these an
+on few processes: the first plan. Then the published policies; then allotments along two
+trajectories (`portfolio`), each mapped with and without insertion, and packed. From the best an
 annealing (`search_kernel`) goes on over processes, clusters, splits and order, around what is
 booked. Every schedule is laid on nodes by the planner, and the best of all is the plan: it is never
 worse than a member.
@@ -13,6 +13,7 @@ Work counts items placed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any
 
@@ -48,6 +49,8 @@ BLEND = 0.02
 """Weight of the mean end beside the makespan."""
 CHUNK = 20_000
 """Items placed between two looks at the clock."""
+MOST_ITEMS = 3000
+"""Items of a queue, not of workflows alone, up to which they are searched together."""
 REPORT_AFTER = 200_000
 """Items placed, at least, between two incumbents of the annealing."""
 
@@ -66,7 +69,7 @@ class Engine(Search):
         self.case: Case = read_case(planner, planner.options.get("max_coalloc_overhead", 0.25))
         self.kind = WEIGHING if self.objective == WEIGHTED else MAKESPAN
         self.listing = search_case.Search(self.case, budget.seed, self.kind, BLEND)
-        self.flow_bound = WorkflowBound(planner)
+        self.flow_bound = WorkflowBound(planner) if planner.items else None
         self.top: Genes | None = None
         self.reached = inf
         self.cycle = FIRST_CYCLE * max(self.case.size, 1)
@@ -77,8 +80,8 @@ class Engine(Search):
         if effort == "quick" or plain:
             super().find_bound(effort)
         name = WEIGHTED if self.objective == WEIGHTED else "makespan"
-        parts = self.flow_bound.parts(self.budget.stop, effort).get(name, {})
-        if self.bound is not None:
+        if self.bound is not None and self.flow_bound is not None:
+            parts = self.flow_bound.parts(self.budget.stop, effort).get(name, {})
             self.bound = self.bound.beside(parts)
 
     def run(self, first: Orders, more: Orders) -> None:
@@ -92,6 +95,7 @@ class Engine(Search):
         self.try_orders(first)
         if self.case.size:
             self.try_seed("rank", portfolio.smallest(self.case))
+            self._try_previous()
         self.report()
         before = self.best
         self.try_orders(more)
@@ -123,6 +127,29 @@ class Engine(Search):
                 self.reached = value
                 self.top = self.listing.settled(genes)
                 self._take(origin)
+
+    def _try_previous(self) -> None:
+        """The jobs by their starts in the caller's last plan."""
+        place = {job: x for x, job in enumerate(self.budget.previous)}
+        if not place:
+            return
+        case, procs = self.case, portfolio.smallest(self.case)
+        late = len(place)
+        rank = np.array([place.get(item.job.id, late) for item in case.planner.items])
+        parents = [[p for p, _ in item.parents] for item in case.planner.items]
+        missing = [int(np.isin(mine, case.inside).sum()) for mine in parents]
+        waiting = [(rank[n], n) for n in case.inside.tolist() if not missing[n]]
+        order: list[int] = []
+        heapify(waiting)
+        while waiting:
+            _, n = heappop(waiting)
+            order.append(n)
+            for x in range(case.graph.child_first[n], case.graph.child_first[n + 1]):
+                child = int(case.graph.child[x])
+                missing[child] -= 1
+                if not missing[child]:
+                    heappush(waiting, (rank[child], child))
+        self.try_seed("previous", procs, np.array(order, dtype=np.int64))
 
     def _by_rank(self, procs: Ints) -> Ints:
         """Items by falling bottom level under these allotments."""
@@ -180,7 +207,7 @@ class Engine(Search):
     def _programs(self) -> None:
         before = self.best
         for share in portfolio.SHARES:
-            if self._done():
+            if self._done() or self.flow_bound is None:
                 break
             procs = portfolio.of_program(self.case, self.flow_bound, share)
             if procs is not None:
@@ -246,15 +273,22 @@ def solve(
 ) -> Plan:
     """Plan with the best of the portfolio and of the search."""
     planner = Planner(problem, options)
-    reason = search_case.why_not(planner)
-    engine: Search
-    if reason is not None:
-        engine = Search(planner, "workflow", budget, on_incumbent)
-        engine.run(SIMPLE, ())
+    if search_case.why_not(planner) is None:
+        search: Search = Engine(planner, "workflow", budget, on_incumbent)
     else:
-        engine = Engine(planner, "workflow", budget, on_incumbent)
-        engine.run(SIMPLE[:1], SIMPLE[1:])
-    return engine.plan()
+        search = Search(planner, "workflow", budget, on_incumbent)
+    search.run(SIMPLE[:1], SIMPLE[1:])
+    return search.plan()
+
+
+def make_search(
+    planner: Planner, policy: str, budget: Budget, on_incumbent: OnIncumbent | None = None
+) -> Search:
+    """The engine where tasks of workflows are queued, and not too much else; `oas` elsewhere."""
+    flows = any(item.task is not None for item in planner.items)
+    if flows and len(planner.items) <= MOST_ITEMS and search_case.why_not(planner) is None:
+        return Engine(planner, policy, budget, on_incumbent)
+    return Search(planner, policy, budget, on_incumbent)
 
 
 SOLVERS: Mapping[str, Solve] = {"workflow": solve}
