@@ -136,8 +136,12 @@ def solved(name: str, snapshot: Snapshot) -> Plan:
     return policy.solve(snapshot, read_options({}, policy.options), Budget(seed=1, work=2_000))
 
 
-@pytest.mark.parametrize("name", ["fcfs", "fpfs", "easy", "conservative", "oas", "auto", "plain"])
-@settings(max_examples=25)
+SIMPLE = ("fcfs", "fpfs", "easy", "conservative", "oas", "auto", "plain")
+WORKFLOW = ("workflow", "mca-heft", "m-heft", "hcpa", "mcpa")
+
+
+@pytest.mark.parametrize("name", [*SIMPLE, *WORKFLOW])
+@settings(max_examples=15)
 @given(problem=problems(), shares=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=3))
 def test_what_is_left_of_a_plan_is_a_plan(
     name: str, problem: Snapshot, shares: list[float]
