@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -29,6 +30,14 @@ def after(path: str) -> str:
             raise TimeoutError(path)
         time.sleep(0.02)
     return path
+
+
+def tell_parent_and_stay(path: str) -> None:
+    """Leave the id of the process that looks after this one, and wait to be ended."""
+    written = Path(f"{path}.part")
+    written.write_text(str(os.getppid()))
+    written.rename(path)
+    signal.pause()
 
 
 def die() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent import futures
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from coalloc import Client, Executor
 from coalloc.daemon import client_events
 from coalloc.daemon.client import NoAnswerError, RefusedError
 from coalloc.daemon.futures_job import JobFailedError
+from coalloc.daemon.wire.client import Asker
 from tests.integration import jobs_called as called
 from tests.integration.running import Running
 
@@ -99,6 +102,36 @@ def test_waiting_and_running_jobs_are_taken_back(site: Running, tmp_path: Path) 
         with pytest.raises(JobFailedError, match="cancelled by"):
             blocker.result(LIMIT_S)
     assert site.ask("queue")["jobs"] == []
+
+
+def test_a_lost_job_is_an_error_that_names_it(site: Running, tmp_path: Path) -> None:
+    with executor(site, tmp_path) as pool:
+        told = tmp_path / "runner"
+        future = pool.submit(called.tell_parent_and_stay, str(told))
+        site.until(told.exists)
+        os.kill(int(told.read_text()), signal.SIGKILL)
+        with pytest.raises(JobFailedError, match=rf"job {future.job} lost: (alpha|beta): "):
+            future.result(LIMIT_S)
+
+
+def test_many_futures_ask_no_more_than_few(
+    site: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds: list[str] = []
+    send = Asker.send
+
+    def counted(asker: Asker, body: Mapping[str, Any]) -> str:
+        kinds.append(body["type"])
+        return send(asker, body)
+
+    with executor(site, tmp_path) as pool:
+        monkeypatch.setattr(Asker, "send", counted)
+        assert {
+            future.result(LIMIT_S).exit_code for future in [pool.run(["true"]) for _ in range(50)]
+        } == {0}
+        monkeypatch.undo()
+    assert kinds.count("submit") == 50
+    assert len(kinds) <= 60
 
 
 def test_leaving_by_an_exception_ends_all(site: Running, tmp_path: Path) -> None:
