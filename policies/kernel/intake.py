@@ -208,8 +208,8 @@ class _Reader:
                 place = {task.id: mine[t] for t, task in enumerate(job.tasks)}
                 for edge in job.edges:
                     child = place[edge.child]
-                    inner.add(child)
                     if edge.parent in place:
+                        inner.add(child)
                         items[child].parents.append((place[edge.parent], 8.0 * edge.gb))
             for other in dict.fromkeys(job.after):
                 for first in (i for i in mine if i not in inner):
