@@ -96,11 +96,6 @@ class Traffic:
             self._to_cancel.append(call)
             self._changed.notify_all()
 
-    def living(self) -> list[Call]:
-        """Calls whose end is not known."""
-        with self._changed:
-            return [*self._to_send, *self._sending, *self._by_job.values()]
-
     def settle(self) -> None:
         """Wait until every call has ended, and what was withdrawn has been told to the daemon."""
         with self._changed:
@@ -254,24 +249,31 @@ class Traffic:
         client.close()
 
     def _reconciled(self, client: Client, last: int) -> int:
-        """After a silence: what the queue says of our jobs; returns where to go on."""
+        """After a silence: what became of our jobs; returns the last event that counts.
+
+        The events come first: the queue remembers only so many of the jobs that have ended.
+        """
         newest = client.last_event()
+        if newest < last:
+            last = newest  # an older copy of the store has taken its place
+        for event in client.events(last):
+            last = event.seq
+            self._heard(event)
         with self._changed:
             ours = dict(self._by_job)
-        if ours:
-            rows = {row.id: row for row in client.queue(everything=True)}
-            for job, call in ours.items():
-                row = rows.get(job)
-                if row is None:
-                    self._end(Ending(job=job, state="lost", detail="the daemon does not know it"))
-                elif row.state in ENDED:
-                    ending = Ending(
-                        job=job, state=row.state, exit_code=row.exit_code, detail=row.detail
-                    )
-                    self._end(ending)
-                elif row.state == "running":
-                    call.future.begin()
-        return min(last, newest)
+        rows = {row.id: row for row in client.queue(everything=True)} if ours else {}
+        for job, call in ours.items():
+            row = rows.get(job)
+            if row is None:
+                self._end(Ending(job=job, state="lost", detail="the daemon does not know it"))
+            elif row.state in ENDED:
+                ending = Ending(
+                    job=job, state=row.state, exit_code=row.exit_code, detail=row.detail
+                )
+                self._end(ending)
+            elif row.state == "running":
+                call.future.begin()
+        return last
 
     def _heard(self, event: Event) -> None:
         if event.kind == "job_started":
