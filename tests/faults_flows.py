@@ -1,14 +1,16 @@
 """The seeded world of `tests.faults`, where some of what the client submits are workflows.
 
 A task starts only when the ends of those it needs are on the daemon's disk; no task starts
-twice, whatever is lost, doubled or killed; some tasks fail, and their workflows with them.
+twice but after a failure that is on disk, whatever is lost, doubled or killed. Users hold, release
+and cancel workflows and tasks, some tasks fail, and their workflows with them.
 """
 
 from __future__ import annotations
 
+from coalloc.core.events import Requested
 from coalloc.core.messages import Prepare
 from coalloc.core.records import JobRecord, JobState, PartState
-from coalloc.core.requests import Submit
+from coalloc.core.requests import Cancel, Command, Hold, Release, Submit
 from coalloc.model.jobs import WorkflowJob
 from tests.faults import Part, World
 from tests.site import workflow
@@ -22,18 +24,50 @@ SHAPES = (
 
 
 class FlowWorld(World):
-    """Daemon, executors, and a client that submits jobs and workflows."""
+    """Daemon, executors, and a client that submits, holds and cancels jobs and workflows."""
 
     def submit_of(self, token: str) -> Submit:
         number = int(token[1:])
         if number % 3 == 0:
             return super().submit_of(token)
         tasks, edges = SHAPES[number % len(SHAPES)]
-        return workflow(token, tasks, edges, keep_going=number % 2 == 0)
+        return workflow(token, tasks, edges, keep_going=number % 2 == 0, retries=number % 4 // 2)
+
+    def step(self) -> None:
+        self.users_act()
+        super().step()
+
+    def users_act(self) -> None:
+        """Somebody holds, releases or cancels; when faults have ceased, all is released."""
+        flows = [job for job, r in self.disk.jobs.items() if isinstance(r.job, WorkflowJob)]
+        if self.faults == 0.0:
+            for job in flows:
+                if self.disk.jobs[job].state is JobState.HELD:
+                    self.ask(Release(job=job))
+        elif flows and self.chance(0.03):
+            job = self.dice.choice(flows)
+            task = f"{job}.{self.dice.randrange(1, 5)}"
+            self.ask(
+                self.dice.choice(
+                    [Hold(job=job), Hold(job=job), Release(job=job), Cancel(job=job)]
+                    + [Cancel(job=task)] * 2
+                )
+            )
+
+    def ask(self, command: Command) -> None:
+        event = Requested(origin=None, user="u", uid=1, gid=1, operator=False, command=command)
+        self.tell(event)
 
     def code_of(self, order: Prepare) -> int:
-        """Every seventh task of a workflow fails."""
-        return int(bool(order.task) and sum(map(ord, order.job)) % 7 == 0)
+        """Some tasks always fail, others when they run for the first time."""
+        if not order.task:
+            return 0
+        luck = sum(map(ord, order.job)) % 9
+        return int(luck == 0 or (luck == 1 and self.starts[order.job, order.part] == 1))
+
+    def runs_allowed(self, job: str) -> int:
+        record = self.disk.jobs.get(job)
+        return 1 if record is None else 1 + record.failures
 
     def start(self, name: str, part: Part) -> None:
         if part.order.task and part.state is PartState.READY:
@@ -61,6 +95,8 @@ class FlowWorld(World):
             completed = [r for r in tasks if r.state is JobState.COMPLETED]
             if flow.state is JobState.COMPLETED:
                 assert len(completed) == len(flow.job.tasks), f"{flow.id} completed without tasks"
-            else:
-                assert flow.state is JobState.FAILED, f"{flow.id} is {flow.state}"
+            elif flow.state is JobState.FAILED:
                 assert len(completed) < len(tasks), f"{flow.id} failed without a failed task"
+            else:
+                assert flow.state is JobState.CANCELLED, f"{flow.id} is {flow.state}"
+                assert flow.cancelled_by, f"{flow.id} was cancelled by nobody"
