@@ -68,7 +68,7 @@ def test_every_key_and_choice_is_explained() -> None:
 
 def test_the_refusals_of_the_page_are_the_readers() -> None:
     told = re.findall(r"^\| `(\S*?)(?:\[\d\])?[^`]*: ([^`]*)` \| ", PAGE, re.MULTILINE)
-    assert len(told) == 8
+    assert len(told) == 9
     whats = {message.partition(": ")[2] for _, _, message in SNAPSHOT_ROWS}
     shapes = {re.sub(r"'\w+'", "'?'", what) for what in whats}
     assert {re.sub(r"'\w+'", "'?'", what) for _, what in told} <= shapes
@@ -91,6 +91,7 @@ RELATIONS = re.compile(
     r"finite|there is no (node|task|cluster)|is used twice|is named twice|node set|is not JSON"
     r"|slots of a node|is before start|is not after start|cycle|must rise|procs but"
     r"|is above max_procs|is below min_procs|no listed process|not an index|valid Unicode"
+    r"|is among the tasks|has started"
 )
 
 

@@ -204,6 +204,17 @@ SNAPSHOT_ROWS: list[tuple[Path, Any, str]] = [
         "queue[2].started[0].clusters: is empty",
     ),
     (
+        ("queue", 2),
+        {
+            "id": "half",
+            "kind": "workflow",
+            "tasks": [{"id": "t1", "work": 1}],
+            "edges": [{"from": "t1", "to": "t0"}],
+            "started": [{"task": "t0", "clusters": ["alpha"], "end": 0}],
+        },
+        "queue[2].edges[0].to: task 't0' has started",
+    ),
+    (
         ("queue", 2, "started"),
         [{"task": "t0", "clusters": ["alpha"]}],
         "queue[2].started[0].end: is missing",
