@@ -34,6 +34,7 @@ class DaemonConfig(Struct, frozen=True, kw_only=True):
     keep_ended: Number = 1000
     max_jobs_per_user: Count = 0
     max_array: Number = 10_000
+    max_tasks: Number = 10_000
     max_message_bytes: Annotated[int, Meta(ge=4096)] = 16_777_216
 
 
@@ -57,6 +58,8 @@ class RoundsConfig(Struct, frozen=True, kw_only=True):
     passed_over_limit: Number = 10
     commit_first_incumbent: bool = True
     options: dict[str, Any] = field(default_factory=dict)
+    task_tolerance: NotNegative = 0.2
+    task_tolerance_s: NotNegative = 1.0
     trigger: tuple[TriggerConfig, ...] = (
         TriggerConfig(kind="timer"),
         TriggerConfig(kind="queue_length"),

@@ -44,7 +44,7 @@ class Explainer:
     ) -> Mapping[str, Any]:
         """The answer's ``why``; never raises for what a solver does."""
         answer = views.why(record, state, now)
-        if not record.is_waiting:
+        if record.id not in state.waiting:
             return answer
         why_not = "" if self._solver.is_warm else COLD
         if not why_not:

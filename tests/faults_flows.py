@@ -47,12 +47,9 @@ class FlowWorld(World):
         elif flows and self.chance(0.03):
             job = self.dice.choice(flows)
             task = f"{job}.{self.dice.randrange(1, 5)}"
-            self.ask(
-                self.dice.choice(
-                    [Hold(job=job), Hold(job=job), Release(job=job), Cancel(job=job)]
-                    + [Cancel(job=task)] * 2
-                )
-            )
+            holds: list[Command] = [Hold(job=job), Hold(job=job), Release(job=job)]
+            cancels: list[Command] = [Cancel(job=job), Cancel(job=task), Cancel(job=task)]
+            self.ask(self.dice.choice(holds + cancels))
 
     def ask(self, command: Command) -> None:
         event = Requested(origin=None, user="u", uid=1, gid=1, operator=False, command=command)
