@@ -41,11 +41,11 @@ from coalloc.policies.workflow.search_place import (
 from coalloc.policies.workflow.search_place import WEIGHTED as WEIGHING
 
 SIMPLE: Orders = (("fpfs", "event"), ("conservative", "insert"))
-WARM, COLD = 0.02, 0.0005
+WARM, COLD = 0.0015, 0.0001
 """First and last temperature of a cycle, by the value."""
 FIRST_CYCLE = 200
 """Moves per item in the first cycle; each is as long as two of the one before."""
-BLEND = 0.02
+BLEND = 0.1
 """Weight of the mean end beside the makespan."""
 CHUNK = 20_000
 """Items placed between two looks at the clock."""
