@@ -1,22 +1,26 @@
 """Schedules of a moldable queue for makespan and weighted completion at once.
 
-1. For some ends T, prices of processor time are sought (`priced_bound`): the weighted completion of
-   schedules that end by T is at least what they prove, and each job has its cheapest allotment and
-   start.
-2. In the order of these starts, jobs are put into a profile of free processors where they cost
-   least (`insertion`), with ends up to T times a slack: what does not fit exactly goes there.
+1. For some ends T, prices of processor time are sought (`priced_bound`) on a coarse ladder of
+   allotments: the weighted completion of schedules that end by T is at least what they prove, and
+   each job has its cheapest allotment and start.
+2. In the order of these starts, and of starts moved a little at random, jobs are put into a profile
+   of free processors where they cost least (`insertion`), with ends up to T times a slack: what
+   does not fit exactly goes there. The same order is also listed, each job on its cheapest
+   allotment.
 3. Local search: from the schedules found so far, a few jobs that run near each other are taken out
    and put back, by annealing on the weighted completion with the makespan held at T.
 4. All schedules that no other is better than in both criteria are kept (`archive`).
 
 Notes
 -----
-Work is counted in placements: jobs for which a place was sought, or a price.
+Work is counted in jobs for which a place, or a price, was sought. Queues of more than `LARGE` jobs
+get prices of a few steps, and lists alone: a place in a profile takes time that grows with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -25,16 +29,23 @@ from numpy.typing import NDArray
 from coalloc.policies.base import Budget
 from coalloc.policies.moldable.archive import Archive, Point
 from coalloc.policies.moldable.building import Builder, Prices
+from coalloc.policies.moldable.demt_laying import Lister
 from coalloc.policies.moldable.priced_bound import Ascent, transferred
 from coalloc.policies.moldable.queue import MoldableQueue
+from coalloc.policies.moldable.two_shelf import two_shelf
 
 Ints = NDArray[np.int64]
 
-ENDS = (1.13, 1.06, 1.02, 1.22, 1.4)
+ENDS = (1.13, 1.06, 1.02, 1.2, 1.3)
 """T, in bounds on the makespan; then any end."""
-SLACKS = (1.0, 1.02, 1.04, 1.06, 1.1)
-FIRST_STEPS, STEPS, SLOTS = 100, 40, 50
-HOT, COLD, MANY = 3e-4, 1e-5, 8
+SLACKS = (1.03, 1.06, 1.0, 1.015, 1.045, 1.1)
+NOISES = (0.02, 0.05)
+"""How far starts are moved at random, in T."""
+FIRST_STEPS, STEPS, SLOTS, COARSE = 90, 25, 30, 14
+LARGE, FEW_STEPS = 4000, 4
+POOL = 0.5
+"""Share of the work after which no more starts are moved."""
+HOT, COLD, MANY, CHUNK = 2e-4, 1e-5, 8, 300
 
 
 class Engine:
@@ -47,7 +58,7 @@ class Engine:
     cmax : float
         A bound on the makespan, seconds.
     work : int
-        Placements after which the search ends.
+        Jobs placed or priced after which the search ends; something is found before that.
     needed : tuple of float
         Ends that somebody asks for, seconds; they are sought first.
 
@@ -76,24 +87,31 @@ class Engine:
         self.ascents: list[Ascent] = []
         self.prices: list[Prices] = []
         self.builder = Builder(queue, budget.seed)
+        self.lister = Lister(queue)
         self.stopped = False
+        self._coarse = coarser(queue, COARSE)
+        self._rng = np.random.default_rng(budget.seed)
         self._on_better = on_better
         self._priced = 0
 
     @property
     def work(self) -> int:
-        """Placements tried so far."""
+        """Jobs placed or priced so far."""
         return self.builder.work + self._priced
 
     def run(self) -> None:
         """Fill the archive."""
+        parts = two_shelf(self.queue)
+        self._list(parts.order, parts.rows)
         for cap in (*self.needed, *(factor * self.cmax for factor in ENDS)):
             self._price(cap)
             if self._is_over():
                 return
         widest = self.archive.points[-1].cmax
         self._price(inf, max(1.5 * self.cmax, 1.05 * widest))
-        self._search()
+        if self.queue.size <= LARGE:
+            self._shake()
+            self._search()
 
     def _is_over(self) -> bool:
         self.stopped = self.stopped or self.budget.stop()
@@ -101,50 +119,81 @@ class Engine:
 
     def _price(self, cap: float, horizon: float = inf) -> None:
         """Prices for one end, and the schedules built at them."""
-        ascent = Ascent(self.queue, horizon=min(cap, horizon), cap=cap, slots=SLOTS)
+        ascent = Ascent(self._coarse, horizon=min(cap, horizon), cap=cap, slots=SLOTS)
         steps = FIRST_STEPS
         if self.ascents and ascent.best < inf:
             near = min(self.ascents, key=lambda known: abs(known.grid[-1] - ascent.grid[-1]))
-            prices = transferred(near.grid, near.best_prices, ascent.grid)
+            known = transferred(near.grid, near.best_prices, ascent.grid)
             steps = STEPS
-            if ascent.value(prices) > ascent.best:
-                ascent.begin(prices)
-        ascent.run(steps, self.budget.stop)
+            if ascent.value(known) > ascent.best:
+                ascent.begin(known)
+        ascent.run(steps if self.queue.size <= LARGE else FEW_STEPS, self.budget.stop)
         self._priced += self.queue.size * ascent.steps
-        prices_ = Prices(self.queue, ascent)
+        prices = Prices(self.queue, ascent)
         self.ascents.append(ascent)
-        self.prices.append(prices_)
-        for slack in SLACKS:
-            self.builder.insert(prices_, prices_.order, slack * cap)
-            self.builder.settle()
-            self._keep()
+        self.prices.append(prices)
+        self._list(prices.order, prices.cheapest)
+        for slack in SLACKS if self.queue.size <= LARGE else ():
+            self._insert(prices, prices.order, slack)
 
-    def _keep(self) -> None:
-        if self.archive.add(self.builder.point()) and self._on_better is not None:
+    def _list(self, order: Ints, rows: Ints) -> None:
+        cmax, total = self.lister.run(order, rows)
+        self._priced += self.queue.size
+        self._keep(Point(cmax=cmax, total=total, rows=rows.copy(), start=self.lister.start.copy()))
+
+    def _insert(self, prices: Prices, order: Ints, slack: float) -> None:
+        self.builder.insert(prices, order, slack * prices.cap)
+        self.builder.settle()
+        self._keep(self.builder.point())
+
+    def _keep(self, point: Point) -> None:
+        if self.archive.add(point) and self._on_better is not None:
             self._on_better()
 
-    def _search(self) -> None:
-        """Local search for each end in turn, longer each time."""
-        trials = 200
-        while True:
+    def _shake(self) -> None:
+        """Insert in the order of starts that are moved a little."""
+        until = POOL * self.limit
+        while self.work < until:
             for prices in self.prices:
                 if self._is_over():
                     return
-                self._improve(prices, trials)
-            trials = int(1.5 * trials)
+                noise = self._rng.choice(NOISES) * min(prices.cap, 2.0 * self.cmax)
+                start = prices.ideal[prices.cheapest] + noise * self._rng.random(self.queue.size)
+                order = np.argsort(start, kind="stable")
+                self._insert(prices, order, self._rng.uniform(SLACKS[2], SLACKS[1]))
 
-    def _improve(self, prices: Prices, trials: int) -> None:
+    def _search(self) -> None:
+        """Local search for each end in turn, each time from cooler on."""
+        hot = HOT
+        while True:
+            for prices in self.prices:
+                self._improve(prices, hot)
+                if self._is_over():
+                    return
+            hot = max(0.7 * hot, 2.0 * COLD)
+
+    def _improve(self, prices: Prices, hot: float) -> None:
         cap = min(prices.cap, self.archive.points[-1].cmax)
-        point = self.archive.within(1.08 * cap) or self.archive.points[0]
-        target = min(max(cap, 0.98 * point.cmax), point.cmax)
+        point = self.archive.within(1.06 * cap) or self.archive.points[0]
         self.builder.take(point)
-        for heat in _falling(HOT, COLD, max(1, trials // 200)):
-            if self._is_over():
-                break
-            self.builder.improve(prices, target, min(trials, 200), heat, heat / 2.0, MANY)
-            self._keep()
+        self.builder.improve(
+            prices, min(max(cap, 0.98 * point.cmax), point.cmax), CHUNK, hot, COLD, MANY
+        )
+        self._keep(self.builder.point())
 
 
-def _falling(hot: float, cold: float, steps: int) -> Iterator[float]:
-    for step in range(steps):
-        yield hot * (cold / hot) ** (step / steps)
+def coarser(queue: MoldableQueue, most: int) -> MoldableQueue:
+    """The same queue with at most so many allotments of each job, both ends among them."""
+    last = np.diff(queue.first) - 1
+    steps = np.linspace(0.0, 1.0, most)
+    kept = np.unique((queue.first[:-1, None] + np.rint(last[:, None] * steps)).astype(np.int64))
+    return replace(
+        queue,
+        first=np.searchsorted(kept, queue.first).astype(np.int64),
+        procs=queue.procs[kept],
+        times=queue.times[kept],
+        mode=queue.mode[kept],
+    )
+
+
+__all__ = ["Engine", "coarser"]

@@ -18,7 +18,7 @@ from coalloc.policies.kernel.jit import alone, inlined
 
 MOST = 24
 """Jobs that are taken out at once, at most."""
-LATE = 4.0
+LATE = 2.0
 """Weight of a makespan's relative excess, in shares of the weighted completion."""
 
 
@@ -292,7 +292,7 @@ def judge(weight: Any, end: Any, cap: Any, scale: Any, out: Any) -> Any:
         out[0] = max(out[0], end[i])
         out[1] += weight[i] * end[i]
         late += max(end[i] - cap, 0.0)
-    return out[1] + scale * (LATE * max(out[0] / cap - 1.0, 0.0) + late / cap)
+    return out[1] + scale * (LATE * max(out[0] / cap - 1.0, 0.0) + 2.0 * late / (cap * end.size))
 
 
 @inlined
