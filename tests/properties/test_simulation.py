@@ -1,0 +1,76 @@
+"""The promises hold in the simulation, and it can tell when they do not."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from tests.simulation.__main__ import run, run_all
+from tests.simulation.mutants import MUTANTS, planted
+from tests.simulation.world import World
+
+STEPS = 400
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_promises_hold_under_every_fault(block: int) -> None:
+    for seed in range(block * 10, block * 10 + 10):
+        _, broken = run(seed, STEPS)
+        assert not broken, f"python -m tests.simulation --seed {seed} --steps {STEPS}: {broken}"
+
+
+@pytest.mark.slow
+def test_promises_hold_in_seeds_that_nobody_has_seen() -> None:
+    first = int.from_bytes(os.urandom(4), "big")
+    broken = [
+        f"python -m tests.simulation --seed {seed} --steps 1000: {why}"
+        for seed, _, why in run_all(range(first, first + 300), 1000, processes=2)
+        if why
+    ]
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MUTANTS)
+def test_every_planted_defect_is_found(name: str) -> None:
+    for seed in range(MUTANTS[name].within):
+        if run(seed, STEPS, name)[1]:
+            return
+    pytest.fail(f"{name} was not found in {MUTANTS[name].within} seeds")
+
+
+def test_the_worst_defects_are_found_at_once() -> None:
+    for name in ("start-before-all-ready", "start-not-recorded", "token-not-saved"):
+        assert any(run(seed, STEPS, name)[1] for seed in range(5)), name
+
+
+def test_a_seed_replays_exactly() -> None:
+    lines: list[list[str]] = []
+    for _ in range(2):
+        told: list[str] = []
+        world = World(5, tell=told.append)
+        for _ in range(300):
+            world.step()
+        lines.append(told)
+    assert lines[0] == lines[1]
+    assert len(set(lines[0])) > 100
+
+
+def test_without_faults_every_wish_is_granted_at_the_first_attempt() -> None:
+    world = World(random.Random(1).randrange(1000), faults=0.0)
+    world.settle()
+    records = world.daemon.disk.jobs.values()
+    assert {record.attempt for record in records if record.parts} == {1}
+    assert not world.users.refused
+
+
+def test_a_mutant_whose_line_is_gone_is_refused() -> None:
+    stale = MUTANTS["gaps-ignored"]
+    MUTANTS["stale"] = type(stale)(of=stale.of, old="not a line of it", new="")
+    try:
+        with pytest.raises(LookupError, match="does not say"), planted("stale"):
+            pass
+    finally:
+        del MUTANTS["stale"]

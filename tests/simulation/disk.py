@@ -1,0 +1,97 @@
+"""What the daemon has on disk, and a disk that fills up, goes read-only or is slow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from coalloc.core.coordinator import Remembered
+from coalloc.core.effects import (
+    Drop,
+    Effect,
+    Record,
+    SaveHistory,
+    SaveJob,
+    SaveLaunch,
+    SaveMeta,
+    SaveToken,
+    Send,
+)
+from coalloc.core.messages import Order
+from coalloc.core.records import JobRecord, Launch
+from coalloc.daemon.journal import drained_of
+
+
+class FullError(Exception):
+    """Nothing was written."""
+
+
+@dataclass
+class Disk:
+    """The daemon's store: whole transactions, or nothing."""
+
+    jobs: dict[str, JobRecord] = field(default_factory=dict)
+    launches: dict[str, Launch] = field(default_factory=dict)
+    tokens: dict[tuple[str, str], str] = field(default_factory=dict)
+    meta: dict[str, str] = field(default_factory=dict)
+    history: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    outbox: dict[str, dict[int, Order]] = field(default_factory=dict)
+    sent_to: dict[str, int] = field(default_factory=dict)
+    """The highest number ever written of each cluster's orders."""
+    last_event: int = 0
+    epoch: int = 0
+    is_full: bool = False
+    changed: dict[str, tuple[JobRecord | None, JobRecord]] = field(default_factory=dict)
+    """Records of the last commit, with what stood there before."""
+
+    def commit(self, effects: Iterable[Effect]) -> None:
+        """Write what is persistent among the effects.
+
+        Raises
+        ------
+        FullError
+        AssertionError
+            If the event stream has a gap.
+        """
+        if self.is_full:
+            raise FullError
+        self.changed = {}
+        for effect in effects:
+            match effect:
+                case SaveJob(record=record):
+                    before = self.changed.get(record.id, (self.jobs.get(record.id), record))[0]
+                    self.changed[record.id] = (before, record)
+                    self.jobs[record.id] = record
+                case SaveLaunch(job=job, launch=launch):
+                    self.launches[job] = launch
+                case SaveToken(user=user, token=token, job=job):
+                    self.tokens[user, token] = job
+                case SaveMeta(key=key, value=value):
+                    self.meta[key] = value
+                case SaveHistory(key=key, values=values):
+                    self.history[key] = values
+                case Send(cluster=cluster, seq=seq, order=order):
+                    self.outbox.setdefault(cluster, {})[seq] = order
+                    self.sent_to[cluster] = max(seq, self.sent_to.get(cluster, 0))
+                case Drop(cluster=cluster, through_seq=through):
+                    box = self.outbox.get(cluster, {})
+                    self.outbox[cluster] = {s: o for s, o in box.items() if s > through}
+                case Record(seq=seq):
+                    self.last_event = seq
+
+    def recall(self, clusters: Iterable[str]) -> Remembered:
+        """What a daemon that starts now reads; it begins a new epoch."""
+        self.epoch += 1
+        return Remembered(
+            jobs=list(self.jobs.values()),
+            tokens=dict(self.tokens),
+            seqs={name: int(self.meta.get(f"seq.{name}", "1")) for name in clusters},
+            unacked={name: min(box) for name, box in self.outbox.items() if box},
+            history=dict(self.history),
+            drained=drained_of(self.meta.get("drained", "")),
+            paused=bool(self.meta.get("paused")),
+            epoch=self.epoch,
+            store="s",
+            last_job=int(self.meta.get("last_job", "0")),
+            last_event=self.last_event,
+        )

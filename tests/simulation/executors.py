@@ -1,0 +1,138 @@
+"""An executor: the real core, its progress file, its clock and its crashes."""
+
+from __future__ import annotations
+
+import random
+
+from coalloc.core.executor import (
+    ClaimPart,
+    DismissJob,
+    EndPart,
+    ExecutorCore,
+    ExecutorEffect,
+    ExecutorState,
+    Heard,
+    PartNews,
+    RemovePart,
+    SaveProgress,
+    Say,
+    StartPart,
+    Ticked,
+)
+from coalloc.core.messages import Read
+from coalloc.model.reading import ClusterReading
+from tests.simulation.network import Down, Network
+from tests.simulation.parts import Batch
+
+SLACK_S = 3.0
+"""Between two looks at the lease, and what a beat takes, seconds."""
+
+
+class ExecutorHost:
+    """One cluster's executor between the network and its batch system.
+
+    Attributes
+    ----------
+    core : ExecutorCore or None
+        None while its process is down.
+    steady_since : float
+        Its process started at this true time, seconds.
+    frozen_until : float
+        Stopped, as by SIGSTOP or a hanging disk, until then.
+    """
+
+    def __init__(
+        self, cluster: str, batch: Batch, network: Network, reading: ClusterReading
+    ) -> None:
+        self.cluster, self.batch, self.network, self.reading = cluster, batch, network, reading
+        self.core: ExecutorCore | None = None
+        self.frozen_until = 0.0
+        self.steady_since = 0.0
+        self._progress = [ExecutorState(cluster=cluster)]
+        self._dice: random.Random = batch.dice
+
+    def is_up(self, now: float) -> bool:
+        return self.core is not None and self.frozen_until <= now
+
+    def boot(self, now: float, *, rolled_back: bool = False) -> None:
+        """Start from the progress file, or an older copy of it, and the parts' folders."""
+        if rolled_back:
+            del self._progress[1 + self._dice.randrange(len(self._progress)) :]
+        kept = self._progress[-1]
+        state = ExecutorState(
+            cluster=self.cluster, store=kept.store, epoch=kept.epoch, last_seq=kept.last_seq
+        )
+        state.parts = {(r.job, r.attempt, r.part): r for r in self.batch.reports()}
+        self.core = ExecutorCore(state)
+        self.frozen_until = 0.0
+        self.steady_since = now
+        self._carry_out(self.core.hello(now), now)
+
+    def crash(self) -> None:
+        self.core = None
+
+    def hear(self, message: Down, now: float) -> None:
+        """A message arrives.
+
+        Raises
+        ------
+        AssertionError
+            If an order of a daemon that has been replaced is carried out.
+        """
+        if self.core is None:
+            return
+        newest = self.core.state.epoch
+        effects = self.core.handle(Heard(message=message), now)
+        if message.epoch < newest:
+            done = [e for e in effects if isinstance(e, ClaimPart | StartPart | EndPart)]
+            assert not done, f"{self.cluster} obeys epoch {message.epoch} in {newest}: {done}"
+        self._carry_out(effects, now)
+
+    def tick(self, now: float) -> None:
+        """A second passed: the core looks at its leases, and the cluster is read."""
+        if self.core is None:
+            return
+        self._carry_out(self.core.handle(Ticked(), now), now)
+        self._check_lease(now)
+        self.network.send_up(self.cluster, Read(cluster=self.cluster, reading=self.reading))
+
+    def _check_lease(self, now: float) -> None:
+        if self.core is None:
+            return
+        silent = now - max(self.core.state.last_heard, self.steady_since, self.frozen_until)
+        if silent > self.core.state.lease_s + SLACK_S:
+            held = [part.key for part in self.batch.held()]
+            assert not held, f"{self.cluster}: the daemon is silent for {silent:.0f} s: {held}"
+
+    def look(self, now: float) -> None:
+        """Take in what the launcher knows."""
+        for report in self.batch.reports():
+            if self.core is not None:
+                news = PartNews(report=report)
+                self._carry_out(self.core.handle(news, now), now)
+
+    def _carry_out(self, effects: list[ExecutorEffect], now: float) -> None:
+        """In order; it may crash before any of them."""
+        for effect in effects:
+            if self._dice.random() < 0.05 * self.batch.faults:
+                self.crash()
+                return
+            match effect:
+                case ClaimPart(order=order):
+                    self.batch.claim(order)
+                case StartPart(key=key):
+                    self.batch.start(key, now)
+                case EndPart(key=key):
+                    self.batch.end(key, now)
+                case RemovePart(key=key):
+                    self.batch.parts.pop(key, None)
+                case SaveProgress(store=store, epoch=epoch, last_seq=last_seq):
+                    self._save(store, epoch, last_seq)
+                case Say(statement=statement):
+                    self.network.send_up(self.cluster, statement)
+                case DismissJob():
+                    raise AssertionError("nothing was handed over here")
+
+    def _save(self, store: str, epoch: int, last_seq: int) -> None:
+        state = ExecutorState(cluster=self.cluster, store=store, epoch=epoch, last_seq=last_seq)
+        self._progress = [*self._progress[-3:], state]

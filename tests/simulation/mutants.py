@@ -1,0 +1,227 @@
+"""Planted defects: one line of the real cores changed, to prove that the simulation finds it.
+
+A mutant names a function, the text that stands in its source, and what it says instead. Where the
+source no longer holds that text, planting fails: a mutant that changes nothing proves nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from coalloc.core import commit, coordinator, executor, placing, queue, starting, state
+from coalloc.daemon import delivery
+from tests.simulation import daemon as shell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutant:
+    """One defect.
+
+    Attributes
+    ----------
+    of : callable
+        The function, or the method as its class has it.
+    old, new : str
+        Text of its source, and what stands there instead.
+    within : int
+        Seeds that suffice to find it, from 0 on.
+    """
+
+    of: Callable[..., Any]
+    old: str
+    new: str
+    within: int = 120
+
+
+MUTANTS: dict[str, Mutant] = {
+    # The daemon's order of things
+    "reply-before-commit": Mutant(
+        of=shell.DaemonHost._carry_out,
+        old="        if self._crashes():\n",
+        new=(
+            "        from coalloc.core.effects import Reply\n"
+            "        for reply in effects:\n"
+            "            if isinstance(reply, Reply):\n"
+            "                self.answers.append((reply.origin, reply.answer))\n"
+            "        if self._crashes():\n"
+        ),
+    ),
+    "send-before-commit": Mutant(
+        of=shell.DaemonHost._carry_out,
+        old="        if self._crashes():\n",
+        new=(
+            "        from coalloc.core.effects import Send\n"
+            "        self._speak([e for e in effects if isinstance(e, Send)], now)\n"
+            "        if self._crashes():\n"
+        ),
+    ),
+    # Starting together, once
+    "start-before-all-ready": Mutant(
+        of=starting._advance,
+        old="all(s is PartState.READY for s in states)",
+        new="any(s is PartState.READY for s in states)",
+    ),
+    "start-not-recorded": Mutant(
+        of=starting._advance,
+        old="deadline=None)\n            state.put(record)",
+        new="deadline=None)\n            state.index(record)",
+    ),
+    "start-sent-to-one-part-only": Mutant(
+        of=starting._advance,
+        old="for part in record.parts:\n",
+        new="for part in record.parts[:1]:\n",
+    ),
+    "ended-jobs-start-again": Mutant(
+        of=starting._advance,
+        old="if record.cancelled_by or started:",
+        new="if record.cancelled_by:",
+    ),
+    "ended-with-its-first-part": Mutant(
+        of=starting._advance,
+        old="elif all(s in PART_ENDED for s in states):",
+        new="elif any(s in PART_ENDED for s in states):",
+    ),
+    # Fencing
+    "no-fencing-by-attempt": Mutant(
+        of=starting._part, old="record.attempt != report.attempt", new="False"
+    ),
+    "attempt-not-counted": Mutant(
+        of=placing.place, old="attempt=record.attempt + 1", new="attempt=1"
+    ),
+    "old-epochs-accepted": Mutant(
+        of=executor.ExecutorCore._ordered,
+        old="not state.welcomed or numbered.epoch != state.epoch",
+        new="not state.welcomed",
+    ),
+    "orders-carried-out-again": Mutant(
+        of=executor.ExecutorCore._ordered,
+        old="numbered.seq <= state.last_seq",
+        new="False",
+    ),
+    "gaps-ignored": Mutant(
+        of=executor.ExecutorCore._ordered,
+        old="numbered.seq > state.last_seq + 1",
+        new="False",
+    ),
+    "acknowledged-before-carried-out": Mutant(
+        of=executor.ExecutorCore._ordered,
+        old="self._carry_out(numbered.order)\n",
+        new=(
+            "state.last_seq = numbered.seq\n"
+            "        self._save()\n"
+            "        self._carry_out(numbered.order)\n"
+        ),
+        within=300,
+    ),
+    "lease-ignored": Mutant(
+        of=executor.ExecutorCore._ticked,
+        old="now - state.last_heard > state.lease_s:",
+        new="False:",
+    ),
+    # What survives a restart
+    "outbox-forgotten": Mutant(
+        of=delivery.Delivery.restore,
+        old="self._boxes[cluster] = Outbox(orders=dict(kept), sent=min(kept, default=1) - 1)",
+        new="pass",
+    ),
+    "numbers-not-saved": Mutant(
+        of=state.State.send,
+        old="self.out.append(SaveMeta(",
+        new="(lambda effect: None)(SaveMeta(",
+    ),
+    "token-not-saved": Mutant(
+        of=queue.submit,
+        old="state.out.append(SaveToken(",
+        new="(lambda effect: None)(SaveToken(",
+    ),
+    "unwritten-arrays-acknowledged": Mutant(
+        of=coordinator.Coordinator._take_back,
+        old='job.partition("_")[0]',
+        new="job",
+        within=200,
+    ),
+    "unwritten-submits-kept": Mutant(
+        of=coordinator.Coordinator._take_back,
+        old="state.remove(job)",
+        new="pass",
+        within=200,
+    ),
+    # Executors and the daemon agree in the end
+    "strangers-not-answered": Mutant(
+        of=starting._answer_stranger,
+        old='    """A part',
+        new='    return\n    """A part',
+    ),
+    # Nodes and links
+    "plans-not-checked-again": Mutant(
+        of=commit.misfit, old='    """Why', new='    return ""\n    """Why'
+    ),
+    "links-not-counted": Mutant(
+        of=commit.loads_of, old='    """Link load', new='    return {}\n    """Link load'
+    ),
+    # Order among jobs, and time
+    "dependencies-ignored": Mutant(
+        of=queue.met_needs, old="out.append((kind, member))", new="pass"
+    ),
+    "clock-trusted": Mutant(
+        of=coordinator.Coordinator._look_at_clock,
+        old="now < self._now",
+        new="False",
+    ),
+}
+"""Every planted defect."""
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Plant a mutant for a while; the empty name plants nothing.
+
+    Raises
+    ------
+    LookupError
+        If the source does not hold the text to be changed exactly once.
+    """
+    if not name:
+        yield
+        return
+    mutant = MUTANTS[name]
+    changed = _changed(mutant)
+    places = list(_places(mutant.of))
+    for owner, attribute in places:
+        setattr(owner, attribute, changed)
+    try:
+        yield
+    finally:
+        for owner, attribute in places:
+            setattr(owner, attribute, mutant.of)
+
+
+def _changed(mutant: Mutant) -> Callable[..., Any]:
+    source = inspect.getsource(mutant.of)
+    if source.count(mutant.old) != 1:
+        raise LookupError(f"{mutant.of.__qualname__} does not say {mutant.old!r} once")
+    source = textwrap.dedent(source.replace(mutant.old, mutant.new))
+    code = compile(f"from __future__ import annotations\n{source}", "<mutant>", "exec")
+    made: dict[str, Any] = {}
+    exec(code, dict(vars(sys.modules[mutant.of.__module__])), made)
+    changed: Callable[..., Any] = made[mutant.of.__name__]
+    return changed
+
+
+def _places(function: Callable[..., Any]) -> Iterator[tuple[Any, str]]:
+    """Where a function is bound: its class, or every module that has imported it."""
+    owner, _, name = function.__qualname__.rpartition(".")
+    if owner:
+        yield getattr(sys.modules[function.__module__], owner), name
+        return
+    for module in list(sys.modules.values()):
+        if module.__name__.startswith(("coalloc.", "tests.")):
+            for attribute, value in list(vars(module).items()):
+                if value is function:
+                    yield module, attribute

@@ -1,0 +1,167 @@
+"""A cluster's batch system: claims, barriers and processes, which outlive their executor."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from coalloc.core.executor import Key
+from coalloc.core.messages import PartReport, Prepare
+from coalloc.core.records import PART_ENDED, PartState
+
+HELD = frozenset({PartState.PREPARING, PartState.READY})
+
+
+@dataclass
+class Part:
+    """One part of a job: its folder and its processes.
+
+    Attributes
+    ----------
+    ends : float
+        When its processes end by themselves, or have ended.
+    """
+
+    order: Prepare
+    state: PartState = PartState.PREPARING
+    started: float | None = None
+    ends: float = 0.0
+    code: int | None = None
+    reason: str = ""
+
+    @property
+    def key(self) -> Key:
+        return self.order.job, self.order.attempt, self.order.part
+
+    def report(self, offset: float) -> PartReport:
+        """What the launcher says of it, by a clock that is `offset` seconds ahead."""
+        return PartReport(
+            job=self.order.job,
+            attempt=self.order.attempt,
+            part=self.order.part,
+            state=self.state,
+            exit_code=self.code,
+            started=None if self.started is None else self.started + offset,
+            ended=self.ends + offset if self.state is PartState.FINISHED else None,
+            reason=self.reason,
+        )
+
+    def refuse(self, reason: str) -> None:
+        self.state, self.reason = PartState.REFUSED, reason
+
+    def finish(self, code: int, reason: str, now: float) -> None:
+        self.state, self.code, self.reason, self.ends = PartState.FINISHED, code, reason, now
+
+
+@dataclass
+class Batch:
+    """One cluster's nodes and what runs there.
+
+    Attributes
+    ----------
+    slots : dict of node name to slots
+    readied : dict of (job, attempt) to {part: processes at the barrier}
+        Shared by all clusters: who has ever been ready.
+    starts : dict of job to the attempts of it that ran a process, with their parts
+        Shared by all clusters.
+    on_start : callable
+        Told of job and attempt before a process starts.
+    offset : float
+        The nodes' wall clock less the true time, seconds.
+    """
+
+    slots: dict[str, int]
+    dice: random.Random
+    readied: dict[tuple[str, int], dict[int, int]]
+    starts: dict[str, dict[int, set[int]]]
+    on_start: Callable[[str, int], None]
+    offset: float = 0.0
+    parts: dict[Key, Part] = field(default_factory=dict)
+    claimed: set[Key] = field(default_factory=set)
+    faults: float = 0.0
+
+    def claim(self, order: Prepare) -> None:
+        """Hold nodes for a part, unless somebody else has taken them.
+
+        Raises
+        ------
+        AssertionError
+            If it was claimed before, and is over.
+        """
+        part = Part(order)
+        if part.key in self.parts:
+            return
+        assert part.key not in self.claimed, f"{part.key} is claimed a second time"
+        self.claimed.add(part.key)
+        self.parts[part.key] = part
+        if self.dice.random() < 0.2 * self.faults:
+            part.refuse("nodes_taken")
+
+    def start(self, key: Key, now: float) -> None:
+        """Open the barrier.
+
+        Raises
+        ------
+        AssertionError
+            If not every process of the job is at its barrier, or the job has run before.
+        """
+        part = self.parts[key]
+        if part.state is not PartState.READY:
+            return
+        job, attempt, number = key
+        ready = sum(self.readied.get((job, attempt), {}).values())
+        self.on_start(job, attempt)
+        assert ready == part.order.size, (
+            f"job {job} starts with {ready} of {part.order.size} processes ready"
+        )
+        ran = self.starts.setdefault(job, {})
+        ran.setdefault(attempt, set())
+        assert len(ran) == 1, f"job {job} starts again: attempts {sorted(ran)}"
+        assert number not in ran[attempt], f"part {number} of job {job} starts twice"
+        ran[attempt].add(number)
+        part.state, part.started = PartState.RUNNING, now
+        part.ends = now + self.dice.choice([0.0, 1.0, 5.0, 30.0])
+
+    def end(self, key: Key, now: float) -> None:
+        """Release a claim, or end processes."""
+        part = self.parts[key]
+        if part.state in HELD:
+            part.refuse("aborted")
+        elif part.state is PartState.RUNNING:
+            part.finish(143, "aborted", now)
+
+    def move(self, now: float) -> None:
+        """Claims become ready, processes end, nodes die."""
+        for part in self.parts.values():
+            if part.state is PartState.RUNNING:
+                if self.dice.random() < 0.01 * self.faults:
+                    part.state, part.reason = PartState.LOST, "node_died"
+                elif part.ends <= now:
+                    part.finish(0 if self.dice.random() < 0.9 else 1, "exited", part.ends)
+            elif part.state is PartState.PREPARING and self.dice.random() < 0.7:
+                part.state = PartState.READY
+                seen = self.readied.setdefault((part.order.job, part.order.attempt), {})
+                seen[part.order.part] = sum(part.order.nodes.values())
+
+    def reports(self) -> list[PartReport]:
+        """What the launcher says of all its parts."""
+        return [part.report(self.offset) for part in self.parts.values()]
+
+    def held(self) -> list[Part]:
+        """Claims that have not started."""
+        return [part for part in self.parts.values() if part.state in HELD]
+
+    def overfull(self) -> str:
+        """A node on which more processes run than it has slots; empty if there is none."""
+        busy: dict[str, int] = {}
+        for part in self.parts.values():
+            if part.state is PartState.RUNNING:
+                for node, count in part.order.nodes.items():
+                    busy[node] = busy.get(node, 0) + count
+        over = {node: count for node, count in busy.items() if count > self.slots[node]}
+        return f"more processes than slots: {over}" if over else ""
+
+    def is_idle(self) -> bool:
+        """Nothing is held and nothing runs."""
+        return all(part.state in PART_ENDED for part in self.parts.values())

@@ -1,0 +1,80 @@
+"""Plans that are right, late, out of date, cut short, or do not come at all."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from coalloc.core.effects import Solve
+from coalloc.core.events import IncumbentFound, Solved, SolveFailed
+from coalloc.model.cost import link_loads
+from coalloc.model.jobs import RigidJob
+from coalloc.model.plan import Plan
+from coalloc.model.snapshot import Snapshot
+from tests.site import first_fit
+
+Answer = Solved | IncumbentFound | SolveFailed
+
+
+class Planner:
+    """The solver's process: it answers after a while, or fails."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self._dice = dice
+        self._due: list[tuple[float, Answer]] = []
+        self.faults = 0.0
+
+    def forget(self) -> None:
+        """The daemon that asked is gone."""
+        self._due = []
+
+    def ask(self, solve: Solve, now: float) -> None:
+        dice = self._dice
+        if dice.random() < 0.5 * self.faults:
+            failed = SolveFailed(round=solve.round, policy=solve.policy, why="killed", solve_s=1.0)
+            self._due.append((now + 1.0, failed))
+            return
+        plan = first_fit(solve.snapshot)
+        plan = carried(plan, solve.snapshot)
+        takes = dice.choice([0.0, 0.0, 0.2, 3.0]) if self.faults else 0.0
+        if dice.random() < 0.5:
+            # Another order, other nodes: the final plan says something else of both.
+            queue = list(solve.snapshot.queue)
+            dice.shuffle(queue)
+            other = replace(solve.snapshot, queue=tuple(queue))
+            first = carried(first_fit(other), other)
+            some = first.placements[: dice.randrange(len(first.placements) + 1)]
+            first = replace(first, placements=some)
+            self._due.append((now + 0.5 * takes, IncumbentFound(round=solve.round, plan=first)))
+        self._due.append((now + takes, Solved(round=solve.round, plan=plan, solve_s=takes)))
+
+    def answer(self, now: float) -> Answer | None:
+        """The next answer that is there by now."""
+        for n, (at, answer) in enumerate(self._due):
+            if at <= now:
+                del self._due[n]
+                return answer
+        return None
+
+
+def carried(plan: Plan, snapshot: Snapshot) -> Plan:
+    """Without the placements that the links cannot carry beside what runs."""
+    home = {node.name: cluster.name for cluster, node in snapshot.nodes()}
+    left = {cluster.name: cluster.link_gbps for cluster in snapshot.clusters}
+    for running in snapshot.running:
+        for name, load in running.link_gbps.items():
+            left[name] -= load
+    jobs = {job.id: job for job in snapshot.queue}
+    kept = []
+    for placement in plan.placements:
+        job = jobs[placement.job]
+        assert isinstance(job, RigidJob)
+        inside: dict[str, int] = {}
+        for node, count in placement.nodes.items():
+            inside[home[node]] = inside.get(home[node], 0) + count
+        loads = link_loads(job.proc_gbps, inside)
+        if all(load <= left[name] + 1e-9 for name, load in loads.items()):
+            for name, load in loads.items():
+                left[name] -= load
+            kept.append(placement)
+    return replace(plan, placements=tuple(kept))

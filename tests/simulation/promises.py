@@ -1,0 +1,119 @@
+"""What holds after every step, whatever has failed, and what holds in the end."""
+
+from __future__ import annotations
+
+from coalloc.core.records import JobRecord, JobState
+from coalloc.model.cost import link_loads
+from coalloc.model.jobs import RigidJob
+from tests.simulation.daemon import DaemonHost
+from tests.simulation.parts import Batch
+from tests.simulation.users import Users
+
+TOLERANCE = 1e-9
+DECIDED = frozenset({JobState.STARTING, JobState.RUNNING})
+
+
+def at_commit(daemon: DaemonHost, capacity: dict[str, float]) -> None:
+    """What each transaction must keep.
+
+    Raises
+    ------
+    AssertionError
+    """
+    disk = daemon.disk
+    for before, record in disk.changed.values():
+        if before is None:
+            continue
+        assert not before.is_ended or before == record, (
+            f"job {record.id} was {before.state}, and is {record.state}"
+        )
+        assert record.attempt >= before.attempt, f"job {record.id}: an attempt is taken back"
+        if before.state in DECIDED and record.is_waiting:
+            assert all(part.started is None for part in before.parts), (
+                f"job {record.id} ran, and waits again"
+            )
+    load = dict.fromkeys(capacity, 0.0)
+    for record in disk.jobs.values():
+        if record.is_placed:
+            for name, value in loads(record).items():
+                load[name] += value
+    for name, value in load.items():
+        assert value <= capacity[name] * (1 + TOLERANCE), f"link of {name}: {value} Gbit/s"
+
+
+def loads(record: JobRecord) -> dict[str, float]:
+    """Load of a placed job on each link, by its parts."""
+    if not isinstance(record.job, RigidJob):
+        return {}
+    inside = {part.cluster: sum(part.nodes.values()) for part in record.parts}
+    return link_loads(record.job.proc_gbps, inside)
+
+
+def at_step(daemon: DaemonHost, batches: dict[str, Batch], users: Users) -> None:
+    """What holds between any two steps.
+
+    Raises
+    ------
+    AssertionError
+    """
+    for name, batch in batches.items():
+        full = batch.overfull()
+        assert not full, f"{name}: {full}"
+    jobs = daemon.disk.jobs
+    for token, job in users.acknowledged.items():
+        assert job in jobs or f"{job}_1" in jobs, f"{token} was acknowledged, and is not on disk"
+    for job in users.cancelled:
+        record = jobs.get(job)
+        assert record is None or record.is_ended or record.cancelled_by, (
+            f"the cancel of job {job} was acknowledged, and forgotten"
+        )
+
+
+def at_start(daemon: DaemonHost, users: Users, job: str, attempt: int) -> None:
+    """The decision to start is on disk before anybody carries it out.
+
+    Raises
+    ------
+    AssertionError
+    """
+    record = daemon.disk.jobs.get(job)
+    assert record is not None, f"job {job} starts, and is not on disk"
+    assert record.attempt == attempt, f"job {job} starts as attempt {attempt} of {record.attempt}"
+    assert record.state in DECIDED or record.is_ended, f"job {job} starts as {record.state}"
+    for kind, needed in users.needs_of(job):
+        for other in _members(daemon, needed):
+            assert other.is_ended, f"job {job} starts before job {other.id} has ended"
+            assert kind != "afterok" or other.state is JobState.COMPLETED, (
+                f"job {job} starts, and job {other.id} is {other.state}"
+            )
+
+
+def _members(daemon: DaemonHost, number: str) -> list[JobRecord]:
+    jobs = daemon.disk.jobs
+    return [jobs[name] for name in (number, f"{number}_1", f"{number}_2") if name in jobs]
+
+
+def at_end(daemon: DaemonHost, batches: dict[str, Batch], users: Users) -> None:
+    """What holds once everything has come to an end.
+
+    Raises
+    ------
+    AssertionError
+    """
+    disk = daemon.disk
+    numbers = {job.partition("_")[0] for job in disk.jobs}
+    assert len(disk.tokens) == len(numbers), "a token has made two jobs, or a job has none"
+    starts = next(iter(batches.values())).starts
+    for record in disk.jobs.values():
+        ran = starts.get(record.id, {})
+        if record.state is JobState.COMPLETED:
+            parts = {part.index for part in record.parts}
+            assert ran.get(record.attempt) == parts, (
+                f"job {record.id} is completed, and did not run"
+            )
+        if ran:
+            assert record.attempt in ran, f"job {record.id} ran as {ran}, not as {record.attempt}"
+    for name, batch in batches.items():
+        assert not batch.parts, f"{name} still keeps {sorted(batch.parts)}"
+    kept = {name: box for name, box in disk.outbox.items() if box}
+    assert not kept, f"orders that nobody has carried out: {kept}"

@@ -1,0 +1,183 @@
+"""Users and operators: they ask, ask again, change their minds, and remember what was answered."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from coalloc.core.events import Requested
+from coalloc.core.records import Launch
+from coalloc.core.requests import (
+    Cancel,
+    Command,
+    Done,
+    Drain,
+    Hold,
+    PauseRounds,
+    Refused,
+    Release,
+    Resume,
+    ResumeRounds,
+    Submit,
+)
+
+RETRY_S = 5.0
+
+
+@dataclass
+class Wish:
+    """A request that is repeated until it is answered."""
+
+    command: Command
+    asked: float = -1e9
+
+
+@dataclass
+class Users:
+    """All clients of one site.
+
+    Attributes
+    ----------
+    acknowledged : dict of token to job number
+    refused : dict of token to the last refusal's code
+    needs : dict of token to what was asked to end before
+    cancelled : set of job
+        Cancels that were acknowledged.
+    """
+
+    dice: random.Random
+    most: int
+    clusters: tuple[str, ...]
+    wishes: dict[str, Wish] = field(default_factory=dict)
+    needs: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    acknowledged: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    cancelled: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
+    drained: set[str] = field(default_factory=set)
+    paused: bool = False
+    made: int = 0
+    asked: int = 0
+
+    def want(self, *, calm: bool) -> None:
+        """Think of something new; once calm, only new jobs and undoing."""
+        dice = self.dice
+        if self.made < self.most and (calm or dice.random() < 0.5):
+            self._submit()
+            return
+        if calm:
+            self._undo()
+            return
+        if any(not isinstance(wish.command, Submit) for wish in self.wishes.values()):
+            return  # one change of mind at a time
+        jobs = list(self.acknowledged.values())
+        match dice.randrange(8):
+            case 0 if jobs:
+                self._wish(Cancel(job=dice.choice(jobs)))
+            case 1 if jobs:
+                job = dice.choice(jobs)
+                self.held.add(job)
+                self._wish(Hold(job=job))
+            case 2 if self.held:
+                self._wish(Release(job=self.held.pop()))
+            case 3:
+                target = dice.choice(self.clusters)
+                self.drained.add(target)
+                self._wish(Drain(target=target))
+            case 4 if self.drained:
+                self._wish(Resume(target=self.drained.pop()))
+            case 5 if dice.random() < 0.3:
+                self.paused = True
+                self._wish(PauseRounds())
+            case 6 if self.paused:
+                self.paused = False
+                self._wish(ResumeRounds())
+            case _:
+                pass
+
+    def _undo(self) -> None:
+        """Nothing is left held, drained or paused."""
+        if any(wish for wish in self.wishes.values()):
+            return
+        for job in sorted(self.held):
+            self._wish(Release(job=job))
+        for target in sorted(self.drained):
+            self._wish(Resume(target=target))
+        if self.paused:
+            self._wish(ResumeRounds())
+        self.held.clear()
+        self.drained.clear()
+        self.paused = False
+
+    def _submit(self) -> None:
+        dice = self.dice
+        token = f"t{self.made}"
+        self.made += 1
+        job: dict[str, object] = {
+            "kind": "rigid",
+            "procs": dice.choice([1, 1, 2, 2, 3, 3, 4, 5]),
+            "base_time": dice.choice([1.0, 5.0, 30.0]),
+            "proc_gbps": dice.choice([0.0, 0.2, 0.3]),
+        }
+        needs: tuple[tuple[str, str], ...] = ()
+        known = list(self.acknowledged.values())
+        if known and dice.random() < 0.2:
+            needs = ((dice.choice(["afterok", "afterany"]), dice.choice(known)),)
+        self.needs[token] = needs
+        array = (1, 2) if dice.random() < 0.3 else ()
+        launch = Launch(argv=("work",))
+        self.wishes[token] = Wish(
+            Submit(token=token, job=job, launch=launch, needs=needs, array=array)
+        )
+
+    def _wish(self, command: Command) -> None:
+        self.asked += 1
+        self.wishes[f"w{self.asked}"] = Wish(command)
+
+    def ask(self, now: float) -> Requested | None:
+        """The next request to go out, if its answer is overdue."""
+        for origin, wish in self.wishes.items():
+            if now - wish.asked >= RETRY_S:
+                wish.asked = now
+                return Requested(
+                    origin=origin, user="u", uid=1, gid=1, operator=True, command=wish.command
+                )
+        return None
+
+    def hear(self, origin: object, answer: object) -> None:
+        """An answer has arrived; it may be the second to the same request.
+
+        Raises
+        ------
+        AssertionError
+            If a token has become another job.
+        """
+        name = str(origin)
+        wish = self.wishes.get(name)
+        match answer:
+            case Done(body=body) if name.startswith("t"):
+                job = str(body["job"])
+                before = self.acknowledged.setdefault(name, job)
+                assert before == job, f"{name} was job {before}, and is job {job} now"
+                self.wishes.pop(name, None)
+            case Done() if wish is not None:
+                if isinstance(wish.command, Cancel):
+                    self.cancelled.add(wish.command.job)
+                del self.wishes[name]
+            case Refused(code="storage" | "busy"):
+                pass  # asked again later
+            case Refused(code=code) if wish is not None:
+                self.refused[name] = code
+                del self.wishes[name]
+            case _:
+                pass
+
+    def needs_of(self, job: str) -> tuple[tuple[str, str], ...]:
+        """What the users asked to end before this job; nothing before they know its number."""
+        number = job.partition("_")[0]
+        return next((self.needs[t] for t, j in self.acknowledged.items() if j == number), ())
+
+    def is_calm(self) -> bool:
+        """Every wish was answered, and nothing stays held, drained or paused."""
+        undone = not (self.held or self.drained or self.paused)
+        return self.made >= self.most and not self.wishes and undone

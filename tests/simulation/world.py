@@ -1,0 +1,257 @@
+"""A site under a seeded scheduler: each step lets one thing happen, somewhere."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from coalloc.core.settings import ClusterSettings, Settings, Trigger
+from tests.simulation import promises
+from tests.simulation.daemon import DaemonHost
+from tests.simulation.executors import ExecutorHost
+from tests.simulation.network import Network
+from tests.simulation.parts import Batch
+from tests.simulation.users import Users
+from tests.site import reading
+
+SITE = {"a": (2, 1, 1.0), "b": (2, 2, 0.5), "c": (1, 2, 0.4)}
+"""Nodes, slots of each and link capacity in Gbit/s, by cluster."""
+LEASE_S = 20.0
+JOBS = 10
+SETTLED_S = 1800.0
+"""Everything has ended this long after the last fault, seconds."""
+
+
+class UnsettledError(AssertionError):
+    """Faults have ceased, and something never ends."""
+
+
+class World:
+    """Daemon, executors, users, and everything between them.
+
+    Parameters
+    ----------
+    seed : int
+        Decides everything that happens.
+    faults : float
+        How often things go wrong: 0 is never, .15 is a bad day.
+    tell : callable, optional
+        Receives a line for each step.
+    """
+
+    def __init__(
+        self, seed: int, faults: float = 0.15, tell: Callable[[str], None] | None = None
+    ) -> None:
+        self.dice = random.Random(seed)
+        self.now = 1_000_000.0
+        self.tell = tell
+        names = tuple(SITE)
+        self.network = Network(names, self.dice)
+        settings = Settings(
+            clusters=tuple(ClusterSettings(name=n, link_gbps=SITE[n][2]) for n in names),
+            triggers=(
+                Trigger(kind="timer"),
+                Trigger(kind="queue_length"),
+                Trigger(kind="job_finished"),
+                Trigger(kind="cluster_returned"),
+            ),
+            fallbacks=("plain",),
+            min_interval_s=0.2,
+            prepare_timeout_s=8.0,
+            lease_s=LEASE_S,
+            backoff_first_s=0.5,
+            backoff_max_s=4.0,
+            keep_ended=10_000,
+        )
+        self.capacity = {name: SITE[name][2] for name in names}
+        self.daemon = DaemonHost(settings, self.network, self.dice, self._committed)
+        self.users = Users(self.dice, JOBS, names)
+        readied: dict[tuple[str, int], dict[int, int]] = {}
+        starts: dict[str, dict[int, set[int]]] = {}
+        self.batches: dict[str, Batch] = {}
+        self.executors: dict[str, ExecutorHost] = {}
+        for name, (nodes, slots, _) in SITE.items():
+            read = reading(name, nodes, slots=slots)
+            batch = Batch(
+                {node.name: node.slots for node in read.nodes},
+                self.dice,
+                readied,
+                starts,
+                self._starting,
+            )
+            self.batches[name] = batch
+            self.executors[name] = ExecutorHost(name, batch, self.network, read)
+        self._ticks = dict.fromkeys(names, 0.0)
+        self.steps = 0
+        self._calm = False
+        self._back: dict[str, float] = {}
+        """When who is down comes back, s."""
+        self.set_faults(faults)
+        self.daemon.boot(self.now)
+        for executor in self.executors.values():
+            executor.boot(self.now)
+
+    def set_faults(self, faults: float) -> None:
+        """How often things go wrong from now on."""
+        self.faults = faults
+        self.network.faults = self.daemon.faults = self.daemon.planner.faults = faults
+        for batch in self.batches.values():
+            batch.faults = faults
+
+    def _committed(self) -> None:
+        promises.at_commit(self.daemon, self.capacity)
+
+    def _starting(self, job: str, attempt: int) -> None:
+        promises.at_start(self.daemon, self.users, job, attempt)
+
+    def step(self) -> None:
+        """One thing happens.
+
+        Raises
+        ------
+        AssertionError
+            If a promise is broken.
+        """
+        self.steps += 1
+        dice = self.dice
+        happening = dice.randrange(20)
+        if happening < 12:
+            for _ in range(dice.choice([1, 1, 3, 10, 30])):
+                what = self._deliver()
+        elif happening < 14:
+            what = self._cluster_moves()
+        elif happening < 16:
+            what = self._users_move()
+        else:
+            self.now += dice.choice([0.01, 0.1, 0.1, 1.0])
+            what = "time passes"
+        if self.faults and dice.random() < 0.15 * self.faults:
+            what = self._fail()
+        self._mend()
+        self._timers()
+        self.daemon.step(self.now)
+        while self.daemon.answers:
+            origin, answer = self.daemon.answers.pop(0)
+            if dice.random() >= 0.5 * self.faults:
+                self.users.hear(origin, answer)
+        promises.at_step(self.daemon, self.batches, self.users)
+        if self.tell is not None:
+            self.tell(f"{self.now:10.2f}  {what}")
+
+    def _deliver(self) -> str:
+        if self.dice.random() < 0.5:
+            found = self.network.take_down(self.now)
+            if found is None:
+                return "nothing to deliver"
+            name, message = found
+            executor = self.executors[name]
+            if executor.is_up(self.now):
+                executor.hear(message, self.now)
+            elif executor.core is not None:
+                self.network.links[name].down.insert(0, message)
+            return f"{name} hears {message}"
+        statement = self.network.take_up(self.now)
+        if statement is None:
+            return "nothing to deliver"
+        self.daemon.hear(statement, self.now)
+        return f"daemon hears {type(statement).__name__} of {statement.cluster}"
+
+    def _cluster_moves(self) -> str:
+        name = self.dice.choice(list(self.batches))
+        self.batches[name].move(self.now)
+        if self.executors[name].is_up(self.now):
+            self.executors[name].look(self.now)
+        return f"{name}'s batch system moves"
+
+    def _users_move(self) -> str:
+        if self.dice.random() < 0.3:
+            self.users.want(calm=self._calm)
+        request = self.users.ask(self.now)
+        if request is None:
+            return "users wait"
+        if self.dice.random() >= 0.5 * self.faults:
+            self.daemon.offer(request)
+            if self.dice.random() < 0.1 * self.faults:
+                self.daemon.disk.is_full = True
+        return f"users ask for {request.command}"
+
+    def _timers(self) -> None:
+        for name, executor in self.executors.items():
+            if self.now - self._ticks[name] >= 1.0 and executor.is_up(self.now):
+                self._ticks[name] = self.now
+                executor.tick(self.now)
+
+    def _fail(self) -> str:
+        """Something breaks."""
+        dice = self.dice
+        name = dice.choice(list(self.executors))
+        executor = self.executors[name]
+        until = self.now + dice.choice([0.5, 2.0, 8.0, 2.0 * LEASE_S])
+        match dice.randrange(8):
+            case 0:
+                self.daemon.crash()
+                self._back["daemon"] = until
+                return "the daemon is killed"
+            case 1:
+                executor.crash()
+                self._back[name] = until
+                return f"{name}'s executor is killed"
+            case 2:
+                self.network.cut(name, until)
+                return f"{name} is cut off"
+            case 3:
+                self.daemon.frozen_until = until
+                return "the daemon stands still"
+            case 4:
+                executor.frozen_until = until
+                return f"{name}'s executor stands still"
+            case 5:
+                self.daemon.disk.is_full = True
+                return "the disk is full"
+            case 6:
+                self.daemon.offset += dice.choice([-3600.0, -5.0, 0.5, 5.0, 3600.0])
+                return f"the daemon's clock is {self.daemon.offset:+} s off"
+            case _:
+                batch = self.batches[name]
+                batch.offset += dice.choice([-3600.0, -5.0, 0.5, 5.0, 3600.0])
+                return f"the clock of {name} is {batch.offset:+} s off"
+
+    def _mend(self) -> None:
+        """Whoever was down comes back when its time has come; without faults, at once."""
+        calm = self.faults == 0.0
+        if calm:
+            self.network.heal()
+        if self.daemon.core is None and (calm or self._back.get("daemon", 0.0) <= self.now):
+            self.daemon.boot(self.now)
+        if self.daemon.disk.is_full and (calm or self.dice.random() < 0.02):
+            self.daemon.disk.is_full = False
+        for name, executor in self.executors.items():
+            if executor.core is None and (calm or self._back.get(name, 0.0) <= self.now):
+                executor.boot(self.now, rolled_back=self.dice.random() < self.faults)
+
+    def settle(self) -> None:
+        """Faults stop, and everything comes to an end.
+
+        Raises
+        ------
+        UnsettledError
+        """
+        self.set_faults(0.0)
+        self._calm = True
+        began = self.now
+        while not self.is_over():
+            self.step()
+            if self.now - began > SETTLED_S:
+                states = {job: str(r.state) for job, r in self.daemon.disk.jobs.items()}
+                raise UnsettledError(f"not settled: {states}, wishes {list(self.users.wishes)}")
+        promises.at_end(self.daemon, self.batches, self.users)
+
+    def is_over(self) -> bool:
+        """Every wish was answered, every job has ended, no executor keeps anything."""
+        disk = self.daemon.disk
+        return (
+            self.users.is_calm()
+            and all(record.is_ended for record in disk.jobs.values())
+            and not any(batch.parts for batch in self.batches.values())
+            and not any(disk.outbox.values())
+        )
