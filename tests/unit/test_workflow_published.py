@@ -311,3 +311,11 @@ def test_plans_do_not_depend_on_the_names_of_nodes() -> None:
     for name in PUBLISHED:
         one, two = (planned(name, Snapshot(clusters=p, queue=(job,))) for p in (platform, renamed))
         assert spans(one) == spans(two)
+
+
+def test_after_binds_tasks_of_which_only_started_ones_are_parents() -> None:
+    job = flow(task("t", 1.0, 0.0), edges=(("s", "t"),))
+    job |= {"after": ["1"], "started": [{"task": "s", "clusters": ["alpha"], "end": 2.0}]}
+    snapshot = case([cluster("alpha", 2)], [rigid(1, 1, 5.0), job])
+    for name in PUBLISHED:
+        assert spans(planned(name, snapshot))["w.t"] == (5.0, 6.0)
