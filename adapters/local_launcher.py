@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from coalloc.adapters.base import ClaimRefusedError, PartSpec
@@ -35,11 +36,20 @@ class LocalLauncher(PartLauncher):
 
     def _check_nodes(self, part: PartSpec) -> None:
         """Refuse nodes that do not exist, or have too few slots left."""
+        known = [folder for key, folder in self._parts.items() if key not in self._ended]
+        try:
+            self._check_slots(part, known)
+        except ClaimRefusedError:
+            # Some of them may have ended meanwhile.
+            self._looked = float("-inf")
+            living = {report.key for report in self.poll() if not report.is_ended}
+            self._check_slots(part, [folder for folder in known if folder.key in living])
+
+    def _check_slots(self, part: PartSpec, living: Iterable[PartFolder]) -> None:
         taken: dict[str, int] = {}
-        for report in self.poll():
-            if not report.is_ended:
-                for name, count in self._parts[report.key].nodes.items():
-                    taken[name] = taken.get(name, 0) + count
+        for folder in living:
+            for name, count in folder.nodes.items():
+                taken[name] = taken.get(name, 0) + count
         for name, count in part.nodes:
             node = self._nodes.get(name)
             if node is None:

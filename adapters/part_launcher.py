@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import shutil
+import time
 from pathlib import Path
 
 from coalloc.adapters.base import (
@@ -27,6 +28,9 @@ from coalloc.adapters.part_status import decoded
 from coalloc.adapters.processes import Nest
 
 LONGEST_NAME = 255
+LOOK_S = 0.2
+"""For so long after a look at every part, only those are looked at that runners name in their
+news, seconds: with hundreds of parts, each start and end would ask for a look at all."""
 
 
 class PartLauncher:
@@ -106,14 +110,21 @@ class PartLauncher:
                 self._order(each, "renew")
 
     def poll(self) -> tuple[PartReport, ...]:
-        """Return how every part is that was not forgotten."""
-        self._take_news()
+        """Return how every part is that was not forgotten.
+
+        With news at hand, what they do not name may be `LOOK_S` old.
+        """
+        named = self._take_news()
+        now = time.monotonic()
+        if not named or now - self._looked >= LOOK_S:
+            self._looked = now
+            named = set(self._parts)
         for key, folder in self._parts.items():
-            if key not in self._ended:
+            if key not in self._ended and (key in named or key not in self._live):
                 report = folder.report()
                 if report.is_ended:
                     self._ended[key] = report
-                else:
+                elif report != self._live.get(key):
                     self._live[key] = report
         return tuple(self._ended.get(key) or self._live[key] for key in self._parts)
 
@@ -143,6 +154,7 @@ class PartLauncher:
 
     def _open(self, stack: contextlib.ExitStack) -> tuple[int, int]:
         self._live: dict[PartKey, PartReport] = {}
+        self._looked: float = float("-inf")
         self._root.mkdir(parents=True, exist_ok=True, mode=0o711)
         if os.geteuid() == 0:
             self._root.chmod(0o711)
@@ -212,8 +224,14 @@ class PartLauncher:
             except OSError as error:
                 raise AdapterError(f"{key}: {error.strerror}") from error
 
-    def _take_news(self) -> None:
-        """Empty the FIFO; an end that could not be written to the disk comes in full."""
+    def _take_news(self) -> set[PartKey]:
+        """Empty the FIFO; an end that could not be written to the disk comes in full.
+
+        Returns
+        -------
+        set of PartKey
+            The parts that it names.
+        """
         try:
             while chunk := os.read(self._news_fd, 1 << 16):
                 self._unread += chunk
@@ -221,9 +239,13 @@ class PartLauncher:
             if error.errno != errno.EAGAIN:
                 raise AdapterError(f"{self._root}: {error.strerror}") from error
         *lines, self._unread = self._unread.split(b"\n")
+        named = set()
         for line in lines:
             name, _, raw = line.partition(b" ")
             key = PartKey.of_folder(os.fsdecode(name))
+            if key is not None:
+                named.add(key)
             end = decoded(raw + b"\n") if raw else None
             if key in self._parts and end is not None and end.get("state") in set(PartState):
                 self._ended[key] = ended_report(key, end)
+        return named

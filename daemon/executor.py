@@ -120,6 +120,7 @@ class Executor:
         self._heard: list[Numbered | Welcome | Ping] = []
         self._began = time.time() - time.monotonic()
         self._complaint = ("", "")
+        self._known: dict[PartKey, LauncherReport] = {}
 
     def _recall(self, state: ExecutorState) -> None:
         try:
@@ -266,7 +267,9 @@ class Executor:
         except AdapterError as error:
             self.log.error("launcher_failed", verb="poll", why=str(error))
             return
-        for report in reports:
+        news = [r for r in reports if self._known.get(r.key) is not r]
+        self._known = {report.key: report for report in reports}
+        for report in news:
             message = message_of(report)
             before = self.core.state.parts.get((message.job, message.attempt, message.part))
             if before is not None and before.state is not message.state:
