@@ -57,6 +57,7 @@ class PartLauncher:
         self._parts: dict[PartKey, PartFolder] = {}
         self._ended: dict[PartKey, PartReport] = {}
         self._unread = b""
+        self._looked = float("-inf")
         with contextlib.ExitStack() as stack:
             try:
                 self._lock_fd, self._news_fd = self._open(stack)
@@ -154,7 +155,6 @@ class PartLauncher:
 
     def _open(self, stack: contextlib.ExitStack) -> tuple[int, int]:
         self._live: dict[PartKey, PartReport] = {}
-        self._looked: float = float("-inf")
         self._root.mkdir(parents=True, exist_ok=True, mode=0o711)
         if os.geteuid() == 0:
             self._root.chmod(0o711)
