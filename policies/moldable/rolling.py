@@ -20,6 +20,7 @@ The paper has no on-line experiment, and no form without barriers; this rule is 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 
 from coalloc.model.plan import NOTES, Plan
 from coalloc.policies.base import Budget
+from coalloc.policies.kernel.arrays import compile_intake
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.moldable.demt_laying import Layer
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
@@ -149,8 +151,22 @@ def lay(
             if held is not None:
                 layer.lister.start[held.item] = held.start
             return layer.measured(rows, layer.lister.start)
-    planner.guarded = np.array([] if held is None else [held.item], dtype=np.int64)
-    return Layer(planner, queue).decode(order, rows)
+    narrow = with_modes(planner, queue.mode[rows])
+    narrow.guarded = np.array([] if held is None else [held.item], dtype=np.int64)
+    found = narrow.decode(order.tolist(), "event")
+    return replace(found, outcome=found.outcome._replace(mode=queue.mode[rows]))
+
+
+def with_modes(planner: Planner, modes: Ints) -> Planner:
+    """A planner whose items have one mode each: decoders need not weigh waiting against width."""
+    items = [
+        replace(item, modes=[item.modes[mode]])
+        for item, mode in zip(planner.items, modes.tolist(), strict=True)
+    ]
+    narrow = copy(planner)
+    narrow.intake = replace(planner.intake, items=items)
+    narrow.compiled = compile_intake(narrow.intake, planner.options.get("power_step", 0.0))
+    return narrow
 
 
 def _arrived(planner: Planner, queue: MoldableQueue) -> list[tuple[float, float]]:
@@ -162,4 +178,4 @@ def _arrived(planner: Planner, queue: MoldableQueue) -> list[tuple[float, float]
     return [(job.submitted, float(work[number])) for number, job in jobs.items()]
 
 
-__all__ = ["Round", "lay", "ready_now", "roll", "roll_round", "schedule_round"]
+__all__ = ["Round", "lay", "ready_now", "roll", "roll_round", "schedule_round", "with_modes"]
