@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
+from itertools import cycle
 from math import inf
 from typing import Any
 
@@ -41,8 +42,8 @@ from coalloc.policies.workflow.search_place import (
 from coalloc.policies.workflow.search_place import WEIGHTED as WEIGHING
 
 SIMPLE: Orders = (("fpfs", "event"), ("conservative", "insert"))
-WARM, COLD = 0.0015, 0.0001
-"""First and last temperature of a cycle, by the value."""
+WARM, COLD = (0.0015, 0.1, 0.01), 0.0001
+"""First temperatures of the cycles in turn, and the last of each, by the value."""
 FIRST_CYCLE = 200
 """Moves per item in the first cycle; each is as long as two of the one before."""
 BLEND = 0.1
@@ -221,13 +222,14 @@ class Engine(Search):
             return
         state, listing, size = self.listing.state, self.listing, max(self.case.size, 1)
         state.value[BEST] = self.reached
-        reported = self.work
+        reported, warms = self.work, cycle(WARM)
         while not self._done():
             current = Genes(*(np.array(entry) for entry in self.top))
             energy = listing.run(current, current, 0)
             state.value[CURRENT] = energy
-            state.value[WARMTH] = WARM * energy
-            state.value[COOLING] = (COLD / WARM) ** (1.0 / self.cycle)
+            warm = next(warms)
+            state.value[WARMTH] = warm * energy
+            state.value[COOLING] = (COLD / warm) ** (1.0 / self.cycle)
             left = self.cycle
             self.cycle *= 2
             while left > 0 and not self._done():

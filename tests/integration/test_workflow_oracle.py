@@ -1,0 +1,110 @@
+"""The engine of `workflow` and its bound against an exact model in CP-SAT."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coalloc.model.cost import edge_delay, task_time
+from coalloc.model.platform import Cluster, Node
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.base import Budget
+from coalloc.policies.check import check
+from coalloc.policies.options import read_options
+from coalloc.policies.registry import lookup
+from coalloc.simulation.reproduce.workflow_instances import Shape, draw_workflow
+
+ROOT = Path(__file__).resolve().parents[2]
+POLICY = lookup("workflow")
+TICKS = 1000.0
+
+
+def instance(seed: int, tasks: int, levels: int, sizes: tuple[int, ...]) -> Snapshot:
+    """A workflow with data on its edges, on clusters of unlike speed."""
+    clusters = tuple(
+        Cluster(
+            name=f"c{k}",
+            nodes=tuple(Node(name=f"c{k}n{n}", power=(1.0, 0.85, 0.7)[k]) for n in range(size)),
+            link_gbps=0.8,
+            intra_gbps=8.0,
+            link_latency_s=0.1,
+        )
+        for k, size in enumerate(sizes)
+    )
+    shape = Shape(tasks=tasks, levels=levels, pf=0.8, edge_gb=1.0)
+    return Snapshot(clusters=clusters, queue=(draw_workflow(shape, seed),))
+
+
+def case_of(snapshot: Snapshot) -> dict[str, Any]:
+    """The instance as the oracle reads it; times are rounded down, so it errs below."""
+    job, by_name = snapshot.queue[0], {cluster.name: cluster for cluster in snapshot.clusters}
+    place = {task.id: n for n, task in enumerate(job.tasks)}  # type: ignore[union-attr]
+    modes = [
+        [
+            [k, n, int(task_time(task, {c.name: n}, c.nodes[0].power, by_name) * TICKS)]
+            for k, c in enumerate(snapshot.clusters)
+            for n in range(1, len(c.nodes) + 1)
+        ]
+        for task in job.tasks  # type: ignore[union-attr]
+    ]
+    names = list(by_name)
+    edges = [
+        [
+            place[edge.parent],
+            place[edge.child],
+            int(edge_delay(edge, [names[0]], [names[1]], by_name) * TICKS),
+        ]
+        for edge in job.edges  # type: ignore[union-attr]
+    ]
+    nodes = [len(cluster.nodes) for cluster in snapshot.clusters]
+    return {"nodes": nodes, "modes": modes, "edges": edges}
+
+
+def oracle(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What CP-SAT finds, in a process of its own."""
+    pytest.importorskip("ortools", reason="ortools is not installed", exc_type=ImportError)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.cpsat_workflows"],
+        input="".join(json.dumps(case) + "\n" for case in cases),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=1800.0,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def compare(snapshots: list[Snapshot], work: int, within: float) -> int:
+    """Compare with the oracle; how many it proved."""
+    proved = 0
+    for snapshot, truth in zip(snapshots, oracle([case_of(s) for s in snapshots]), strict=True):
+        options = read_options({"coallocation": "forbidden"}, POLICY.options)
+        plan = POLICY.solve(snapshot, options, Budget(work=work))
+        assert check(snapshot, plan).violations == ()
+        rounding = len(plan.placements) / TICKS
+        assert plan.objective.value >= truth["bound"] - 1e-6
+        assert plan.objective.bound is not None
+        if truth["status"] == "optimal":
+            proved += 1
+            assert plan.objective.bound <= truth["value"] + rounding
+            assert plan.objective.value <= truth["value"] * within + rounding
+    return proved
+
+
+def test_small_workflows_are_as_good_as_the_optimum() -> None:
+    snapshots = [instance(seed, tasks=7, levels=3, sizes=(4, 3)) for seed in range(4)]
+    assert compare(snapshots, work=300_000, within=1.01) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tasks", [12, 20, 30, 40])
+def test_up_to_forty_tasks_within_one_percent(tasks: int) -> None:
+    snapshots = [instance(seed, tasks, max(tasks // 5, 3), sizes=(8, 6, 4)) for seed in range(3)]
+    compare(snapshots, work=60_000_000, within=1.01)
