@@ -37,15 +37,15 @@ from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.archive import Archive
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.demt_laying import Layer
-from coalloc.policies.moldable.engine import Engine
+from coalloc.policies.moldable.engine import Engine, coarser
 from coalloc.policies.moldable.front import Laid, lay_front
 from coalloc.policies.moldable.pareto import BoundCurve
 from coalloc.policies.moldable.preference import cap_of
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner, why_not
 from coalloc.policies.moldable.rolling import roll
 
-LADDER = 30
-"""Allotments of a job that are searched."""
+LADDER, COARSE = 30, 18
+"""Allotments of a job that are searched, and that prices are sought on."""
 
 
 class Bicriteria:
@@ -65,7 +65,8 @@ class Bicriteria:
         self.curve: BoundCurve | None = None
         self.least = cmax_bound(self.queue)
         if why_not(planner) is None:
-            self.curve = BoundCurve(self.queue, of_planner(planner, for_bounds=True))
+            whole = of_planner(planner, for_bounds=True)
+            self.curve = BoundCurve(coarser(self.queue, COARSE), whole)
             self.least = self.curve.cmax
         work = options["search"] if budget.work is None else min(options["search"], budget.work)
         cap = cap_of(options["prefer"])
@@ -102,6 +103,7 @@ class Bicriteria:
         """Bounds at the prices found, then at ends T that prove more of the best points."""
         for ascent in self.engine.ascents:
             curve.take(ascent.bound(curve.whole))
+        curve.at(inf, 1.05 * self.front.points[-1].cmax, self.budget.stop)
         if not self.options["certify"]:
             return
         shown = self.front.spread(self.options["points"], chosen)

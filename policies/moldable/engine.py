@@ -101,6 +101,8 @@ class Engine:
 
     def run(self) -> None:
         """Fill the archive."""
+        smallest = self.queue.first[:-1]
+        self._list(np.argsort(-self.queue.times[smallest], kind="stable"), smallest)
         parts = two_shelf(self.queue)
         self._list(parts.order, parts.rows)
         for cap in (*self.needed, *(factor * self.cmax for factor in ENDS)):
