@@ -15,9 +15,11 @@ MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "bounds": (("--seconds", "3", "--seeds", "4", "--large-seeds", "1"), ("--large-seeds", "4")),
     "demt": (("--sizes", "400x200", "--seeds", "2"), ()),
     "moldable_bounds": (("--sizes", "25x200", "400x200", "--seeds", "2"), ()),
+    "bicriteria": (("--seeds", "1"), ("--seeds", "10", "--sizes", "25x200", "100x200", "400x200")),
     "mbpc": (("--cap", "20", "--seeds", "1"), ("--full",)),
     "store": (("--jobs", "20000"), ("--jobs", "100000")),
     "service": ((), ("--full",)),
+    "workflow_tasks": (("--slots", "8"), ("--slots", "8", "--full")),
     "slurm": (("--trials", "20"), ()),
     "slurm_stream": (
         ("--policy", "plain", "--jobs", "40"),
