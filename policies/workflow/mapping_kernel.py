@@ -17,11 +17,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from coalloc.policies.kernel.jit import alone, inlined
-
-TOL = 1e-9
-SHORTEST = 5e-7
-FULL = 1 << 44
-ROUNDING = 1 << 12
+from coalloc.policies.kernel.state import FULL, ROUNDING, SHORTEST, TOL
 
 
 class Ground(NamedTuple):
