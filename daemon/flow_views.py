@@ -56,6 +56,16 @@ def occupied(flow: Flow, state: State) -> tuple[dict[str, int], list[str]]:
     return nodes, list(clusters)
 
 
+def expectation(record: JobRecord, state: State) -> tuple[float | None, str, str]:
+    """Of a workflow that runs: what went wrong, or why nothing of it runs at the moment."""
+    outlook = state.outlook.get(record.id)
+    if record.reason or state.flows[record.id].placed or outlook is None:
+        return None, record.reason, record.detail
+    if outlook.start is not None:
+        return outlook.start, "planned", "none of its tasks runs now; the next is planned"
+    return None, outlook.reason, outlook.detail
+
+
 def task_rows(
     workflow: JobRecord, known: Mapping[str, JobRecord], state: State
 ) -> list[dict[str, Any]]:

@@ -101,6 +101,8 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
     """When a waiting job is expected to start, why it waits, and the same in words."""
     if record.is_placed and record.cancelled_by:
         return None, "cancelling", f"being ended: cancelled by {record.cancelled_by}"
+    if record.id in state.flows and not record.is_waiting:
+        return flow_views.expectation(record, state)
     if not record.is_waiting:
         return None, record.reason, record.detail
     if record.flow and record.flow in state.jobs:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.events import Solved, Stated
+from coalloc.core.events import Disconnected, Solved, Stated
 from coalloc.core.messages import Abort, Prepare, Read
 from coalloc.core.records import JobState, Launch, PartState
 from coalloc.core.requests import Cancel, Hold, Refused, Release, Submit
@@ -145,6 +145,25 @@ def test_a_task_does_not_start_early_into_a_reservation() -> None:
     planned(site, (job, "a", 0.0, 100.0, "b1"), (job, "b", 400.0, 500.0, "a1"))
     complete(site, f"{job}.1")
     assert "b" not in states(site, job)
+
+
+def test_a_cluster_that_goes_has_what_was_planned_on_it_planned_anew() -> None:
+    site = patient({"a": 1, "b": 1}, solving=False)
+    job = site.submit_workflow("a b c", "a>b a>c")
+    planned(
+        site,
+        (job, "a", 0.0, 100.0, "a1"),
+        (job, "b", 100.0, 200.0, "b1"),
+        (job, "c", 100.0, 200.0, "a1"),
+    )
+    site.do(Disconnected(cluster="b"))
+    (solve,) = site.pending_solves
+    assert [cluster.name for cluster in solve.snapshot.clusters if cluster.stale] == ["b"]
+    planned(site, (job, "b", 100.0, 200.0, "a1"), (job, "c", 200.0, 300.0, "a1"))
+    for number in (1, 2, 3):
+        complete(site, f"{job}.{number}")
+    assert site.job(job).state is JobState.COMPLETED
+    assert site.job(f"{job}.2").parts[0].nodes == {"a1": 1}
 
 
 @pytest.mark.parametrize(("took", "rounds"), [(100.0, 0), (119.0, 0), (121.0, 1), (79.0, 1)])
