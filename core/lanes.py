@@ -49,7 +49,7 @@ class Lanes:
 
     @classmethod
     def of(cls, plan: Plan, round: int, waits: Callable[[Entry], bool]) -> Lanes:
-        """Lanes of a plan.
+        """Lanes of a plan; placements without their nodes, as in very large ones, are left out.
 
         Parameters
         ----------
@@ -60,7 +60,7 @@ class Lanes:
         free: dict[str, list[tuple[float, int]]] = {}
         for placement in sorted(plan.placements, key=lambda p: p.start):
             entry = entry_of(placement)
-            if waits(entry):
+            if placement.nodes and waits(entry):
                 lanes._add(entry, placement, free)
         return lanes
 

@@ -68,6 +68,11 @@ def test_what_does_not_wait_is_left_out() -> None:
     assert list(rest.next_on("n")) == [SECOND]
 
 
+def test_what_comes_without_its_nodes_is_not_started_along_the_plan() -> None:
+    rest = lanes(("a", 0.0, 5.0, {}), ("b", 5.0, 9.0, {"n": 1}))
+    assert list(rest.placements) == [SECOND]
+
+
 def test_a_cluster_with_planned_work_is_told_from_one_without() -> None:
     one = lanes(("a", 0.0, 5.0, {"n": 1}))
     home = {"n": "alpha", "m": "beta"}
