@@ -77,12 +77,15 @@ class Bicriteria:
 
     def run(self) -> Plan:
         """Search, then prove."""
+        chosen = self.search()
+        self.prove(chosen)
+        return self._plan(chosen)
+
+    def search(self) -> Laid:
+        """Fill the front, and choose."""
         self.engine.run()
         self.front = lay_front(self.layer, self.engine.archive, self.budget.stop)
-        chosen = self._chosen()
-        if self.curve is not None:
-            self._prove(self.curve, chosen)
-        return self._plan(chosen)
+        return self._chosen()
 
     def _tell(self) -> None:
         """Offer what is found so far, each time the work has doubled."""
@@ -99,8 +102,11 @@ class Bicriteria:
         chosen: Laid = prefer(self.front, self.options["prefer"])
         return chosen
 
-    def _prove(self, curve: BoundCurve, chosen: Laid) -> None:
+    def prove(self, chosen: Laid) -> None:
         """Bounds at the prices found, then at ends T that prove more of the best points."""
+        curve = self.curve
+        if curve is None:
+            return
         for ascent in self.engine.ascents:
             curve.take(ascent.bound(curve.whole))
         curve.at(inf, 1.05 * self.front.points[-1].cmax, self.budget.stop)
