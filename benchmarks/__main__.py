@@ -16,6 +16,7 @@ MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "demt": (("--sizes", "400x200", "--seeds", "2"), ()),
     "moldable_bounds": (("--sizes", "25x200", "400x200", "--seeds", "2"), ()),
     "bicriteria": (("--seeds", "1"), ("--seeds", "10", "--sizes", "25x200", "100x200", "400x200")),
+    "workflow": (("--seconds", "2", "--pf", "0.95"), ("--seeds", "3")),
     "mbpc": (("--cap", "20", "--seeds", "1"), ("--full",)),
     "store": (("--jobs", "20000"), ("--jobs", "100000")),
     "service": ((), ("--full",)),

@@ -4,8 +4,8 @@
 nothing of coalloc, and knows clusters of equal nodes only; no task is split over clusters.
 
 In: ``{"nodes": [4, 3], "modes": [[[0, 2, 3100], ...], ...], "edges": [[0, 1, 500], ...]}``: nodes
-of each cluster, for each task its choices of cluster, processes and milliseconds, and edges with the
-milliseconds that data take to another cluster.
+of each cluster, for each task its choices of cluster, processes and milliseconds, and edges with
+the milliseconds that data take to another cluster.
 Out: ``{"status": "optimal", "value": 4.2, "bound": 4.2}``, seconds.
 """
 

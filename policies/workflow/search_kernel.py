@@ -2,12 +2,11 @@
 
 Notes
 -----
-A move changes the place of an item in the order, its cluster, its processes, or how it is split;
-half of them concern an item of a chain that ends last. It stays if the energy is at most the
+A move changes the place of an item in the order, its cluster, its processes, or how it is split, or
+hands processes of one item to another that runs at the same time; half of them concern an item of a chain that ends last. It stays if the energy is at most the
 current one + temperature * -ln(u), u drawn before, so that a schedule may end as soon as it passes
-that: the energy is the makespan + a small share of the mean end, or the weighted completion. A move
-that splits an item which was whole stays only if it is better. `State` keeps all between calls: a
-search goes on where it was, and gives the same however it is cut into calls.
+that: the energy is the makespan + a small share of the mean end, or the weighted completion.
+`State` keeps all between calls, so that the next call goes on with the temperature and the draws.
 """
 
 from __future__ import annotations
@@ -133,15 +132,68 @@ def other_count(items: Items, random: Any, item: int, n: int, most: int) -> Any:
     return max(items.low[item], min(wanted, most, items.high[item]))
 
 
+@inlined
+def lay_open(genes: Genes, item: int) -> None:
+    """Let `parts` say where an item runs that has one home."""
+    if genes.home[item] >= 0:
+        for k in range(genes.parts.shape[1]):
+            genes.parts[item, k] = 0
+        genes.parts[item, genes.home[item]] = genes.procs[item]
+        genes.home[item] = SPLIT
+
+
+@inlined
+def join(genes: Genes, item: int) -> None:
+    """Count `parts`; an item on one cluster has a home there."""
+    total, used, lone = 0, 0, -1
+    for k in range(genes.parts.shape[1]):
+        total += genes.parts[item, k]
+        if genes.parts[item, k] > 0:
+            used += 1
+            lone = k
+    genes.procs[item] = total
+    if used == 1:
+        genes.home[item] = lone
+
+
+@called
+def hand_over(items: Items, genes: Genes, out: Out, random: Any, item: int) -> Any:
+    """Give an item some processes that another has at the same time; the other, or -1."""
+    order, chosen = genes.order, -1
+    for _ in range(4):
+        other = order[int(draw(random) * order.size)]
+        beside = out.start[other] < out.end[item] and out.end[other] > out.start[item]
+        if beside and other != item and genes.home[other] != ANY:
+            chosen = other
+            break
+    fixed = items.table_first[item] < items.table_first[item + 1]
+    if chosen < 0 or fixed or genes.home[item] == ANY:
+        return -1
+    if items.table_first[chosen] < items.table_first[chosen + 1]:
+        return -1
+    k = genes.home[chosen]
+    if k < 0:
+        k = int(draw(random) * genes.parts.shape[1])
+    if items.splits[item] == 0 and genes.home[item] != k:
+        return -1
+    room = min(genes.procs[chosen] - items.low[chosen], items.high[item] - genes.procs[item])
+    lay_open(genes, item)
+    lay_open(genes, chosen)
+    room = min(room, genes.parts[chosen, k])
+    count = min(1 + int(draw(random) * room), room)
+    if count > 0:
+        genes.parts[item, k] += count
+        genes.parts[chosen, k] -= count
+    join(genes, item)
+    join(genes, chosen)
+    return chosen
+
+
 @called
 def change_split(site: Site, items: Items, genes: Genes, random: Any, item: int) -> None:
     """Move processes of an item to, from or between clusters; join them if one is left."""
     clusters, group = site.link.size, items.group[item]
-    if genes.home[item] >= 0:
-        for k in range(clusters):
-            genes.parts[item, k] = 0
-        genes.parts[item, genes.home[item]] = genes.procs[item]
-        genes.home[item] = SPLIT
+    lay_open(genes, item)
     source, target = int(draw(random) * clusters), int(draw(random) * clusters)
     parts, kind = genes.parts[item], draw(random)
     room = site.room[group, target] - parts[target]
@@ -159,15 +211,7 @@ def change_split(site: Site, items: Items, genes: Genes, random: Any, item: int)
     elif parts[source] > 0:
         count = min(int(draw(random) * (parts[source] + 1)), genes.procs[item] - items.low[item])
         parts[source] -= max(count, 0)
-    total, used, lone = 0, 0, -1
-    for k in range(clusters):
-        total += parts[k]
-        if parts[k] > 0:
-            used += 1
-            lone = k
-    genes.procs[item] = total
-    if used == 1:
-        genes.home[item] = lone
+    join(genes, item)
 
 
 @called
@@ -175,8 +219,8 @@ def change(site: Site, items: Items, genes: Genes, random: Any, item: int, kind:
     """Change where an item runs, or on how many processes."""
     clusters, group = site.link.size, items.group[item]
     n, home = genes.procs[item], genes.home[item]
-    if home == SPLIT or (kind > 0.92 and items.splits[item] > 0 and home >= 0):
-        if kind < 0.5 or kind > 0.92:
+    if home == SPLIT or (kind > 0.88 and items.splits[item] > 0 and home >= 0):
+        if kind < 0.7 or kind > 0.88:
             change_split(site, items, genes, random, item)
             return
         best = 0
@@ -233,7 +277,7 @@ def search(
         desk.place[x] = -1
     for x in range(size):
         desk.place[genes.order[x]] = x
-    first, item, before, n, home, low, split = inf, 0, 0, 0, 0, 0.0, False
+    first, item, before, n, home, low, other = inf, 0, 0, 0, 0, 0.0, -1
     state.count[CHAIN] = 0
     state.value[LIMIT] = inf
     for trial in range(-1, trials):
@@ -249,17 +293,16 @@ def search(
             )
             for k in range(clusters):
                 desk.saved[k] = genes.parts[item, k]
-            u = draw(random)
+            u, other = draw(random), -1
             if u < 0.35 and size > 1:
                 target = new_place(items, genes, desk, random, item)
                 shift(genes.order, desk.place, before, target)
+            elif u < 0.5:
+                other = hand_over(items, genes, out, random, item)
             else:
                 change(site, items, genes, random, item, draw(random))
-            split = genes.home[item] == SPLIT and home != SPLIT
-            warmth = 0.0 if split else state.value[WARMTH]
-            state.value[LIMIT] = state.value[CURRENT] - warmth * log(max(draw(random), 1e-300))
-            if split:
-                state.value[LIMIT] *= 1.0 - 1e-9
+            slack = state.value[WARMTH] * log(max(draw(random), 1e-300))
+            state.value[LIMIT] = state.value[CURRENT] - slack
         same = (
             trial >= 0
             and desk.place[item] == before
@@ -295,6 +338,16 @@ def search(
         else:
             if desk.place[item] != before:
                 shift(genes.order, desk.place, desk.place[item], before)
+            if other >= 0:  # it had what the item has more of now
+                lay_open(genes, item)
+                lay_open(genes, other)
+                if home >= 0:
+                    for k in range(clusters):
+                        desk.saved[k] = 0
+                    desk.saved[home] = n
+                for k in range(clusters):
+                    genes.parts[other, k] += genes.parts[item, k] - desk.saved[k]
+                join(genes, other)
             genes.procs[item], genes.home[item], genes.low[item] = n, home, low
             for k in range(clusters):
                 genes.parts[item, k] = desk.saved[k]
