@@ -244,7 +244,7 @@ def _cap(item: Mapping[str, Any]) -> float:
 
 def _above(value: float) -> float:
     """The largest number that is still taken for the same."""
-    return value * (1.0 + RELATIVE) + 1e-9
+    return value + RELATIVE * abs(value) + 1e-9
 
 
 def _is_finite(value: Any) -> bool:

@@ -117,6 +117,20 @@ def test_more_than_the_prices_prove() -> None:
     assert "is more than its prices prove" in line
 
 
+def test_prices_that_prove_nothing_are_no_fault() -> None:
+    """A bound below 0 is true, and the same number when it is added up again."""
+    snapshot, plan = small()
+    item = dict(plan.certificates[0])
+    item["prices"] = [1e6] * len(item["prices"])
+    pool = pool_of(snapshot, plan, node_columns(snapshot))
+    cap = inf if item["cap"] is None else item["cap"]
+    found = certified(pool.rows(), pool.steps, item["grid"], item["prices"], cap)
+    assert found < 0.0
+    assert not any(line.startswith("certificates[0]") for line in spoilt(**item | {"value": found}))
+    above = spoilt(**item | {"value": 0.999 * found})
+    assert any(line.startswith("certificates[0].value: ") for line in above)
+
+
 def test_other_prices_prove_less() -> None:
     assert any("than its prices prove" in line for line in spoilt(prices=[0.0] * len(prices())))
 
