@@ -233,7 +233,7 @@ BICRITERIA: Table = {
     "search": Field(
         kind="integer",
         low=0,
-        default=200_000,
+        default=250_000,
         doc="Jobs that the search may place or price, about 1 s for 400 jobs.",
     ),
     "points": Field(

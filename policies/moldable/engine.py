@@ -41,9 +41,11 @@ ENDS = (1.13, 1.06, 1.02, 1.2, 1.3)
 SLACKS = (1.03, 1.06, 1.0, 1.015, 1.045, 1.1)
 NOISES = (0.02, 0.05)
 """How far starts are moved at random, in T."""
-FIRST_STEPS, STEPS, SLOTS, COARSE = 90, 25, 30, 14
-LARGE, FEW_STEPS = 4000, 4
-POOL = 0.5
+SLOTS, COARSE = 50, 14
+PRICING, FEWEST_STEPS, MOST_STEPS = 0.6, 4, 150
+"""Share of the work that goes into steps of prices, between so many for each end."""
+LARGE = 4000
+POOL = 0.8
 """Share of the work after which no more starts are moved."""
 HOT, COLD, MANY, CHUNK = 2e-4, 1e-5, 8, 300
 
@@ -91,6 +93,8 @@ class Engine:
         self.stopped = False
         self._coarse = coarser(queue, COARSE)
         self._rng = np.random.default_rng(budget.seed)
+        share = PRICING * work / (queue.size * (len(needed) + len(ENDS) + 2))
+        self._steps = int(min(max(share, FEWEST_STEPS), MOST_STEPS))
         self._on_better = on_better
         self._priced = 0
 
@@ -122,14 +126,14 @@ class Engine:
     def _price(self, cap: float, horizon: float = inf) -> None:
         """Prices for one end, and the schedules built at them."""
         ascent = Ascent(self._coarse, horizon=min(cap, horizon), cap=cap, slots=SLOTS)
-        steps = FIRST_STEPS
+        steps = 2 * self._steps
         if self.ascents and ascent.best < inf:
             near = min(self.ascents, key=lambda known: abs(known.grid[-1] - ascent.grid[-1]))
             known = transferred(near.grid, near.best_prices, ascent.grid)
-            steps = STEPS
+            steps = self._steps
             if ascent.value(known) > ascent.best:
                 ascent.begin(known)
-        ascent.run(steps if self.queue.size <= LARGE else FEW_STEPS, self.budget.stop)
+        ascent.run(min(steps, MOST_STEPS), self.budget.stop)
         self._priced += self.queue.size * ascent.steps
         prices = Prices(self.queue, ascent)
         self.ascents.append(ascent)
