@@ -21,6 +21,7 @@ MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "store": (("--jobs", "20000"), ("--jobs", "100000")),
     "service": ((), ("--full",)),
     "workflow_tasks": (("--slots", "8"), ("--slots", "8", "--full")),
+    "rolling": (("1000",), ()),
     "slurm": (("--trials", "20"), ()),
     "slurm_stream": (
         ("--policy", "plain", "--jobs", "40"),
