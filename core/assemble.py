@@ -168,5 +168,6 @@ def _started(record: JobRecord, clusters: frozenset[str], now: float) -> Started
     if not places:
         return None
     start = now if record.started is None else min(record.started, now)
-    end = max(start + record.planned, now) if record.ended is None else record.ended
+    # Its end is by its nodes' clock, which may be ahead of ours.
+    end = max(start + record.planned, now) if record.ended is None else min(record.ended, now)
     return Started(task=record.task, clusters=places, end=end)

@@ -34,6 +34,7 @@ def set_back(state: State, now: float, seconds: float) -> None:
     if state.round is not None:
         state.round.started -= seconds
     state.plan_time -= seconds
+    state.later = {entry: at - seconds for entry, at in state.later.items()}
     for record in _timed(state, now):
         put_off = record.id in state.backing_off
         state.put(

@@ -103,7 +103,7 @@ def _start_all(state: State, lanes: Lanes, todo: list[tuple[float, Entry]], now:
             view = occupation(state, now)
         if misfit(placement, record, view) or _is_reserved(state, placement, view, now):
             continue
-        arrives = _arrival(state, placement, view)
+        arrives = _arrival(state, placement, view, now)
         if arrives > now:
             if isfinite(arrives):
                 state.later[entry] = arrives
@@ -131,7 +131,7 @@ def _is_reserved(state: State, placement: Placement, view: Occupation, now: floa
     return False
 
 
-def _arrival(state: State, placement: Placement, view: Occupation) -> float:
+def _arrival(state: State, placement: Placement, view: Occupation, now: float) -> float:
     """When the data of a task's parents have reached the clusters it is planned on, seconds."""
     assert placement.task is not None
     flow = state.flows[placement.job]
@@ -143,7 +143,7 @@ def _arrival(state: State, placement: Placement, view: Occupation) -> float:
         if not places or places == there or parent.ended is None:
             continue
         links = {name: _link(state, name) for name in places | there}
-        latest = max(latest, parent.ended + edge_delay(edge, places, there, links))
+        latest = max(latest, min(parent.ended, now) + edge_delay(edge, places, there, links))
     return latest
 
 

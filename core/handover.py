@@ -52,7 +52,7 @@ def taken_in(state: State, cluster: ClusterState, reading: ClusterReading, now: 
         present.add(entry.id)
         token = token_of(name, entry)
         job = state.tokens.get((NOBODY, token))
-        if job is None and (job := state.handed.get(name, {}).get(entry.id)) is not None:
+        if job is None and (job := _known_as(state, name, entry)) is not None:
             # Its id is not used again while it lives: requeued, it counts as submitted anew.
             state.tokens[NOBODY, token] = job
             state.out.append(SaveToken(user=NOBODY, token=token, job=job))
@@ -69,6 +69,22 @@ def taken_in(state: State, cluster: ClusterState, reading: ClusterReading, now: 
         why = f"no longer waits in {name}: cancelled or started there"
         end_waiting(state, record, now, JobState.CANCELLED, why, CANCELLED_THERE)
     cluster.unseen = absent
+
+
+def _known_as(state: State, name: str, entry: HandedJob) -> str | None:
+    """The job that this entry is: one that has not ended, or was cancelled here.
+
+    A batch system may put a job back into its queue while we end it.
+    """
+    living = state.handed.get(name, {}).get(entry.id)
+    if living is not None:
+        return living
+    records = (state.jobs[job] for job in reversed(state.ended))
+    return next((r.id for r in records if _was_cancelled(r, name, entry.id)), None)
+
+
+def _was_cancelled(record: JobRecord, name: str, there: str) -> bool:
+    return (record.origin, record.foreign) == (name, there) and bool(record.cancelled_by)
 
 
 def _fields(name: str, entry: HandedJob) -> dict[str, Any]:

@@ -67,3 +67,15 @@ def test_a_daemon_that_starts_with_an_older_clock_does_not_wait_for_the_newer_on
     assert again.now == site.now - HOUR < site.job(job).not_before
     again.wait(again.settings.backoff_max_s)
     assert again.job(job).state is JobState.PREPARING
+
+
+def test_a_task_does_not_wait_for_the_clock_of_the_nodes_its_parent_ran_on() -> None:
+    site = Site({"a": 1})
+    flow = site.submit_workflow("a b", "a>b")
+    site.run(f"{flow}.1")
+    ahead = site.now + HOUR
+    site.say(
+        f"{flow}.1", PartState.FINISHED, exit_code=0, started=ahead, ended=ahead, reason="exited"
+    )
+    site.wait(1.0)
+    assert site.job(f"{flow}.2").state is JobState.PREPARING

@@ -171,6 +171,19 @@ def test_a_requeued_job_waits_again() -> None:
     assert list(site.state.jobs) == [job]
 
 
+def test_a_cancelled_job_that_is_requeued_meanwhile_is_not_taken_in_anew() -> None:
+    site = Site({"a": 4, "b": 2})
+    see(site, entry())
+    job = only(site).id
+    site.run(job)
+    site.ask(Cancel(job=job), user="eve")
+    site.say(job, PartState.FINISHED, reason="requeued", started=site.now)
+    assert site.job(job).state is JobState.CANCELLED
+    see(site, entry(submitted=site.now))
+    assert only(site).id == job
+    assert [order.foreign for _, order in site.orders_for(job, Dismiss)] == ["70"]
+
+
 def test_what_the_batch_system_holds_is_held() -> None:
     site = Site()
     see(site, entry(waits="Dependency"))
