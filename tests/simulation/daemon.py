@@ -22,7 +22,7 @@ from coalloc.core.events import (
     TimerFired,
 )
 from coalloc.core.messages import Hello, Numbered, Ping, Statement, Welcome
-from coalloc.core.requests import Refused, Submit
+from coalloc.core.requests import Refused, Submit, SubmitWorkflow
 from coalloc.core.settings import Settings
 from coalloc.daemon.delivery import Delivery
 from coalloc.daemon.journal import without_submits
@@ -101,10 +101,11 @@ class DaemonHost:
         """An event for the next step; a submit is refused at the door while nothing is written."""
         if self.core is None:
             return
-        if self._unwritten and isinstance(event, Requested) and isinstance(event.command, Submit):
-            self.answers.append((event.origin, Refused(code="storage", message="disk full")))
-            return
-        self._inbox.append(event)
+        match event:
+            case Requested(origin=origin, command=Submit() | SubmitWorkflow()) if self._unwritten:
+                self.answers.append((origin, Refused(code="storage", message="disk full")))
+            case _:
+                self._inbox.append(event)
 
     def hear(self, statement: Statement, now: float) -> None:
         """A statement arrives."""

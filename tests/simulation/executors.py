@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from coalloc.core.executor import (
     ClaimPart,
@@ -94,7 +95,8 @@ class ExecutorHost:
             return
         self._carry_out(self.core.handle(Ticked(), now), now)
         self._check_lease(now)
-        self.network.send_up(self.cluster, Read(cluster=self.cluster, reading=self.reading))
+        seen = replace(self.reading, handed=self.batch.guests.handed())
+        self.network.send_up(self.cluster, Read(cluster=self.cluster, reading=seen, at=now))
 
     def _check_lease(self, now: float) -> None:
         if self.core is None:
@@ -130,8 +132,8 @@ class ExecutorHost:
                     self._save(store, epoch, last_seq)
                 case Say(statement=statement):
                     self.network.send_up(self.cluster, statement)
-                case DismissJob():
-                    raise AssertionError("nothing was handed over here")
+                case DismissJob(foreign=foreign):
+                    self.batch.guests.dismiss(foreign)
 
     def _save(self, store: str, epoch: int, last_seq: int) -> None:
         state = ExecutorState(cluster=self.cluster, store=store, epoch=epoch, last_seq=last_seq)

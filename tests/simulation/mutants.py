@@ -14,7 +14,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from coalloc.core import commit, coordinator, executor, placing, queue, starting, state
+from coalloc.core import (
+    commit,
+    coordinator,
+    executor,
+    flows,
+    handover,
+    placing,
+    queue,
+    starting,
+    state,
+    workflows,
+)
 from coalloc.daemon import delivery
 from tests.simulation import daemon as shell
 
@@ -168,6 +179,19 @@ MUTANTS: dict[str, Mutant] = {
     # Order among jobs, and time
     "dependencies-ignored": Mutant(
         of=queue.met_needs, old="out.append((kind, member))", new="pass"
+    ),
+    "tasks-before-their-parents": Mutant(
+        of=flows.Flow.is_ready, old="and not self.unmet[task]", new=""
+    ),
+    "failures-not-counted": Mutant(
+        of=workflows.tries_again,
+        old="failures = record.failures + 1",
+        new="failures = record.failures",
+    ),
+    "guests-taken-twice": Mutant(
+        of=handover._queue,
+        old="state.out.append(SaveToken(",
+        new="(lambda effect: None)(SaveToken(",
     ),
     "clock-trusted": Mutant(
         of=coordinator.Coordinator._look_at_clock,

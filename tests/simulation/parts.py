@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from coalloc.core.executor import Key
 from coalloc.core.messages import PartReport, Prepare
 from coalloc.core.records import PART_ENDED, PartState
+from tests.simulation.guests import Guests
 
 HELD = frozenset({PartState.PREPARING, PartState.READY})
 
@@ -29,6 +30,8 @@ class Part:
     ends: float = 0.0
     code: int | None = None
     reason: str = ""
+    is_settled: bool = False
+    """What it means for a guest has been done."""
 
     @property
     def key(self) -> Key:
@@ -66,17 +69,20 @@ class Batch:
     starts : dict of job to the attempts of it that ran a process, with their parts
         Shared by all clusters.
     on_start : callable
-        Told of job and attempt before a process starts.
+        Told of the order when its processes have started.
     offset : float
         The nodes' wall clock less the true time, seconds.
+    guests : Guests
+        Jobs that its users submitted in the batch system itself.
     """
 
     slots: dict[str, int]
     dice: random.Random
     readied: dict[tuple[str, int], dict[int, int]]
     starts: dict[str, dict[int, set[int]]]
-    on_start: Callable[[str, int], None]
+    on_start: Callable[[Prepare], None]
     offset: float = 0.0
+    guests: Guests = field(default_factory=Guests)
     parts: dict[Key, Part] = field(default_factory=dict)
     claimed: set[Key] = field(default_factory=set)
     faults: float = 0.0
@@ -97,6 +103,8 @@ class Batch:
         self.parts[part.key] = part
         if self.dice.random() < 0.2 * self.faults:
             part.refuse("nodes_taken")
+        elif order.foreign and not self.guests.bind(order.foreign):
+            part.refuse("cancelled_there")
 
     def start(self, key: Key, now: float) -> None:
         """Open the barrier.
@@ -104,22 +112,22 @@ class Batch:
         Raises
         ------
         AssertionError
-            If not every process of the job is at its barrier, or the job has run before.
+            If not every process of the job is at its barrier, or this part has started before.
         """
         part = self.parts[key]
         if part.state is not PartState.READY:
             return
         job, attempt, number = key
         ready = sum(self.readied.get((job, attempt), {}).values())
-        self.on_start(job, attempt)
         assert ready == part.order.size, (
             f"job {job} starts with {ready} of {part.order.size} processes ready"
         )
-        ran = self.starts.setdefault(job, {})
-        ran.setdefault(attempt, set())
-        assert len(ran) == 1, f"job {job} starts again: attempts {sorted(ran)}"
-        assert number not in ran[attempt], f"part {number} of job {job} starts twice"
-        ran[attempt].add(number)
+        ran = self.starts.setdefault(job, {}).setdefault(attempt, set())
+        assert number not in ran, f"part {number} of job {job} starts twice"
+        ran.add(number)
+        self.on_start(part.order)
+        if part.order.foreign:
+            self.guests.let_go(part.order.foreign)
         part.state, part.started = PartState.RUNNING, now
         part.ends = now + self.dice.choice([0.0, 1.0, 5.0, 30.0])
 
@@ -130,6 +138,7 @@ class Batch:
             part.refuse("aborted")
         elif part.state is PartState.RUNNING:
             part.finish(143, "aborted", now)
+        self._follow(part)
 
     def move(self, now: float) -> None:
         """Claims become ready, processes end, nodes die."""
@@ -139,10 +148,27 @@ class Batch:
                     part.state, part.reason = PartState.LOST, "node_died"
                 elif part.ends <= now:
                     part.finish(0 if self.dice.random() < 0.9 else 1, "exited", part.ends)
-            elif part.state is PartState.PREPARING and self.dice.random() < 0.7:
+            if part.state is PartState.PREPARING and self.dice.random() < 0.7:
                 part.state = PartState.READY
                 seen = self.readied.setdefault((part.order.job, part.order.attempt), {})
                 seen[part.order.part] = sum(part.order.nodes.values())
+            self._follow(part)
+
+    def _follow(self, part: Part) -> None:
+        """What becomes of a guest whose part has ended."""
+        if part.order.foreign and part.state in PART_ENDED and not part.is_settled:
+            part.is_settled = True
+            if part.reason not in {"cancelled_there", "requeued"}:
+                self.guests.follow(part.order.foreign, part.state, part.reason)
+
+    def end_guest(self, guest: str, reason: str, now: float) -> None:
+        """Its user has cancelled it, or the batch system has put it back into its queue."""
+        for part in self.parts.values():
+            if part.order.foreign == guest and part.state not in PART_ENDED:
+                if part.state is PartState.RUNNING:
+                    part.finish(143, reason, now)
+                else:
+                    part.refuse(reason)
 
     def reports(self) -> list[PartReport]:
         """What the launcher says of all its parts."""

@@ -68,7 +68,9 @@ def carried(plan: Plan, snapshot: Snapshot) -> Plan:
     kept = []
     for placement in plan.placements:
         job = jobs[placement.job]
-        assert isinstance(job, RigidJob)
+        if not isinstance(job, RigidJob):
+            kept.append(placement)
+            continue
         inside: dict[str, int] = {}
         for node, count in placement.nodes.items():
             inside[home[node]] = inside.get(home[node], 0) + count

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from coalloc.core.messages import Prepare
 from coalloc.core.records import JobRecord, JobState
 from coalloc.model.cost import link_loads
-from coalloc.model.jobs import RigidJob
+from coalloc.model.jobs import RigidJob, WorkflowJob
 from tests.simulation.daemon import DaemonHost
 from tests.simulation.parts import Batch
 from tests.simulation.users import Users
@@ -28,10 +29,16 @@ def at_commit(daemon: DaemonHost, capacity: dict[str, float]) -> None:
             f"job {record.id} was {before.state}, and is {record.state}"
         )
         assert record.attempt >= before.attempt, f"job {record.id}: an attempt is taken back"
-        if before.state in DECIDED and record.is_waiting:
+        failed_again = record.failures > before.failures or record.foreign
+        if before.state in DECIDED and record.is_waiting and not failed_again:
             assert all(part.started is None for part in before.parts), (
                 f"job {record.id} ran, and waits again"
             )
+    guests: dict[tuple[str, str], str] = {}
+    for record in disk.jobs.values():
+        if record.origin:
+            first = guests.setdefault((record.origin, record.foreign), record.id)
+            assert first == record.id, f"jobs {first} and {record.id} are one of {record.origin}"
     load = dict.fromkeys(capacity, 0.0)
     for record in disk.jobs.values():
         if record.is_placed:
@@ -59,6 +66,7 @@ def at_step(daemon: DaemonHost, batches: dict[str, Batch], users: Users) -> None
     for name, batch in batches.items():
         full = batch.overfull()
         assert not full, f"{name}: {full}"
+        batch.guests.check()
     jobs = daemon.disk.jobs
     for token, job in users.acknowledged.items():
         assert job in jobs or f"{job}_1" in jobs, f"{token} was acknowledged, and is not on disk"
@@ -69,23 +77,40 @@ def at_step(daemon: DaemonHost, batches: dict[str, Batch], users: Users) -> None
         )
 
 
-def at_start(daemon: DaemonHost, users: Users, job: str, attempt: int) -> None:
-    """The decision to start is on disk before anybody carries it out.
+def at_start(daemon: DaemonHost, batch: Batch, users: Users, order: Prepare) -> None:
+    """The decision to start is on disk before anybody carries it out, and is taken once.
 
     Raises
     ------
     AssertionError
     """
+    job, attempt = order.job, order.attempt
     record = daemon.disk.jobs.get(job)
     assert record is not None, f"job {job} starts, and is not on disk"
     assert record.attempt == attempt, f"job {job} starts as attempt {attempt} of {record.attempt}"
     assert record.state in DECIDED or record.is_ended, f"job {job} starts as {record.state}"
+    ran = batch.starts[job]
+    back = batch.guests.jobs[order.foreign].requeued if order.foreign else 0
+    assert len(ran) <= 1 + record.failures + back, f"job {job} starts again: attempts {sorted(ran)}"
     for kind, needed in users.needs_of(job):
         for other in _members(daemon, needed):
             assert other.is_ended, f"job {job} starts before job {other.id} has ended"
             assert kind != "afterok" or other.state is JobState.COMPLETED, (
                 f"job {job} starts, and job {other.id} is {other.state}"
             )
+    if record.task:
+        _after_parents(daemon, record)
+
+
+def _after_parents(daemon: DaemonHost, record: JobRecord) -> None:
+    jobs = daemon.disk.jobs
+    flow = jobs[record.flow]
+    assert isinstance(flow.job, WorkflowJob)
+    places = {task.id: f"{flow.id}.{n}" for n, task in enumerate(flow.job.tasks, 1)}
+    for edge in flow.job.edges:
+        if edge.child == record.task:
+            parent = jobs[places[edge.parent]]
+            assert parent.state is JobState.COMPLETED, f"{record.id} starts before {parent.id}"
 
 
 def _members(daemon: DaemonHost, number: str) -> list[JobRecord]:
@@ -101,19 +126,41 @@ def at_end(daemon: DaemonHost, batches: dict[str, Batch], users: Users) -> None:
     AssertionError
     """
     disk = daemon.disk
-    numbers = {job.partition("_")[0] for job in disk.jobs}
-    assert len(disk.tokens) == len(numbers), "a token has made two jobs, or a job has none"
+    numbers = {job.partition("_")[0].partition(".")[0] for job in disk.jobs}
+    made = set(disk.tokens.values())
+    assert made == numbers, f"jobs without a token, or the other way round: {made ^ numbers}"
     starts = next(iter(batches.values())).starts
     for record in disk.jobs.values():
         ran = starts.get(record.id, {})
-        if record.state is JobState.COMPLETED:
+        if record.state is JobState.COMPLETED and not isinstance(record.job, WorkflowJob):
             parts = {part.index for part in record.parts}
             assert ran.get(record.attempt) == parts, (
                 f"job {record.id} is completed, and did not run"
             )
         if ran:
             assert record.attempt in ran, f"job {record.id} ran as {ran}, not as {record.attempt}"
+    for record in disk.jobs.values():
+        if isinstance(record.job, WorkflowJob):
+            _workflow_at_end(disk.jobs, record)
+        if record.origin:
+            guest = batches[record.origin].guests.jobs[record.foreign]
+            here, there = record.state is JobState.COMPLETED, guest.state == "completed"
+            # Whoever asks for its end may be too late for it.
+            may = here or guest.is_unwanted or bool(record.exit_code)
+            assert here <= there <= may, f"job {record.id} is {record.state}: {guest}"
     for name, batch in batches.items():
         assert not batch.parts, f"{name} still keeps {sorted(batch.parts)}"
     kept = {name: box for name, box in disk.outbox.items() if box}
     assert not kept, f"orders that nobody has carried out: {kept}"
+
+
+def _workflow_at_end(jobs: dict[str, JobRecord], flow: JobRecord) -> None:
+    assert isinstance(flow.job, WorkflowJob)
+    tasks = [record for record in jobs.values() if record.flow == flow.id]
+    completed = [record for record in tasks if record.state is JobState.COMPLETED]
+    if flow.state is JobState.COMPLETED:
+        assert len(completed) == len(flow.job.tasks), f"{flow.id} is completed, its tasks are not"
+    elif flow.state is JobState.CANCELLED:
+        assert flow.cancelled_by or flow.needs, f"{flow.id} was cancelled by nobody"
+    else:
+        assert len(completed) < len(tasks), f"{flow.id} is {flow.state}, its tasks completed"

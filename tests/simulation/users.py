@@ -19,9 +19,18 @@ from coalloc.core.requests import (
     Resume,
     ResumeRounds,
     Submit,
+    SubmitWorkflow,
 )
+from tests.site import workflow
 
 RETRY_S = 5.0
+SHAPES = (
+    ("a b c d e", "a>b a>c b>d c>d d>e"),
+    ("a b c d e f", "a>d b>d b>e c>f"),
+    ("a b c d", "a>b b>c c>d"),
+    ("a b c d e f g h", ""),
+)
+"""Tasks and edges of workflows."""
 
 
 @dataclass
@@ -68,7 +77,9 @@ class Users:
         if calm:
             self._undo()
             return
-        if any(not isinstance(wish.command, Submit) for wish in self.wishes.values()):
+        if any(
+            not isinstance(wish.command, Submit | SubmitWorkflow) for wish in self.wishes.values()
+        ):
             return  # one change of mind at a time
         jobs = list(self.acknowledged.values())
         match dice.randrange(8):
@@ -95,6 +106,10 @@ class Users:
             case _:
                 pass
 
+    def cancel(self, job: str) -> None:
+        """Ask for the end of a job."""
+        self._wish(Cancel(job=job))
+
     def _undo(self) -> None:
         """Nothing is left held, drained or paused."""
         if any(wish for wish in self.wishes.values()):
@@ -113,6 +128,10 @@ class Users:
         dice = self.dice
         token = f"t{self.made}"
         self.made += 1
+        if dice.random() < 0.25:
+            self.needs[token] = ()
+            self.wishes[token] = Wish(self._workflow(token))
+            return
         job: dict[str, object] = {
             "kind": "rigid",
             "procs": dice.choice([1, 1, 2, 2, 3, 3, 4, 5]),
@@ -129,6 +148,12 @@ class Users:
         self.wishes[token] = Wish(
             Submit(token=token, job=job, launch=launch, needs=needs, array=array)
         )
+
+    def _workflow(self, token: str) -> SubmitWorkflow:
+        dice = self.dice
+        tasks, edges = dice.choice(SHAPES)
+        retries, keep_going = dice.choice([0, 0, 1, 2]), dice.random() < 0.5
+        return workflow(token, tasks, edges, retries=retries, keep_going=keep_going)
 
     def _wish(self, command: Command) -> None:
         self.asked += 1

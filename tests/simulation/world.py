@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 
+from coalloc.core.messages import Prepare
 from coalloc.core.settings import ClusterSettings, Settings, Trigger
 from tests.simulation import promises
 from tests.simulation.daemon import DaemonHost
 from tests.simulation.executors import ExecutorHost
+from tests.simulation.guests import OVER
 from tests.simulation.network import Network
 from tests.simulation.parts import Batch
 from tests.simulation.users import Users
@@ -18,6 +21,8 @@ SITE = {"a": (2, 1, 1.0), "b": (2, 2, 0.5), "c": (1, 2, 0.4)}
 """Nodes, slots of each and link capacity in Gbit/s, by cluster."""
 LEASE_S = 20.0
 JOBS = 10
+GUESTS = 3
+"""Jobs submitted in each batch system itself."""
 SETTLED_S = 1800.0
 """Everything has ended this long after the last fault, seconds."""
 
@@ -77,7 +82,7 @@ class World:
                 self.dice,
                 readied,
                 starts,
-                self._starting,
+                partial(self._started, name),
             )
             self.batches[name] = batch
             self.executors[name] = ExecutorHost(name, batch, self.network, read)
@@ -101,8 +106,8 @@ class World:
     def _committed(self) -> None:
         promises.at_commit(self.daemon, self.capacity)
 
-    def _starting(self, job: str, attempt: int) -> None:
-        promises.at_start(self.daemon, self.users, job, attempt)
+    def _started(self, cluster: str, order: Prepare) -> None:
+        promises.at_start(self.daemon, self.batches[cluster], self.users, order)
 
     def step(self) -> None:
         """One thing happens.
@@ -122,6 +127,8 @@ class World:
             what = self._cluster_moves()
         elif happening < 16:
             what = self._users_move()
+        elif happening < 17:
+            what = self._guests_move()
         else:
             self.now += dice.choice([0.01, 0.1, 0.1, 1.0])
             what = "time passes"
@@ -174,6 +181,36 @@ class World:
             if self.dice.random() < 0.1 * self.faults:
                 self.daemon.disk.is_full = True
         return f"users ask for {request.command}"
+
+    def _guests_move(self) -> str:
+        """Somebody does something in a batch system itself, or here to one of its jobs."""
+        dice = self.dice
+        name = dice.choice(list(self.batches))
+        batch, jobs = self.batches[name], self.batches[name].guests.jobs
+        if len(jobs) < GUESTS and (self._calm or dice.random() < 0.2):
+            batch.guests.submit(dice.choice([1, 2]), self.now)
+            return f"a user of {name} submits there"
+        if self._calm or not jobs or dice.random() > 2.0 * self.faults:
+            return "guests wait"
+        guest = dice.choice(list(jobs.values()))
+        if guest.state in OVER:
+            return "guests wait"
+        match dice.randrange(3):
+            case 0:
+                guest.state, guest.is_unwanted = "cancelled", True
+                batch.end_guest(guest.id, "cancelled_there", self.now)
+            case 1 if guest.state == "running":
+                guest.state, guest.submitted = "waiting", self.now
+                guest.requeued += 1
+                batch.end_guest(guest.id, "requeued", self.now)
+            case 2:
+                for record in self.daemon.disk.jobs.values():
+                    if (record.origin, record.foreign) == (name, guest.id) and not record.is_ended:
+                        guest.is_unwanted = True
+                        self.users.cancel(record.id)
+            case _:
+                pass
+        return f"guest {guest.id} of {name} is {guest.state}"
 
     def _timers(self) -> None:
         for name, executor in self.executors.items():
@@ -249,8 +286,10 @@ class World:
     def is_over(self) -> bool:
         """Every wish was answered, every job has ended, no executor keeps anything."""
         disk = self.daemon.disk
+        guests = [batch.guests for batch in self.batches.values()]
         return (
             self.users.is_calm()
+            and all(len(guest.jobs) == GUESTS and guest.are_over() for guest in guests)
             and all(record.is_ended for record in disk.jobs.values())
             and not any(batch.parts for batch in self.batches.values())
             and not any(disk.outbox.values())
