@@ -98,10 +98,22 @@ def solve(
 
     plan = row.solve(snapshot, complete, Budget(work=work, seed=seed, stop=stop))
     cpu_s, elapsed_s = time.process_time() - cpu, time.monotonic() - began
+    metrics = checked(snapshot, plan)
+    return Solved(plan=plan, cpu_s=cpu_s, elapsed_s=elapsed_s, metrics=metrics)
+
+
+def checked(snapshot: Snapshot, plan: Plan) -> Mapping[str, float | None]:
+    """What the checker measures of a plan.
+
+    Raises
+    ------
+    NotAllowedError
+        If it finds a violation.
+    """
     result = check(snapshot, plan)
     if not result.ok:
-        raise NotAllowedError(f"{policy}: {result.violations[0]}")
-    return Solved(plan=plan, cpu_s=cpu_s, elapsed_s=elapsed_s, metrics=result.metrics)
+        raise NotAllowedError(f"{plan.policy}: {result.violations[0]}")
+    return result.metrics
 
 
 def rigid_jobs(snapshot: Snapshot) -> list[RigidJob]:

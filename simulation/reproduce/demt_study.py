@@ -1,0 +1,191 @@
+"""One family of the bi-criteria paper under every algorithm, and what bounds it.
+
+Notes
+-----
+For each number of jobs, instances are drawn anew; each is scheduled by both readings of `demt`, by
+its comparators, and, on the first `OURS` of them, by `bicriteria`, which must be content with
+`WORK` jobs placed or priced for each job of the queue. Its plan is the balanced point of its front.
+
+The bound on the makespan is that of the dual approximation. On the weighted completion there are
+three: the paper's linear program as printed, the same repaired, and that of prices, whose
+certificate the checker adds up again; it is sought where `bicriteria` runs.
+
+Times are processor times of one thread, on arrays that are ready; nothing compiles in them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from coalloc.model.plan import Plan
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.base import Budget
+from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
+from coalloc.policies.moldable.bicriteria import Bicriteria
+from coalloc.policies.moldable.cmax_bound import cmax_bound
+from coalloc.policies.moldable.comparators import order_and_rows
+from coalloc.policies.moldable.demt import Search
+from coalloc.policies.moldable.demt_laying import Layer
+from coalloc.policies.moldable.published_lp import published_lp
+from coalloc.policies.moldable.queue import MoldableQueue, of_planner
+from coalloc.policies.moldable.two_shelf import two_shelf
+from coalloc.policies.moldable.two_shelf_schedule import two_shelf_schedule
+from coalloc.policies.options import BICRITERIA, DEMT, read_options
+from coalloc.simulation.reproduce.experiment import Row, Run
+from coalloc.simulation.reproduce.moldable_instances import moldable_instance
+from coalloc.simulation.reproduce.solving import checked, solve
+
+PROCS, RUNS, QUICK_RUNS = 200, 40, 2
+OURS: Mapping[int, int] = {25: 40, 50: 40, 100: 40, 200: 20, 400: 10}
+"""Instances that `bicriteria` and the priced bound see, by the number of jobs of each."""
+QUICK_OURS: Mapping[int, int] = {25: 40, 50: 40, 100: 40, 200: 20, 400: 10}
+WORK = 500
+
+REACHED, ACCEPTED = "demt", "demt, accepted"
+LISTS = ("sequential", "list-shelf", "list-lptf", "list-saf", "list-smith")
+GANG, SHELVES, BALANCED = "gang", "two-shelf", "bicriteria"
+ALGORITHMS = (REACHED, ACCEPTED, GANG, *LISTS, SHELVES, BALANCED)
+
+COLUMNS: Mapping[str, str] = {
+    "jobs": "number of jobs of the instance",
+    "run": "seed of the instance",
+    "algorithm": "the policy; `demt, accepted` takes C* for the smallest accepted guess, `demt` "
+    "for the makespan reached with it",
+    "makespan_s": "of the plan, s",
+    "completion": "its weighted completion, s",
+    "makespan_bound_s": "of the dual approximation, s",
+    "lp_printed": "the paper's linear program as printed, s",
+    "lp_repaired": "the same with every completion covered, s",
+    "priced": "bound on the weighted completion by prices, s; empty where it was not sought",
+    "cpu_s": "processor time of the algorithm, s",
+}
+REDUCED = (
+    f"{QUICK_RUNS} instances each of {' and '.join(map(str, QUICK_OURS))} jobs, instead of {RUNS} "
+    f"each of {', '.join(map(str, OURS))}."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """What an algorithm did on an instance: seconds, weighted completion, processor seconds."""
+
+    makespan_s: float
+    completion: float
+    cpu_s: float
+
+
+class Instance:
+    """A drawn instance, read into arrays once for all algorithms."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.planner = Planner(snapshot, {"objective": WEIGHTED})
+
+    @cached_property
+    def queue(self) -> MoldableQueue:
+        """Its jobs as the algorithms see them."""
+        return of_planner(self.planner)
+
+    @cached_property
+    def whole(self) -> MoldableQueue:
+        """Its jobs as the bounds see them."""
+        return of_planner(self.planner, for_bounds=True)
+
+    def bounds(self) -> dict[str, float]:
+        """Those of the paper."""
+        guess = two_shelf(self.queue).guess
+        return {
+            "makespan_bound_s": cmax_bound(self.whole),
+            "lp_printed": published_lp(self.whole, guess, is_repaired=False),
+            "lp_repaired": published_lp(self.whole, guess),
+        }
+
+    def published(self) -> dict[str, Reached]:
+        """What the paper compares, and the two-shelf schedule."""
+        layer = Layer(self.planner, self.queue)
+        calls: dict[str, Callable[[], Schedule | None]] = {
+            REACHED: lambda: self._demt(layer, "reached"),
+            ACCEPTED: lambda: self._demt(layer, "accepted"),
+            **{name: self._list(layer, name) for name in LISTS},
+            SHELVES: lambda: self._two_shelf(layer),
+        }
+        found = {name: self._reached(name, call) for name, call in calls.items()}
+        gang = solve(self.snapshot, GANG)
+        found[GANG] = self._measured(gang.plan, gang.cpu_s)
+        return {name: found[name] for name in ALGORITHMS if name in found}
+
+    def balanced(self, work: int) -> tuple[Reached, float]:
+        """The balanced point of `bicriteria`, and the bound by prices, which the checker proves."""
+        options = read_options({"search": work, "certify": False}, BICRITERIA)
+        began = time.process_time()
+        plan = Bicriteria(self.planner, options, Budget(), None).run()
+        spent = time.process_time() - began
+        assert plan.objective.bound is not None
+        return self._measured(_alone(plan), spent), plan.objective.bound
+
+    def _demt(self, layer: Layer, reading: str) -> Schedule:
+        options = read_options({"guess": reading, "selection": "knapsack"}, DEMT)
+        return Search(layer, options, Budget()).run().schedule
+
+    def _list(self, layer: Layer, name: str) -> Callable[[], Schedule | None]:
+        return lambda: layer.lay(*order_and_rows(name, self.queue))
+
+    def _two_shelf(self, layer: Layer) -> Schedule:
+        laid = two_shelf_schedule(self.queue)
+        return layer.measured(laid.rows, laid.start)
+
+    def _reached(self, name: str, call: Callable[[], Schedule | None]) -> Reached:
+        began = time.process_time()
+        schedule = call()
+        spent = time.process_time() - began
+        assert schedule is not None
+        return self._measured(self.planner.plan(schedule, name), spent)
+
+    def _measured(self, plan: Plan, spent: float) -> Reached:
+        metrics = checked(self.snapshot, plan)
+        makespan, completion = metrics["makespan"], metrics["weighted_completion"]
+        assert makespan is not None
+        assert completion is not None
+        return Reached(makespan_s=makespan, completion=completion, cpu_s=spent)
+
+
+def _alone(plan: Plan) -> Plan:
+    """The chosen schedule with what proves its bound, without the other points."""
+    proofs = tuple(item for item in plan.certificates if item["cap"] is None)
+    return replace(plan, front=(), chosen=None, pareto_gap=None, certificates=proofs)
+
+
+def study(run: Run, family: str) -> Sequence[Row]:
+    """One row per instance and algorithm; made once per run."""
+    return run.share(("demt", family), lambda: list(_study(run, family)))
+
+
+def _study(run: Run, family: str) -> Iterator[Row]:
+    runs, ours = (QUICK_RUNS, QUICK_OURS) if run.quick else (RUNS, OURS)
+    first = run.seed * RUNS
+    cases = [(jobs, number) for jobs in ours for number in range(first, first + runs)]
+    for jobs, number in run.steps(f"demt, {family}", cases):
+        instance = Instance(moldable_instance(family, jobs, PROCS, number))
+        found, priced = instance.published(), None
+        if number - first < ours[jobs]:
+            found[BALANCED], priced = instance.balanced(WORK * jobs)
+        bounds = {**instance.bounds(), "priced": priced}
+        yield from (_row(jobs, number, name, reached, bounds) for name, reached in found.items())
+
+
+def _row(
+    jobs: int, number: int, name: str, reached: Reached, bounds: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {
+        "jobs": jobs,
+        "run": number,
+        "algorithm": name,
+        "makespan_s": reached.makespan_s,
+        "completion": reached.completion,
+        **bounds,
+        "cpu_s": reached.cpu_s,
+    }
