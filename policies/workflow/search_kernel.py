@@ -2,11 +2,12 @@
 
 Notes
 -----
-A move changes the place of an item in the order, its cluster, its processes, or how it is split, or
-hands processes of one item to another that runs at the same time; half of them concern an item of a chain that ends last. It stays if the energy is at most the
-current one + temperature * -ln(u), u drawn before, so that a schedule may end as soon as it passes
-that: the energy is the makespan + a small share of the mean end, or the weighted completion.
-`State` keeps all between calls, so that the next call goes on with the temperature and the draws.
+A move changes the place of an item in the order, its cluster, its processes or how it is split, or
+it hands processes of one item to another that runs at the same time; half of them concern an item
+of a chain that ends last. It stays if the energy is at most the current one + temperature * -ln(u),
+u drawn before, so that a schedule may end as soon as it passes that: the energy is the makespan + a
+small share of the mean end, or the weighted completion. `State` keeps all between calls, so that
+the next one goes on with the temperature and the draws.
 """
 
 from __future__ import annotations
