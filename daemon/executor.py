@@ -56,7 +56,10 @@ from coalloc.core.messages import (
     Welcome,
 )
 from coalloc.core.records import PartState
+from coalloc.daemon.executor_access import OPEN_ACCESS, ExecutorAccess
+from coalloc.daemon.logs import RateLimit
 from coalloc.daemon.wire.codec import WireError, decode_for_executor, encode_message
+from coalloc.daemon.wire.curve import REFUSED, SUCCEEDED
 from coalloc.daemon.wire.sockets import DEALER, Port, new_context
 from coalloc.model.nodeset import fold
 
@@ -64,6 +67,7 @@ TICK_S = 1.0
 POLL_S = 0.25
 """Between looks at the launcher where it cannot call for attention, seconds."""
 MAX_BYTES = 64 << 20
+HANDSHAKES_TOLD_S = 60.0
 
 
 class Executor:
@@ -77,6 +81,13 @@ class Executor:
         Keeps the number of the last order carried out.
     clock : callable
         Seconds that a change of the wall clock does not touch: leases are measured with it.
+    access : ExecutorAccess
+        Its key, and whose jobs it starts.
+
+    Attributes
+    ----------
+    refused : asyncio.Event
+        Set when the daemon has refused its key, after which nothing more will be heard.
     """
 
     def __init__(
@@ -90,6 +101,7 @@ class Executor:
         interval_s: float,
         timeout_s: float,
         clock: Callable[[], float] = time.monotonic,
+        access: ExecutorAccess = OPEN_ACCESS,
     ) -> None:
         if adapter.launcher is None:
             raise AdapterError(
@@ -108,11 +120,17 @@ class Executor:
             state.parts[adopted.job, adopted.attempt, adopted.part] = adopted
         self.core = ExecutorCore(state)
         self._context = new_context()
-        # Not the cluster's name: a second executor of the same name must not take over unseen.
-        identity = f"{cluster}-{os.getpid()}".encode()
+        self.refused = asyncio.Event()
         self._port = Port(
-            self._context, DEALER, self._received, max_bytes=MAX_BYTES, identity=identity
+            self._context,
+            DEALER,
+            self._received,
+            max_bytes=MAX_BYTES,
+            security=access.security,
+            on_handshake=None if access.security is None else self._handshaken,
         )
+        self._may_run = access.may_run
+        self._handshakes = RateLimit(HANDSHAKES_TOLD_S)
         self._endpoint = endpoint
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="read")
         self._tasks: list[asyncio.Task[None]] = []
@@ -217,7 +235,17 @@ class Executor:
         for report in news:
             self._carry_out(self.core.handle(PartNews(report=report), self.clock()))
 
+    def _handshaken(self, outcome: str) -> None:
+        if outcome == REFUSED:
+            self.refused.set()
+        elif outcome != SUCCEEDED and self._handshakes.once_per(outcome):
+            self.log.warning("handshake_failed", outcome=outcome, endpoint=self._endpoint)
+
     def _claim(self, order: Prepare) -> list[PartReport]:
+        fault = self._may_run(order)
+        if fault:
+            self.log.warning("order_refused", audit=True, job=order.job, uid=order.uid, why=fault)
+            return [refused(order, "user_unknown", fault)]
         try:
             self.launcher.claim(spec_of(order, self.cluster, self.core.state.epoch))
         except ClaimRefusedError as error:

@@ -10,25 +10,61 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
 
 import zmq
 
 from coalloc.core.messages import Numbered, Ping, Statement, Welcome
+from coalloc.core.requests import Refused
 from coalloc.daemon.wire.codec import decode_from_executor, encode_message
-from coalloc.daemon.wire.frames import PROTOCOL, WireError, decode_object, encode
-from coalloc.daemon.wire.sockets import Port, new_context
+from coalloc.daemon.wire.curve import Gatekeeper, KeyPair, Listening
+from coalloc.daemon.wire.frames import WireError, decode_object, encode
+from coalloc.daemon.wire.publishing import Publisher
+from coalloc.daemon.wire.sockets import OnFrames, Port, new_context
 
 PEERS_REMEMBERED = 10_000
+CLIENTS, EXECUTORS, WATCHERS = "clients", "executors", "watchers"
+"""The sockets' names, and in CURVE's terms their domains."""
+SHORT_BYTES = 1 << 16
+"""A longer frame that is refused unread is not even searched for its id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where an answer goes: a client's connection and its request's id."""
+    """Where an answer goes: a client's connection and its request's id.
+
+    Attributes
+    ----------
+    key : str
+        The public key that asked; empty without CURVE.
+    """
 
     peer: bytes
     request: str
+    key: str = ""
+
+
+class Guard(Protocol):
+    """Says who may do what, where users are told apart by their keys."""
+
+    pair: KeyPair
+
+    def admits(self, domain: str, key: str) -> bool:
+        """Whether a key may connect to a socket."""
+
+    def handshaken(self, domain: str, outcome: str) -> None:
+        """A handshake has ended."""
+
+    def refusal(self, key: str, size: int) -> Refused | None:
+        """Why a client's frame of this many bytes is not to be read; None: it is."""
+
+    def is_live(self, key: str) -> bool:
+        """Whether a client's key still may be answered."""
+
+    def may_speak_for(self, key: str, cluster: str) -> bool:
+        """Whether a key is that of the cluster's executor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +83,19 @@ OnFault = Callable[[str, str, str, bool], None]
 
 
 class Server:
-    """Owns the sockets; hands over requests and statements."""
+    """Owns the sockets; hands over requests and statements.
+
+    Parameters
+    ----------
+    guard : Guard, optional
+        None: no CURVE; the sockets are the daemon's own user's only.
+    """
 
     def __init__(
         self,
         endpoints: Endpoints,
         *,
+        guard: Guard | None = None,
         max_bytes: int,
         on_request: OnRequest,
         on_statement: OnStatement,
@@ -60,43 +103,81 @@ class Server:
     ) -> None:
         self.endpoints = endpoints
         self.faults: Counter[str] = Counter()
-        self.watch_seq = 0
+        self._guard = guard
         self._on_request, self._on_statement, self._on_fault = on_request, on_statement, on_fault
         self._faulty: set[tuple[str, bytes]] = set()
-        self._peers: dict[str, bytes] = {}
+        self._peers: dict[str, tuple[bytes, str]] = {}
         self._context = new_context()
-        self._clients = Port(self._context, zmq.ROUTER, self._from_client, max_bytes=max_bytes)
+        self._gate: Gatekeeper | None = None
+        self._clients = self._port(CLIENTS, self._from_client, max_bytes)
         # Executors are ours: a reading of thousands of nodes may be longer than a client's request.
-        self._executors = Port(
-            self._context, zmq.ROUTER, self._from_executor, max_bytes=max(max_bytes, 64 << 20)
+        self._executors = self._port(EXECUTORS, self._from_executor, max(max_bytes, 64 << 20))
+        self._publisher = Publisher(
+            endpoints.watchers,
+            self._listening(WATCHERS),
+            None if guard is None else guard.admits,
+            None if guard is None else partial(guard.handshaken, WATCHERS),
         )
-        self._watchers = Port(self._context, zmq.XPUB, self._from_watcher, max_bytes=1024)
+
+    def _listening(self, domain: str) -> Listening | None:
+        return None if self._guard is None else Listening(pair=self._guard.pair, domain=domain)
+
+    def _port(self, domain: str, on_frames: OnFrames, max_bytes: int) -> Port:
+        guard = self._guard
+        return Port(
+            self._context,
+            zmq.ROUTER,
+            on_frames,
+            max_bytes=max_bytes,
+            security=self._listening(domain),
+            on_handshake=None if guard is None else partial(guard.handshaken, domain),
+        )
+
+    @property
+    def watch_seq(self) -> int:
+        """Number of the last publication."""
+        return self._publisher.watch_seq
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         """Bind and begin to listen."""
+        if self._guard is not None:
+            self._gate = Gatekeeper(self._context, (CLIENTS, EXECUTORS), self._guard.admits)
+            self._gate.start()
         for port, endpoint in (
             (self._clients, self.endpoints.clients),
             (self._executors, self.endpoints.executors),
-            (self._watchers, self.endpoints.watchers),
         ):
             port.bind(endpoint)
             port.attach(loop)
+        self._publisher.open(loop)
 
     def close(self) -> None:
         """Close all three."""
-        for port in (self._clients, self._executors, self._watchers):
+        for port in (self._clients, self._executors):
             port.close()
+        self._publisher.close()
+        if self._gate is not None:
+            self._gate.stop()
         self._context.term()
 
+    def keys_changed(self) -> None:
+        """Some key may do less than before: end what it could still listen to."""
+        self._publisher.reopen()
+
     def answer(self, origin: Origin, body: Mapping[str, Any]) -> None:
-        """Reply to a client; one that has gone is not waited for."""
-        if not self._clients.send([origin.peer, encode({"id": origin.request, **body})]):
+        """Reply to a client; one that has gone is not waited for, one revoked since is not told."""
+        guard = self._guard
+        if guard is not None and body.get("type") != "refused" and not guard.is_live(origin.key):
+            self.faults["answer_withheld"] += 1
+        elif not self._clients.send([origin.peer, encode({"id": origin.request, **body})]):
             self.faults["answer_undeliverable"] += 1
 
     def tell(self, cluster: str, message: Numbered | Welcome | Ping) -> bool:
         """Send to a cluster's executor; False if it is not there or cannot take it."""
-        peer = self._peers.get(cluster)
-        return peer is not None and self._executors.send([peer, encode_message(message)])
+        peer, key = self._peers.get(cluster, (b"", ""))
+        if not peer or (self._guard is not None and not self._guard.may_speak_for(key, cluster)):
+            return False
+        return self._executors.send([peer, encode_message(message)])
 
     def forget(self, cluster: str) -> None:
         """The cluster's executor is gone."""
@@ -104,45 +185,47 @@ class Server:
 
     def publish(self, topic: str, body: Mapping[str, Any]) -> None:
         """Tell every watcher that asked for this topic."""
-        self.watch_seq += 1
-        frame = encode({"watch_seq": self.watch_seq, **body})
-        self._watchers.send([topic.encode(), frame])
+        self._publisher.publish(topic, body)
 
     def _from_client(self, frames: list[bytes]) -> None:
-        peer = frames[0]
-        request = ""
+        origin = Origin(peer=frames[0], request="", key=self._clients.sender)
         try:
             if len(frames) != 2:
                 raise WireError("bad_frames", f"expected 1 frame, got {len(frames) - 1}")
+            refused = self._guard and self._guard.refusal(origin.key, len(frames[1]))
+            if refused and len(frames[1]) > SHORT_BYTES:
+                self._refuse(origin, refused)
+                return
             body = decode_object(frames[1])
             request_id = body.get("id")
             if not isinstance(request_id, str) or len(request_id) > 200:
                 raise WireError("bad_shape", "id: is missing or not a text")
-            request = request_id
-            self._on_request(Origin(peer=peer, request=request), body)
+            origin = replace(origin, request=request_id)
+            if refused:
+                self._refuse(origin, refused)
+                return
+            self._on_request(origin, body)
         except WireError as error:
-            self._fault("client", peer, error)
-            refusal = {"type": "refused", "code": "bad_request", "message": str(error)}
-            self.answer(Origin(peer=peer, request=request), refusal)
+            self._fault("client", origin.peer, error)
+            self._refuse(origin, Refused(code="bad_request", message=str(error)))
+
+    def _refuse(self, origin: Origin, refused: Refused) -> None:
+        refusal = {"type": "refused", "code": refused.code, "message": refused.message}
+        self.answer(origin, refusal)
 
     def _from_executor(self, frames: list[bytes]) -> None:
-        peer = frames[0]
+        peer, key = frames[0], self._executors.sender
         try:
             if len(frames) != 2:
                 raise WireError("bad_frames", f"expected 1 frame, got {len(frames) - 1}")
             statement = decode_from_executor(frames[1])
+            if self._guard is not None and not self._guard.may_speak_for(key, statement.cluster):
+                raise WireError("not_allowed", f"cluster: not this key's: {statement.cluster!r}")
         except WireError as error:
             self._fault("executor", peer, error)
             return
-        self._peers[statement.cluster] = peer
+        self._peers[statement.cluster] = peer, key
         self._on_statement(statement)
-
-    def _from_watcher(self, frames: list[bytes]) -> None:
-        """A subscription: greet it, so that a watcher knows where the stream stands."""
-        if frames and frames[0][:1] == b"\x01":
-            topic = frames[0][1:]
-            welcome = {"watch_seq": self.watch_seq, "welcome": True, "protocol": PROTOCOL}
-            self._watchers.send([topic, encode(welcome)])
 
     def _fault(self, where: str, peer: bytes, error: WireError) -> None:
         self.faults[f"{where}_{error.code}"] += 1

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import zmq
 
+from coalloc.daemon.wire.curve import Handshakes, Listening, OnHandshake, Security
+
 OnFrames = Callable[[list[bytes]], None]
 
 DEALER = zmq.DEALER
@@ -33,6 +35,15 @@ class Port:
         ``zmq.ROUTER``, ``zmq.DEALER``, ``zmq.XPUB`` or ``zmq.SUB``.
     max_bytes : int
         A longer frame ends its sender's connection.
+    security : Security, optional
+        Its key. A listener that has one is open to every user of the machine.
+    on_handshake : callable, optional
+        Told how each handshake ended.
+
+    Attributes
+    ----------
+    sender : str
+        While `on_frames` runs: the public key that sent them; empty without CURVE.
     """
 
     def __init__(
@@ -43,32 +54,40 @@ class Port:
         *,
         max_bytes: int,
         hwm: int = 10_000,
-        identity: bytes = b"",
+        security: Security | None = None,
+        on_handshake: OnHandshake | None = None,
     ) -> None:
         self.socket = context.socket(kind)
         self.on_frames = on_frames
+        self.sender = ""
+        self._is_shared = isinstance(security, Listening)
+        self._on_handshake = on_handshake
+        self._handshakes: Handshakes | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._again: asyncio.Handle | None = None
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.setsockopt(zmq.SNDHWM, hwm)
         self.socket.setsockopt(zmq.RCVHWM, hwm)
         self.socket.setsockopt(zmq.MAXMSGSIZE, max_bytes)
-        if identity:
-            self.socket.setsockopt(zmq.IDENTITY, identity)
+        if security is not None:
+            security.apply(self.socket)
+        if on_handshake is not None:
+            self._handshakes = Handshakes(self.socket)
         if kind == zmq.ROUTER:
-            self.socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
+            # Nobody takes over another's connection by giving his own the same identity.
+            self.socket.setsockopt(zmq.ROUTER_HANDOVER, 0)
             self.socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         if kind == zmq.XPUB:
             self.socket.setsockopt(zmq.XPUB_VERBOSE, 1)
 
     def bind(self, endpoint: str) -> None:
-        """Listen; an ipc socket is readable and writable by its owner only."""
+        """Listen; an ipc socket is its owner's only, or with CURVE everybody's."""
         path = endpoint.removeprefix("ipc://")
         if path == endpoint:
             self.socket.bind(endpoint)
             return
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        old = os.umask(0o177)
+        old = os.umask(0o111 if self._is_shared else 0o177)
         try:
             self.socket.bind(endpoint)
         finally:
@@ -82,15 +101,20 @@ class Port:
         """Begin to hand over messages."""
         self._loop = loop
         loop.add_reader(self.socket.fileno(), self._drain)
+        if self._handshakes is not None and self._on_handshake is not None:
+            self._handshakes.attach(loop, self._on_handshake)
         self._soon()
 
-    def close(self) -> None:
+    def close(self, linger_ms: int = 200) -> None:
         """Hand over nothing more, and close."""
         if self._loop is not None:
             with suppress(ValueError, zmq.ZMQError):
                 self._loop.remove_reader(self.socket.fileno())
             self._loop = None
-        self.socket.close(linger=200)
+        if self._handshakes is not None:
+            self._handshakes.close()
+            self._handshakes = None
+        self.socket.close(linger=linger_ms)
 
     def send(self, frames: Sequence[bytes]) -> bool:
         """Send without blocking; False if the peer is gone or full."""
@@ -112,13 +136,23 @@ class Port:
             if self.socket.closed:
                 return
             try:
-                frames = self.socket.recv_multipart(zmq.NOBLOCK)
+                frames = self._received()
             except zmq.Again:
                 return
             except zmq.ZMQError:
                 return
             self.on_frames(frames)
         self._soon()
+
+    def _received(self) -> list[bytes]:
+        if not self._is_shared:
+            return self.socket.recv_multipart(zmq.NOBLOCK)
+        frames = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+        try:
+            self.sender = str(frames[-1].get("User-Id"))
+        except zmq.ZMQError:
+            self.sender = ""
+        return [frame.bytes for frame in frames]
 
 
 def new_context() -> zmq.Context[zmq.Socket[bytes]]:

@@ -1,0 +1,180 @@
+"""CURVE: who may connect to a socket, and how each side learns that a handshake has failed.
+
+A listener that has a key but no authenticator would accept everybody, so `Gatekeeper` is
+started before anything is bound, and every socket enforces its domain. A handshake that fails is
+told by the socket's monitor alone: the refused side would otherwise wait for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import zmq
+from zmq.auth.asyncio import AsyncioAuthenticator
+from zmq.utils.monitor import parse_monitor_message
+
+KEY_CHARACTERS = 40
+"""A key of 32 bytes in Z85, the form in which files and the wire carry it."""
+Z85 = frozenset(
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+)
+SUCCEEDED = "succeeded"
+REFUSED = "refused"
+"""The key is not known there, or may not use this socket."""
+BROKEN = "broken"
+"""The other side speaks no CURVE, or has another server's key."""
+CLOSED = "closed"
+"""The connection ended during the handshake."""
+
+_OUTCOMES = {
+    zmq.EVENT_HANDSHAKE_SUCCEEDED: SUCCEEDED,
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: REFUSED,
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: BROKEN,
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: CLOSED,
+}
+_WATCHED = (
+    zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyPair:
+    """A CURVE key; its secret half appears in no text made of it."""
+
+    public: str
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """A socket that takes only connections that `Gatekeeper` admits to its domain."""
+
+    pair: KeyPair
+    domain: str
+
+    def apply(self, socket: zmq.Socket[bytes]) -> None:
+        """Before bind."""
+        socket.setsockopt(zmq.CURVE_SERVER, 1)
+        socket.setsockopt(zmq.CURVE_SECRETKEY, self.pair.secret.encode())
+        socket.setsockopt(zmq.ZAP_DOMAIN, self.domain.encode())
+        socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calling:
+    """A socket that connects with a key, and only to the server of that public key."""
+
+    pair: KeyPair
+    server: str
+
+    def apply(self, socket: zmq.Socket[bytes]) -> None:
+        """Before connect."""
+        socket.setsockopt(zmq.CURVE_PUBLICKEY, self.pair.public.encode())
+        socket.setsockopt(zmq.CURVE_SECRETKEY, self.pair.secret.encode())
+        socket.setsockopt(zmq.CURVE_SERVERKEY, self.server.encode())
+
+
+Security = Listening | Calling
+OnHandshake = Callable[[str], None]
+Admits = Callable[[str, str], bool]
+"""Domain, public key -> whether that key may connect there."""
+
+
+def new_pair() -> KeyPair:
+    """A key that nobody has."""
+    public, secret = zmq.curve_keypair()
+    return KeyPair(public=public.decode(), secret=secret.decode())
+
+
+def public_of(secret: str) -> str:
+    """The public half of a secret key.
+
+    Raises
+    ------
+    ValueError
+        It is no key.
+    """
+    try:
+        return zmq.curve_public(secret.encode()).decode()
+    except zmq.ZMQError as error:
+        raise ValueError("is no key") from error
+
+
+def is_key(text: object) -> bool:
+    """Whether a text has the form of a key."""
+    if not isinstance(text, str) or len(text) != KEY_CHARACTERS or not text.isascii():
+        return False
+    return set(text) <= Z85
+
+
+class Handshakes:
+    """How the handshakes of one socket ended; attach before bind or connect."""
+
+    def __init__(self, socket: zmq.Socket[bytes]) -> None:
+        self._watched = socket
+        self.monitor: zmq.Socket[bytes] = socket.get_monitor_socket(_WATCHED)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def outcomes(self) -> Iterator[str]:
+        """What happened since the last look; never waits."""
+        while True:
+            try:
+                frames = self.monitor.recv_multipart(zmq.NOBLOCK)
+            except zmq.ZMQError:
+                return
+            event: Any = parse_monitor_message(frames)
+            yield _OUTCOMES.get(event["event"], CLOSED)
+
+    def attach(self, loop: asyncio.AbstractEventLoop, on_handshake: OnHandshake) -> None:
+        """Call for every outcome."""
+
+        def look() -> None:
+            for outcome in self.outcomes():
+                on_handshake(outcome)
+
+        self._loop = loop
+        loop.add_reader(self.monitor.fileno(), look)
+        loop.call_soon(look)
+
+    def close(self) -> None:
+        """Before the socket itself is closed."""
+        if self._loop is not None:
+            self._loop.remove_reader(self.monitor.fileno())
+            self._loop = None
+        self._watched.disable_monitor()
+        self.monitor.close(0)
+
+
+class Gatekeeper:
+    """Answers ZeroMQ's question whether a key may connect, for all sockets of a context."""
+
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], domains: tuple[str, ...], admits: Admits
+    ) -> None:
+        self._authenticator = AsyncioAuthenticator(context)
+        for domain in domains:
+            # One by one: what is configured for '*' does not apply to a domain with a name.
+            self._authenticator.configure_curve_callback(domain, _Provider(admits))
+
+    def start(self) -> None:
+        """Before anything is bound; the loop must be running."""
+        self._authenticator.start()
+
+    def stop(self) -> None:
+        """After the sockets are closed."""
+        self._authenticator.stop()
+
+
+class _Provider:
+    def __init__(self, admits: Admits) -> None:
+        self._admits = admits
+
+    def callback(self, domain: str, key: bytes) -> bool:
+        """What pyzmq's authenticator asks."""
+        return self._admits(domain, key.decode())

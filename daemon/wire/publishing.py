@@ -1,0 +1,95 @@
+"""The socket of the watchers, in a context of its own so that it can be closed and opened again.
+
+What is published goes to every subscriber alike, so that a key which has been revoked can be kept
+from it only by ending all connections: those that may come back do so by themselves, see that
+something is missing, and ask for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import zmq
+
+from coalloc.daemon.wire.curve import Admits, Gatekeeper, Listening, OnHandshake
+from coalloc.daemon.wire.frames import PROTOCOL, encode
+from coalloc.daemon.wire.sockets import Port, new_context
+
+MAX_SUBSCRIPTION_BYTES = 1024
+
+
+class Publisher:
+    """An XPUB socket with numbered publications.
+
+    Parameters
+    ----------
+    security : Listening, optional
+        None: no CURVE.
+    admits : callable, optional
+        Asked about every key; with `security` only.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        security: Listening | None = None,
+        admits: Admits | None = None,
+        on_handshake: OnHandshake | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.watch_seq = 0
+        self._security, self._admits, self._on_handshake = security, admits, on_handshake
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._port: Port | None = None
+        self._gate: Gatekeeper | None = None
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Bind and begin to greet."""
+        self._loop = loop
+        self._context = new_context()
+        if self._security is not None and self._admits is not None:
+            self._gate = Gatekeeper(self._context, (self._security.domain,), self._admits)
+            self._gate.start()
+        self._port = Port(
+            self._context,
+            zmq.XPUB,
+            self._subscribed,
+            max_bytes=MAX_SUBSCRIPTION_BYTES,
+            security=self._security,
+            on_handshake=self._on_handshake,
+        )
+        self._port.bind(self.endpoint)
+        self._port.attach(loop)
+
+    def close(self, linger_ms: int = 200) -> None:
+        """End every connection; on return the end point is free."""
+        if self._port is None:
+            return
+        self._port.close(linger_ms)
+        self._port = None
+        if self._gate is not None:
+            self._gate.stop()
+            self._gate = None
+        self._context.term()
+
+    def reopen(self) -> None:
+        """End every connection, and let those come back that may."""
+        if self._loop is not None and self._port is not None:
+            self.close(linger_ms=0)
+            self.open(self._loop)
+
+    def publish(self, topic: str, body: Mapping[str, Any]) -> None:
+        """Tell every watcher that asked for this topic."""
+        self.watch_seq += 1
+        frame = encode({"watch_seq": self.watch_seq, **body})
+        if self._port is not None:
+            self._port.send([topic.encode(), frame])
+
+    def _subscribed(self, frames: list[bytes]) -> None:
+        """A subscription: greet it, so that a watcher knows where the stream stands."""
+        if self._port is not None and frames and frames[0][:1] == b"\x01":
+            topic = frames[0][1:]
+            welcome = {"watch_seq": self.watch_seq, "welcome": True, "protocol": PROTOCOL}
+            self._port.send([topic, encode(welcome)])
