@@ -1,0 +1,81 @@
+"""Ratios of plans to bounds, as the bi-criteria paper averages them: a sum by a sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coalloc.simulation.reproduce.experiment import Row
+from coalloc.simulation.reproduce.rows import distinct, grouped, table, where
+
+MAKESPAN = ("makespan_s", "makespan_bound_s")
+PRINTED = ("completion", "lp_printed")
+REPAIRED = ("completion", "lp_repaired")
+PRICED = ("completion", "priced")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """A value by its bound: of one run the lowest and highest, and of the sums over all runs."""
+
+    low: float
+    mean: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def single(rows: Sequence[Row], names: tuple[str, str]) -> list[float]:
+    """The ratio of each run that has the bound."""
+    value, bound = names
+    return [row[value] / row[bound] for row in rows if row[bound] is not None]
+
+
+def ratio(rows: Sequence[Row], names: tuple[str, str]) -> Ratio | None:
+    """The ratio of the runs that have the bound; None where none has it."""
+    value, bound = names
+    known = [row for row in rows if row[bound] is not None]
+    if not known:
+        return None
+    each = single(known, names)
+    mean = sum(row[value] for row in known) / sum(row[bound] for row in known)
+    return Ratio(low=min(each), mean=mean, high=max(each))
+
+
+def means(rows: Sequence[Row], algorithm: str, names: tuple[str, str]) -> dict[int, float]:
+    """The average ratio of an algorithm at each number of jobs."""
+    out = {}
+    mine = where(rows, algorithm=algorithm)
+    for jobs in distinct(mine, "jobs"):
+        found = ratio(where(mine, jobs=jobs), names)
+        if found is not None:
+            out[jobs] = found.mean
+    return out
+
+
+def ratio_table(rows: Sequence[Row], title: str, names: tuple[str, str]) -> str:
+    """Algorithms by numbers of jobs: average (lowest to highest)."""
+    sizes = distinct(rows, "jobs")
+    lines = []
+    for name in distinct(rows, "algorithm"):
+        found = [ratio(where(rows, algorithm=name, jobs=jobs), names) for jobs in sizes]
+        lines.append([f"`{name}`", *(str(one or "") for one in found)])
+    return table((title, *(f"{jobs} jobs" for jobs in sizes)), lines)
+
+
+def bound_table(rows: Sequence[Row]) -> str:
+    """The bounds on the weighted completion by that of the repaired program, sums by sums."""
+    sizes = distinct(rows, "jobs")
+    lines = [
+        [told, *(f"{between(where(rows, jobs=jobs), name):.3f}" for jobs in sizes)]
+        for told, name in (("program as printed", "lp_printed"), ("prices", "priced"))
+    ]
+    return table(("by the repaired program", *(f"{jobs} jobs" for jobs in sizes)), lines)
+
+
+def between(rows: Sequence[Row], name: str) -> float:
+    """One bound by the repaired program's, over the instances that have it."""
+    first = [group[0] for group in grouped(rows, "jobs", "run").values()]
+    known = [row for row in first if row[name] is not None]
+    return float(sum(row[name] for row in known) / sum(row["lp_repaired"] for row in known))
