@@ -39,8 +39,9 @@ from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.demt_laying import Layer
 from coalloc.policies.moldable.engine import Engine, coarser
 from coalloc.policies.moldable.front import Laid, lay_front
-from coalloc.policies.moldable.pareto import BoundCurve
+from coalloc.policies.moldable.pareto import BoundCurve, factor
 from coalloc.policies.moldable.preference import cap_of
+from coalloc.policies.moldable.priced_bound import PricedBound
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner, why_not
 from coalloc.policies.moldable.rolling import roll
 
@@ -78,6 +79,8 @@ class Bicriteria:
     def run(self) -> Plan:
         """Search, then prove."""
         chosen = self.search()
+        if self._on_incumbent is not None:
+            self._on_incumbent(self._plan(chosen))
         self.prove(chosen)
         return self._plan(chosen)
 
@@ -107,7 +110,9 @@ class Bicriteria:
         curve = self.curve
         if curve is None:
             return
-        for ascent in self.engine.ascents:
+        for ascent in reversed(self.engine.ascents):
+            if self.budget.stop() and curve.bounds:
+                break
             curve.take(ascent.bound(curve.whole))
         curve.at(inf, 1.05 * self.front.points[-1].cmax, self.budget.stop)
         if not self.options["certify"]:
@@ -140,10 +145,20 @@ class Bicriteria:
             front=points,
             chosen=shown.index(chosen),
             pareto_gap=min(gaps, default=None),
-            certificates=()
-            if self.curve is None
-            else tuple(known.certificate() for known in self.curve.bounds if known.value < inf),
+            certificates=tuple(known.certificate() for known in self._needed(shown)),
         )
+
+    def _needed(self, shown: list[Laid]) -> list[PricedBound]:
+        """The bounds that what is said of these points rests on."""
+        if self.curve is None:
+            return []
+        known = [bound for bound in self.curve.bounds if bound.value < inf]
+        used = {id(bound) for bound in known if bound.cap == inf}
+        for laid in shown:
+            over = [bound for bound in known if bound.cap >= laid.cmax]
+            used |= {id(max(over, key=lambda bound: bound.value))} if over else set()
+            used |= {id(min(known, key=lambda bound: proves(laid, bound)))} if known else set()
+        return [bound for bound in known if id(bound) in used]
 
     def _front_point(self, laid: Laid) -> FrontPoint:
         gap = None if self.curve is None else self.curve.gap(laid.cmax, laid.total)
@@ -166,6 +181,11 @@ class Bicriteria:
 
     def _value(self, laid: Laid) -> float:
         return laid.total if self.options["objective"] == WEIGHTED else laid.cmax
+
+
+def proves(laid: Laid, bound: PricedBound) -> float:
+    """The factor by which nothing is better than this schedule in both criteria."""
+    return factor(laid.cmax, laid.total, bound.cap, bound.value)
 
 
 def searched(planner: Planner) -> MoldableQueue:

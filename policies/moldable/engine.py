@@ -42,7 +42,7 @@ SLACKS = (1.03, 1.06, 1.0, 1.015, 1.045, 1.1)
 NOISES = (0.02, 0.05)
 """How far starts are moved at random, in T."""
 SLOTS, COARSE = 50, 14
-PRICING, FEWEST_STEPS, MOST_STEPS = 0.6, 4, 150
+PRICING, FEWEST_STEPS, MOST_STEPS = 0.6, 3, 150
 """Share of the work that goes into steps of prices, between so many for each end."""
 LARGE = 4000
 POOL = 0.8

@@ -227,13 +227,8 @@ def capacity_area(queue: MoldableQueue, grid: Floats) -> Floats:
 
 def fluid_prices(queue: MoldableQueue, grid: Floats) -> Floats:
     """Prices at which jobs of divisible work, in Smith's order, are content where they are."""
-    area = np.array(
-        [
-            (queue.procs[a:b] * queue.times[a:b]).min()
-            for a, b in zip(queue.first[:-1], queue.first[1:], strict=True)
-        ],
-        dtype=np.float64,
-    )
+    work: Floats = queue.procs * queue.times
+    area = np.minimum.reduceat(work, queue.first[:-1]) if queue.size else work
     density = queue.weight / np.maximum(area, 1e-12)
     order = np.argsort(-density, kind="stable")
     done = np.cumsum(area[order])
