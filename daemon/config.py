@@ -38,6 +38,16 @@ class DaemonConfig(Struct, frozen=True, kw_only=True):
     max_message_bytes: Annotated[int, Meta(ge=4096)] = 16_777_216
 
 
+class AccessConfig(Struct, frozen=True, kw_only=True):
+    """``[access]``: who may do what, and how much of it, in multi-user mode."""
+
+    enrolment_socket: Text = "{runtime_dir}/enrol.sock"
+    server_key: str = ""
+    requests_per_s: NotNegative = 200.0
+    burst: Annotated[float, Meta(ge=1)] = 400.0
+    root_jobs: bool = False
+
+
 class TriggerConfig(Struct, frozen=True, kw_only=True):
     """``[[rounds.trigger]]``: one reason to start a round."""
 
@@ -143,6 +153,7 @@ class Config(Struct, frozen=True, kw_only=True):
     """The whole file."""
 
     daemon: DaemonConfig = DaemonConfig()
+    access: AccessConfig = AccessConfig()
     rounds: RoundsConfig = RoundsConfig()
     solver: SolverConfig = SolverConfig()
     power: PowerConfig = PowerConfig()

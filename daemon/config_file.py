@@ -36,6 +36,7 @@ ENDPOINTS = ("endpoint", "executor_endpoint", "publish_endpoint")
 NEEDS_RESTART = (
     *(f"daemon.{name}" for name in ("state_dir", "runtime_dir", "mode", *ENDPOINTS)),
     *("daemon.metrics_address", "daemon.max_message_bytes", "solver"),
+    "access.enrolment_socket",
 )
 """Keys and sections that a reload does not apply."""
 
@@ -271,20 +272,29 @@ def _settled(
             raise refuse((section, key), f"{shown(folder)} is not an absolute path")
     ends: dict[str, str] = {}
     for key in ENDPOINTS:
-        end = getattr(daemon, key)
-        for variable, folder in paths.items():
-            end = end.replace(f"{{{variable}}}", folder)
+        end = _filled(getattr(daemon, key), paths)
         what = _endpoint_fault(end)
         if what:
             raise refuse(("daemon", key), what)
         if end in ends.values():
             raise refuse(("daemon", key), f"{shown(end)} is used twice")
         ends[key] = end
+    enrolment = _filled(config.access.enrolment_socket, paths)
+    what = _endpoint_fault(f"ipc://{enrolment}")
+    if what:
+        raise refuse(("access", "enrolment_socket"), what)
     return replace(
         config,
+        access=replace(config.access, enrolment_socket=enrolment),
         daemon=replace(daemon, **paths, **ends),
         solver=replace(config.solver, cache_dir=cache),
     )
+
+
+def _filled(text: str, paths: Mapping[str, str]) -> str:
+    for variable, folder in paths.items():
+        text = text.replace(f"{{{variable}}}", folder)
+    return text
 
 
 def _endpoint_fault(end: str) -> str:

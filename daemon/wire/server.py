@@ -66,6 +66,9 @@ class Guard(Protocol):
     def may_speak_for(self, key: str, cluster: str) -> bool:
         """Whether a key is that of the cluster's executor."""
 
+    def statement_refused(self, key: str, cluster: str) -> None:
+        """A key that may not has spoken for a cluster."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoints:
@@ -220,6 +223,7 @@ class Server:
                 raise WireError("bad_frames", f"expected 1 frame, got {len(frames) - 1}")
             statement = decode_from_executor(frames[1])
             if self._guard is not None and not self._guard.may_speak_for(key, statement.cluster):
+                self._guard.statement_refused(key, statement.cluster)
                 raise WireError("not_allowed", f"cluster: not this key's: {statement.cluster!r}")
         except WireError as error:
             self._fault("executor", peer, error)
