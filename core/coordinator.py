@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coalloc.core import clock, dispatching, queue, readings, rounding, starting
+from coalloc.core import clock, dispatching, queue, readings, restoring, rounding, starting
 from coalloc.core.effects import Drop, Effect, Greet, Resend, Wake
 from coalloc.core.events import (
     Disconnected,
@@ -62,6 +62,7 @@ class Remembered:
     unacked : mapping of cluster to the lowest number still in its outbox
     drained : mapping of cluster or node to the reason given
     notes : mapping of policy to what it noted
+    unsure : set of clusters not heard of since the store was restored from a backup
     """
 
     jobs: Iterable[JobRecord] = ()
@@ -74,6 +75,7 @@ class Remembered:
     drained: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     paused: bool = False
+    unsure: frozenset[str] = frozenset()
     epoch: int = 1
     store: str = ""
     last_job: int = 0
@@ -95,6 +97,7 @@ class Coordinator:
         state.tokens.update(past.tokens)
         state.history.update(past.history)
         state.notes.update(past.notes)
+        state.unsure.update(past.unsure)
         state.ratios.update(past.ratios)
         state.runs.update(past.runs)
         state.last_job, state.last_event = past.last_job, past.last_event
@@ -305,10 +308,11 @@ class Coordinator:
             if hello.last_seq >= cluster.next_seq:
                 starting.skip_numbers(state, hello.cluster, hello.last_seq)
             self._acked(cluster, hello.cluster, hello.last_seq)
+        missing = restoring.first_contact(state, hello) if hello.cluster in state.unsure else ()
         base = cluster.acked_seq + 1
         state.out.append(Greet(cluster=hello.cluster, base_seq=base))
         state.out.append(Resend(cluster=hello.cluster, from_seq=base))
-        for report in hello.parts:
+        for report in (*missing, *hello.parts):
             starting.reported(state, hello.cluster, report, now)
 
     def _acked(self, cluster: ClusterState, name: str, last_seq: int) -> None:

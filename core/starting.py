@@ -18,6 +18,7 @@ from coalloc.core.estimates import history_key, remembered
 from coalloc.core.fitting import remembered_runs
 from coalloc.core.messages import Abort, Forget, PartReport, Prepare, Start
 from coalloc.core.records import PART_ENDED, JobRecord, JobState, PartRecord, PartState
+from coalloc.core.restoring import never_again, overtaken, repeat_starts
 from coalloc.core.state import State
 from coalloc.core.workflows import settle, task_ended, tries_again
 from coalloc.model.jobs import MoldableJob, RigidJob
@@ -85,7 +86,7 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
     record = state.jobs.get(report.job)
     part = None if record is None else _part(record, cluster, report)
     if record is None or part is None:
-        _answer_stranger(state, cluster, report, record)
+        _answer_stranger(state, cluster, report, now)
         return
     if part.state in PART_ENDED:
         if report.state in PART_ENDED:
@@ -116,17 +117,20 @@ def _part(record: JobRecord, cluster: str, report: PartReport) -> PartRecord | N
     return next((p for p in record.parts if p.cluster == cluster and p.index == report.part), None)
 
 
-def _answer_stranger(
-    state: State, cluster: str, report: PartReport, record: JobRecord | None
-) -> None:
+def _answer_stranger(state: State, cluster: str, report: PartReport, now: float) -> None:
     """A part of an earlier attempt, or of a job this daemon does not know.
 
     The leftovers of an earlier attempt are ended: the job may run elsewhere by now. Work
-    of an unknown job is left alone: a database restored from an older copy must not end
-    people's jobs.
+    of an unknown job, or of a later attempt, is left alone: a database restored from an older
+    copy must not end people's jobs.
     """
+    never_again(state, report)
+    left_alone = overtaken(state, cluster, report, now)
+    record = state.jobs.get(report.job)
     if report.state in PART_ENDED:
         state.send(cluster, Forget(job=report.job, attempt=report.attempt))
+    elif left_alone:
+        return
     elif record is not None and (
         report.attempt < record.attempt
         or (report.attempt == record.attempt and not record.is_placed)
@@ -361,10 +365,7 @@ def skip_numbers(state: State, cluster: str, last_seq: int) -> None:
     target.next_seq = last_seq + 1
     target.asked.clear()
     state.out.append(SaveMeta(key=f"seq.{cluster}", value=str(target.next_seq)))
-    for record in state.placed_records():
-        waits = any(p.cluster == cluster and p.state is PartState.READY for p in record.parts)
-        if record.state is JobState.STARTING and waits:
-            state.send(cluster, Start(job=record.id, attempt=record.attempt))
+    repeat_starts(state, cluster)
 
 
 def give_up_late(state: State, now: float) -> None:

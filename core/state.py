@@ -110,6 +110,8 @@ class State:
     """Next number and last acknowledged one of the orders to clusters that are not here now."""
     refused_there: set[tuple[str, str]] = field(default_factory=set)
     """Handed jobs that cannot be planned; each is logged once."""
+    unsure: set[str] = field(default_factory=set)
+    """Clusters not heard of since the store was restored from a backup."""
     strangers: set[str] = field(default_factory=set)
     """Clusters that spoke without being configured; each is logged once."""
     history: dict[str, tuple[float, ...]] = field(default_factory=dict)

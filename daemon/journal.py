@@ -24,6 +24,7 @@ from coalloc.core.effects import (
 )
 from coalloc.core.messages import Order
 from coalloc.core.requests import Done
+from coalloc.core.restoring import MARK
 from coalloc.core.state import arrival
 from coalloc.daemon.record_json import (
     read_object,
@@ -188,6 +189,9 @@ def _recall(store: Store, keep_ended: int) -> Memory:
         },
         drained=drained_of(meta.get("drained", "")),
         paused=bool(meta.get("paused")),
+        unsure=frozenset(
+            key.removeprefix(MARK) for key, value in meta.items() if key.startswith(MARK) and value
+        ),
         epoch=epoch,
         store=name,
         last_job=max([int(meta.get("last_job", "0")), *numbers]),

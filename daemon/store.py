@@ -4,7 +4,8 @@ Notes
 -----
 SQLite in WAL mode with ``synchronous=FULL``: a commit is on disk when it returns. One connection,
 with exclusive locking: a second process is refused, and the WAL defect of SQLite 3.7-3.51.2, which
-needs two writing connections, cannot occur. The connection belongs to the thread that made it.
+needs two writing connections, cannot occur. The connection belongs to the thread that made it;
+only a backup reads through it in another.
 
 Group commit is the caller's: one `Store.commit` per batch is one transaction and one fsync.
 
@@ -15,14 +16,15 @@ burst made large is cut back to 64 MiB, and to nothing when the store is closed.
 from __future__ import annotations
 
 import errno
-import os
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Protocol
 
+from coalloc.daemon.store_backup import write_copy
 from coalloc.daemon.store_disk import make_private, mount_of, write_error
 from coalloc.daemon.store_errors import (
     StoreBusyError,
@@ -94,6 +96,7 @@ class SqliteStore:
         self.path = path
         self._keep_plans = keep_plans
         self._connection: sqlite3.Connection | None = None
+        self._thread = threading.get_ident()
         mount = mount_of(path)
         if mount is not None and mount.is_network:
             raise StoreError(
@@ -253,37 +256,43 @@ class SqliteStore:
             return removed
 
     def backup(self, path: Path) -> None:
-        """Write a consistent copy while the store is in use; `path` appears only when complete."""
-        partial = path.with_name(f"{path.name}.partial")
-        # the copy is written by SQLite, so its errors are about the target
-        with self._telling(partial):
-            partial.unlink(missing_ok=True)
-            make_private(partial)
-            with closing(sqlite3.connect(partial)) as target:
-                self._open().backup(target)
-                target.execute("PRAGMA journal_mode = DELETE")
-        handle = os.open(partial, os.O_RDONLY)
+        """Write a consistent copy while the store is in use; `path` appears only when complete.
+
+        May be called from another thread than the rest.
+
+        Raises
+        ------
+        StoreError
+            The copy cannot be written; the store stays usable.
+        """
         try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        partial.replace(path)
+            write_copy(self._connection or self._open(), path)
+        # the copy is written by SQLite, so its errors are about the target
+        except sqlite3.Error as error:
+            code = write_error(path.parent)
+            raise error_of(code, f"{path}: {error}") from error
+        except OSError as error:
+            raise error_of(error.errno or errno.EIO, str(path)) from error
 
     def close(self) -> None:
         """Move the WAL into the database and let go of the file; again is harmless."""
         connection = self._connection
         if connection is not None:
-            try:
+            self._check_thread()
+            # a last checkpoint that fails: the WAL still holds every commit
+            with suppress(sqlite3.Error):
                 connection.close()
-            except sqlite3.ProgrammingError as error:
-                raise StoreError(f"{self.path}: {error}") from error
-            except sqlite3.Error:
-                pass  # a last checkpoint that failed: the WAL still holds every commit
             self._connection = None
 
     def _connect(self, *, check: bool) -> None:
         make_private(self.path)
-        connection = sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+        connection = sqlite3.connect(
+            self.path,
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,
+            # `backup` reads through it in a thread of its own; see `_check_thread` for the rest.
+            check_same_thread=sqlite3.threadsafety < 3,
+        )
         try:
             # Before the first access: then the WAL's index lives in our memory, not in a file.
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -308,7 +317,12 @@ class SqliteStore:
         if verdict != "ok":
             raise self._corrupt(verdict)
 
+    def _check_thread(self) -> None:
+        if threading.get_ident() != self._thread:
+            raise StoreError(f"{self.path}: is in use by the thread that opened it")
+
     def _open(self) -> sqlite3.Connection:
+        self._check_thread()
         if self._connection is None:
             self._connect(check=False)
         assert self._connection is not None
@@ -354,6 +368,6 @@ class SqliteStore:
     def _corrupt(self, what: str) -> StoreCorruptError:
         path = self.path
         return StoreCorruptError(
-            f"{path}: is damaged ({' '.join(what.split())}); stop the daemon, move {path}* away and"
-            f" put a backup in place, or try: sqlite3 {path} .recover"
+            f"{path}: is damaged ({' '.join(what.split())}); stop the daemon, then put a"
+            f" backup in its place with: coalloc restore FILE (or try: sqlite3 {path} .recover)"
         )

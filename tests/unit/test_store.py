@@ -316,7 +316,7 @@ def test_a_damaged_file_is_refused_with_the_way_out(path: Path, damage: str) -> 
     path.write_bytes(content)
     with pytest.raises(StoreCorruptError) as caught:
         SqliteStore(path)
-    assert "put a backup in place" in str(caught.value)
+    assert "coalloc restore FILE" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

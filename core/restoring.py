@@ -1,0 +1,124 @@
+"""What a daemon whose store was restored from a backup learns from its executors.
+
+The store is an older copy of itself. What it takes for waiting may run, what it takes for running
+may have ended, and of jobs that came later it knows nothing. Executors know what they have, so:
+
+- a part of a later attempt than the record's means that the job was started after the copy was
+  made: the job is held with that for its reason, and is not started again unless somebody releases
+  it, which ends the older attempt;
+- a part that its executor does not have any more has ended, nobody can say how: it is lost;
+- a part that was told to start, and whose start may have been dropped with the copy's orders, is
+  told again, which does nothing to one that runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coalloc.core.effects import SaveMeta
+from coalloc.core.messages import Hello, PartReport, Start
+from coalloc.core.records import PART_ENDED, WAITING, JobRecord, JobState, PartState
+from coalloc.core.state import State
+
+OVERTAKEN = "started_after_backup"
+"""Reason of a held job of which an executor knows a later attempt than the store."""
+MARK = "restored."
+"""Before a cluster's name: the key under which the store says that it was restored."""
+
+
+def overtaken(state: State, cluster: str, report: PartReport, now: float) -> bool:
+    """Hold a job that an executor has started, and the store takes for waiting.
+
+    Returns
+    -------
+    bool
+        It is held for this reason, now or before: its part is left alone.
+    """
+    record = state.jobs.get(report.job)
+    if record is None:
+        return _hold_workflow(state, cluster, report, now)
+    if record.flow and record.state in WAITING:
+        later = report.attempt > record.attempt
+        return later and _hold_workflow(state, cluster, report, now)
+    if record.reason == OVERTAKEN and record.state is JobState.HELD:
+        known = report.attempt <= record.attempt and report.state not in PART_ENDED
+        if not known:
+            _hold(state, record, cluster, report, max(record.attempt, report.attempt), now)
+        return True
+    if record.state not in WAITING or report.attempt <= record.attempt:
+        return False
+    if report.state is PartState.REFUSED:
+        # It never started; a later attempt must only have another number.
+        state.put(replace(record, attempt=report.attempt))
+        return False
+    _hold(state, record, cluster, report, report.attempt, now)
+    return True
+
+
+def _hold_workflow(state: State, cluster: str, report: PartReport, now: float) -> bool:
+    """A task that the store does not know to have begun."""
+    flow = report.job.partition(".")[0]
+    if flow == report.job or flow not in state.flows or report.state is PartState.REFUSED:
+        return False
+    record = state.jobs[flow]
+    if record.state is not JobState.HELD:
+        _hold(state, record, cluster, report, record.attempt, now)
+    return True
+
+
+def _hold(
+    state: State, record: JobRecord, cluster: str, report: PartReport, attempt: int, now: float
+) -> None:
+    how = str(report.state)
+    if report.state is PartState.FINISHED:
+        how = f"finished with exit code {report.exit_code}"
+    task = "" if report.job == record.id else f"task {report.job}, "
+    detail = f"{task}attempt {report.attempt} on {cluster} is {how}; the store is an older copy"
+    held = replace(record, state=JobState.HELD, attempt=attempt, reason=OVERTAKEN, detail=detail)
+    state.put(held)
+    state.record(now, "job_held", record.id, why=detail)
+    state.note("job_overtaken", level="warning", job=record.id, detail=detail)
+
+
+def never_again(state: State, report: PartReport) -> None:
+    """A number that an executor knows is not given to a new job."""
+    text = report.job.partition("_")[0].partition(".")[0]
+    if text.isdigit() and int(text) > state.last_job:
+        state.last_job = int(text)
+        state.out.append(SaveMeta(key="last_job", value=text))
+
+
+def first_contact(state: State, hello: Hello) -> tuple[PartReport, ...]:
+    """The parts that the store believes on a cluster, and its executor does not have.
+
+    Every other start is told again. From now on the cluster counts as known.
+    """
+    state.unsure.discard(hello.cluster)
+    state.out.append(SaveMeta(key=f"{MARK}{hello.cluster}", value=""))
+    there = {(part.job, part.attempt, part.part) for part in hello.parts}
+    lost = []
+    for record in state.placed_records():
+        for part in record.parts:
+            if part.cluster != hello.cluster or part.state in PART_ENDED:
+                continue
+            if (record.id, record.attempt, part.index) not in there:
+                lost.append(
+                    PartReport(
+                        job=record.id,
+                        attempt=record.attempt,
+                        part=part.index,
+                        state=PartState.LOST,
+                        reason="lost",
+                        detail="its executor does not know it; the store is an older copy",
+                    )
+                )
+    repeat_starts(state, hello.cluster)
+    return tuple(lost)
+
+
+def repeat_starts(state: State, cluster: str) -> None:
+    """Tell a cluster again to start what it has ready and was told to start."""
+    for record in list(state.placed_records()):
+        waits = any(p.cluster == cluster and p.state is PartState.READY for p in record.parts)
+        if record.state is JobState.STARTING and waits:
+            state.send(cluster, Start(job=record.id, attempt=record.attempt))
