@@ -191,6 +191,8 @@ def _behind(planner: Planner, queue: MoldableQueue, items: Flags, end: float) ->
     """Let items wait for the end of the batch."""
     release = np.where(items, np.maximum(queue.release, end), queue.release)
     planner.compiled.problem.item_release[:] = planner.snapshot.time + release
+    for item, seconds in zip(planner.items, release.tolist(), strict=True):
+        item.release = planner.snapshot.time + seconds
     return replace(queue, release=release)
 
 

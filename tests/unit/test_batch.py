@@ -82,6 +82,16 @@ def test_what_arrives_during_a_batch_is_planned_behind_it() -> None:
     assert starts(batched(later)) == {"3": 5.0}, "without the notes there is no barrier"
 
 
+def test_the_barrier_holds_on_several_clusters() -> None:
+    clusters = [cluster("a", 2, 1.0), cluster("b", 2, 1.0, power=0.5)]
+    first = case(clusters, [{"id": "1", "kind": "moldable", "times": [10.0]}])
+    begun = batched(first)
+    running = [{"id": "1", "nodes": {"a1": 1}, "start": 0.0, "end": 10.0}]
+    news = [{"id": "2", "kind": "moldable", "times": [1.0], "submitted": 4.0}]
+    later = case(clusters, news, running, time=5.0, overrun_s=0.0)
+    assert starts(batched(later, begun.stats[NOTES])) == {"2": 10.0}
+
+
 def test_a_batch_ends_with_its_last_job_and_the_next_one_begins() -> None:
     begun = batched(snapshot_of([("1", [10.0], 1.0), ("2", [20.0], 1.0)], 3))
     running = [{"id": "2", "nodes": {"a1": 1}, "start": 0.0, "end": 20.0}]
