@@ -1,0 +1,112 @@
+"""The engine under `bicriteria`: insertion keeps to the profile, the archive to what is best."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coalloc.policies.base import Budget
+from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.moldable.archive import Archive, Point
+from coalloc.policies.moldable.building import Builder, Prices
+from coalloc.policies.moldable.cmax_bound import cmax_bound
+from coalloc.policies.moldable.engine import Engine, coarser
+from coalloc.policies.moldable.priced_bound import Ascent
+from coalloc.policies.moldable.queue import MoldableQueue, of_planner
+from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
+
+
+def queue_of(family: str, jobs: int, procs: int, seed: int = 1) -> MoldableQueue:
+    return of_planner(Planner(moldable_instance(family, jobs, procs, seed), {}), limit=20)
+
+
+def keeps_to_the_profile(queue: MoldableQueue, rows: object, start: object) -> None:
+    chosen, begin = np.asarray(rows), np.asarray(start)
+    assert (begin >= queue.release).all()
+    assert ((queue.first[:-1] <= chosen) & (chosen < queue.first[1:])).all()
+    end = begin + queue.times[chosen]
+    for time in np.unique(np.concatenate((begin, queue.starts))):
+        there = queue.capacity[np.searchsorted(queue.starts, time, side="right") - 1]
+        assert queue.procs[chosen][(begin <= time) & (time < end)].sum() <= there
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_step_keeps_to_the_profile(family: str) -> None:
+    queue = queue_of(family, 40, 16)
+    cap = 1.15 * cmax_bound(queue)
+    ascent = Ascent(queue, horizon=cap, cap=cap, slots=20)
+    ascent.run(40)
+    prices, builder = Prices(queue, ascent), Builder(queue, 3)
+    builder.insert(prices, prices.order, 1.05 * cap)
+    keeps_to_the_profile(queue, builder.rows, builder.start)
+    before = builder.start.copy()
+    builder.settle()
+    keeps_to_the_profile(queue, builder.rows, builder.start)
+    assert (builder.start <= before * (1.0 + 1e-12)).all()
+    first = builder.point()
+    builder.improve(prices, first.cmax, 400, 1e-4, 1e-5, 6)
+    keeps_to_the_profile(queue, builder.rows, builder.start)
+    assert builder.point().total <= first.total * (1.0 + 1e-9)
+    assert builder.point().cmax <= first.cmax * (1.0 + 1e-9)
+
+
+def test_prices_name_the_cheapest_allotment() -> None:
+    queue = queue_of("highly", 20, 16)
+    ascent = Ascent(queue, horizon=20.0, cap=20.0, slots=20)
+    ascent.run(20)
+    prices = Prices(queue, ascent)
+    value = ascent.value(ascent.best_prices)
+    paid = prices.least[prices.cheapest].sum() - float(ascent.best_prices @ ascent.there)
+    assert paid == pytest.approx(value, rel=1e-9)
+
+
+def test_more_work_never_harms() -> None:
+    queue = queue_of("mixed", 40, 20)
+    cmax = cmax_bound(queue)
+    values = []
+    for work in (1_000, 60_000):
+        engine = Engine(queue, cmax, work, Budget(seed=2))
+        engine.run()
+        assert engine.archive.is_sound()
+        for point in engine.archive.points:
+            keeps_to_the_profile(queue, point.rows, point.start)
+            assert point.cmax >= cmax * (1.0 - 1e-9)
+        best = engine.archive.balanced()
+        values.append(best.cmax * best.total**2)
+    assert values[1] < values[0]
+
+
+def test_a_coarser_queue_keeps_both_ends() -> None:
+    queue = queue_of("weakly", 10, 40)
+    coarse = coarser(queue, 5)
+    assert (np.diff(coarse.first) == 5).all()
+    for ends in (lambda q: q.first[:-1], lambda q: q.first[1:] - 1):
+        assert (queue.times[ends(queue)] == coarse.times[ends(coarse)]).all()
+
+
+VALUES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(VALUES, st.integers(3, 5))
+def test_the_archive_holds_what_nothing_beats(values: list[tuple[int, int]], most: int) -> None:
+    archive: Archive[Point] = Archive()
+    for cmax, total in values:
+        nothing = np.zeros(0, dtype=np.int64)
+        archive.add(Point(cmax=cmax, total=total, rows=nothing, start=np.zeros(0)))
+    assert archive.is_sound()
+    kept = {(int(point.cmax), int(point.total)) for point in archive.points}
+    assert kept == {
+        (c, s)
+        for c, s in values
+        if not any((a <= c and b <= s and (a, b) != (c, s)) for a, b in values)
+    }
+    shown = archive.spread(most, archive.points[len(archive.points) // 2])
+    assert len(shown) <= most
+    assert shown[0] is archive.points[0]
+    assert shown[-1] is archive.points[-1]
+    assert archive.points[len(archive.points) // 2] in shown
+    under = archive.within(5.0)
+    assert under is None or under.total == min(s for c, s in values if c <= 5)
