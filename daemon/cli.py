@@ -41,6 +41,7 @@ MODULES: Mapping[str, str] = {
         ("cancel", "hold", "release", "drain", "resume", "pause", "round"),
         "coalloc.daemon.cli_operate",
     ),
+    **dict.fromkeys(("backup", "restore"), "coalloc.daemon.cli_store"),
     **dict.fromkeys(("snapshot", "solve", "check", "policies"), "coalloc.daemon.cli_offline"),
     **dict.fromkeys(("simulate", "reproduce", "demo"), "coalloc.daemon.cli_mounted"),
 }
@@ -52,7 +53,7 @@ GROUPS = (
         ("submit", "submit-workflow", "queue", "show", "why", "wait", "cancel", "hold", "release"),
     ),
     ("clusters and rounds", ("nodes", "plan", "events", "status", "snapshot")),
-    ("operators", ("drain", "resume", "pause", "round", "calibrate")),
+    ("operators", ("drain", "resume", "pause", "round", "calibrate", "backup", "restore")),
     ("without a daemon", ("solve", "check", "simulate", "reproduce", "policies", "demo")),
 )
 

@@ -19,6 +19,7 @@ successor of itself:
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import sqlite3
@@ -131,7 +132,7 @@ def restore(backup: Path, store: Path, now: float | None = None) -> Restored:
         with _alone(store):
             former = _numbers(store)
             _copy_checked(backup, fresh)
-            restored = _succeed(fresh, former, moment)
+            restored = _succeed(fresh, backup, former, moment)
             _own_like(fresh, store)
             _sync(fresh)
             kept = _swap(fresh, store, moment)
@@ -218,7 +219,7 @@ def _copy_checked(backup: Path, fresh: Path) -> None:
         raise StoreCorruptError(f"{backup}: is damaged ({what}); take an older one")
 
 
-def _succeed(fresh: Path, former: dict[str, int], now: float) -> Restored:
+def _succeed(fresh: Path, backup: Path, former: dict[str, int], now: float) -> Restored:
     """Make the copy a successor of the store it was taken from."""
     with closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = FULL")
@@ -240,9 +241,8 @@ def _succeed(fresh: Path, former: dict[str, int], now: float) -> Restored:
         connection.execute("DELETE FROM outbox")
         unprepared = _unprepare(connection)
         connection.execute(
-            "INSERT INTO events (seq, time, kind, job, body) VALUES (?, ?, 'store_restored', '',"
-            " '{}')",
-            (high["event"] + NUMBERS_AHEAD, now),
+            "INSERT INTO events (seq, time, kind, job, body) VALUES (?, ?, 'store_restored', '', ?)",
+            (high["event"] + NUMBERS_AHEAD, now, json.dumps({"backup": str(backup)})),
         )
         active = connection.execute("SELECT count(*) FROM jobs WHERE ended IS NULL").fetchone()[0]
         connection.execute("COMMIT")

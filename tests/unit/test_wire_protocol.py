@@ -97,13 +97,13 @@ def test_answers_are_documented(section: str, head: str, cls: type[msgspec.Struc
     assert set(table(text, head)) == set(cls.__struct_fields__)
 
 
-@pytest.mark.parametrize("name", [*QUESTIONS, "wait", "test_submit", "refused"])
+@pytest.mark.parametrize("name", [*QUESTIONS, "backup", "wait", "test_submit", "refused"])
 def test_every_question_has_a_section(name: str) -> None:
     assert name in SECTIONS
 
 
 def test_every_type_of_the_document_exists() -> None:
-    known = {*TYPES, *QUESTIONS, "wait", "test_submit", "refused", "round"}
+    known = {*TYPES, *QUESTIONS, "backup", "wait", "test_submit", "refused", "round"}
     headings = re.findall(r"^#{3,5} `([a-z_]+)`$", PAGE, re.M)
     assert set(headings) <= known
 
@@ -125,8 +125,8 @@ def recorded_kinds() -> set[str]:
                 continue
             if isinstance(node.args[1], ast.Constant):
                 kinds.add(str(node.args[1].value))
-    # named by a variable in the operators' and users' switches
-    return kinds | {"drained", "resumed", "job_held", "job_released"}
+    # named by a variable in the operators' and users' switches; written by `restore`
+    return kinds | {"drained", "resumed", "job_held", "job_released", "store_restored"}
 
 
 def test_every_fault_is_documented() -> None:
