@@ -3,8 +3,8 @@
 Notes
 -----
 For each number of jobs, instances are drawn anew; each is scheduled by both readings of `demt`, by
-its comparators, and, on the first `OURS` of them, by `bicriteria`, which must be content with
-`WORK` jobs placed or priced for each job of the queue. Its plan is the balanced point of its front.
+its comparators, and, on the first `OURS` of them, by `bicriteria`, which may place or price `WORK`
+jobs. Its plan is the balanced point of its front.
 
 The bound on the makespan is that of the dual approximation. On the weighted completion there are
 three: the paper's linear program as printed, the same repaired, and that of prices, whose
@@ -16,9 +16,8 @@ Every plan has passed the checker.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
@@ -39,10 +38,10 @@ from coalloc.simulation.reproduce.moldable_instances import moldable_instance
 from coalloc.simulation.reproduce.solving import checked, solve
 
 PROCS, RUNS, QUICK_RUNS = 200, 40, 2
-OURS: Mapping[int, int] = {25: 40, 50: 40, 100: 40, 200: 20, 400: 10}
+OURS: Mapping[int, int] = {25: 40, 50: 40, 100: 20, 200: 10, 400: 10}
 """Instances that `bicriteria` and the priced bound see, by the number of jobs of each."""
-QUICK_OURS: Mapping[int, int] = {25: 40, 50: 40, 100: 40, 200: 20, 400: 10}
-WORK = 500
+QUICK_OURS: Mapping[int, int] = {25: 40, 50: 40, 100: 20, 200: 10, 400: 10}
+WORK, QUICK_WORK = 200_000, 20_000
 
 REACHED, ACCEPTED = "demt", "demt, accepted"
 LISTS = ("sequential", "list-shelf", "list-lptf", "list-saf", "list-smith")
@@ -60,6 +59,7 @@ COLUMNS: Mapping[str, str] = {
     "lp_printed": "the paper's linear program as printed, s",
     "lp_repaired": "the same with every completion covered, s",
     "priced": "bound on the weighted completion by prices, s; empty where it was not sought",
+    "dominated": "1 where a point of `bicriteria`'s front is better in both criteria, else 0",
 }
 REDUCED = (
     f"{QUICK_RUNS} instances each of {' and '.join(map(str, QUICK_OURS))} jobs, instead of {RUNS} "
@@ -73,6 +73,29 @@ class Reached:
 
     makespan_s: float
     completion: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ours:
+    """What `bicriteria` found.
+
+    Attributes
+    ----------
+    front : list of pairs
+        Makespan and weighted completion of its points, seconds.
+    priced : float
+        Bound on the weighted completion, seconds.
+    """
+
+    balanced: Reached
+    front: list[tuple[float, float]]
+    priced: float
+
+    def dominates(self, other: Reached) -> bool:
+        """Whether a point of the front is better in both criteria."""
+        return any(
+            cmax < other.makespan_s and total < other.completion for cmax, total in self.front
+        )
 
 
 class Instance:
@@ -114,11 +137,15 @@ class Instance:
         found[GANG] = self._measured(solve(self.snapshot, GANG).plan)
         return {name: found[name] for name in ALGORITHMS if name in found}
 
-    def balanced(self, work: int) -> tuple[Reached, float]:
-        """The balanced point of `bicriteria`, and the bound by prices, which the checker proves."""
+    def ours(self, work: int) -> Ours:
+        """The plan of `bicriteria`; the checker adds its bounds up."""
         plan = self.search(work)
         assert plan.objective.bound is not None
-        return self._measured(_alone(plan)), plan.objective.bound
+        return Ours(
+            balanced=self._measured(plan),
+            front=[(point.cmax, point.weighted_completion) for point in plan.front],
+            priced=plan.objective.bound,
+        )
 
     def search(self, work: int) -> Plan:
         """The plan of `bicriteria` with so much work, not checked."""
@@ -151,38 +178,40 @@ def demt(layer: Layer, reading: str, selection: str = "knapsack") -> Schedule:
     return Search(layer, options, Budget()).run().schedule
 
 
-def _alone(plan: Plan) -> Plan:
-    """The chosen schedule with what proves its bound, without the other points."""
-    proofs = tuple(item for item in plan.certificates if item["cap"] is None)
-    return replace(plan, front=(), chosen=None, pareto_gap=None, certificates=proofs)
-
-
 def study(run: Run, family: str) -> Sequence[Row]:
     """One row per instance and algorithm; made once per run."""
     return run.share(("demt", family), lambda: list(_study(run, family)))
 
 
 def _study(run: Run, family: str) -> Iterator[Row]:
-    runs, ours = (QUICK_RUNS, QUICK_OURS) if run.quick else (RUNS, OURS)
+    runs, counts = (QUICK_RUNS, QUICK_OURS) if run.quick else (RUNS, OURS)
+    work = QUICK_WORK if run.quick else WORK
     first = run.seed * RUNS
-    cases = [(jobs, number) for jobs in ours for number in range(first, first + runs)]
+    cases = [(jobs, number) for jobs in counts for number in range(first, first + runs)]
     for jobs, number in run.steps(f"demt, {family}", cases):
         instance = Instance(moldable_instance(family, jobs, PROCS, number))
-        found, priced = instance.published(), None
-        if number - first < ours[jobs]:
-            found[BALANCED], priced = instance.balanced(WORK * jobs)
-        bounds = {**instance.bounds(), "priced": priced}
-        yield from (_row(jobs, number, name, reached, bounds) for name, reached in found.items())
+        found, bounds = instance.published(), instance.bounds()
+        ours = instance.ours(work) if number - first < counts[jobs] else None
+        yield from rows_of(jobs, number, found, bounds, ours)
 
 
-def _row(
-    jobs: int, number: int, name: str, reached: Reached, bounds: Mapping[str, Any]
-) -> dict[str, Any]:
-    return {
-        "jobs": jobs,
-        "run": number,
-        "algorithm": name,
-        "makespan_s": reached.makespan_s,
-        "completion": reached.completion,
-        **bounds,
-    }
+def rows_of(
+    jobs: int,
+    number: int,
+    found: Mapping[str, Reached],
+    bounds: Mapping[str, float],
+    ours: Ours | None,
+) -> Iterator[Row]:
+    """The rows of one instance."""
+    every = dict(found) if ours is None else {**found, BALANCED: ours.balanced}
+    for name, reached in every.items():
+        yield {
+            "jobs": jobs,
+            "run": number,
+            "algorithm": name,
+            "makespan_s": reached.makespan_s,
+            "completion": reached.completion,
+            **bounds,
+            "priced": None if ours is None else ours.priced,
+            "dominated": None if ours is None else int(ours.dominates(reached)),
+        }
