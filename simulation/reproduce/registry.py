@@ -77,6 +77,16 @@ ENTRIES: Mapping[str, Entry] = {
             "stochastic",
             "two real logs: what scenarios of run times gain and cost",
         ),
+        *(
+            _row(f"demt-fig{number}", DEMT, f"Fig. {number}", f"demt_{module}", doc)
+            for number, module, doc in (
+                (3, "families", "weakly parallel jobs: both criteria by their bounds"),
+                (4, "families", "highly parallel jobs: both criteria by their bounds"),
+                (5, "families", "mixed jobs: both criteria by their bounds"),
+                (6, "families", "Cirne and Berman's jobs: both criteria by their bounds"),
+                (7, "fig7", "the time that the algorithm takes"),
+            )
+        ),
         _row(
             "demt-online",
             DEMT,
