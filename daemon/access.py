@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from structlog.stdlib import BoundLogger
 
 from coalloc.core.requests import Refused
+from coalloc.daemon.caller import Caller, RefusedError
 from coalloc.daemon.config import AccessConfig
+from coalloc.daemon.executor_access import ROOT_REFUSED
 from coalloc.daemon.key_files import fingerprint
 from coalloc.daemon.keys import Grant, KeyTable, Role
 from coalloc.daemon.logs import RateLimit
@@ -31,17 +32,6 @@ TOLD_EVERY_S = 1.0
 """Of the same refusal to the same user, one line in this time, with a count; seconds."""
 REVOKED = Refused(code="not_allowed", message="this key was revoked")
 EXECUTORS_ONLY = Refused(code="not_allowed", message="this key is an executor's")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """Who asks."""
-
-    user: str
-    uid: int
-    gid: int
-    is_operator: bool
-    key: str = ""
 
 
 class Bucket:
@@ -161,9 +151,10 @@ class Access:
             self._seconds[grant.uid].take(seconds)
 
     def caller(self, key: str) -> Caller:
-        """Whose a request is; only for a key whose frame was not refused."""
-        grant = self.table.live(key)
-        assert grant is not None
+        """Whose a request is, whose key was good when it came."""
+        grant = self.table.known(key)
+        if grant is None:
+            raise RefusedError("not_allowed", "unknown key")
         return Caller(
             user=grant.user,
             uid=grant.uid,
@@ -171,6 +162,16 @@ class Access:
             is_operator=grant.role is Role.OPERATOR,
             key=key,
         )
+
+    def check_submit(self, caller: Caller) -> None:
+        """Refuse jobs that no executor would start.
+
+        Raises
+        ------
+        RefusedError
+        """
+        if caller.uid == 0 and not self.settings.root_jobs:
+            raise RefusedError("not_allowed", ROOT_REFUSED)
 
     def may_speak_for(self, key: str, cluster: str) -> bool:
         """Whether a key is that of the cluster's executor."""
@@ -201,5 +202,3 @@ class Access:
 def _fields(grant: Grant | None, key: str) -> Mapping[str, Any]:
     fields: dict[str, Any] = {"key": fingerprint(key)}
     return fields if grant is None else {**fields, "user": grant.user, "uid": grant.uid}
-
-

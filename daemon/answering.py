@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from coalloc.core import assemble
 from coalloc.core.flows import flow_of, named
-from coalloc.core.queue import never_fits, planned_job
 from coalloc.core.records import JobRecord
-from coalloc.core.requests import Refused, Submit
 from coalloc.core.state import State
 from coalloc.core.workflows import first_record
 from coalloc.daemon import flow_views, views
+from coalloc.daemon.caller import Caller, RefusedError
 from coalloc.daemon.record_json import read_object, read_record
 from coalloc.daemon.store import Store
-from coalloc.daemon.wire.codec import WireError, decode_command
 from coalloc.daemon.wire.frames import PROTOCOL
-from coalloc.model.errors import InputError
 from coalloc.model.jobs import WorkflowJob
-from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
 
 EVENTS_AT_ONCE = 10_000
@@ -39,25 +34,19 @@ class Sources:
 
     Attributes
     ----------
+    caller : Caller
+        Who asks.
     health : callable
         Figures of the service itself.
     """
 
     state: State
     store: Store
-    user: str
+    caller: Caller
     health: Callable[[], Mapping[str, Any]]
 
 
 Answering = Callable[[Sources, Mapping[str, Any], float], Mapping[str, Any]]
-
-
-class RefusedError(Exception):
-    """A question that has no answer."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.refused = Refused(code=code, message=message)
 
 
 def _text(body: Mapping[str, Any], key: str) -> str:
@@ -139,6 +128,7 @@ def _queue(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str
 
 def _show(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
     record = find_job(sources, _text(body, "job"))
+    _refuse_strangers(sources.caller, record)
     details = views.job_details(record, sources.state, now)
     launch = sources.store.launch(record.id.partition("_")[0])
     if launch is None and record.flow:
@@ -154,6 +144,13 @@ def _show(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str,
         if record.is_ended:
             details["progress"] = flow_views.tally((row["state"] for row in rows), len(rows))
     return {"job": {**details, "launch": parsed, "events": events}, "time": now}
+
+
+def _refuse_strangers(caller: Caller, record: JobRecord) -> None:
+    """What a job executes, where, and with what arguments is its owner's business."""
+    if record.user != caller.user and not caller.is_operator:
+        message = f"job {record.id} belongs to {record.user}; the queue has what others may see"
+        raise RefusedError("not_allowed", message)
 
 
 def _why(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
@@ -201,7 +198,7 @@ def _status(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[st
     return {
         "time": now,
         "protocol": PROTOCOL,
-        "user": sources.user,
+        "user": sources.caller.user,
         "epoch": state.epoch,
         "rounds": state.last_round,
         "paused": state.rounds.paused,
@@ -224,29 +221,3 @@ QUESTIONS: dict[str, Answering] = {
     "snapshot": _snapshot,
     "status": _status,
 }
-
-
-def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snapshot, str]:
-    """The snapshot of a round with the job of a submit in it, and the job's id there.
-
-    Raises
-    ------
-    RefusedError
-        The submit itself would be refused.
-    """
-    from dataclasses import replace
-
-    try:
-        job_fields = body.get("job")
-        is_workflow = isinstance(job_fields, Mapping) and job_fields.get("kind") == "workflow"
-        kind = "submit_workflow" if is_workflow else "submit"
-        command = decode_command({**body, "type": kind, "token": uuid.uuid4().hex})
-        assert isinstance(command, Submit)
-        job, _ = planned_job(sources.state, sources.user, command, now)
-    except (InputError, WireError) as error:
-        raise RefusedError("bad_request", str(error)) from error
-    lacking = never_fits(sources.state, job)
-    if lacking:
-        raise RefusedError("infeasible", lacking)
-    snapshot = assemble.snapshot(sources.state, now)
-    return replace(snapshot, queue=(*snapshot.queue, replace(job, id="test"))), "test"

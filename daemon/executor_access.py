@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from coalloc.core.messages import Prepare
+from coalloc.daemon.config import Config
+from coalloc.daemon.key_files import calling, read_key
 from coalloc.daemon.wire.curve import Calling
 
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
@@ -41,3 +44,16 @@ class ExecutorAccess:
 
 
 OPEN_ACCESS = ExecutorAccess()
+
+
+def access_of(config: Config, path: Path) -> ExecutorAccess:
+    """What the configuration says, with the executor's key of this file.
+
+    Raises
+    ------
+    KeyFileError
+    """
+    if config.daemon.mode == "single-user":
+        return OPEN_ACCESS
+    security = calling(read_key(path), config.access.server_key, path)
+    return ExecutorAccess(security=security, root_jobs=config.access.root_jobs)

@@ -21,6 +21,8 @@ from coalloc.daemon import logs, notify
 from coalloc.daemon.config import ClusterConfig, Config, ConfigError
 from coalloc.daemon.config_file import find_config, load
 from coalloc.daemon.executor import Executor
+from coalloc.daemon.executor_access import access_of
+from coalloc.daemon.key_files import KeyFileError
 from coalloc.daemon.process_name import set_process_name
 from coalloc.model.errors import InputError
 
@@ -57,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"coalloc-executor: error: {path}: {error}", file=sys.stderr)
         return 2
-    except (AdapterError, OSError) as error:
+    except (AdapterError, OSError, KeyFileError) as error:
         print(f"coalloc-executor: error: {error}", file=sys.stderr)
         return 1
     return 0
@@ -92,14 +94,24 @@ async def _serve(config: Config, cluster: ClusterConfig, state_dir: Path) -> Non
         log,
         interval_s=config.readings.interval_s,
         timeout_s=config.readings.timeout_s,
+        access=access_of(config, state_dir / "key.json"),
     )
     executor.open()
     notify.notify(notify.READY, notify.status(f"cluster {cluster.name}, pid {os.getpid()}"))
     beat = loop.create_task(_beat())
+    refused = loop.create_task(executor.refused.wait())
+    refused.add_done_callback(lambda _: stop.set())
     await stop.wait()
     beat.cancel()
     notify.notify(notify.STOPPING)
+    is_refused = executor.refused.is_set()
+    refused.cancel()
     await executor.close()
+    if is_refused:
+        raise KeyFileError(
+            f"the daemon at {config.daemon.executor_endpoint} refuses the key of {state_dir}; "
+            f"see coalloc keys --help"
+        )
 
 
 async def _beat() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from coalloc.daemon.wire.curve import KeyPair, is_key, public_of
+from coalloc.daemon.wire.curve import Calling, KeyPair, is_key, public_of
 
 FORMAT = "coalloc-key/1"
 MAX_BYTES = 4096
@@ -108,6 +108,21 @@ def write_key(path: Path, key: KeyFile) -> None:
         os.replace(written, path)
     except OSError as error:
         raise KeyFileError(f"{path}: {error.strerror}") from error
+
+
+def calling(key: KeyFile, server: str, path: Path) -> Calling:
+    """How to call the daemon that a key's file names, else this server.
+
+    Raises
+    ------
+    KeyFileError
+        Neither is known.
+    """
+    if not (key.server or server):
+        raise KeyFileError(f"{path}: does not name the daemon's key, nor does access.server_key")
+    if server and not is_key(server):
+        raise KeyFileError("access.server_key: is not a public key of 40 characters")
+    return Calling(pair=key.pair, server=key.server or server)
 
 
 def fingerprint(public: str) -> str:

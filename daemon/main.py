@@ -26,6 +26,9 @@ from coalloc.daemon.config import Config, ConfigError
 from coalloc.daemon.config_file import changes, find_config, load, needs_restart
 from coalloc.daemon.config_settings import core_settings
 from coalloc.daemon.config_text import toml_text
+from coalloc.daemon.enrol import Enrolment, opened_access
+from coalloc.daemon.key_files import KeyFileError
+from coalloc.daemon.keys import KeyTableError
 from coalloc.daemon.metrics import Metrics
 from coalloc.daemon.process_name import set_process_name
 from coalloc.daemon.service import Service
@@ -33,6 +36,7 @@ from coalloc.daemon.solver import SolverPool
 from coalloc.daemon.store import SqliteStore
 from coalloc.daemon.store_errors import StoreError
 from coalloc.daemon.timer import Timers
+from coalloc.daemon.wire.curve import is_key
 from coalloc.model.errors import InputError
 
 PRUNE_EVERY_S = 300.0
@@ -75,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     set_process_name("coallocd")
     try:
         asyncio.run(_serve(config, path))
-    except (StoreError, OSError, ConfigError) as error:
+    except (StoreError, OSError, ConfigError, KeyFileError, KeyTableError) as error:
         print(f"coallocd: error: {error}", file=sys.stderr)
         return 1
     return 0
@@ -89,8 +93,8 @@ def _check(config: Config) -> None:
     InputError
         At the key's path.
     """
-    if config.daemon.mode != "single-user":
-        raise InputError("daemon.mode", f"{config.daemon.mode} is not available yet")
+    if config.access.server_key and not is_key(config.access.server_key):
+        raise InputError("access.server_key", "is not a public key of 40 characters")
     core_settings(config)
     local: dict[str, LocalSettings] = {}
     for i, cluster in enumerate(config.clusters):
@@ -107,8 +111,10 @@ async def _serve(config: Config, path: Path | None) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     daemon = config.daemon
-    for folder in (daemon.state_dir, daemon.runtime_dir):
-        Path(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
+    is_shared = daemon.mode == "multi-user"
+    Path(daemon.state_dir).mkdir(parents=True, exist_ok=True, mode=0o700)
+    Path(daemon.runtime_dir).mkdir(parents=True, exist_ok=True, mode=0o755 if is_shared else 0o700)
+    access = opened_access(config, log) if is_shared else None
     async with AsyncExitStack() as stack:
         store = SqliteStore(Path(daemon.state_dir) / "coalloc.db")
         stack.callback(store.close)
@@ -118,7 +124,14 @@ async def _serve(config: Config, path: Path | None) -> None:
             memory_mb=config.solver.memory_mb,
         )
         service = Service(
-            config, store, solver, log, user=getpass.getuser(), uid=os.getuid(), gid=os.getgid()
+            config,
+            store,
+            solver,
+            log,
+            user=getpass.getuser(),
+            uid=os.getuid(),
+            gid=os.getgid(),
+            access=access,
         )
         metrics = _Measured(service)
         if daemon.metrics_address:
@@ -128,6 +141,10 @@ async def _serve(config: Config, path: Path | None) -> None:
         stack.push_async_callback(solver.stop)
         service.open()
         stack.push_async_callback(service.close)
+        if access is not None:
+            enrolment = Enrolment(access, config, on_change=service.server.keys_changed)
+            await enrolment.open(Path(config.access.enrolment_socket))
+            stack.push_async_callback(enrolment.close)
         timers = Timers(lambda index: service.offer(TimerFired(trigger=index)))
         timers.start(_periods(config))
         stack.push_async_callback(timers.stop)

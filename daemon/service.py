@@ -14,6 +14,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from structlog.stdlib import BoundLogger
@@ -36,17 +38,19 @@ from coalloc.core.events import Disconnected, Event, Requested, Stated, SubmitsL
 from coalloc.core.messages import Goodbye, Hello, Ping, Statement, Welcome
 from coalloc.core.records import JobRecord
 from coalloc.core.requests import Answer, Done, Refused, Submit
+from coalloc.daemon.access import Access
 from coalloc.daemon.answering import (
     QUESTIONS,
-    RefusedError,
     Sources,
     array_of,
     asked_job,
-    what_if,
 )
+from coalloc.daemon.backing import backup_target, written_backup
+from coalloc.daemon.caller import Caller, RefusedError
 from coalloc.daemon.config import Config
 from coalloc.daemon.config_settings import core_settings
 from coalloc.daemon.delivery import Delivery
+from coalloc.daemon.estimating import estimated
 from coalloc.daemon.explaining import Explainer
 from coalloc.daemon.journal import recall, without_submits, writes_of
 from coalloc.daemon.launching import Launches
@@ -72,6 +76,8 @@ class Service:
     ----------
     user, uid, gid : str, int, int
         In single-user mode, everybody.
+    access : Access, optional
+        In multi-user mode, who everybody is.
     """
 
     def __init__(
@@ -85,9 +91,11 @@ class Service:
         uid: int,
         gid: int,
         clock: Callable[[], float] = time.time,
+        access: Access | None = None,
     ) -> None:
+        self.access = access
+        self.owner = Caller(user=user, uid=uid, gid=gid, is_operator=True)
         self.config, self.store, self.log, self.clock = config, store, log, clock
-        self.user, self.uid, self.gid = user, uid, gid
         memory = recall(store, config.daemon.keep_ended)
         self.core = Coordinator(core_settings(config), memory.remembered)
         self.planner = Planner(solver, self.offer)
@@ -100,6 +108,7 @@ class Service:
                 executors=daemon.executor_endpoint,
                 watchers=daemon.publish_endpoint,
             ),
+            guard=access,
             max_bytes=daemon.max_message_bytes,
             on_request=self._requested,
             on_statement=self._stated,
@@ -114,7 +123,7 @@ class Service:
             task_launch_of=launches.of_task,
         )
         self.delivery.restore(memory.outbox)
-        self.sources = Sources(state=state, store=store, user=user, health=self._health)
+        self.sources = Sources(state=state, store=store, caller=self.owner, health=self._health)
         self.on_note: Callable[[Note], None] | None = None
         self.is_stopping = False
         self._inbox: list[Event] = []
@@ -155,6 +164,8 @@ class Service:
         """Use another configuration from now on."""
         self.config = config
         self._use_options(config)
+        if self.access is not None:
+            self.access.configure(config.access)
         self.core.reconfigure(core_settings(config))
 
     def _use_options(self, config: Config) -> None:
@@ -282,23 +293,30 @@ class Service:
             case Done(body=body):
                 self.server.answer(origin, {"type": "done", **body})
             case Refused(code=code, message=message):
+                if code == "not_allowed" and self.access is not None:
+                    self.access.request_refused(self._caller(origin), "", answer)
                 refusal = {"type": "refused", "code": code, "message": message}
                 self.server.answer(origin, refusal)
 
     def _requested(self, origin: Origin, body: Mapping[str, Any]) -> None:
         kind = body["type"]
+        began = time.perf_counter()
+        caller = self._caller(origin)
         try:
             if kind == "why":
                 self._aside(self._explain(origin, asked_job(self.sources, body)))
             elif kind in QUESTIONS:
-                answer = QUESTIONS[kind](self.sources, body, self.clock())
+                sources = replace(self.sources, caller=caller)
+                answer = QUESTIONS[kind](sources, body, self.clock())
                 self.server.answer(origin, {"type": kind, **answer})
             elif kind == "wait":
                 self.waiters.add(origin, str(body.get("job") or ""))
+            elif kind == "backup":
+                self._aside(self._backup(origin, backup_target(caller, body)))
             elif kind == "test_submit":
-                self._aside(self._estimate(origin, body))
+                self._aside(self._estimate(origin, caller, body))
             else:
-                self._command(origin, body)
+                self._command(origin, caller, body)
         except RefusedError as error:
             self._answer(origin, error.refused)
         except StoreError as error:
@@ -309,58 +327,58 @@ class Service:
             # A question that we cannot answer must not keep the next ones from being read.
             self.log.exception("request_failed", kind=str(kind)[:40])
             self._answer(origin, INTERNAL)
+        finally:
+            if self.access is not None:
+                self.access.charge(origin.key, time.perf_counter() - began)
 
-    def _command(self, origin: Origin, body: Mapping[str, Any]) -> None:
+    def _caller(self, origin: Origin) -> Caller:
+        return self.owner if self.access is None else self.access.caller(origin.key)
+
+    def _command(self, origin: Origin, caller: Caller, body: Mapping[str, Any]) -> None:
         command = decode_command(body)
         if isinstance(command, Submit):
             if self.is_stopping:
                 raise RefusedError("busy", "the daemon is stopping; nothing was queued")
             if self._unwritten:
                 raise RefusedError("storage", "the daemon cannot write to its disk now")
-            self._recall_token(command.token)
+            if self.access is not None:
+                self.access.check_submit(caller)
+            self._recall_token(caller.user, command.token)
         self.offer(
             Requested(
                 origin=origin,
-                user=self.user,
-                uid=self.uid,
-                gid=self.gid,
-                operator=True,
+                user=caller.user,
+                uid=caller.uid,
+                gid=caller.gid,
+                operator=caller.is_operator,
                 command=command,
             )
         )
 
-    def _recall_token(self, token: str) -> None:
+    def _recall_token(self, user: str, token: str) -> None:
         """A resend of a submit whose job ended long ago is still the same job."""
-        key = (self.user, token)
+        key = (user, token)
         if key not in self.core.state.tokens:
             job = self.store.job_of_token(*key)
             if job is not None:
                 self.core.state.tokens[key] = job
 
-    async def _estimate(self, origin: Origin, body: Mapping[str, Any]) -> None:
-        now = self.clock()
+    async def _estimate(self, origin: Origin, caller: Caller, body: Mapping[str, Any]) -> None:
+        sources = replace(self.sources, caller=caller)
+        policy = self.config.rounds.policy
         try:
-            snapshot, job = what_if(self.sources, body, now)
-            policy = self.config.rounds.policy
-            notes = self.core.state.notes.get(policy)
-            plan = await self.planner.estimate(snapshot, policy, notes)
+            answer = await estimated(self.planner, sources, body, policy, self.clock())
         except RefusedError as error:
             self._answer(origin, error.refused)
-            return
-        except Exception as error:
-            self._answer(origin, Refused(code="busy", message=f"no estimate: {error}"))
-            return
-        mine = [p for p in plan.placements if p.job == job]
-        placed = min(mine, key=lambda p: p.start, default=None)
-        deferred = next((d for d in plan.deferred if d.job == job), None)
-        answer = {
-            "start_estimate": None if placed is None else placed.start,
-            "end_estimate": max((p.end for p in mine), default=None),
-            "nodes": {} if placed is None else dict(placed.nodes),
-            "reason": "" if deferred is None else str(deferred.reason),
-            "detail": "" if deferred is None else deferred.detail,
-        }
-        self.server.answer(origin, {"type": "estimate", "time": now, **answer})
+        else:
+            self.server.answer(origin, {"type": "estimate", **answer})
+
+    async def _backup(self, origin: Origin, path: Path) -> None:
+        answer = await written_backup(self.store, path, self.log)
+        if isinstance(answer, Refused):
+            self._answer(origin, answer)
+        else:
+            self.server.answer(origin, answer)
 
     async def _explain(self, origin: Origin, record: JobRecord) -> None:
         now = self.clock()

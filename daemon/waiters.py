@@ -7,7 +7,7 @@ from typing import Any
 
 from coalloc.core.records import JobRecord
 from coalloc.core.requests import Refused
-from coalloc.daemon.answering import RefusedError
+from coalloc.daemon.caller import RefusedError
 from coalloc.daemon.wire.server import Origin
 
 

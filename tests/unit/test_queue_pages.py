@@ -10,10 +10,13 @@ import pytest
 from coalloc.core.records import JobState
 from coalloc.core.requests import Cancel
 from coalloc.daemon import answering
-from coalloc.daemon.answering import QUESTIONS, RefusedError, Sources
+from coalloc.daemon.answering import QUESTIONS, Sources
+from coalloc.daemon.caller import Caller, RefusedError
 from coalloc.daemon.client import Client
 from coalloc.daemon.store import Store
 from tests.site import Site
+
+ANN = Caller(user="ann", uid=1, gid=1, is_operator=False)
 
 
 class Local(Client):
@@ -30,7 +33,7 @@ class Local(Client):
             self.between()
         self.asked.append(fields)
         store: Store = None  # type: ignore[assignment]
-        sources = Sources(state=self.site.state, store=store, user="ann", health=dict)
+        sources = Sources(state=self.site.state, store=store, caller=ANN, health=dict)
         return dict(QUESTIONS[kind](sources, fields, self.site.now))
 
 

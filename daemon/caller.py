@@ -1,0 +1,34 @@
+"""Who asks, and the answer to a question that has none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coalloc.core.requests import Refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks.
+
+    Attributes
+    ----------
+    is_operator : bool
+        May see and change everybody's jobs, and the service.
+    key : str
+        Public; empty in single-user mode.
+    """
+
+    user: str
+    uid: int
+    gid: int
+    is_operator: bool
+    key: str = ""
+
+
+class RefusedError(Exception):
+    """A question that has no answer."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.refused = Refused(code=code, message=message)
