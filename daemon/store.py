@@ -265,6 +265,9 @@ class SqliteStore:
         StoreError
             The copy cannot be written; the store stays usable.
         """
+        # Its lock would end with any other handle of ours on the file that is closed.
+        if path.exists() and path.samefile(self.path):
+            raise StoreError(f"{path}: is the store itself, not a place for a backup")
         try:
             write_copy(self._connection or self._open(), path)
         # the copy is written by SQLite, so its errors are about the target

@@ -241,7 +241,8 @@ def _succeed(fresh: Path, backup: Path, former: dict[str, int], now: float) -> R
         connection.execute("DELETE FROM outbox")
         unprepared = _unprepare(connection)
         connection.execute(
-            "INSERT INTO events (seq, time, kind, job, body) VALUES (?, ?, 'store_restored', '', ?)",
+            "INSERT INTO events (seq, time, kind, job, body)"
+            " VALUES (?, ?, 'store_restored', '', ?)",
             (high["event"] + NUMBERS_AHEAD, now, json.dumps({"backup": str(backup)})),
         )
         active = connection.execute("SELECT count(*) FROM jobs WHERE ended IS NULL").fetchone()[0]
