@@ -100,7 +100,7 @@ def _describe(rows: Sequence[Row], family: Family) -> Story:
             f"`bicriteria` is the balanced point of its front, with {WORK:,} jobs placed or "
             f"priced. That point is better in both criteria than both readings of `demt` on {won} "
             f"of {runs} runs. Runs on which some point of the front is: {_dominated(rows)}.",
-            "The bounds on the weighted completion:",
+            f"The picture ends at a ratio of {HIGHEST:g}. The bounds on the weighted completion:",
             bound_table(rows),
         ),
         reasons=(*family.reasons(rows), *_reasons(rows)),

@@ -1,0 +1,224 @@
+"""What is measured and told of the bi-criteria paper's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from coalloc.simulation.reproduce import demt_study
+from coalloc.simulation.reproduce.demt_claims import COMMON, FAMILIES, better_than
+from coalloc.simulation.reproduce.demt_families import EXPERIMENTS, wins
+from coalloc.simulation.reproduce.demt_fig7 import EXPERIMENTS as TIMES
+from coalloc.simulation.reproduce.demt_fig7 import WHAT, timed
+from coalloc.simulation.reproduce.demt_ratios import (
+    MAKESPAN,
+    PRICED,
+    REPAIRED,
+    between,
+    means,
+    ratio,
+)
+from coalloc.simulation.reproduce.demt_study import (
+    ACCEPTED,
+    ALGORITHMS,
+    BALANCED,
+    COLUMNS,
+    REACHED,
+    Instance,
+    Ours,
+    Reached,
+    rows_of,
+    study,
+)
+from coalloc.simulation.reproduce.experiment import Row, Run
+from coalloc.simulation.reproduce.moldable_instances import FAMILIES as DRAWN
+from coalloc.simulation.reproduce.moldable_instances import moldable_instance
+from coalloc.simulation.reproduce.solving import solve
+
+REGISTERED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    REACHED: ("demt", {"guess": "reached", "selection": "knapsack"}),
+    ACCEPTED: ("demt", {"guess": "accepted", "selection": "knapsack"}),
+    **{name: (name, {}) for name in ALGORITHMS if name not in (REACHED, ACCEPTED, BALANCED)},
+}
+
+
+def row(jobs: int, run: int, algorithm: str, span: float, total: float, **other: Any) -> Row:
+    bounds = {"makespan_bound_s": 2.0, "lp_printed": 5.0, "lp_repaired": 4.0, "priced": 8.0}
+    place = {"jobs": jobs, "run": run, "algorithm": algorithm, "dominated": 0}
+    return {**place, "makespan_s": span, "completion": total, **bounds, **other}
+
+
+def rows_everywhere(**values: tuple[float, float]) -> list[Row]:
+    """Two runs each of 25 and 50 jobs; every algorithm at (4, 20) but those that are named."""
+    return [
+        row(jobs, run, name, *values.get(name, (4.0, 20.0)))
+        for jobs in (25, 50)
+        for run in (0, 1)
+        for name in ALGORITHMS
+    ]
+
+
+@pytest.mark.parametrize("family", DRAWN)
+def test_one_instance_is_what_the_policies_of_the_registry_reach(family: str) -> None:
+    snapshot = moldable_instance(family, 15, 12, 3)
+    instance = Instance(snapshot)
+    found, bounds = instance.published(), instance.bounds()
+    assert list(found) == [name for name in ALGORITHMS if name != BALANCED]
+    for name, (policy, options) in REGISTERED.items():
+        solved = solve(snapshot, policy, {**options, "objective": "weighted_completion"})
+        assert found[name].makespan_s == pytest.approx(solved.makespan)
+        assert found[name].completion == pytest.approx(solved.plan.objective.value)
+        assert found[name].makespan_s >= bounds["makespan_bound_s"]
+        assert found[name].completion >= bounds["lp_repaired"]
+
+
+def test_ours_has_a_proved_bound_and_a_front() -> None:
+    instance = Instance(moldable_instance("highly", 15, 12, 3))
+    ours = instance.ours(2000)
+    assert (ours.balanced.makespan_s, ours.balanced.completion) in [
+        pytest.approx(point) for point in ours.front
+    ]
+    assert instance.bounds()["lp_repaired"] < ours.priced <= min(total for _, total in ours.front)
+    cmax, total = ours.front[0]
+    assert ours.dominates(Reached(makespan_s=1.001 * cmax, completion=1.001 * total))
+    assert not ours.dominates(Reached(makespan_s=cmax, completion=1.001 * total))
+    assert not ours.dominates(Reached(makespan_s=0.999 * cmax, completion=2.0 * total))
+
+
+def test_rows_of_an_instance() -> None:
+    found = {
+        "a": Reached(makespan_s=3.0, completion=9.0),
+        "b": Reached(makespan_s=1.0, completion=9.0),
+    }
+    bounds = {"makespan_bound_s": 1.0, "lp_printed": 2.0, "lp_repaired": 3.0}
+    point = Reached(makespan_s=2.0, completion=8.0)
+    ours = Ours(balanced=point, front=[(2.0, 8.0)], priced=7.0)
+    rows = list(rows_of(25, 4, found, bounds, ours))
+    assert [(one["algorithm"], one["dominated"], one["priced"]) for one in rows] == [
+        ("a", 1, 7.0),
+        ("b", 0, 7.0),
+        (BALANCED, 0, 7.0),
+    ]
+    assert all(one.keys() == COLUMNS.keys() for one in rows)
+    alone = list(rows_of(25, 4, found, bounds, None))
+    assert [(one["algorithm"], one["dominated"], one["priced"]) for one in alone] == [
+        ("a", None, None),
+        ("b", None, None),
+    ]
+
+
+def test_the_study_draws_every_family_anew_and_shares_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demt_study, "PROCS", 10)
+    monkeypatch.setattr(demt_study, "QUICK_OURS", {6: 1, 9: 2})
+    monkeypatch.setattr(demt_study, "QUICK_WORK", 300)
+    run = Run(quick=True)
+    rows = study(run, "mixed")
+    assert study(run, "mixed") is rows
+    assert [(r["jobs"], r["run"]) for r in rows if r["algorithm"] == BALANCED] == [
+        (6, 0),
+        (9, 0),
+        (9, 1),
+    ]
+    assert sum(r["algorithm"] == REACHED for r in rows) == 4
+    other = study(Run(quick=True, seed=1), "mixed")
+    assert {r["run"] for r in other} == {40, 41}
+    assert {r["makespan_s"] for r in rows}.isdisjoint(r["makespan_s"] for r in other)
+
+
+def test_averages_are_ratios_of_sums() -> None:
+    rows = [
+        row(25, 0, "a", 4.0, 12.0),
+        row(25, 1, "a", 12.0, 12.0, makespan_bound_s=10.0, priced=None),
+    ]
+    found = ratio(rows, MAKESPAN)
+    assert found is not None
+    assert (found.low, found.mean, found.high) == pytest.approx((1.2, 16.0 / 12.0, 2.0))
+    assert str(found) == "1.33 (1.20 to 2.00)"
+    known = ratio(rows, PRICED)
+    assert known is not None
+    assert known.mean == 1.5
+    assert ratio(rows[1:], PRICED) is None
+    assert means(rows, "a", REPAIRED) == {25: 3.0}
+    assert between(rows, "priced") == 2.0
+
+
+def test_who_is_better_is_read_from_the_rows() -> None:
+    rows = rows_everywhere(demt=(3.0, 20.0))
+    assert better_than(rows, REPAIRED) == "ahead of none"
+    told = better_than(rows, MAKESPAN)
+    assert told.count("`") == 2 * 5
+    assert "jobs" not in told
+    rows = [r for r in rows if (r["jobs"], r["algorithm"]) != (50, "gang")]
+    rows += [row(50, 0, "gang", 1.0, 1.0)]
+    assert "`gang` (at 25 jobs)" in better_than(rows, MAKESPAN)
+
+
+def test_the_general_claims_count_runs() -> None:
+    rows = rows_everywhere(demt=(3.0, 9.0))
+    completion, makespan = (tell(rows) for _, tell in COMMON)
+    assert completion == (
+        "program as printed: at most 1.80, up to 2.5 in 4 of 4 runs, 1.80 on average; "
+        "program repaired: at most 2.25, up to 2.5 in 4 of 4 runs, 2.25 on average"
+    )
+    assert makespan == "below 2 in 4 of 4 runs, at most 1.50, 1.50 on average"
+    worse = rows_everywhere(demt=(4.0, 30.0))
+    completion, makespan = (tell(worse) for _, tell in COMMON)
+    assert "up to 2.5 in 0 of 4 runs" in completion
+    assert makespan.startswith("below 2 in 0 of 4 runs")
+
+
+def test_wins_need_both_criteria_against_both_readings() -> None:
+    assert wins(rows_everywhere(bicriteria=(3.0, 19.0))) == (4, 4)
+    assert wins(rows_everywhere(bicriteria=(3.0, 20.0))) == (0, 4)
+    rows = rows_everywhere(bicriteria=(3.0, 19.0), **{ACCEPTED: (2.0, 30.0)})
+    assert wins(rows) == (0, 4)
+    assert wins([r for r in rows if r["algorithm"] != BALANCED]) == (0, 0)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_claim_is_answered_from_the_rows(name: str) -> None:
+    """With other values each answer is another one."""
+    flat = rows_everywhere()
+    other = [
+        {
+            **r,
+            "makespan_s": r["makespan_s"] * (2 + r["jobs"] / 25 + ALGORITHMS.index(r["algorithm"])),
+            "completion": r["completion"] * (3 + r["jobs"] / 25 + ALGORITHMS.index(r["algorithm"])),
+        }
+        for r in flat
+    ]
+    for text, tell in (*FAMILIES[name].claims, *COMMON):
+        assert tell(flat) != tell(other), text
+    first, second = (EXPERIMENTS[name].describe(rows) for rows in (flat, other))
+    assert first.claims == second.claims
+    assert first.headline != second.headline
+    assert all(f"| {claim} |" in first.measured[1] for claim in first.claims)
+
+
+def test_the_runs_that_the_priced_bound_saw_are_told() -> None:
+    rows = [
+        {**r, "priced": None, "dominated": None} if (r["jobs"], r["run"]) == (50, 1) else r
+        for r in rows_everywhere()
+        if (r["jobs"], r["run"], r["algorithm"]) != (50, 1, BALANCED)
+    ]
+    told = "\n".join(EXPERIMENTS["demt-fig3"].describe(rows).measured)
+    assert "2 of 2 runs at 25 jobs, 1 of 2 runs at 50 jobs" in told
+    assert "`gang` 0 of 3" in told
+    assert "on 0 of 3 runs" in told
+
+
+def test_times_are_of_each_part_and_told_from_the_rows() -> None:
+    found = timed("cirne", 10, 8, 1, work=1000)
+    assert found.keys() == WHAT.keys()
+    assert all(value > 0.0 for value in found.values())
+    rows: list[Row] = [
+        {"family": "cirne", "jobs": jobs, "run": 0, "what": what, "cpu_s": jobs * 0.001 * number}
+        for jobs in (25, 400)
+        for number, what in enumerate(WHAT, 1)
+    ]
+    story = TIMES["demt-fig7"].describe(rows)
+    assert story.headline == "`demt` takes 400 ms for 400 jobs, `bicriteria` 2.00 s"
+    assert "| 25 (25 to 25) | 400 (400 to 400) |" in story.measured[1]
+    assert story.reasons[0].startswith("5 times less than the published 2 s")
