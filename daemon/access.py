@@ -186,13 +186,12 @@ class Access:
         what = "revoked key" if grant is None else f"not an executor of {cluster[:80]}"
         self.audit.refused("statement_refused", key, what=what, cluster=cluster[:80], **known)
 
-    def request_refused(self, caller: Caller, kind: str, refused: Refused) -> None:
+    def request_refused(self, caller: Caller, refused: Refused) -> None:
         """A request was understood, and is not the caller's to make."""
         self.audit.refused(
             "request_refused",
             caller.user,
             what=refused.message,
-            request=kind,
             user=caller.user,
             uid=caller.uid,
             key=fingerprint(caller.key),

@@ -36,6 +36,7 @@ MODULES: Mapping[str, str] = {
     "nodes": "coalloc.daemon.cli_nodes",
     "calibrate": "coalloc.daemon.cli_calibrate",
     "plan": "coalloc.daemon.cli_plan",
+    "keys": "coalloc.daemon.cli_keys",
     "events": "coalloc.daemon.cli_events",
     **dict.fromkeys(
         ("cancel", "hold", "release", "drain", "resume", "pause", "round"),
@@ -53,7 +54,7 @@ GROUPS = (
         ("submit", "submit-workflow", "queue", "show", "why", "wait", "cancel", "hold", "release"),
     ),
     ("clusters and rounds", ("nodes", "plan", "events", "status", "snapshot")),
-    ("operators", ("drain", "resume", "pause", "round", "calibrate", "backup", "restore")),
+    ("operators", ("drain", "resume", "pause", "round", "calibrate", "keys", "backup", "restore")),
     ("without a daemon", ("solve", "check", "simulate", "reproduce", "policies", "demo")),
 )
 

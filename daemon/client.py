@@ -20,7 +20,8 @@ from typing import Any, Self, TypeVar, Unpack
 import msgspec
 
 from coalloc.daemon import client_results as results
-from coalloc.daemon.client_endpoint import await_listener, configured_endpoints
+from coalloc.daemon.client_endpoint import await_listener, configured_endpoints, doors
+from coalloc.daemon.client_errors import RefusedError, checked
 from coalloc.daemon.client_events import followed, never, stored
 from coalloc.daemon.submission import JobOptions, submission
 from coalloc.daemon.wire.client import Asker, NoAnswerError
@@ -32,6 +33,8 @@ T = TypeVar("T")
 
 PATIENCE_S = 1.0
 """How long a daemon that is being restarted may take to listen again, seconds."""
+TOO_FAST_FIRST_S, TOO_FAST_LONGEST_S, TOO_FAST_S = 0.05, 1.0, 120.0
+"""Pauses after a refusal for asking too fast, and how long to go on trying, seconds."""
 PIPELINED = 1000
 """Submits under way at a time."""
 WHY_S = 20.0
@@ -42,24 +45,6 @@ LOOK_EVERY_S = 10.0
 """While waiting for a job, between looks whether the daemon is still the same, seconds."""
 REPEAT_S = 300.0
 """A wait is asked again after this long, in case our connection was replaced, seconds."""
-
-
-class RefusedError(Exception):
-    """The daemon did not do what was asked.
-
-    Attributes
-    ----------
-    code : str
-        ``bad_request``, ``not_found``, ``not_allowed``, ``infeasible``, ``too_many``,
-        ``wrong_state``, ``storage``, ``busy`` or ``internal``. Only after ``storage``, ``busy``
-        and ``too_many`` may the same request succeed later.
-    message : str
-    """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
 
 
 class Client:
@@ -75,11 +60,16 @@ class Client:
         Where events are published. Default: that of the configuration.
     config : Path, optional
         The configuration file. Default: ``$COALLOC_CONFIG``, the user's, the system's.
+    key : Path, optional
+        The file of the key to connect with, where the daemon tells users apart. Default:
+        ``$COALLOC_KEY``, or the user's.
 
     Raises
     ------
     ConfigError
         The configuration is needed and cannot be used.
+    NoAnswerError
+        A key is needed, and there is none that can be used.
     """
 
     Refused = RefusedError
@@ -92,11 +82,12 @@ class Client:
         *,
         publish_endpoint: str | None = None,
         config: Path | None = None,
+        key: Path | None = None,
     ) -> None:
-        if endpoint is None:
-            endpoint, publishing = configured_endpoints(config)
-            publish_endpoint = publish_endpoint or publishing
-        self.endpoint, self.timeout_s = endpoint, timeout_s
+        found = doors(endpoint, config, key)
+        self._security = found.security
+        publish_endpoint = publish_endpoint or found.publish_endpoint
+        self.endpoint, self.timeout_s = found.endpoint, timeout_s
         self._publish_endpoint, self._config = publish_endpoint, config
         self._asker: Asker | None = None
 
@@ -125,7 +116,17 @@ class Client:
         RefusedError
         NoAnswerError
         """
-        return checked(self._connected().ask({**fields, "type": kind}, timeout_s=timeout_s))
+        body = {**fields, "type": kind}
+        return checked(self._patiently(self._connected().ask(body, timeout_s=timeout_s), body))
+
+    def _patiently(self, answer: dict[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask again, ever more slowly, while the daemon says that we ask too fast."""
+        pause, end = TOO_FAST_FIRST_S, time.monotonic() + TOO_FAST_S
+        while answer.get("code") == "too_fast" and time.monotonic() < end:
+            time.sleep(pause)
+            pause = min(2.0 * pause, TOO_FAST_LONGEST_S)
+            answer = self._connected().ask(body)
+        return answer
 
     def submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> results.Submitted:
         """Queue a job; on return it is on the daemon's disk.
@@ -154,7 +155,7 @@ class Client:
             answer = asker.ask(body)
         except NoAnswerError:
             answer = asker.ask(body)
-        return _submitted(checked(answer), body)
+        return _submitted(checked(self._patiently(answer, body)), body)
 
     def submit_many(
         self, bodies: Iterable[Mapping[str, Any]]
@@ -190,7 +191,7 @@ class Client:
                 answer = asker.answer_to(request)
             except NoAnswerError:
                 answer = asker.ask(body)
-            return _submitted(checked(answer), body)
+            return _submitted(checked(self._patiently(answer, body)), body)
         except RefusedError as error:
             return error
 
@@ -332,7 +333,7 @@ class Client:
         """
         first = self.last_event() if since is None else since
         bodies = (
-            followed(self._page, self._publishing(), first, stopped)
+            followed(self._page, self._publishing(), first, stopped, self._security)
             if follow
             else stored(partial(self._page, job=job), first)
         )
@@ -383,25 +384,13 @@ class Client:
     def _connected(self) -> Asker:
         if self._asker is None:
             await_listener(self.endpoint, min(PATIENCE_S, self.timeout_s))
-            self._asker = Asker(self.endpoint, timeout_s=self.timeout_s)
+            self._asker = Asker(self.endpoint, timeout_s=self.timeout_s, security=self._security)
         return self._asker
 
     def _publishing(self) -> str:
         if self._publish_endpoint is None:
             _, self._publish_endpoint = configured_endpoints(self._config)
         return self._publish_endpoint
-
-
-def checked(answer: dict[str, Any]) -> dict[str, Any]:
-    """The answer, unless it is a refusal.
-
-    Raises
-    ------
-    RefusedError
-    """
-    if answer.get("type") == "refused":
-        raise RefusedError(str(answer.get("code")), str(answer.get("message")))
-    return answer
 
 
 def _submitted(answer: Mapping[str, Any], body: Mapping[str, Any]) -> results.Submitted:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from coalloc.daemon.wire.client import Watcher
+from coalloc.daemon.wire.curve import Calling
 
 LISTEN_S = 0.25
 """While following, between looks whether to go on, seconds."""
@@ -33,7 +34,11 @@ def stored(page: Page, since: int) -> Iterator[dict[str, Any]]:
 
 
 def followed(
-    page: Page, endpoint: str, since: int, stopped: Callable[[], bool]
+    page: Page,
+    endpoint: str,
+    since: int,
+    stopped: Callable[[], bool],
+    security: Calling | None = None,
 ) -> Generator[dict[str, Any]]:
     """Stored events, and then those that happen, in order and without gaps.
 
@@ -46,7 +51,7 @@ def followed(
     stopped : callable
         Polled while nothing happens; True ends the stream.
     """
-    watcher = Watcher(endpoint, ("event.",))
+    watcher = Watcher(endpoint, ("event.",), security)
     last, silent_s = since, 0.0
     try:
         while not stopped():

@@ -294,7 +294,7 @@ class Service:
                 self.server.answer(origin, {"type": "done", **body})
             case Refused(code=code, message=message):
                 if code == "not_allowed" and self.access is not None:
-                    self.access.request_refused(self._caller(origin), "", answer)
+                    self.access.request_refused(self._caller(origin), answer)
                 refusal = {"type": "refused", "code": code, "message": message}
                 self.server.answer(origin, refusal)
 

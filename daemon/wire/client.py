@@ -13,6 +13,7 @@ from typing import Any
 
 import zmq
 
+from coalloc.daemon.wire.curve import REFUSED, SUCCEEDED, Calling, Handshakes
 from coalloc.daemon.wire.frames import PROTOCOL, WireError, decode_any, decode_object, encode
 
 MAX_BYTES = 256 << 20
@@ -20,6 +21,14 @@ MAX_BYTES = 256 << 20
 
 class NoAnswerError(ConnectionError):
     """The daemon did not answer in time."""
+
+
+class KeyRefusedError(NoAnswerError):
+    """The daemon does not take this key."""
+
+
+class KeyUnusableError(NoAnswerError):
+    """A key is needed to ask, and there is none that can be used."""
 
 
 class Asker:
@@ -31,9 +40,13 @@ class Asker:
         Such as ``ipc:///run/coalloc/coalloc.sock``.
     timeout_s : float
         For one answer, seconds.
+    security : Calling, optional
+        The key to connect with, and the daemon's.
     """
 
-    def __init__(self, endpoint: str, *, timeout_s: float = 10.0) -> None:
+    def __init__(
+        self, endpoint: str, *, timeout_s: float = 10.0, security: Calling | None = None
+    ) -> None:
         self.endpoint = endpoint
         self.timeout_s = timeout_s
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -42,6 +55,14 @@ class Asker:
         self._socket.setsockopt(zmq.SNDHWM, 100_000)
         self._socket.setsockopt(zmq.RCVHWM, 100_000)
         self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_BYTES)
+        if security is not None:
+            security.apply(self._socket)
+        self._is_keyed = security is not None
+        self._handshakes = Handshakes(self._socket)
+        self._failed = ""
+        self._poller = zmq.Poller()
+        self._poller.register(self._socket, zmq.POLLIN)
+        self._poller.register(self._handshakes.monitor, zmq.POLLIN)
         self._socket.connect(endpoint)
         self._numbers = itertools.count(1)
         self._early: dict[str, dict[str, Any]] = {}
@@ -70,11 +91,32 @@ class Asker:
         end = time.monotonic() + limit
         while request not in self._early:
             left = end - time.monotonic()
-            if left <= 0.0 or not self._socket.poll(max(1, int(left * 1000))):
-                raise NoAnswerError(f"no answer from {self.endpoint} within {limit:g} s")
-            answer = self._received()
-            self._early[str(answer.get("id"))] = answer
+            ready = dict(self._poller.poll(max(1, int(left * 1000)))) if left > 0.0 else {}
+            self._look_at_handshakes()
+            if not ready and time.monotonic() >= end:
+                raise NoAnswerError(self._why_silent(limit))
+            if self._socket in ready:
+                answer = self._received()
+                self._early[str(answer.get("id"))] = answer
         return self._early.pop(request)
+
+    def _look_at_handshakes(self) -> None:
+        for outcome in self._handshakes.outcomes():
+            self._failed = "" if outcome == SUCCEEDED else outcome
+            if outcome == REFUSED:
+                raise KeyRefusedError(
+                    f"the daemon at {self.endpoint} refuses this key; is it enrolled, and not "
+                    "revoked? (see coalloc keys --help)"
+                )
+
+    def _why_silent(self, limit: float) -> str:
+        if not self._failed:
+            return f"no answer from {self.endpoint} within {limit:g} s"
+        key = "another daemon's key" if self._is_keyed else "no key"
+        return (
+            f"the daemon at {self.endpoint} ends the connection: we have {key}, "
+            "or it is not a coalloc daemon (see coalloc keys --help)"
+        )
 
     def _received(self) -> dict[str, Any]:
         frames = self._socket.recv_multipart()
@@ -88,6 +130,7 @@ class Asker:
 
     def close(self) -> None:
         """Close the connection."""
+        self._handshakes.close()
         self._socket.close()
         self._context.term()
 
@@ -101,13 +144,20 @@ class Watcher:
         Prefixes, such as ``event`` or ``decision.alpha``.
     """
 
-    def __init__(self, endpoint: str, topics: tuple[str, ...] = ("",)) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        topics: tuple[str, ...] = ("",),
+        security: Calling | None = None,
+    ) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.SUB)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.RCVHWM, 100_000)
         for topic in topics:
             self._socket.setsockopt(zmq.SUBSCRIBE, topic.encode())
+        if security is not None:
+            security.apply(self._socket)
         self._socket.connect(endpoint)
 
     def messages(self, timeout_s: float) -> Iterator[tuple[str, dict[str, Any]]]:

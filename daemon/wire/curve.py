@@ -1,20 +1,21 @@
 """CURVE: who may connect to a socket, and how each side learns that a handshake has failed.
 
-A listener that has a key but no authenticator would accept everybody, so `Gatekeeper` is
-started before anything is bound, and every socket enforces its domain. A handshake that fails is
+A listener that has a key but no authenticator would accept everybody: so every socket enforces
+its domain, which `gatekeeper` answers for. A handshake that fails is
 told by the socket's monitor alone: the refused side would otherwise wait for ever.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zmq
-from zmq.auth.asyncio import AsyncioAuthenticator
 from zmq.utils.monitor import parse_monitor_message
+
+if TYPE_CHECKING:
+    import asyncio
 
 KEY_CHARACTERS = 40
 """A key of 32 bytes in Z85, the form in which files and the wire carry it."""
@@ -53,7 +54,7 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """A socket that takes only connections that `Gatekeeper` admits to its domain."""
+    """A socket that takes only connections that the gatekeeper admits to its domain."""
 
     pair: KeyPair
     domain: str
@@ -82,8 +83,6 @@ class Calling:
 
 Security = Listening | Calling
 OnHandshake = Callable[[str], None]
-Admits = Callable[[str, str], bool]
-"""Domain, public key -> whether that key may connect there."""
 
 
 def new_pair() -> KeyPair:
@@ -149,32 +148,3 @@ class Handshakes:
             self._loop = None
         self._watched.disable_monitor()
         self.monitor.close(0)
-
-
-class Gatekeeper:
-    """Answers ZeroMQ's question whether a key may connect, for all sockets of a context."""
-
-    def __init__(
-        self, context: zmq.Context[zmq.Socket[bytes]], domains: tuple[str, ...], admits: Admits
-    ) -> None:
-        self._authenticator = AsyncioAuthenticator(context)
-        for domain in domains:
-            # One by one: what is configured for '*' does not apply to a domain with a name.
-            self._authenticator.configure_curve_callback(domain, _Provider(admits))
-
-    def start(self) -> None:
-        """Before anything is bound; the loop must be running."""
-        self._authenticator.start()
-
-    def stop(self) -> None:
-        """After the sockets are closed."""
-        self._authenticator.stop()
-
-
-class _Provider:
-    def __init__(self, admits: Admits) -> None:
-        self._admits = admits
-
-    def callback(self, domain: str, key: bytes) -> bool:
-        """What pyzmq's authenticator asks."""
-        return self._admits(domain, key.decode())

@@ -13,8 +13,9 @@ from typing import Any
 
 import zmq
 
-from coalloc.daemon.wire.curve import Admits, Gatekeeper, Listening, OnHandshake
+from coalloc.daemon.wire.curve import Listening, OnHandshake
 from coalloc.daemon.wire.frames import PROTOCOL, encode
+from coalloc.daemon.wire.gatekeeper import Admits, Gatekeeper
 from coalloc.daemon.wire.sockets import Port, new_context
 
 MAX_SUBSCRIPTION_BYTES = 1024

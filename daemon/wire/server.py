@@ -19,8 +19,9 @@ import zmq
 from coalloc.core.messages import Numbered, Ping, Statement, Welcome
 from coalloc.core.requests import Refused
 from coalloc.daemon.wire.codec import decode_from_executor, encode_message
-from coalloc.daemon.wire.curve import Gatekeeper, KeyPair, Listening
+from coalloc.daemon.wire.curve import KeyPair, Listening
 from coalloc.daemon.wire.frames import WireError, decode_object, encode
+from coalloc.daemon.wire.gatekeeper import Gatekeeper
 from coalloc.daemon.wire.publishing import Publisher
 from coalloc.daemon.wire.sockets import OnFrames, Port, new_context
 
