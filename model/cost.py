@@ -25,6 +25,19 @@ from coalloc.model.jobs import Edge, MoldableJob, RigidJob, Task
 from coalloc.model.platform import Cluster
 
 
+def piece_time(chunk_s: float, chunks: int, procs: int, min_power: float) -> float:
+    """Seconds that processes take which share whole chunks: those of the one with the most.
+
+    Parameters
+    ----------
+    chunk_s : float
+        One chunk on a full-speed node, seconds.
+    min_power : float
+        Power of the weakest node used, (0, 1].
+    """
+    return -(-chunks // procs) * chunk_s / min_power
+
+
 def run_time(base_time: float, sigma: float, min_power: float, sc: float = 1.0) -> float:
     """Equations (1)-(3): Te = Tb * (sigma * SP + (1 - sigma) * SC), SP = 1 / min power.
 

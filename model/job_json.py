@@ -10,6 +10,7 @@ from coalloc.model import tables
 from coalloc.model.errors import InputError
 from coalloc.model.fields import array, chosen, read_fields, shown
 from coalloc.model.jobs import (
+    MOST_CHUNKS,
     DivisibleJob,
     Edge,
     Job,
@@ -61,7 +62,13 @@ def read_job(value: Any, where: str, time: float) -> tuple[Job, list[str]]:
         case "workflow":
             return _workflow(fields, where), []
         case _:
-            return DivisibleJob(**fields), []
+            return _divisible(fields, where), []
+
+
+def _divisible(fields: dict[str, Any], where: str) -> DivisibleJob:
+    if fields["work"] > MOST_CHUNKS * fields["chunk_s"]:
+        raise InputError(f"{where}.chunk_s", f"cuts the work into more than {MOST_CHUNKS} chunks")
+    return DivisibleJob(**fields)
 
 
 def restore_job(value: dict[str, Any]) -> Job:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 from coalloc.model.speedup import Speedup
 
@@ -172,5 +173,15 @@ class DivisibleJob(JobFields):
     work: float
     chunk_s: float
 
+    @property
+    def chunks(self) -> int:
+        """Chunks of the work; the last one may be shorter, and counts as a whole one."""
+        whole = self.work / self.chunk_s
+        return max(ceil(whole - CHUNK_SHARE * max(whole, 1.0)), 1)
 
+
+CHUNK_SHARE = 1e-12
+"""A last chunk of this share of the work is rounding."""
+MOST_CHUNKS = 1_000_000_000
+"""Chunks of one job at most."""
 Job = RigidJob | MoldableJob | WorkflowJob | DivisibleJob

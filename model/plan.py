@@ -46,7 +46,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """The nodes, start and end of a job, or of a workflow's task.
+    """The nodes, start and end of a job, of a workflow's task, or of a piece of a divisible job.
 
     Attributes
     ----------
@@ -54,6 +54,8 @@ class Placement:
         In rank order.
     sc : float
         Static communication slowdown accepted for this placement, at least 1.
+    chunks : int or None
+        Of a piece: how many chunks its processes share.
     """
 
     job: str
@@ -62,6 +64,7 @@ class Placement:
     nodes: Mapping[str, int]
     task: str | None = None
     sc: float = 1.0
+    chunks: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

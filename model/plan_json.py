@@ -104,6 +104,8 @@ def _write_placement(placement: Placement) -> dict[str, Any]:
     out |= {"start": placement.start, "end": placement.end, "nodes": dict(placement.nodes)}
     if placement.sc != 1.0:
         out["sc"] = placement.sc
+    if placement.chunks is not None:
+        out["chunks"] = placement.chunks
     return out
 
 

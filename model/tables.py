@@ -189,6 +189,9 @@ PLACEMENT: Table = {
         doc="Processes on each node, in rank order.",
     ),
     "sc": Field(kind="number", low=1, default=1.0, doc="Accepted communication slowdown."),
+    "chunks": Field(
+        kind="integer", low=1, high=10**9, doc="Chunks of this piece of a divisible job."
+    ),
 }
 DEFERRED: Table = {
     "job": Field(kind="text", needed=True, doc="Job id."),

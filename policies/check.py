@@ -82,6 +82,7 @@ def check(snapshot: Snapshot, plan: Plan, *, cells: int = check_certificates.CEL
         faults,
         check_value.answers(units, plan.placements, plan.deferred),
         *_feasibility(sheet, uses),
+        check_jobs.pieces(sheet),
         check_jobs.run_times(sheet),
         check_value.reasons(snapshot, units, nodes, plan.deferred),
         check_value.objective(plan, values),
@@ -158,6 +159,7 @@ def _front(snapshot: Snapshot, plan: Plan, nodes: NodeColumns) -> Iterator[Itera
             faults,
             check_value.answers(units, point.placements, plan.deferred),
             *_feasibility(sheet, check_occupation.link_uses(sheet)),
+            check_jobs.pieces(sheet),
             check_jobs.run_times(sheet),
         ]
         for family in families:

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from coalloc.model.cost import base_time, edge_delay, run_time, task_time
-from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.cost import base_time, edge_delay, piece_time, run_time, task_time
+from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.speedup import TableSpeedup
 from coalloc.policies.check_sheet import RELATIVE, Flags, Floats, Sheet, Unit, shown
 
 
 def processes(sheet: Sheet) -> Iterator[str]:
-    """Rigid: n = procs. Moldable: n is offered. Task: min_procs <= n <= max_procs."""
+    """Rigid: n = procs. Moldable: n is offered. Task: min_procs <= n <= max_procs. Piece: any."""
     for unit, procs in zip(sheet.units, sheet.procs.tolist(), strict=True):
         fault = _wrong_processes(unit, procs)
         if fault:
@@ -29,8 +29,10 @@ def _wrong_processes(unit: Unit, procs: int) -> str | None:
         low = high = job.procs
     elif isinstance(job, MoldableJob):
         low, high = job.min_procs, job.max_procs
+    elif isinstance(job, DivisibleJob):
+        low, high = 1, job.chunks
     else:
-        return "a divisible job has no placement"
+        return None
     if not low <= procs <= high:
         return f"has {procs} processes, needs {low if low == high else f'{low}..{high}'}"
     if (
@@ -40,6 +42,20 @@ def _wrong_processes(unit: Unit, procs: int) -> str | None:
     ):
         return f"has {procs} processes, a count its table does not list"
     return None
+
+
+def pieces(sheet: Sheet) -> Iterator[str]:
+    """Of each placed divisible job: sum of chunks = ceil(work / chunk_s)."""
+    sums: dict[str, int] = {}
+    wanted: dict[str, int] = {}
+    for unit, chunks in zip(sheet.units, sheet.chunks, strict=True):
+        job = unit.job
+        if isinstance(job, DivisibleJob):
+            sums[job.id] = sums.get(job.id, 0) + chunks
+            wanted[job.id] = job.chunks
+    for name, found in sums.items():
+        if found != wanted[name]:
+            yield f"job {name}: its pieces have {found} chunks, it has {wanted[name]}"
 
 
 def slowdowns(sheet: Sheet) -> Iterator[str]:
@@ -193,6 +209,10 @@ def run_times(sheet: Sheet) -> Iterator[str]:
             seconds = task_time(unit.task, sheet.inside[row], weakest[row], by_name)
         elif isinstance(job, RigidJob | MoldableJob):
             seconds = run_time(base_time(job, procs[row]), job.sigma, weakest[row], sc[row])
+        elif isinstance(job, DivisibleJob):
+            if procs[row] > sheet.chunks[row]:
+                yield f"{unit.name}: has {procs[row]} processes for {sheet.chunks[row]} chunks"
+            seconds = piece_time(job.chunk_s, sheet.chunks[row], procs[row], weakest[row])
         if not abs(start[row] + seconds - end[row]) <= allowed[row]:
             found, wanted = shown(end[row] - start[row]), shown(seconds)
             yield f"{unit.name}: runs for {found} s, the cost model says {wanted} s"

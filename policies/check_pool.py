@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from coalloc.model.cost import base_time
-from coalloc.model.jobs import Job, MoldableJob, RigidJob
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import TableSpeedup
@@ -65,7 +65,10 @@ class Pool:
 def pool_of(snapshot: Snapshot, plan: Plan, nodes: NodeColumns) -> Pool:
     """The pool for the jobs that a plan has a start for."""
     left = {item.job for item in plan.deferred}
-    placed = [job for job in snapshot.queue if job.id not in left]
+    # What is proved of the others holds with divisible jobs beside them.
+    placed = [
+        job for job in snapshot.queue if job.id not in left and not isinstance(job, DivisibleJob)
+    ]
     room = _Room(snapshot, plan.options, nodes)
     steps = _steps(snapshot, placed, nodes, room.least_memory(placed))
     width = int(steps[1].max(initial=0))

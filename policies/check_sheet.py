@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from coalloc.model.jobs import Job, Task, WorkflowJob
+from coalloc.model.jobs import DivisibleJob, Job, Task, WorkflowJob
 from coalloc.model.plan import Placement
 from coalloc.model.platform import NodeState
 from coalloc.model.snapshot import Snapshot
@@ -126,6 +126,8 @@ class Sheet:
     swept_end : ndarray of float, shape (P,)
         `end` less the tolerance: where a sweep takes the placement to have ended.
     procs : ndarray of int, shape (P,)
+    chunks : sequence of int, length P
+        Of the pieces of divisible jobs; 0 of other placements.
     inside : sequence of mappings from cluster name to processes, length P
     row, node, count : ndarray of int, shape (E,)
         Of each entry: its placement, its node, its processes. Rows rise.
@@ -142,6 +144,7 @@ class Sheet:
     swept_end: Floats
     sc: Floats
     procs: Ints
+    chunks: Sequence[int]
     inside: Sequence[Mapping[str, int]]
     row: Ints
     node: Ints
@@ -153,7 +156,7 @@ class Sheet:
         return tolerance(times, self.snapshot.time)
 
     def rows_of_jobs(self) -> dict[str, list[int]]:
-        """The rows of each job: one, or one for each placed task."""
+        """The rows of each job: one, or one for each placed task or piece."""
         rows: dict[str, list[int]] = {}
         for row, unit in enumerate(self.units):
             rows.setdefault(unit.job.id, []).append(row)
@@ -196,17 +199,20 @@ def make_sheet(
 ) -> tuple[Sheet, list[str]]:
     """Put placements into columns; what cannot be read is reported and left out."""
     faults: list[str] = []
-    kept: dict[tuple[str, str | None], Placement] = {}
+    kept: list[tuple[Unit, Placement]] = []
+    seen: set[tuple[str, str | None]] = set()
     for placement in placements:
         key = placement.job, placement.task
-        fault = _unreadable(placement, units.get(key), nodes)
-        if fault is None and key in kept:
+        unit = units.get(key)
+        fault = _unreadable(placement, unit, nodes)
+        if fault is None and key in seen and placement.chunks is None:
             fault = "is placed twice"
-        if fault is None:
-            kept[key] = placement
+        if fault is None and unit is not None:
+            kept.append((unit, placement))
+            seen.add(key)
         else:
             faults.append(f"{named(*key)}: {fault}")
-    rows = list(kept.values())
+    rows = [placement for _, placement in kept]
     sizes = np.array([len(p.nodes) for p in rows], dtype=np.int64)
     entries = int(sizes.sum())
     names = chain.from_iterable(p.nodes for p in rows)
@@ -222,12 +228,13 @@ def make_sheet(
         snapshot=snapshot,
         options=options,
         nodes=nodes,
-        units=[units[key] for key in kept],
+        units=[unit for unit, _ in kept],
         start=start,
         end=end,
         swept_end=swept_ends(start, end, snapshot.time),
         sc=np.array([p.sc for p in rows], dtype=np.float64),
         procs=procs,
+        chunks=[p.chunks or 0 for p in rows],
         inside=_inside(snapshot, nodes.cluster[node], count, row),
         row=row,
         node=node,
@@ -241,6 +248,11 @@ def _unreadable(placement: Placement, unit: Unit | None, nodes: NodeColumns) -> 
     """Why a placement cannot be read, or None."""
     if unit is None:
         return "is not in the queue"
+    is_piece = isinstance(unit.job, DivisibleJob)
+    if is_piece and (placement.chunks is None or placement.chunks < 1):
+        return "a piece of a divisible job has a number of chunks"
+    if placement.chunks is not None and not is_piece:
+        return "has chunks, and is not divisible"
     for key, value in (("start", placement.start), ("end", placement.end), ("sc", placement.sc)):
         if not isfinite(value):
             return f"{key} {value} is not a finite number"

@@ -9,7 +9,7 @@ from math import fsum, inf, isclose, isfinite
 
 import numpy as np
 
-from coalloc.model.jobs import Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Deferred, Placement, Plan, Reason, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import TableSpeedup
@@ -106,6 +106,8 @@ def _fewest(job: Job) -> int | None:
     match job:
         case RigidJob():
             return job.procs
+        case DivisibleJob():
+            return 1
         case MoldableJob(speedup=TableSpeedup() as table):
             offered = [n for n in table.procs if job.min_procs <= n <= job.max_procs]
             return min(offered, default=None)
@@ -113,8 +115,6 @@ def _fewest(job: Job) -> int | None:
             return job.min_procs
         case WorkflowJob():
             return max((task.min_procs for task in job.tasks), default=None)
-        case _:
-            return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,8 +233,14 @@ def _front_summary(plan: Plan) -> Iterator[str]:
         yield f"pareto_gap: {told}, the smallest of the front is {actual}"
 
 
-def _as_set(placements: Sequence[Placement]) -> dict[tuple[str, str | None], Placement]:
-    return {(p.job, p.task): p for p in placements}
+def _as_set(placements: Sequence[Placement]) -> dict[tuple[str, str | None], list[Placement]]:
+    """The placements of each job and task; the pieces of a divisible job in one order."""
+    out: dict[tuple[str, str | None], list[Placement]] = {}
+    for p in placements:
+        out.setdefault((p.job, p.task), []).append(p)
+    for same in out.values():
+        same.sort(key=lambda p: (p.start, p.end, p.chunks or 0, *p.nodes))
+    return out
 
 
 def metrics_of(

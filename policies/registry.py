@@ -11,6 +11,7 @@ from typing import Any
 
 from coalloc.model.errors import InputError
 from coalloc.model.fields import Table
+from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation.options import CBS, JPN, MBPC, PUBLISHED, SLOTS
@@ -35,7 +36,10 @@ _CPA = "coalloc.policies.workflow.cpa"
 
 
 def _lazy(module: str, name: str) -> Solve:
-    """Load ``module`` on the first call; its table SOLVERS holds the function."""
+    """Load ``module`` on the first call; its table SOLVERS holds the function.
+
+    What a policy plans, divisible jobs fill.
+    """
 
     def solve(
         problem: Snapshot,
@@ -44,7 +48,12 @@ def _lazy(module: str, name: str) -> Solve:
         on_incumbent: OnIncumbent | None = None,
     ) -> Plan:
         table: Mapping[str, Solve] = import_module(module).SOLVERS
-        return table[name](problem, options, budget, on_incumbent)
+        if not any(isinstance(job, DivisibleJob) for job in problem.queue):
+            return table[name](problem, options, budget, on_incumbent)
+        complete = import_module("coalloc.policies.divisible.complete").complete
+        told = on_incumbent and (lambda plan: on_incumbent(complete(problem, plan)))
+        filled: Plan = complete(problem, table[name](problem, options, budget, told))
+        return filled
 
     return solve
 

@@ -10,6 +10,7 @@ from coalloc.model.plan import Objective, Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import never
 from coalloc.policies.bounds.lower import BOUNDS, Bound, lower_bound
+from coalloc.policies.divisible.bounds import divisible_bounds
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.moldable.proof import moldable_parts
 from coalloc.policies.workflow import bound as workflow_bound
@@ -59,9 +60,13 @@ def proofs_of(
         more = moldable_parts(planner, values["makespan"], stop)
     if any(isinstance(job, WorkflowJob) for job in queue):
         more = workflow_bound.workflow_parts(planner, stop, effort)
+    pieces = divisible_bounds(snapshot, plan)
     out = []
     for name in BOUNDS:
         bound = lower_bound(planner, name, stop, effort).beside(more.get(name, {}))
+        if pieces.makespan > 0.0:
+            added = bound.value + pieces.weighted_completion
+            bound = bound.beside({"divisible": pieces.makespan if name == "makespan" else added})
         gap = Objective(name=name, value=values[name], bound=bound.value).gap
         out.append(Proof(name=name, value=values[name], bound=bound, gap=gap))
     return tuple(out)

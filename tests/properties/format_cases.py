@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from coalloc.model.jobs import (
+    MOST_CHUNKS,
     DivisibleJob,
     Edge,
     Job,
@@ -162,7 +163,9 @@ def jobs(draw: st.DrawFn, name: str) -> Job:
         case 2:
             return WorkflowJob(**draw(workflow()), **common)
         case _:
-            return DivisibleJob(work=draw(positive), chunk_s=draw(positive), **common)
+            work = draw(positive)
+            chunk = max(draw(positive), work / MOST_CHUNKS * 1.1)
+            return DivisibleJob(work=work, chunk_s=min(chunk, LARGE), **common)
 
 
 @st.composite

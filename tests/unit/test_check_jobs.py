@@ -142,7 +142,7 @@ WHERE = [
         "job w task t2: starts at 88.25 s, task t1 allows 178.25 s",
     ),
     spoilt(
-        "a divisible job placed",
+        "a divisible job without chunks",
         valued(
             replace(
                 plan(),
@@ -153,7 +153,7 @@ WHERE = [
                 deferred=plan().deferred[:2],
             )
         ),
-        "job div: a divisible job has no placement",
+        "job div: a piece of a divisible job has a number of chunks",
     ),
     spoilt(
         "a draining node",

@@ -1,0 +1,1 @@
+"""Divisible jobs: pieces of whole chunks that fill what other jobs leave idle."""

@@ -1,0 +1,156 @@
+"""A plan with its divisible jobs: placements, objective, bounds, status and front."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+
+from coalloc.model.plan import FrontPoint, Placement, Plan, Status
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.divisible.bounds import divisible_bounds
+from coalloc.policies.divisible.filling import Filled, divisible, fill
+
+MAKESPAN, WEIGHTED = "makespan", "weighted_completion"
+OPTIMAL = 1e-9
+"""A value within this share of its bound is proved."""
+
+
+def complete(snapshot: Snapshot, plan: Plan) -> Plan:
+    """Fill the idle time of a plan with the divisible jobs of its queue.
+
+    Parameters
+    ----------
+    plan : Plan
+        With a start, or a reason, for every other job.
+
+    Returns
+    -------
+    Plan
+        Its other placements are the same ones. Where every divisible job is held, the plan itself.
+    """
+    waiting = {job.id for job in divisible(snapshot) if not job.held}
+    placed = {placement.job for placement in plan.placements}
+    if not waiting or not waiting.isdisjoint(placed):
+        return plan
+    if plan.front and plan.chosen is not None:
+        return _with_front(snapshot, plan)
+    filled = fill(snapshot, plan, plan.placements)
+    return _valued(snapshot, _answered(plan, filled), plan)
+
+
+def _answered(plan: Plan, filled: Filled) -> Plan:
+    """The plan with pieces, and one answer for each divisible job."""
+    mine = {piece.job for piece in filled.pieces} | {entry.job for entry in filled.deferred}
+    deferred = tuple(entry for entry in plan.deferred if entry.job not in mine)
+    return replace(
+        plan,
+        placements=(*plan.placements, *filled.pieces),
+        deferred=(*deferred, *filled.deferred),
+    )
+
+
+def _valued(snapshot: Snapshot, plan: Plan, before: Plan) -> Plan:
+    value = values(snapshot, plan.placements)[plan.objective.name]
+    bound = before.objective.bound
+    if bound is not None and not before.certificates and not before.front:
+        # A bound beside certificates is one that they prove, of the other jobs.
+        more = divisible_bounds(snapshot, plan)
+        if plan.objective.name == MAKESPAN:
+            bound = max(bound, more.makespan)
+        elif plan.objective.name == WEIGHTED:
+            bound += more.weighted_completion
+        bound = min(bound, value) if bound <= value * (1.0 + OPTIMAL) else bound
+    status = before.status
+    if status is Status.INFEASIBLE and plan.placements:
+        status = Status.HEURISTIC
+    if status is Status.OPTIMAL and (bound is None or value > bound * (1.0 + OPTIMAL)):
+        status = Status.HEURISTIC if bound is None else Status.FEASIBLE
+    jobs = len({entry.job for entry in plan.deferred})
+    objective = replace(plan.objective, value=value, bound=bound, deferred=jobs)
+    return replace(plan, objective=objective, status=status)
+
+
+def values(snapshot: Snapshot, placements: Sequence[Placement]) -> dict[str, float]:
+    """What placements are worth; a job of several counts once, at the last.
+
+    Returns
+    -------
+    dict
+        ``makespan`` and ``total_execution``, seconds; ``weighted_completion``, weighted seconds.
+    """
+    ends: dict[str, float] = {}
+    for placement in placements:
+        ends[placement.job] = max(ends.get(placement.job, -inf), placement.end)
+    now = snapshot.time
+    return {
+        MAKESPAN: max(ends.values(), default=now) - now,
+        WEIGHTED: sum(
+            job.weight * (ends[job.id] - now) for job in snapshot.queue if job.id in ends
+        ),
+        "total_execution": sum(p.end - p.start for p in placements),
+    }
+
+
+def _with_front(snapshot: Snapshot, plan: Plan) -> Plan:
+    """Fill every point of the front; those that are dominated then are left out."""
+    assert plan.chosen is not None
+    filled = [fill(snapshot, plan, point.placements) for point in plan.front]
+    points = [
+        _point(snapshot, plan, point, one) for point, one in zip(plan.front, filled, strict=True)
+    ]
+    front = _undominated(points)
+    chosen = next(point for point in front if _covers(point, points[plan.chosen]))
+    at = points.index(chosen)
+    whole = _answered(replace(plan, placements=plan.front[at].placements), filled[at])
+    gaps = [point.pareto_gap for point in front if point.pareto_gap is not None]
+    return replace(
+        _valued(snapshot, whole, plan),
+        front=tuple(front),
+        chosen=front.index(chosen),
+        pareto_gap=min(gaps, default=None),
+    )
+
+
+def _point(snapshot: Snapshot, plan: Plan, point: FrontPoint, filled: Filled) -> FrontPoint:
+    """The point with its pieces; what was proved of the other jobs holds for all.
+
+    With C, S before and C', S' now, a gap g says that max(C / T, S / LB(T)) = 1 + g for some T; so
+    max(C' / T, S' / LB(T)) is at most (1 + g) * max(C' / C, S' / S).
+    """
+    placements = (*point.placements, *filled.pieces)
+    now = values(snapshot, placements)
+    cmax, total = now[MAKESPAN], now[WEIGHTED]
+    bound, gap = point.weighted_completion_bound, point.pareto_gap
+    if cmax > point.cmax:
+        known = [
+            float(item["value"])
+            for item in plan.certificates
+            if item.get("cap") is None or float(item["cap"]) >= cmax
+        ]
+        bound = max(known, default=None)
+    if gap is not None:
+        least = min(point.cmax, point.weighted_completion)
+        growth = max(cmax / point.cmax, total / point.weighted_completion) if least > 0.0 else inf
+        gap = (1.0 + gap) * max(growth, 1.0) - 1.0 if growth < inf else None
+    return replace(
+        point,
+        cmax=cmax,
+        weighted_completion=total,
+        weighted_completion_bound=bound,
+        pareto_gap=gap,
+        placements=placements,
+    )
+
+
+def _undominated(points: Sequence[FrontPoint]) -> list[FrontPoint]:
+    """By rising cmax, those whose weighted completion is the least so far."""
+    kept: list[FrontPoint] = []
+    for point in sorted(points, key=lambda point: (point.cmax, point.weighted_completion)):
+        if not kept or point.weighted_completion < kept[-1].weighted_completion:
+            kept.append(point)
+    return kept
+
+
+def _covers(one: FrontPoint, other: FrontPoint) -> bool:
+    return one.cmax <= other.cmax and one.weighted_completion <= other.weighted_completion

@@ -1,0 +1,249 @@
+"""Divisible jobs fill what a plan leaves idle; nothing else in the plan moves.
+
+The jobs are taken by falling weight, then in arrival order. Each gets the least end by which its
+chunks fit into the idle lanes of the nodes it may use; chunks that fit nowhere before the plan's
+end so come after it. A lane's chunks run one after the other, from the lane's first instant on.
+Lanes of equal power in one cluster which begin together and take as many chunks are one *piece*.
+
+Notes
+-----
+With g gaps (`policies.divisible.idle`), the least end is found by halving in O(g) steps each. What
+fits too much is taken off where it would end last, first on the weakest nodes; of a piece that
+then needs fewer lanes the others stay free.
+
+Deviations
+----------
+The bi-criteria paper names divisible jobs that fill idle time as an open problem; the rule is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+import numpy.typing as npt
+
+from coalloc.model.cost import piece_time
+from coalloc.model.jobs import DivisibleJob, WorkflowJob
+from coalloc.model.plan import Deferred, Placement, Plan, Reason
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.divisible.idle import Gap, Idle, Taking
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+SLACK_S = 5e-7
+"""A gap that is too short by this much has lost it in rounding; half of what plans may be off."""
+HALVINGS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """What filling adds to a plan.
+
+    Attributes
+    ----------
+    pieces : tuple of Placement
+    deferred : tuple of Deferred
+        Divisible jobs without a place, and why.
+    """
+
+    pieces: tuple[Placement, ...]
+    deferred: tuple[Deferred, ...]
+
+
+def fill(snapshot: Snapshot, plan: Plan, placements: Sequence[Placement]) -> Filled:
+    """Lay the divisible jobs of a queue into what these placements leave idle.
+
+    Parameters
+    ----------
+    plan : Plan
+        Says which other jobs have no start; its option `power_step` counts.
+    placements : sequence of Placement
+        Of the other jobs: the plan's, or those of a point of its front.
+    """
+    idle = Idle(snapshot, placements, plan.options.get("power_step") or 0.0)
+    ends = _ends(snapshot, plan, placements)
+    waiting = [job for job in divisible(snapshot) if not job.held]
+    waiting.sort(key=lambda job: (-job.weight, job.submitted))
+    pieces: list[Placement] = []
+    deferred: list[Deferred] = []
+    left = {job.id for job in waiting}
+    while waiting:
+        job = next((job for job in waiting if left.isdisjoint(job.after)), waiting[0])
+        waiting.remove(job)
+        left.discard(job.id)
+        found = _place(idle, job, ends)
+        if isinstance(found, Deferred):
+            deferred.append(found)
+            ends[job.id] = None
+        else:
+            pieces += found
+            ends[job.id] = max(piece.end for piece in found)
+    return Filled(pieces=tuple(pieces), deferred=tuple(deferred))
+
+
+def divisible(snapshot: Snapshot) -> list[DivisibleJob]:
+    """The divisible jobs of a queue."""
+    return [job for job in snapshot.queue if isinstance(job, DivisibleJob)]
+
+
+def _ends(
+    snapshot: Snapshot, plan: Plan, placements: Iterable[Placement]
+) -> dict[str, float | None]:
+    """When what other jobs may wait for ends; None: not in this plan."""
+    ends: dict[str, float | None] = {
+        r.id: r.busy_until(snapshot.time, snapshot.overrun_s) for r in snapshot.running
+    }
+    known = [(placement.job, placement.end) for placement in placements]
+    for job in snapshot.queue:
+        if isinstance(job, WorkflowJob):
+            known += [(job.id, one.end) for one in job.started]
+    for name, end in known:
+        ends[name] = max(ends.get(name) or -inf, end)
+    ends |= {job.id: None for job in divisible(snapshot)}
+    return ends | {entry.job: None for entry in plan.deferred}
+
+
+def _place(
+    idle: Idle, job: DivisibleJob, ends: Mapping[str, float | None]
+) -> list[Placement] | Deferred:
+    earliest = max(job.earliest, idle.snapshot.time)
+    for name in job.after:
+        end = ends.get(name, -inf)
+        if end is None:
+            detail = f"waits for job {name}, which has no end in this plan"
+            return Deferred(job=job.id, reason=Reason.DEPENDENCY, detail=detail)
+        earliest = max(earliest, end)
+    gaps = Gaps(idle, idle.gaps(job, earliest), job.chunk_s)
+    counts = gaps.chosen(job.chunks)
+    if counts is None:
+        return _no_room(idle, job)
+    return _laid(idle, job, gaps, counts)
+
+
+def _no_room(idle: Idle, job: DivisibleJob) -> Deferred:
+    fitting = [group for group in idle.groups if idle.fits(group, job)]
+    if not fitting:
+        reason, detail = Reason.INFEASIBLE, "no node has its clusters, features and memory"
+    else:
+        reason, detail = Reason.INSUFFICIENT, f"{job.chunks} chunks find no time on what is up"
+    return Deferred(job=job.id, reason=reason, detail=detail)
+
+
+class Gaps:
+    """Gaps in columns.
+
+    Attributes
+    ----------
+    rows : sequence of Gap, length G
+    start, end : ndarray of float, shape (G,)
+        Seconds; ends may be infinite.
+    chunk : ndarray of float, shape (G,)
+        How long one chunk runs there, seconds.
+    lanes : ndarray of int, shape (G,)
+        Over all nodes of the group.
+    """
+
+    def __init__(self, idle: Idle, rows: Sequence[Gap], chunk_s: float) -> None:
+        groups = idle.groups
+        self.rows = rows
+        self.start: Floats = np.array([gap.start for gap in rows], dtype=np.float64)
+        self.end: Floats = np.array([gap.end for gap in rows], dtype=np.float64)
+        power = [groups[gap.group].power for gap in rows]
+        self.chunk: Floats = chunk_s / np.array(power, dtype=np.float64)
+        lanes = [gap.lanes * len(groups[gap.group].nodes) for gap in rows]
+        self.lanes: Ints = np.array(lanes, dtype=np.int64)
+
+    def rounds(self, until: float) -> Floats:
+        """Chunks that one lane of each gap takes by then, shape (G,)."""
+        length = np.minimum(self.end, until) - self.start
+        return np.floor(np.maximum(length + SLACK_S, 0.0) / self.chunk)
+
+    def chosen(self, chunks: int) -> Ints | None:
+        """How many of so many chunks each gap takes for the least end; None if they do not fit.
+
+        Returns
+        -------
+        ndarray of int, shape (G,), or None
+        """
+        high = self._latest(chunks)
+        if high is None:
+            return None
+        low = float(self.start.min())
+        for _ in range(HALVINGS):
+            middle = low + (high - low) / 2.0
+            if not low < middle < high:
+                break
+            if self._room(middle, chunks) >= chunks:
+                high = middle
+            else:
+                low = middle
+        rounds = np.minimum(self.rounds(high), chunks).astype(np.int64)
+        counts = rounds * self.lanes
+        spare = int(counts.sum()) - chunks
+        last = np.lexsort((-self.chunk, -(self.start + rounds * self.chunk)))
+        for n in last[rounds[last] > 0].tolist():
+            if spare <= 0:
+                break
+            # Only the last chunk of each lane: its others end before the least end.
+            fewer = min(spare, int(self.lanes[n]))
+            counts[n] -= fewer
+            spare -= fewer
+        return np.asarray(counts)
+
+    def _latest(self, chunks: int) -> float | None:
+        """An end by which so many chunks fit; None if there is none."""
+        endless = np.isinf(self.end)
+        if endless.any():
+            rounds = -(-chunks // self.lanes[endless]) + 1
+            return float((self.start[endless] + rounds * self.chunk[endless]).min())
+        last = float(self.end.max(initial=-inf))
+        return last if self._room(last, chunks) >= chunks else None
+
+    def _room(self, until: float, chunks: int) -> float:
+        """Chunks that fit by then, where no lane takes more than all."""
+        return float(np.minimum(self.rounds(until), chunks) @ self.lanes.astype(np.float64))
+
+
+def _laid(idle: Idle, job: DivisibleJob, gaps: Gaps, counts: Ints) -> list[Placement]:
+    """Turn chunks of gaps into pieces, and take their time."""
+    found: dict[tuple[int, float, float, int], dict[int, int]] = {}
+    chunks: dict[tuple[int, float, float, int], int] = {}
+    taken: dict[int, dict[int, list[Taking]]] = {}
+    for n in np.flatnonzero(counts).tolist():
+        gap, count = gaps.rows[n], int(counts[n])
+        group = idle.groups[gap.group]
+        rounds = -(-count // int(gaps.lanes[n]))
+        key = group.cluster, group.power, gap.start, rounds
+        nodes = found.setdefault(key, {})
+        chunks[key] = chunks.get(key, 0) + count
+        end = _end(job, gap, rounds, group.power)
+        lanes = -(-count // rounds)
+        for place in range(-(-lanes // gap.lanes)):
+            procs = min(gap.lanes, lanes - place * gap.lanes)
+            node = group.nodes[place]
+            nodes[node] = nodes.get(node, 0) + procs
+            memory = float(job.memory_mb_per_proc * procs)
+            uses = taken.setdefault(gap.group, {}).setdefault(place, [])
+            uses.append(Taking(gap.start, end, procs, memory))
+    for number, places in taken.items():
+        idle.take(number, places)
+    pieces = [
+        Placement(
+            job=job.id,
+            start=start,
+            end=start + piece_time(job.chunk_s, chunks[key], sum(nodes.values()), power),
+            nodes={idle.names[node]: nodes[node] for node in sorted(nodes)},
+            chunks=chunks[key],
+        )
+        for key, nodes in found.items()
+        for _, power, start, _ in (key,)
+    ]
+    return sorted(pieces, key=lambda piece: (piece.start, piece.end, *piece.nodes))
+
+
+def _end(job: DivisibleJob, gap: Gap, rounds: int, power: float) -> float:
+    return min(gap.start + piece_time(job.chunk_s, rounds, 1, power), gap.end)

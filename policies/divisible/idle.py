@@ -1,0 +1,243 @@
+"""What is idle beside running work, reservations and placements: gaps in lanes of equal nodes.
+
+Nodes that are equal, and are taken at the same times, are one group; so cost grows with what is
+placed, and only the reading of a snapshot with its nodes.
+
+Notes
+-----
+The processes that a group's node could still take are a function of time. It is cut into *lanes*,
+each idle in one interval, by closing first what was opened last: that keeps the longest intervals
+whole. Every lane may then be filled without a look at the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import floor, inf
+from typing import Any
+
+from coalloc.model.jobs import DivisibleJob
+from coalloc.model.plan import Placement
+from coalloc.model.platform import Node, NodeState
+from coalloc.model.snapshot import Reservation, Snapshot
+from coalloc.policies.kernel.kinds import floored_power
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Taking:
+    """What something takes of a node in [start, end)."""
+
+    start: float
+    end: float
+    slots: int
+    memory_mb: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """An interval in which lanes of a group are idle; `end` may be infinite, seconds.
+
+    Attributes
+    ----------
+    lanes : int
+        On each node of the group.
+    """
+
+    group: int
+    start: float
+    end: float
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Equal nodes that are taken at the same times.
+
+    Attributes
+    ----------
+    nodes : tuple of int
+        Indices in snapshot order, rising.
+    power : float
+        By which run times are planned.
+    memory_mb : float
+        Infinite where not limited.
+    reservations : tuple of int
+        Those that keep its nodes, indices.
+    taken : tuple of Taking
+    """
+
+    nodes: tuple[int, ...]
+    cluster: int
+    power: float
+    slots: int
+    memory_mb: float
+    features: frozenset[str]
+    usable: bool
+    free_at: float
+    reservations: tuple[int, ...]
+    taken: tuple[Taking, ...]
+
+    def beside(self, more: Iterable[Taking]) -> Group:
+        """The same nodes with more taken of each."""
+        return replace(self, taken=(*self.taken, *more))
+
+
+class Idle:
+    """The idle time of a snapshot's nodes.
+
+    Parameters
+    ----------
+    placements : iterable of Placement
+        What is planned already.
+    power_step : float
+        Powers are rounded down to multiples of it; 0 keeps them.
+
+    Attributes
+    ----------
+    names : list of str
+        The nodes, in snapshot order.
+    groups : list of Group
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, placements: Iterable[Placement] = (), power_step: float = 0.0
+    ) -> None:
+        self.snapshot = snapshot
+        self.clusters = [cluster.name for cluster in snapshot.clusters]
+        pairs = [(k, node) for k, cluster in enumerate(snapshot.clusters) for node in cluster.nodes]
+        self.names = [node.name for _, node in pairs]
+        place = {name: n for n, name in enumerate(self.names)}
+        taken = _takings(snapshot, placements, {node.name: node for _, node in pairs})
+        kept = _kept(snapshot.reservations)
+        members: dict[Any, list[int]] = {}
+        for k, node in pairs:
+            key = (
+                *(k, node.power, node.slots, node.memory_mb, node.features, node.state),
+                *(node.free_at, kept.get(node.name, ()), tuple(sorted(taken.get(node.name, ())))),
+            )
+            members.setdefault(key, []).append(place[node.name])
+        self.groups: list[Group] = []
+        for key, nodes in members.items():
+            cluster, power, slots, memory_mb, features, state, free_at, reservations, rows = key
+            usable = state is NodeState.UP and not snapshot.clusters[cluster].stale
+            self.groups.append(
+                Group(
+                    nodes=tuple(nodes),
+                    cluster=cluster,
+                    power=floored_power(power, power_step),
+                    slots=slots,
+                    memory_mb=inf if memory_mb is None else float(memory_mb),
+                    features=frozenset(features),
+                    usable=usable,
+                    free_at=free_at,
+                    reservations=reservations,
+                    taken=rows,
+                )
+            )
+
+    def fits(self, group: Group, job: DivisibleJob) -> bool:
+        """Whether the job may run on such nodes, were they up and empty."""
+        allowed = job.clusters is None or self.clusters[group.cluster] in job.clusters
+        roomy = job.memory_mb_per_proc <= group.memory_mb
+        return allowed and roomy and frozenset(job.features) <= group.features
+
+    def gaps(self, job: DivisibleJob, earliest: float) -> list[Gap]:
+        """Where the job may run from `earliest` on; what takes no chunk is left out."""
+        out = []
+        for number, group in enumerate(self.groups):
+            if group.usable and self.fits(group, job):
+                chunk = job.chunk_s / group.power
+                out += [g for g in self._lanes(number, job, earliest) if g.end - g.start >= chunk]
+        return out
+
+    def _lanes(self, number: int, job: DivisibleJob, earliest: float) -> Iterator[Gap]:
+        group = self.groups[number]
+        begin = max(earliest, group.free_at)
+        if begin == inf:
+            return
+        opened: list[tuple[float, int]] = []
+        level = 0
+        for at, room in self._steps(group, job, begin):
+            if room > level:
+                opened.append((at, room - level))
+            closing = level - room
+            while closing > 0:
+                since, lanes = opened.pop()
+                ends = min(lanes, closing)
+                yield Gap(group=number, start=since, end=at, lanes=ends)
+                if lanes > ends:
+                    opened.append((since, lanes - ends))
+                closing -= ends
+            level = room
+        for since, lanes in opened:
+            yield Gap(group=number, start=since, end=inf, lanes=lanes)
+
+    def _steps(self, group: Group, job: DivisibleJob, begin: float) -> Iterator[tuple[float, int]]:
+        """From when on a node of the group takes how many processes of the job more."""
+        changes: dict[float, list[float]] = {begin: [0, 0.0]}
+        closed = Taking(0.0, 0.0, group.slots, 0.0)
+        rows = list(group.taken)
+        for n in group.reservations:
+            kept = self.snapshot.reservations[n]
+            if job.id not in kept.jobs:
+                rows.append(replace(closed, start=kept.start, end=kept.end))
+        for row in rows:
+            if row.end > max(begin, row.start):
+                for at, sign in ((max(row.start, begin), 1), (row.end, -1)):
+                    change = changes.setdefault(at, [0, 0.0])
+                    change[0] += sign * row.slots
+                    change[1] += sign * row.memory_mb
+        slots, memory = 0.0, 0.0
+        for at in sorted(changes):
+            if at == inf:
+                return
+            slots += changes[at][0]
+            memory += changes[at][1]
+            yield at, _room(group, job, int(slots), memory)
+
+    def take(self, number: int, uses: Mapping[int, Iterable[Taking]]) -> None:
+        """Note what is taken of nodes of a group, by their place in it, which splits it."""
+        group = self.groups[number]
+        alike: dict[tuple[Taking, ...], list[int]] = {}
+        for n, node in enumerate(group.nodes):
+            alike.setdefault(tuple(uses.get(n, ())), []).append(node)
+        parts = [replace(group, nodes=tuple(nodes)).beside(more) for more, nodes in alike.items()]
+        self.groups[number] = parts[0]
+        self.groups += parts[1:]
+
+
+def _room(group: Group, job: DivisibleJob, slots: int, memory_mb: float) -> int:
+    free = group.slots - slots
+    if job.memory_mb_per_proc and group.memory_mb < inf:
+        free = min(free, floor((group.memory_mb - memory_mb) / job.memory_mb_per_proc))
+    return max(free, 0)
+
+
+def _takings(
+    snapshot: Snapshot, placements: Iterable[Placement], nodes: Mapping[str, Node]
+) -> dict[str, list[Taking]]:
+    """What running work and placements take of each node; running work its share of memory."""
+    out: dict[str, list[Taking]] = {}
+    for work in snapshot.running:
+        until = work.busy_until(snapshot.time, snapshot.overrun_s)
+        for name, slots in work.nodes.items():
+            if name in nodes:
+                node = nodes[name]
+                share = (node.memory_mb or 0) * slots // node.slots
+                out.setdefault(name, []).append(Taking(snapshot.time, until, slots, share))
+    needs = {job.id: job.memory_mb_per_proc for job in snapshot.queue}
+    for placement in placements:
+        memory = needs.get(placement.job, 0)
+        for name, procs in placement.nodes.items():
+            taking = Taking(placement.start, placement.end, procs, float(memory * procs))
+            out.setdefault(name, []).append(taking)
+    return out
+
+
+def _kept(reservations: Iterable[Reservation]) -> dict[str, tuple[int, ...]]:
+    out: dict[str, tuple[int, ...]] = {}
+    for number, reservation in enumerate(reservations):
+        for name in dict.fromkeys(reservation.nodes):
+            out[name] = (*out.get(name, ()), number)
+    return out
