@@ -185,6 +185,8 @@ def _all_run(state: State, record: JobRecord, now: float) -> JobRecord:
     )
     state.put(record)
     fields: dict[str, Any] = {"clusters": ",".join(part.cluster for part in record.parts)}
+    if record.task:
+        fields["task"] = record.task
     if skew is not None:
         fields["skew_ms"] = round(skew * 1e3, 3)
     state.record(now, "job_started", record.id, **fields)
@@ -278,8 +280,11 @@ def _end(state: State, record: JobRecord, now: float) -> None:
     state.put(record)
     if end is JobState.COMPLETED and not record.flow:
         _remember(state, record)
-    state.record(now, "job_ended", record.id, state=str(end), exit_code=code, detail=detail)
-    state.note("job_ended", job=record.id, state=str(end), exit_code=code, detail=detail)
+    fields: dict[str, Any] = {"state": str(end), "exit_code": code, "detail": detail}
+    if record.task:
+        fields["task"] = record.task
+    state.record(now, "job_ended", record.id, **fields)
+    state.note("job_ended", job=record.id, **fields)
     release_dependents(state, record.id, now)
     if record.flow:
         task_ended(state, record, now)
