@@ -12,6 +12,7 @@ from typing import Any
 
 from coalloc.daemon import cli_parse as parse
 from coalloc.daemon.cli_common import BAD_USAGE, Command, CommandError, Parser, connect, note
+from coalloc.daemon.cli_order import add_answer, add_order, add_output
 from coalloc.daemon.cli_script import LARGEST_SCRIPT, read_script, script_of
 from coalloc.daemon.cli_text import instant, node_set
 from coalloc.daemon.cli_wait import wait_and_tell
@@ -39,7 +40,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     _add_shape(parser.add_argument_group("what it needs"))
     _add_order(parser.add_argument_group("when and where"))
     _add_launch(parser.add_argument_group("how it runs"))
-    _add_answer(parser.add_argument_group("what is printed"))
+    add_answer(parser.add_argument_group("what is printed"))
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="SCRIPT [ARG...]")
 
 
@@ -89,31 +90,10 @@ def _add_shape(group: Any) -> None:
 
 
 def _add_order(group: Any) -> None:
-    group.add_argument(
-        "-M", "--clusters", type=parse.names, metavar="NAMES", help="clusters that may run it"
-    )
-    group.add_argument(
-        "-C",
-        "--constraint",
-        type=parse.features,
-        metavar="FEATURES",
-        help="features every node must have: fast&ib",
-    )
-    group.add_argument(
-        "--weight", "--priority", type=parse.number, metavar="W", help="importance (default 1)"
-    )
-    group.add_argument(
-        "-d",
-        "--dependency",
-        type=parse.needs,
-        metavar="KIND:JOB,...",
-        help="afterok:1:2,afterany:3,afternotok:4",
-    )
-    group.add_argument("--begin", metavar="TIME", help="no start before: now+1hour, 16:00")
+    add_order(group)
     group.add_argument(
         "-a", "--array", type=parse.indices, metavar="INDICES", help="such as 0-9,12,20-30:2"
     )
-    group.add_argument("-H", "--hold", action="store_true", help="queue it held")
     group.add_argument(
         "--hold-infeasible",
         action="store_true",
@@ -123,35 +103,8 @@ def _add_order(group: Any) -> None:
 
 def _add_launch(group: Any) -> None:
     group.add_argument("-J", "--job-name", metavar="NAME", help="default: the script's")
-    group.add_argument(
-        "-o",
-        "--output",
-        metavar="PATTERN",
-        help="file for its output: %%j job, %%r rank (default coalloc-%%j.out)",
-    )
-    group.add_argument(
-        "-e", "--error", metavar="PATTERN", help="file for its errors (default: that of -o)"
-    )
-    group.add_argument("-D", "--chdir", metavar="DIR", help="working folder (default: this one)")
-    group.add_argument(
-        "--export",
-        metavar="WHAT",
-        help="environment: ALL (default), NONE, or VAR,VAR=value, also after ALL",
-    )
+    add_output(group, "job")
     group.add_argument("--wrap", metavar="TEXT", help="a shell command instead of a script")
-
-
-def _add_answer(group: Any) -> None:
-    group.add_argument(
-        "--test-only", action="store_true", help="say when it would start; queue nothing"
-    )
-    group.add_argument(
-        "-W", "--wait", action="store_true", help="until it has ended; its exit code is ours"
-    )
-    group.add_argument("--parsable", action="store_true", help="print the job's number only")
-    group.add_argument(
-        "--token", metavar="TEXT", help="a submit with the token of an earlier one is the same job"
-    )
 
 
 def limit(text: str) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 from coalloc.daemon import cli_parse as parse
 from coalloc.daemon.cli_common import BAD_USAGE, Command, CommandError, connect, note
+from coalloc.daemon.cli_order import add_answer, add_order, add_output
 from coalloc.daemon.cli_submit import environment, folder, limit, read_option
 from coalloc.daemon.cli_text import instant
 from coalloc.daemon.cli_wait import wait_and_tell
@@ -47,43 +48,9 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-t", "--time", type=limit, metavar="TIME", help="each task is ended after this run time"
     )
-    parser.add_argument(
-        "-M", "--clusters", type=parse.names, metavar="NAMES", help="clusters that may run it"
-    )
-    parser.add_argument(
-        "-C",
-        "--constraint",
-        type=parse.features,
-        metavar="FEATURES",
-        help="features every node must have: fast&ib",
-    )
-    parser.add_argument(
-        "--weight", "--priority", type=parse.number, metavar="W", help="importance (default 1)"
-    )
-    parser.add_argument(
-        "-d", "--dependency", type=parse.needs, metavar="KIND:JOB,...", help="as for submit"
-    )
-    parser.add_argument("--begin", metavar="TIME", help="no start before: now+1hour, 16:00")
-    parser.add_argument("-H", "--hold", action="store_true", help="queue it held")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="PATTERN",
-        help="file for each task's output: %%j task, %%r rank (default coalloc-%%j.out)",
-    )
-    parser.add_argument("-e", "--error", metavar="PATTERN", help="file for its errors")
-    parser.add_argument("-D", "--chdir", metavar="DIR", help="working folder (default: this one)")
-    parser.add_argument("--export", metavar="WHAT", help="environment, as for submit")
-    parser.add_argument(
-        "--test-only", action="store_true", help="say when it would start and end; queue nothing"
-    )
-    parser.add_argument(
-        "-W", "--wait", action="store_true", help="until it has ended; its exit code is ours"
-    )
-    parser.add_argument("--parsable", action="store_true", help="print the job's number only")
-    parser.add_argument(
-        "--token", metavar="TEXT", help="a submit with the token of an earlier one is the same job"
-    )
+    add_order(parser)
+    add_output(parser, "task")
+    add_answer(parser)
 
 
 def _count(text: str) -> int:
