@@ -55,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     state_dir = Path(config.daemon.state_dir) / "executors" / cluster.name
     try:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if config.daemon.mode == "multi-user":
+            state_dir.chmod(0o711)  # users pass through it to the scripts of their jobs
         asyncio.run(_serve(config, cluster, state_dir))
     except InputError as error:
         print(f"coalloc-executor: error: {path}: {error}", file=sys.stderr)

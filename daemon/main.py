@@ -112,7 +112,8 @@ async def _serve(config: Config, path: Path | None) -> None:
     stop = asyncio.Event()
     daemon = config.daemon
     is_shared = daemon.mode == "multi-user"
-    Path(daemon.state_dir).mkdir(parents=True, exist_ok=True, mode=0o700)
+    # Where users' scripts lie in it, they must be able to pass; nothing in it can be listed.
+    Path(daemon.state_dir).mkdir(parents=True, exist_ok=True, mode=0o711 if is_shared else 0o700)
     Path(daemon.runtime_dir).mkdir(parents=True, exist_ok=True, mode=0o755 if is_shared else 0o700)
     access = opened_access(config, log) if is_shared else None
     async with AsyncExitStack() as stack:

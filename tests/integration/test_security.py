@@ -1,0 +1,312 @@
+"""Who does not belong is refused, told so, and audited: a real daemon, real sockets, real keys."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from coalloc.core.messages import Hello
+from coalloc.daemon.enrol_client import EnrolmentError
+from coalloc.daemon.key_files import KeyFile, write_key
+from coalloc.daemon.wire.client import Asker, KeyRefusedError, NoAnswerError, Watcher
+from coalloc.daemon.wire.codec import tagged
+from coalloc.daemon.wire.curve import Calling, new_pair
+from coalloc.daemon.wire.frames import decode_any, encode
+from tests.integration.multi_user import ADA, BOB, NOBODY, MultiUser
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root is more than one user")
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[MultiUser]:
+    """One site for all: a refusal leaves nothing behind."""
+    root = Path(tempfile.mkdtemp(prefix="co-"))
+    site = MultiUser(root, daemon="max_message_bytes = 65536")
+    site.start()
+    yield site
+    site.stop()
+    secrets = [pair.secret for pair in site.pairs]
+    logs = "".join(path.read_text() for path in root.glob("*.log"))
+    shutil.rmtree(root, ignore_errors=True)
+    assert len(logs) > 1000
+    assert not [secret for secret in secrets if secret in logs], "a secret is in a log"
+
+
+def code(answer: dict[str, object]) -> object:
+    return answer.get("code", answer["type"])
+
+
+def test_no_key(site: MultiUser) -> None:
+    with site.asking(None, 1.0) as asker, pytest.raises(NoAnswerError, match="we have no key"):
+        asker.ask({"type": "status"})
+    assert site.audited("connection_refused", "no key")["socket"] == "clients"
+
+
+def test_key_for_another_daemon(site: MultiUser) -> None:
+    elsewhere = Calling(pair=site.key(BOB).pair, server=new_pair().public)
+    with site.asking(elsewhere, 1.0) as asker, pytest.raises(NoAnswerError, match="another daemon"):
+        asker.ask({"type": "status"})
+
+
+def test_unknown_key(site: MultiUser) -> None:
+    key = site.unknown_key()
+    with site.asking(key) as asker, pytest.raises(KeyRefusedError, match="refuses this key"):
+        asker.ask({"type": "status"})
+    assert site.audited("connection_refused", "unknown key")["key"] == key.pair.public[:12]
+
+
+def test_revoked_key_on_a_live_session(site: MultiUser) -> None:
+    key = site.key(BOB)
+    watcher = Watcher(site.publications, ("event.",), key)
+    try:
+        assert next(watcher.messages(10.0))[1]["welcome"]
+        with site.asking(key) as asker:
+            job = site.submission(["sleep", "60"], hold=True)
+            number = asker.ask({"type": "submit", **job})["job"]
+            waiting = asker.send({"type": "wait", "job": number})
+            assert asker.ask({"type": "status"})["user"] == BOB
+            site.admin("revoke", key=key.pair.public[:12])
+            answer = asker.ask({"type": "status"})
+            assert (answer["code"], answer["message"]) == ("not_allowed", "this key was revoked")
+            # Neither what it had asked before nor what is published reaches it any more.
+            site.ask("cancel", job=number)
+            withheld = "answer_withheld"
+            site.until(lambda: site.ask("status")["faults"].get(withheld, 0) == 1)
+            with pytest.raises(NoAnswerError):
+                asker.answer_to(waiting, timeout_s=0.2)
+        assert not [topic for topic, _ in watcher.messages(0.3) if "cancel" in topic]
+    finally:
+        watcher.close()
+    with site.asking(key) as asker, pytest.raises(KeyRefusedError):
+        asker.ask({"type": "status"})
+    assert site.audited("request_refused", "revoked")["user"] == BOB
+    assert site.audited("connection_refused", "revoked key")["user"] == BOB
+    with pytest.raises(EnrolmentError, match="was revoked, and stays so"):
+        site.admin("authorize", key=key.pair.public, user=BOB)
+
+
+def test_others_watch_on_after_a_revocation(site: MultiUser) -> None:
+    watcher = Watcher(site.publications, ("event.",), site.key(BOB))
+    try:
+        assert next(watcher.messages(10.0))[1]["welcome"]
+        site.admin("revoke", key=site.key(BOB).pair.public)
+        assert next(watcher.messages(10.0))[1]["welcome"]  # it has come back by itself
+    finally:
+        watcher.close()
+
+
+def test_submit_key_is_no_executor(site: MultiUser) -> None:
+    key = site.key(BOB)
+    asker = Asker(site.executors, timeout_s=10.0, security=key)
+    with pytest.raises(KeyRefusedError):
+        asker.ask(tagged(Hello(cluster="alpha")))
+    asker.close()
+    found = site.audited("connection_refused", "a key for submit")
+    assert (found["socket"], found["key"]) == ("executors", key.pair.public[:12])
+
+
+def test_executor_key_is_no_client(site: MultiUser) -> None:
+    with site.asking(site.executor_calling("alpha")) as asker, pytest.raises(KeyRefusedError):
+        asker.ask({"type": "status"})
+    assert site.audited("connection_refused", "a key for executor")["socket"] == "clients"
+
+
+def test_executor_speaks_for_its_own_cluster_only(site: MultiUser) -> None:
+    asker = Asker(site.executors, timeout_s=0.3, security=site.executor_calling("beta"))
+    with pytest.raises(NoAnswerError):  # no welcome, and no order of alpha's
+        asker.ask(tagged(Hello(cluster="alpha")))
+    asker.close()
+    assert site.audited("statement_refused", "not an executor of alpha")["user"] == BOB
+    assert site.ask("status")["faults"]["executor_not_allowed"] >= 1
+    with site.asking(site.key(BOB)) as asker:
+        submission = site.submission(["true"], job={"clusters": ["alpha"]})
+        job = asker.ask({"type": "submit", **submission})["job"]
+    assert site.wait(job)["state"] == "completed"  # alpha's own executor has its orders
+
+
+def test_executor_with_a_revoked_key_ends_with_an_error(site: MultiUser) -> None:
+    # Another's key in the executor's place: an executor that is started with it gets no further.
+    folder = site.root / "state" / "executors" / "beta"
+    own = site.executor_calling("beta")
+    site.kill("beta", 15)
+    refused = site.key(BOB, role="executor", clusters=("beta",))
+    site.admin("revoke", key=refused.pair.public)
+    try:
+        write_key(folder / "key.json", KeyFile(pair=refused.pair, server=site.server))
+        site.start_executor("beta")
+        assert site.kill_when_ended("beta") == 1
+        assert "refuses the key" in (site.root / "beta.log").read_text().splitlines()[-1]
+    finally:
+        write_key(folder / "key.json", KeyFile(pair=own.pair, server=site.server))
+        site.start_executor("beta")
+        site.until(site.is_complete)
+
+
+def test_another_users_job(site: MultiUser) -> None:
+    job = site.submit(["sleep", "60"], hold=True)
+    with site.asking(site.key(BOB)) as asker:
+        for verb in ("cancel", "hold", "release", "show"):
+            answer = asker.ask({"type": verb, "job": job})
+            assert code(answer) == "not_allowed", verb
+            assert f"job {job} belongs to {ADA}" in answer["message"]
+        operating = [
+            {"type": "drain", "target": "alpha"},
+            {"type": "resume", "target": "alpha"},
+            {"type": "pause_rounds"},
+            {"type": "resume_rounds"},
+            {"type": "round_now"},
+            {"type": "backup", "path": str(site.root / "copy")},
+        ]
+        for request in operating:
+            assert code(asker.ask(request)) == "not_allowed", request
+        rows = {row["id"]: row["user"] for row in asker.ask({"type": "queue"})["jobs"]}
+        assert rows[job] == ADA
+        assert code(asker.ask({"type": "why", "job": job})) == "why"
+    found = site.audited("request_refused", f"job {job} belongs to {ADA}")
+    assert found["user"] == BOB
+    assert site.audited("request_refused", "only an operator")["user"] == BOB
+    assert site.ask("cancel", job=job)["type"] == "done"
+
+
+def test_forged_and_replayed_requests(site: MultiUser) -> None:
+    submission = site.submission(["true"], hold=True)
+    with site.asking(site.key(ADA)) as ada, site.asking(site.key(BOB)) as bob:
+        first = ada.ask({"type": "submit", **submission})
+        again = ada.ask({"type": "submit", **submission})
+        assert (again["job"], again["again"]) == (first["job"], True)
+        forged = {"type": "submit", "user": ADA, "uid": 0, "operator": True, **submission}
+        other = bob.ask(forged)
+        assert (other["again"], other["job"] != first["job"]) == (False, True)
+        shown = bob.ask({"type": "show", "job": other["job"]})["job"]
+        assert (shown["user"], shown["uid"]) == (BOB, 1)
+        for asker, answer in ((ada, first), (bob, other)):
+            assert asker.ask({"type": "cancel", "job": answer["job"]})["type"] == "done"
+
+
+def test_identity_is_not_taken_over(site: MultiUser) -> None:
+    """A second connection under the identity of the first gets none of its answers."""
+    job = site.submit(["true"], hold=True)
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    sockets = []
+    for user in (ADA, BOB):
+        dealer = context.socket(zmq.DEALER)
+        sockets.append(dealer)
+        site.key(user).apply(dealer)
+        dealer.setsockopt(zmq.LINGER, 0)
+        dealer.setsockopt(zmq.IDENTITY, b"alpha-1")
+        dealer.connect(site.endpoint)
+        dealer.send(encode({"type": "wait", "id": user, "job": job}))
+        if user == ADA:
+            dealer.send(encode({"type": "status", "id": "known"}))
+            assert dealer.poll(10_000)
+            assert decode_any(dealer.recv())["id"] == "known"
+    ada, bob = sockets
+    assert not bob.poll(300)
+    site.ask("cancel", job=job)
+    assert ada.poll(10_000)
+    assert decode_any(ada.recv())["type"] == "ended"
+    assert not bob.poll(300)
+    for dealer in sockets:
+        dealer.close()
+    context.term()
+
+
+def test_a_message_too_long_ends_its_own_connection(site: MultiUser) -> None:
+    with site.asking(site.key(ADA)) as ada, site.asking(site.key(BOB), 1.0) as bob:
+        assert bob.ask({"type": "status"})["user"] == BOB
+        with pytest.raises(NoAnswerError):
+            bob.ask({"type": "status", "filling": "x" * 100_000})
+        assert ada.ask({"type": "status"})["user"] == ADA
+
+
+@needs_root
+def test_enrolment_goes_by_the_kernels_word(site: MultiUser) -> None:
+    public = site.unknown_key().pair.public
+
+    def ask(line: str) -> str:
+        """One line as the user nobody, whom the kernel names where he connects."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            os.setegid(NOBODY)
+            os.seteuid(NOBODY)
+            try:
+                connection.connect(str(site.enrolment))
+            finally:
+                os.seteuid(0)
+                os.setegid(0)
+            connection.settimeout(10.0)
+            connection.sendall(line.encode() + b"\n")
+            return connection.makefile().readline()
+
+    for claim in (f'"user": "{BOB}"', '"role": "operator"', '"role": "executor"'):
+        line = f'{{"verb": "authorize", "key": "{public}", "uid": 1, {claim}}}'
+        assert f"{ADA} may enrol keys of his own" in ask(line)
+    assert site.audited("enrolment_refused", "may enrol keys of his own")["uid"] == NOBODY
+    assert f'"uid": {NOBODY}' in ask(f'{{"verb": "authorize", "key": "{public}", "uid": 1}}')
+    bobs = site.key(BOB).pair.public
+    assert "belongs to another user" in ask(f'{{"verb": "authorize", "key": "{bobs}"}}')
+    assert "no key that you may revoke" in ask(f'{{"verb": "revoke", "key": "{bobs}"}}')
+    assert bobs not in ask('{"verb": "list"}')
+    for nonsense in ("", "[]", "{", '{"verb": "x"}', '{"verb": "authorize", "key": 5}'):
+        assert "error" in ask(nonsense)
+    assert '"revoked": 1' in ask(f'{{"verb": "revoke", "key": "{public}"}}')
+
+
+@needs_root
+def test_a_job_is_its_submitters(site: MultiUser) -> None:
+    """Its processes, its files, its environment; no shell reads its words."""
+    with site.asking(site.key(ADA)) as asker:
+        script = '#!/bin/sh\nid -u; id -g; id -G; env; echo $# "$1"; cat /proc/$$/status\n'
+        argv = ["job.sh", "$(touch shell); `touch shell`"]
+        env = {"PATH": os.environ["PATH"], "HOME": "/root", "NOTIFY_SOCKET": "/run/x"}
+        launch = {"script": script, "stdout": "out", "env": env}
+        submission = site.submission(argv, launch=launch)
+        job = asker.ask({"type": "submit", **submission})["job"]
+        ended = site.wait(job)
+        assert ended["state"] == "completed", ended
+    output = site.work / "out"
+    lines = output.read_text().splitlines()
+    assert lines[:3] == [str(NOBODY)] * 2 + [lines[2]]
+    assert "0" not in lines[2].split()
+    assert "1 $(touch shell); `touch shell`" in lines
+    assert not (site.work / "shell").exists()
+    variables = dict(line.partition("=")[::2] for line in lines if "=" in line)
+    assert variables["USER"] == ADA
+    assert variables["HOME"] != "/root"
+    assert not {"NOTIFY_SOCKET", "COALLOC_WRAPPER", "INVOCATION_ID"} & set(variables)
+    assert "CapEff:\t0000000000000000" in lines
+    assert (output.stat().st_uid, output.stat().st_mode & 0o777) == (NOBODY, 0o644)
+
+
+@needs_root
+def test_files_that_are_not_the_submitters(site: MultiUser) -> None:
+    """Neither a link nor a path leads a job's output where its submitter may not write."""
+    secret = site.root / "secret"
+    secret.write_text("untouched")
+    secret.chmod(0o600)
+    (site.work / "link").symlink_to(secret)
+    with site.asking(site.key(ADA)) as asker:
+        for target in ("link", "../secret", str(secret), "/etc/coalloc-test"):
+            submission = site.submission(["echo", "x"], launch={"stdout": target})
+            job = asker.ask({"type": "submit", **submission})["job"]
+            ended = site.wait(job)
+            assert (ended["state"], ended["reason"]) == ("failed", "output_unwritable"), ended
+    assert secret.read_text() == "untouched"
+    assert not os.path.lexists("/etc/coalloc-test")
+
+
+@needs_root
+def test_root_submits_nothing(site: MultiUser) -> None:
+    with site.asking(site.key("root")) as asker:
+        answer = asker.ask({"type": "submit", **site.submission(["true"])})
+    assert (answer["code"], answer["message"]) == (
+        "not_allowed",
+        "jobs of root are not started here (access.root_jobs)",
+    )
+    assert site.audited("request_refused", "jobs of root")["uid"] == 0
