@@ -222,3 +222,4 @@ def test_times_are_of_each_part_and_told_from_the_rows() -> None:
     assert story.headline == "`demt` takes 400 ms for 400 jobs, `bicriteria` 2.00 s"
     assert "| 25 (25 to 25) | 400 (400 to 400) |" in story.measured[1]
     assert story.reasons[0].startswith("5 times less than the published 2 s")
+    assert "3 times as long as `demt`" in story.reasons[0]
