@@ -27,6 +27,7 @@ from coalloc.policies.workflow.options import (
     WORKFLOW,
 )
 
+_COMPLETING = "coalloc.policies.divisible.complete"
 _SIMPLE = "coalloc.policies.simple"
 _MBPC = "coalloc.policies.mip.mbpc"
 _OAS = "coalloc.policies.oas.policy"
@@ -50,10 +51,9 @@ def _lazy(module: str, name: str) -> Solve:
         table: Mapping[str, Solve] = import_module(module).SOLVERS
         if not any(isinstance(job, DivisibleJob) for job in problem.queue):
             return table[name](problem, options, budget, on_incumbent)
-        complete = import_module("coalloc.policies.divisible.complete").complete
-        told = on_incumbent and (lambda plan: on_incumbent(complete(problem, plan)))
-        filled: Plan = complete(problem, table[name](problem, options, budget, told))
-        return filled
+        completing = import_module(_COMPLETING).Completing(problem, on_incumbent)
+        whole: Plan = completing.last(table[name](problem, options, budget, completing.tell))
+        return whole
 
     return solve
 

@@ -8,12 +8,57 @@ from math import inf
 
 from coalloc.model.plan import FrontPoint, Placement, Plan, Status
 from coalloc.model.snapshot import Snapshot
+from coalloc.policies.base import OnIncumbent
 from coalloc.policies.divisible.bounds import divisible_bounds
 from coalloc.policies.divisible.filling import Filled, divisible, fill
 
 MAKESPAN, WEIGHTED = "makespan", "weighted_completion"
 OPTIMAL = 1e-9
 """A value within this share of its bound is proved."""
+
+
+class Completing:
+    """Completes the plans of one call of a policy, and passes on those that are better still.
+
+    What is better without divisible jobs may be worse with them, by a chunk; so the best is kept.
+
+    Parameters
+    ----------
+    listener : callable, optional
+        Of the caller.
+    """
+
+    def __init__(self, snapshot: Snapshot, listener: OnIncumbent | None) -> None:
+        self.snapshot = snapshot
+        self._listener = listener
+        self._best: Plan | None = None
+
+    def tell(self, plan: Plan) -> None:
+        """Take an incumbent of the policy."""
+        whole = complete(self.snapshot, plan)
+        if self._best is None or _rank(whole) < _rank(self._best):
+            self._best = whole
+            if self._listener is not None:
+                self._listener(whole)
+
+    def last(self, plan: Plan) -> Plan:
+        """The policy's own answer, or a better one that was told before, with what it proved."""
+        whole = complete(self.snapshot, plan)
+        best = self._best
+        if best is None or whole.front or _rank(whole) <= _rank(best):
+            return whole
+        bound = whole.objective.bound
+        status = whole.status
+        if status is Status.OPTIMAL:
+            status = Status.HEURISTIC if bound is None else Status.FEASIBLE
+        if bound is not None:
+            bound = min(bound, best.objective.value)
+        objective = replace(best.objective, bound=bound)
+        return replace(best, status=status, objective=objective, stats=whole.stats)
+
+
+def _rank(plan: Plan) -> tuple[int, float]:
+    return plan.objective.deferred, plan.objective.value
 
 
 def complete(snapshot: Snapshot, plan: Plan) -> Plan:
