@@ -143,8 +143,8 @@ def _describe(rows: Sequence[Row]) -> Story:
             + ".",
         ),
         reasons=(
-            f"{faster} times less than the published 2 s, compiled and on a processor of today. The "
-            "paper does not say what its time includes: to read the jobs takes "
+            f"{faster} times less than the published 2 s, compiled and on a processor of today. "
+            "The paper does not say what its time includes: to read the jobs takes "
             f"{fmean(reading) / fmean(largest):.0f} times as long as `demt` itself.",
             "Other programs ran on the same machine meanwhile; processor times count none of "
             "theirs, but share its caches and cores.",
