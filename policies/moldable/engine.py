@@ -9,7 +9,8 @@
    allotment.
 3. Local search: from the schedules found so far, a few jobs that run near each other are taken out
    and put back, by annealing on the weighted completion with the makespan held at T.
-4. All schedules that no other is better than in both criteria are kept (`archive`).
+4. The two shelves take part, and, for a handful of jobs, annealing over lists (`handful`).
+5. All schedules that no other is better than in both criteria are kept (`archive`).
 
 Notes
 -----
@@ -30,6 +31,7 @@ from coalloc.policies.base import Budget
 from coalloc.policies.moldable.archive import Archive, Point
 from coalloc.policies.moldable.building import Builder, Prices
 from coalloc.policies.moldable.demt_laying import Lister
+from coalloc.policies.moldable.handful import MOST, MOVES, RUNS, handful, shelved
 from coalloc.policies.moldable.priced_bound import Ascent, transferred
 from coalloc.policies.moldable.queue import MoldableQueue
 from coalloc.policies.moldable.two_shelf import two_shelf
@@ -109,6 +111,9 @@ class Engine:
         self._list(np.argsort(-self.queue.times[smallest], kind="stable"), smallest)
         parts = two_shelf(self.queue)
         self._list(parts.order, parts.rows)
+        self._keep(shelved(self.queue))
+        if self.queue.size <= MOST:
+            self._list_many()
         for cap in (*self.needed, *(factor * self.cmax for factor in ENDS)):
             self._price(cap)
             if self._is_over():
@@ -118,6 +123,14 @@ class Engine:
         if self.queue.size <= LARGE:
             self._shake()
             self._search()
+
+    def _list_many(self) -> None:
+        """Lists of a handful of jobs, with half of the work at most."""
+        each = MOVES * self.queue.size
+        runs = min(RUNS, self.limit // (2 * each))
+        for point in handful(self.queue, self.budget.seed, self.budget.stop, runs).points:
+            self._keep(point)
+        self._priced += runs * each
 
     def _is_over(self) -> bool:
         self.stopped = self.stopped or self.budget.stop()

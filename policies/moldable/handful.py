@@ -40,7 +40,7 @@ def handful(
     queue : MoldableQueue
         Of at least one job.
     runs : int
-        Of `MOVES` lists each.
+        Of `MOVES` lists each; with none, the two shelves are all there is.
     """
     search = _Search(queue, np.random.default_rng(seed))
     for run in range(runs):
@@ -50,20 +50,20 @@ def handful(
     return search.archive
 
 
+def shelved(queue: MoldableQueue) -> Point:
+    """The two-shelf schedule."""
+    laid = two_shelf_schedule(queue)
+    total = float(queue.weight @ (laid.start + queue.times[laid.rows]))
+    return Point(cmax=laid.makespan, total=total, rows=laid.rows, start=laid.start)
+
+
 class _Search:
     def __init__(self, queue: MoldableQueue, rng: np.random.Generator) -> None:
         self.queue, self.rng = queue, rng
         self.lister = Lister(queue)
         self.archive: Archive[Point] = Archive()
-        self.shelves = two_shelf_schedule(queue)
-        self.archive.add(
-            Point(
-                cmax=self.shelves.makespan,
-                total=float(queue.weight @ (self.shelves.start + queue.times[self.shelves.rows])),
-                rows=self.shelves.rows,
-                start=self.shelves.start,
-            )
-        )
+        self.shelves = shelved(queue)
+        self.archive.add(self.shelves)
 
     def run(self, share: float, *, is_seeded: bool) -> None:
         """One run from the two shelves, or from anywhere."""
@@ -95,18 +95,18 @@ class _Search:
 
     def _moves(self, order: Ints, rows: Ints) -> Iterator[tuple[Ints, Ints]]:
         """Neighbours of the order and the allotments as they are then."""
-        size, queue = self.queue.size, self.queue
-        for kind in self.rng.random(MOVES):
-            i = int(self.rng.integers(size))
+        size, first = self.queue.size, self.queue.first.tolist()
+        drawn = self.rng.integers(size, size=(2, MOVES)).tolist()
+        for kind, i, place in zip(self.rng.random(MOVES).tolist(), *drawn, strict=True):
             if kind < 0.5 and size > 1:
-                place = int(self.rng.integers(size))
-                rest = np.delete(order, i)
-                yield np.insert(rest, min(place, rest.size), order[i]), rows
+                moved = order.tolist()
+                moved.insert(place, moved.pop(i))
+                yield np.array(moved), rows
             else:
                 changed = rows.copy()
-                step = 1 if kind < 0.75 else -1
-                changed[i] = min(max(rows[i] + step, queue.first[i]), queue.first[i + 1] - 1)
-                yield order.copy(), changed
+                row = int(rows[i]) + (1 if kind < 0.75 else -1)
+                changed[i] = min(max(row, first[i]), first[i + 1] - 1)
+                yield order, changed
 
 
-__all__ = ["MOST", "handful"]
+__all__ = ["MOST", "MOVES", "RUNS", "handful", "shelved"]
