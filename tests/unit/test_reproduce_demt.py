@@ -207,6 +207,14 @@ def test_the_runs_that_the_priced_bound_saw_are_told() -> None:
     assert "2 of 2 runs at 25 jobs, 1 of 2 runs at 50 jobs" in told
     assert "`gang` 0 of 3" in told
     assert "on 0 of 3 runs" in told
+    assert "is at the bound" not in told
+
+
+def test_what_is_at_the_bound_is_told_apart() -> None:
+    """Nothing is better in both criteria than the shortest makespan there is."""
+    rows = rows_everywhere(gang=(2.0, 20.0), sequential=(2.001, 20.0))
+    told = "\n".join(EXPERIMENTS["demt-fig3"].describe(rows).measured)
+    assert "`gang` 0 of 4 (its makespan is at the bound on 4 more), `sequential` 0 of 4," in told
 
 
 def test_times_are_of_each_part_and_told_from_the_rows() -> None:
