@@ -28,8 +28,12 @@ BYTES_PER_REQUEST = 1 << 16
 TIME_SHARE = 0.25
 """Of the daemon's time that one user's questions may take."""
 TIME_BURST_S = 0.5
+REFUSALS_PER_REQUEST, REFUSALS_AT_ONCE = 2.0, 2000.0
+"""A user who asks too fast is told so this often for each request he may make, and so many times
+at once; what he sends beyond is not even answered."""
 TOLD_EVERY_S = 1.0
 """Of the same refusal to the same user, one line in this time, with a count; seconds."""
+UNANSWERED = Refused(code="too_fast", message="")
 REVOKED = Refused(code="not_allowed", message="this key was revoked")
 EXECUTORS_ONLY = Refused(code="not_allowed", message="this key is an executor's")
 
@@ -91,6 +95,7 @@ class Access:
         self.settings = settings
         self._requests: dict[int, Bucket] = {}
         self._seconds: dict[int, Bucket] = {}
+        self._refusals: dict[int, Bucket] = {}
 
     def admits(self, domain: str, key: str) -> bool:
         """Whether a key may connect to a socket."""
@@ -131,6 +136,10 @@ class Access:
             requests.take(1.0 + size / BYTES_PER_REQUEST)
             return None
         rate = self.settings.requests_per_s
+        told = self._refusals[grant.uid]
+        if told.left(now) < 1.0:
+            return UNANSWERED
+        told.take(1.0)
         message = f"{grant.user} asks too much; at most {rate:g} requests in a second"
         self.audit.refused(
             "request_refused", grant.user, what="too many requests", **_fields(grant, key)
@@ -142,6 +151,8 @@ class Access:
             settings = self.settings
             self._requests[uid] = Bucket(settings.requests_per_s, settings.burst, now)
             self._seconds[uid] = Bucket(TIME_SHARE, TIME_BURST_S, now)
+            told = REFUSALS_PER_REQUEST
+            self._refusals[uid] = Bucket(told * settings.requests_per_s, REFUSALS_AT_ONCE, now)
         return self._requests[uid], self._seconds[uid]
 
     def charge(self, key: str, seconds: float) -> None:

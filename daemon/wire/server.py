@@ -28,6 +28,8 @@ from coalloc.daemon.wire.sockets import OnFrames, Port, new_context
 PEERS_REMEMBERED = 10_000
 CLIENTS, EXECUTORS, WATCHERS = "clients", "executors", "watchers"
 """The sockets' names, and in CURVE's terms their domains."""
+KEYED_CLIENT_HWM = 1000
+"""Requests of one connection that may lie here unread, where users are told apart."""
 SHORT_BYTES = 1 << 16
 """A longer frame that is refused unread is not even searched for its id."""
 
@@ -59,7 +61,10 @@ class Guard(Protocol):
         """A handshake has ended."""
 
     def refusal(self, key: str, size: int) -> Refused | None:
-        """Why a client's frame of this many bytes is not to be read; None: it is."""
+        """Why a client's frame of this many bytes is not to be read; None: it is.
+
+        Without a message it is not even to be answered.
+        """
 
     def is_live(self, key: str) -> bool:
         """Whether a client's key still may be answered."""
@@ -133,6 +138,7 @@ class Server:
             zmq.ROUTER,
             on_frames,
             max_bytes=max_bytes,
+            receive_hwm=10_000 if guard is None or domain == EXECUTORS else KEYED_CLIENT_HWM,
             security=self._listening(domain),
             on_handshake=None if guard is None else partial(guard.handshaken, domain),
         )
@@ -197,6 +203,9 @@ class Server:
             if len(frames) != 2:
                 raise WireError("bad_frames", f"expected 1 frame, got {len(frames) - 1}")
             refused = self._guard and self._guard.refusal(origin.key, len(frames[1]))
+            if refused and not refused.message:
+                self.faults["client_flood"] += 1
+                return
             if refused and len(frames[1]) > SHORT_BYTES:
                 self._refuse(origin, refused)
                 return

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,8 +23,8 @@ from coalloc.daemon.wire.curve import Handshakes, Listening, OnHandshake, Securi
 OnFrames = Callable[[list[bytes]], None]
 
 DEALER = zmq.DEALER
-MAX_FRAMES_AT_ONCE = 2000
-"""Taken from one socket before others get their turn."""
+MAX_FRAMES_AT_ONCE, MAX_DRAIN_S = 2000, 0.02
+"""Taken from one socket before others get their turn, and for how long, seconds."""
 
 
 class Port:
@@ -35,6 +36,8 @@ class Port:
         ``zmq.ROUTER``, ``zmq.DEALER``, ``zmq.XPUB`` or ``zmq.SUB``.
     max_bytes : int
         A longer frame ends its sender's connection.
+    hwm, receive_hwm : int
+        Messages that may lie in one connection's queue, out and in.
     security : Security, optional
         Its key. A listener that has one is open to every user of the machine.
     on_handshake : callable, optional
@@ -54,6 +57,7 @@ class Port:
         *,
         max_bytes: int,
         hwm: int = 10_000,
+        receive_hwm: int = 10_000,
         security: Security | None = None,
         on_handshake: OnHandshake | None = None,
     ) -> None:
@@ -67,7 +71,7 @@ class Port:
         self._again: asyncio.Handle | None = None
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.setsockopt(zmq.SNDHWM, hwm)
-        self.socket.setsockopt(zmq.RCVHWM, hwm)
+        self.socket.setsockopt(zmq.RCVHWM, receive_hwm)
         self.socket.setsockopt(zmq.MAXMSGSIZE, max_bytes)
         if security is not None:
             security.apply(self.socket)
@@ -132,6 +136,7 @@ class Port:
 
     def _drain(self) -> None:
         self._again = None
+        end = time.perf_counter() + MAX_DRAIN_S
         for _ in range(MAX_FRAMES_AT_ONCE):
             if self.socket.closed:
                 return
@@ -142,6 +147,8 @@ class Port:
             except zmq.ZMQError:
                 return
             self.on_frames(frames)
+            if time.perf_counter() > end:
+                break
         self._soon()
 
     def _received(self) -> list[bytes]:
