@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from itertools import cycle
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -24,30 +22,18 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.kernel.arrays import Ints
-from coalloc.policies.kernel.decoding import WEIGHTED, Planner
+from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.oas.search import Orders, Search
 from coalloc.policies.workflow import portfolio, search_case
+from coalloc.policies.workflow.annealing import Track, tracks
 from coalloc.policies.workflow.bound import WorkflowBound
 from coalloc.policies.workflow.search_case import Case, read_case
-from coalloc.policies.workflow.search_place import (
-    BEST,
-    COOLING,
-    CURRENT,
-    IMPROVED,
-    MAKESPAN,
-    TRIALS,
-    WARMTH,
-    Genes,
-)
+from coalloc.policies.workflow.search_place import MAKESPAN, Genes
 from coalloc.policies.workflow.search_place import WEIGHTED as WEIGHING
 
 SIMPLE: Orders = (("fpfs", "event"), ("conservative", "insert"))
-WARM, COLD = (0.0015, 0.1, 0.01), 0.0001
-"""First temperatures of the cycles in turn, and the last of each, by the value."""
-FIRST_CYCLE = 200
-"""Moves per item in the first cycle; each is as long as two of the one before."""
-BLEND = 0.1
-"""Weight of the mean end beside the makespan."""
+FEW = 100
+"""Items from which on `patience` counts by item."""
 CHUNK = 20_000
 """Items placed between two looks at the clock."""
 MOST_ITEMS = 3000
@@ -68,12 +54,17 @@ class Engine(Search):
     ) -> None:
         super().__init__(planner, policy, budget, on_incumbent)
         self.case: Case = read_case(planner, planner.options.get("max_coalloc_overhead", 0.25))
-        self.kind = WEIGHING if self.objective == WEIGHTED else MAKESPAN
-        self.listing = search_case.Search(self.case, budget.seed, self.kind, BLEND)
+        kind = WEIGHING if self.objective == WEIGHTED else MAKESPAN
+        self.tracks = tracks(self.case, budget.seed, kind)
         self.flow_bound = WorkflowBound(planner) if planner.items else None
-        self.top: Genes | None = None
-        self.reached = inf
-        self.cycle = FIRST_CYCLE * max(self.case.size, 1)
+        self.improved = 0
+        self._shown: Schedule | None = None
+
+    def report(self) -> None:
+        """Hand the best plan to the caller, unless that has been done."""
+        if self.best is not self._shown:
+            self._shown = self.best
+            super().report()
 
     def find_bound(self, effort: str) -> None:
         """Bound the objective; where all are tasks, the program says more than the other bounds."""
@@ -120,14 +111,21 @@ class Engine(Search):
         for append, pack in ((False, False), (True, False), (False, True)):
             if self.best is not None and self.spent:
                 return
-            genes = self.listing.genes(order, procs)
-            value = self.listing.measure(genes, append=append, pack=pack)
+            listing = self.tracks[-1].listing
+            genes = listing.genes(order, procs)
+            value = listing.measure(genes, append=append, pack=pack)
             self.work += self.case.size
             self.tried += 1
-            if value < self.reached:
-                self.reached = value
-                self.top = self.listing.settled(genes)
-                self._take(origin)
+            self._settle(self.tracks[-1], genes, value, origin)
+
+    def _settle(self, track: Track, genes: Genes, value: float, origin: str) -> None:
+        """Let all tracks begin with what one has just listed, if it is better."""
+        if all(value >= other.reached for other in self.tracks):
+            return
+        settled = track.listing.settled(genes)
+        for other in self.tracks:
+            other.adopt(settled, value)
+        self._take(origin, track)
 
     def _try_previous(self) -> None:
         """The jobs by their starts in the caller's last plan."""
@@ -163,9 +161,9 @@ class Engine(Search):
         order = case.graph.by_priority(case.graph.bottom(time))
         return order[np.isin(order, case.inside)]
 
-    def _take(self, origin: str) -> None:
-        """Offer what the listing holds."""
-        self.offer(self.listing.decoded(self.work), origin)
+    def _take(self, origin: str, track: Track) -> None:
+        """Offer what a track's listing holds."""
+        self.offer(track.listing.decoded(self.work), origin)
 
     def _portfolio(self) -> None:
         before = self.best
@@ -188,12 +186,9 @@ class Engine(Search):
             self.work += self.case.size
             self.tried += 1
             if self.offer(schedule, name):
-                genes = self.listing.genes_of(schedule.outcome)
-                value = self.listing.measure(genes)
-                if value < self.reached:
-                    self.reached = value
-                    self.top = self.listing.settled(genes)
-                    self._take(name)
+                track = self.tracks[-1]
+                genes = track.listing.genes_of(schedule.outcome)
+                self._settle(track, genes, track.listing.measure(genes), name)
         return self.best is not before
 
     def _may_go_on(self) -> bool:
@@ -217,54 +212,58 @@ class Engine(Search):
             self.report()
 
     def _anneal(self) -> None:
-        """Cycles of annealing from the best that is known, each longer than the one before."""
-        if self.top is None:
+        """Cycles of all tracks in turn, those that split from the best that is known."""
+        if self.tracks[0].top is None and self.tracks[-1].top is None:
             return
-        state, listing, size = self.listing.state, self.listing, max(self.case.size, 1)
-        state.value[BEST] = self.reached
-        reported, warms = self.work, cycle(WARM)
+        self._reported = float(self.work)
         while not self._done():
-            current = Genes(*(np.array(entry) for entry in self.top))
-            energy = listing.run(current, current, 0)
-            state.value[CURRENT] = energy
-            warm = next(warms)
-            state.value[WARMTH] = warm * energy
-            state.value[COOLING] = (COLD / warm) ** (1.0 / self.cycle)
-            left = self.cycle
-            self.cycle *= 2
-            while left > 0 and not self._done():
-                moves = max(min(CHUNK // size, left), 1)
-                if self.budget.work is not None:
-                    moves = max(min(moves, (self.budget.work - self.work) // size), 1)
-                listing.run(current, self.top, moves)
-                left -= moves
-                self.trials += moves
-                self.work += moves * size
-                if state.value[BEST] < self.reached:
-                    self._improve()
-                    if self.work >= reported + REPORT_AFTER:
-                        self.report()
-                        reported = self.work
-                if self._tired():
-                    self.report()
+            for track in self.tracks:
+                self._share(track)
+                if not self._run_cycle(track):
                     return
-            self.report()
 
-    def _improve(self) -> None:
-        """Schedule the best genes, and offer that."""
-        assert self.top is not None
-        self.reached = float(self.listing.state.value[BEST])
-        warmth = float(self.listing.state.value[CURRENT])
-        self.listing.measure(self.top)
-        self.listing.state.value[CURRENT] = warmth
-        self._take("annealing")
+    def _share(self, track: Track) -> None:
+        """Let a track go on from what another found, where it may."""
+        others = [other for other in self.tracks if other is not track and other.top is not None]
+        for other in others:
+            assert other.top is not None
+            track.adopt(other.top, other.reached)
+
+    def _run_cycle(self, track: Track) -> bool:
+        """One cycle of a track; whether to go on."""
+        size = max(self.case.size, 1)
+        steps = track.cycle(self._chunk)
+        for moves, better in steps:
+            self.trials += moves
+            self.work += moves * size
+            if better:
+                self.improved = self.trials
+                best = self.best
+                if best is None or best.unplaced or track.reached < self.value(best):
+                    track.schedule()
+                    self._take("annealing", track)
+                if self.work >= self._reported + REPORT_AFTER:
+                    self.report()
+            if self._tired() or self._done():
+                break
+        others = [other.reached for other in self.tracks if other is not track]
+        track.in_vain = track is not self.tracks[0] and track.reached >= min(others)
+        self.report()
+        return not (self._tired() or self._done())
+
+    def _chunk(self) -> int:
+        """Moves between two looks at the clock."""
+        moves = CHUNK // max(self.case.size, 1)
+        if self.budget.work is not None:
+            moves = min(moves, (self.budget.work - self.work) // max(self.case.size, 1))
+        return max(moves, 1)
 
     def _tired(self) -> bool:
-        """Whether nothing has improved for so many moves per item."""
+        """Whether nothing has improved for so many moves per item and track."""
         if self.patience is None:
             return False
-        count = self.listing.state.count
-        return bool(count[TRIALS] - count[IMPROVED] > self.patience * self.case.size)
+        still = self.patience * max(self.case.size, FEW) * len(self.tracks)
+        return bool(self.trials - self.improved > still)
 
 
 def solve(

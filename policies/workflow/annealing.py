@@ -1,0 +1,108 @@
+"""Cycles of annealing on one case, with tasks split over clusters or without.
+
+Each cycle starts from the best genes that are known, calm, hot and warm in turn, and is twice as
+long as the one before. Two tracks that anneal the same case, one without splits, keep what
+co-allocation might cost in check: the better of them is at least as good as the one without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import cycle
+from math import inf
+
+import numpy as np
+
+from coalloc.policies.workflow.search_case import Case, Search
+from coalloc.policies.workflow.search_place import (
+    BEST,
+    COOLING,
+    CURRENT,
+    SPLIT,
+    WARMTH,
+    Genes,
+)
+
+WARM, COLD = (0.0015, 0.1, 0.01), 0.0001
+"""First temperatures of the cycles in turn, and the last of each, by the value."""
+FIRST_CYCLE = 200
+"""Moves per item in the first cycle; each is as long as two of the one before."""
+BLEND = 0.1
+"""Weight of the mean end beside the makespan."""
+IN_VAIN = 4
+"""How much shorter the next cycle is after one that could not beat another track."""
+
+
+class Track:
+    """The best genes so far, and the cycles that make them better.
+
+    Attributes
+    ----------
+    top : Genes or None
+        The best genes.
+    reached : float
+        What they reach: makespan or weighted completion.
+    """
+
+    def __init__(self, case: Case, seed: int, objective: int) -> None:
+        self.case = case
+        self.listing = Search(case, seed, objective, BLEND)
+        self.top: Genes | None = None
+        self.reached = inf
+        self.length = FIRST_CYCLE * max(case.size, 1)
+        self.in_vain = False
+        self._warms = cycle(WARM)
+
+    def adopt(self, genes: Genes, value: float) -> bool:
+        """Go on from other genes if they are better and this track may have them."""
+        if value >= self.reached or self._splits_too_much(genes):
+            return False
+        self.top = Genes(*(np.array(entry) for entry in genes))
+        self.reached = value
+        return True
+
+    def _splits_too_much(self, genes: Genes) -> bool:
+        split = genes.home[genes.order] == SPLIT
+        return bool((split & (self.case.items.splits[genes.order] == 0)).any())
+
+    def cycle(self, chunk: Callable[[], int]) -> Iterator[tuple[int, bool]]:
+        """One cycle in chunks of at most so many moves; yields them, and whether it improved."""
+        if self.top is None:
+            return
+        state, current = self.listing.state, Genes(*(np.array(entry) for entry in self.top))
+        energy = self.listing.run(current, current, 0)
+        state.value[BEST] = self.reached
+        state.value[CURRENT] = energy
+        left = max(self.length // IN_VAIN if self.in_vain else self.length, 1)
+        warm = next(self._warms)
+        state.value[WARMTH] = warm * energy
+        state.value[COOLING] = (COLD / warm) ** (1.0 / left)
+        self.length *= 2
+        while left > 0:
+            moves = min(chunk(), left)
+            self.listing.run(current, self.top, moves)
+            left -= moves
+            better = bool(state.value[BEST] < self.reached)
+            self.reached = min(self.reached, float(state.value[BEST]))
+            yield moves, better
+
+    def schedule(self) -> None:
+        """Leave the best genes' schedule in `listing`, and the walk where it is."""
+        assert self.top is not None
+        state = self.listing.state
+        kept = float(state.value[CURRENT])
+        self.listing.measure(self.top)
+        state.value[CURRENT] = kept
+
+
+def tracks(case: Case, seed: int, objective: int) -> list[Track]:
+    """One without splits but of what no cluster holds, and one with, where anything else splits."""
+    items = case.items
+    widest = case.site.room[items.group].max(axis=1, initial=0)
+    needed = np.where(items.low > widest, items.splits, 0)
+    whole = replace(case, items=items._replace(splits=needed))
+    out = [Track(whole, seed, objective)]
+    if (items.splits != needed)[case.inside].any():
+        out.append(Track(case, seed, objective))
+    return out
