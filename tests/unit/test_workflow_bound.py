@@ -84,7 +84,7 @@ def test_corners_lie_outside_every_allotment(pf: float, power: float) -> None:
         assert best <= procs * seconds * (1.0 + 1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(snapshots())
 def test_no_plan_is_below(snapshot: Snapshot) -> None:
     for name in ("fpfs", "m-heft"):
