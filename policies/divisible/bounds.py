@@ -33,7 +33,7 @@ from coalloc.model.speedup import TableSpeedup
 from coalloc.policies.divisible.filling import Gaps, divisible
 from coalloc.policies.divisible.idle import Idle
 
-ROUNDING = 1e-9
+ROUNDING = 1e-11
 """Share of a bound that is given up."""
 TINY = 1e-9
 """Chunk of a job that fits wherever anything does, seconds."""

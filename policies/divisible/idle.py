@@ -80,7 +80,7 @@ class Group:
 
     def beside(self, more: Iterable[Taking]) -> Group:
         """The same nodes with more taken of each."""
-        return replace(self, taken=(*self.taken, *more))
+        return replace(self, taken=_levels((*self.taken, *more)))
 
 
 class Idle:
@@ -205,6 +205,24 @@ class Idle:
         parts = [replace(group, nodes=tuple(nodes)).beside(more) for more, nodes in alike.items()]
         self.groups[number] = parts[0]
         self.groups += parts[1:]
+
+
+def _levels(taken: Iterable[Taking]) -> tuple[Taking, ...]:
+    """The same as sums over time: intervals that do not overlap, as few as there can be."""
+    changes: dict[float, tuple[int, float]] = {}
+    for row in taken:
+        for at, sign in ((row.start, 1), (row.end, -1)):
+            slots, memory = changes.get(at, (0, 0.0))
+            changes[at] = slots + sign * row.slots, memory + sign * row.memory_mb
+    out: list[Taking] = []
+    since, slots, memory = -inf, 0, 0.0
+    for at in sorted(changes):
+        if changes[at] == (0, 0.0):
+            continue
+        if slots:
+            out.append(Taking(since, at, slots, memory))
+        since, slots, memory = at, slots + changes[at][0], memory + changes[at][1]
+    return tuple(out)
 
 
 def _room(group: Group, job: DivisibleJob, slots: int, memory_mb: float) -> int:
