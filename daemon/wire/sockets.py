@@ -23,7 +23,7 @@ from coalloc.daemon.wire.curve import Handshakes, Listening, OnHandshake, Securi
 OnFrames = Callable[[list[bytes]], None]
 
 DEALER = zmq.DEALER
-MAX_FRAMES_AT_ONCE, MAX_DRAIN_S = 2000, 0.02
+MAX_FRAMES_AT_ONCE, MAX_DRAIN_S = 2000, 0.01
 """Taken from one socket before others get their turn, and for how long, seconds."""
 
 
