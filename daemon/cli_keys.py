@@ -89,7 +89,12 @@ def _new(args: argparse.Namespace, config: Config) -> int:
             if is_new:
                 write_key(path, key)
             answer = _ask(
-                config, "authorize", key=key.pair.public, role=args.role, clusters=args.cluster
+                config,
+                "authorize",
+                key=key.pair.public,
+                role=args.role,
+                clusters=args.cluster,
+                keep=args.role == "submit",
             )
             write_key(path, replace(key, server=answer["server"]))
     except KeyFileError as error:

@@ -94,6 +94,7 @@ class Enrolment:
         path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
             path.unlink()
+        self._path = path
         self._server = await asyncio.start_unix_server(
             self._connected, str(path), limit=MAX_LINE_BYTES, backlog=MAX_PEERS
         )
@@ -104,6 +105,7 @@ class Enrolment:
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
+            self._path.unlink(missing_ok=True)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._peers += 1
@@ -176,7 +178,8 @@ class Enrolment:
             added=self.clock(),
         )
         old = self.access.table.live(grant.key)
-        if old is not None and not peer.is_admin and old.uid == peer.uid:
+        keep = body.get("keep") or not peer.is_admin
+        if old is not None and keep and old.uid == peer.uid == grant.uid:
             return old  # A key that is enrolled again keeps the role it was given since.
         self.access.table.authorize(grant)
         self._told("key_authorized", grant, peer)

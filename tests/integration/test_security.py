@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -13,8 +14,9 @@ import pytest
 import zmq
 
 from coalloc.core.messages import Hello
+from coalloc.daemon import cli
 from coalloc.daemon.enrol_client import EnrolmentError
-from coalloc.daemon.key_files import KeyFile, write_key
+from coalloc.daemon.key_files import KeyFile, read_key, write_key
 from coalloc.daemon.wire.client import Asker, KeyRefusedError, NoAnswerError, Watcher
 from coalloc.daemon.wire.codec import tagged
 from coalloc.daemon.wire.curve import Calling, new_pair
@@ -310,3 +312,35 @@ def test_root_submits_nothing(site: MultiUser) -> None:
         "jobs of root are not started here (access.root_jobs)",
     )
     assert site.audited("request_refused", "jobs of root")["uid"] == 0
+
+
+def test_keys_by_the_command_line(
+    site: MultiUser, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = site.root / "mine" / "key.json"
+    monkeypatch.setenv("COALLOC_CONFIG", str(site.config))
+    monkeypatch.setenv("COALLOC_KEY", str(path))
+    assert cli.main(["queue"]) == 1
+    assert "'coalloc keys new' makes one" in capsys.readouterr().err
+    assert cli.main(["keys", "new"]) == 0
+    public = capsys.readouterr().out.strip()
+    assert (path.stat().st_mode & 0o777, read_key(path).server) == (0o600, site.server)
+    assert cli.main(["queue"]) == 0
+    assert cli.main(["drain", "alpha"]) == 1
+    assert "only an operator may do this" in capsys.readouterr().err
+    assert cli.main(["keys", "authorize", public, "--role", "operator"]) == 0
+    assert cli.main(["drain", "alpha"]) == cli.main(["resume", "alpha"]) == 0
+    assert cli.main(["keys", "new"]) == 0  # the same key once more, which keeps it enrolled
+    capsys.readouterr()
+    assert cli.main(["keys", "list", "--json"]) == 0
+    rows = {row["key"]: row for row in json.loads(capsys.readouterr().out)}
+    assert (rows[public]["revoked"], rows[public]["role"]) == (None, "operator")
+    assert cli.main(["keys", "revoke", public[:10]]) == 0
+    assert cli.main(["queue"]) == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("coalloc: error: the daemon at ipc://")
+    assert "refuses this key" in error
+    path.chmod(0o644)
+    assert cli.main(["queue"]) == 1
+    assert "a private key is 0600" in capsys.readouterr().err
+    assert site.audited("key_revoked", "None")["key"] == public[:12]
