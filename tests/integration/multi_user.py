@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pwd
+import select
+import socket
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -112,3 +115,38 @@ class MultiUser(Running):
 
         self.until(holds, limit_s)
         return found[-1]
+
+
+class Tap:
+    """An ipc end point that passes everything on to another, and keeps what the client sent."""
+
+    def __init__(self, path: Path, target: str) -> None:
+        self.endpoint = f"ipc://{path}"
+        self.sent = b""
+        self._target = target.removeprefix("ipc://")
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        client, _ = self._listener.accept()
+        with client, socket.socket(socket.AF_UNIX) as daemon:
+            daemon.connect(self._target)
+            while True:
+                ready, _, _ = select.select([client, daemon], [], [], 10.0)
+                for side in ready:
+                    chunk = side.recv(1 << 16)
+                    if not chunk:
+                        return
+                    if side is client:
+                        self.sent += chunk
+                    (daemon if side is client else client).sendall(chunk)
+                if not ready:
+                    return
+
+    def close(self) -> None:
+        """Wait until the client has gone."""
+        self._thread.join(20.0)
+        self._listener.close()

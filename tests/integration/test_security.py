@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ from coalloc.daemon.wire.client import Asker, KeyRefusedError, NoAnswerError, Wa
 from coalloc.daemon.wire.codec import tagged
 from coalloc.daemon.wire.curve import Calling, new_pair
 from coalloc.daemon.wire.frames import decode_any, encode
-from tests.integration.multi_user import ADA, BOB, NOBODY, MultiUser
+from tests.integration.multi_user import ADA, BOB, NOBODY, MultiUser, Tap
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root is more than one user")
 
@@ -190,6 +191,30 @@ def test_forged_and_replayed_requests(site: MultiUser) -> None:
         assert (shown["user"], shown["uid"]) == (BOB, 1)
         for asker, answer in ((ada, first), (bob, other)):
             assert asker.ask({"type": "cancel", "job": answer["job"]})["type"] == "done"
+
+
+def test_recorded_bytes_are_worth_nothing(site: MultiUser) -> None:
+    """All that a client has sent, sent again: the daemon's half of the handshake is another."""
+    tap = Tap(site.root / "tap", site.endpoint)
+    asker = Asker(tap.endpoint, security=site.key(ADA))
+    submission = site.submission(["true"], hold=True, name="recorded")
+    job = asker.ask({"type": "submit", **submission})["job"]
+    asker.close()
+    tap.close()
+    assert submission["token"].encode() not in tap.sent
+    last = site.ask("status")
+    before = [row["id"] for row in site.ask("queue", all=True)["jobs"]]
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(10.0)
+        connection.connect(site.endpoint.removeprefix("ipc://"))
+        connection.sendall(tap.sent)
+        with contextlib.suppress(ConnectionResetError):
+            while connection.recv(4096):
+                pass  # until the daemon ends it
+    site.audited("connection_refused", "made for another daemon")
+    assert [row["id"] for row in site.ask("queue", all=True)["jobs"]] == before
+    assert site.ask("status")["waiting"] == last["waiting"]
+    site.ask("cancel", job=job)
 
 
 def test_identity_is_not_taken_over(site: MultiUser) -> None:
