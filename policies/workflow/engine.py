@@ -36,6 +36,8 @@ FEW = 100
 """Items from which on `patience` counts by item."""
 CHUNK = 20_000
 """Items placed between two looks at the clock."""
+MANY = 500
+"""Items beyond which a bound takes so long that it is left out where time has run out."""
 MOST_ITEMS = 3000
 """Items of a queue, not of workflows alone, up to which they are searched together."""
 REPORT_AFTER = 200_000
@@ -56,7 +58,7 @@ class Engine(Search):
         self.case: Case = read_case(planner, planner.options.get("max_coalloc_overhead", 0.25))
         kind = WEIGHING if self.objective == WEIGHTED else MAKESPAN
         self.tracks = tracks(self.case, budget.seed, kind)
-        self.flow_bound = WorkflowBound(planner) if planner.items else None
+        self.flow_bound: WorkflowBound | None = None
         self.improved = 0
         self._shown: Schedule | None = None
 
@@ -72,7 +74,11 @@ class Engine(Search):
         if effort == "quick" or plain:
             super().find_bound(effort)
         name = WEIGHTED if self.objective == WEIGHTED else "makespan"
-        if self.bound is not None and self.flow_bound is not None:
+        if self.bound is not None and self.planner.items:
+            if self.flow_bound is None:
+                if self.spent and len(self.planner.items) > MANY:
+                    return
+                self.flow_bound = WorkflowBound(self.planner)
             parts = self.flow_bound.parts(self.budget.stop, effort).get(name, {})
             self.bound = self.bound.beside(parts)
 
@@ -82,18 +88,21 @@ class Engine(Search):
         Parameters
         ----------
         first, more : tuple of (order, decoder)
-            Simple orders that count as members; the first incumbent is the best of `first`.
+            Simple orders that count as members.
         """
-        self.try_orders(first)
         if self.case.size:
             self.try_seed("rank", portfolio.smallest(self.case))
             self._try_previous()
+            self._report_found()
+        many = len(self.planner.items) > MANY
+        if many and self.best is not None and not self.spent:
+            self.find_bound("quick")
+        self.try_orders(first)
         self.report()
-        before = self.best
         self.try_orders(more)
-        if self.best is not before:
-            self.report()
-        self.find_bound("quick")
+        self.report()
+        if self.bound is None and not (many and self.spent):
+            self.find_bound("quick")
         if not self.case.size or self.spent:
             self.proved = bool(self.met)
             return
@@ -126,6 +135,11 @@ class Engine(Search):
         for other in self.tracks:
             other.adopt(settled, value)
         self._take(origin, track)
+
+    def _report_found(self) -> None:
+        """Show a plan that places everything; a simple order says what cannot be placed."""
+        if self.best is not None and not self.best.unplaced:
+            self.report()
 
     def _try_previous(self) -> None:
         """The jobs by their starts in the caller's last plan."""
@@ -166,22 +180,18 @@ class Engine(Search):
         self.offer(track.listing.decoded(self.work), origin)
 
     def _portfolio(self) -> None:
-        before = self.best
-        if self._members_try():
-            self.report()
-        before = self.best
+        self._members_try()
+        self.report()
         for procs in self._seeds():
             if self._done():
                 break
             self.try_seed("cpa", procs)
-        if self.best is not before:
-            self.report()
+        self.report()
 
-    def _members_try(self) -> bool:
-        """The published policies; whether one of them is the best now."""
-        before = self.best
+    def _members_try(self) -> None:
+        """The published policies."""
         if self.planner.guarded.size:
-            return False
+            return
         for name, schedule in portfolio.members(self.planner, self._may_go_on):
             self.work += self.case.size
             self.tried += 1
@@ -189,7 +199,6 @@ class Engine(Search):
                 track = self.tracks[-1]
                 genes = track.listing.genes_of(schedule.outcome)
                 self._settle(track, genes, track.listing.measure(genes), name)
-        return self.best is not before
 
     def _may_go_on(self) -> bool:
         return not self.spent
@@ -201,15 +210,13 @@ class Engine(Search):
         yield from portfolio.trajectory(self.case, self.budget.stop)
 
     def _programs(self) -> None:
-        before = self.best
         for share in portfolio.SHARES:
             if self._done() or self.flow_bound is None:
                 break
             procs = portfolio.of_program(self.case, self.flow_bound, share)
             if procs is not None:
                 self.try_seed("program", procs)
-        if self.best is not before:
-            self.report()
+        self.report()
 
     def _anneal(self) -> None:
         """Cycles of all tracks in turn, those that split from the best that is known."""
