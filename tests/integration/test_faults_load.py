@@ -7,7 +7,7 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def served(site: Running, load: Load, submits: int) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("clients", [1000, pytest.param(10_000, marks=pytest.mark.nightly)])
 def test_a_crowd_that_connects_at_once_is_taken_in(
-    site: Running, clients: int, record_property: pytest.RecordProperty
+    site: Running, clients: int, record_property: Callable[[str, object], None]
 ) -> None:
     """Each is a real connection that says nothing; then a well-behaved client is served."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
