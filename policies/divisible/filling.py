@@ -29,13 +29,11 @@ from coalloc.model.cost import piece_time
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Deferred, Placement, Plan, Reason
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.divisible.idle import Gap, Idle, Taking
+from coalloc.policies.divisible.idle import Gap, Idle, Taking, slack
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-SLACK_S = 5e-7
-"""A gap that is too short by this much has lost it in rounding; half of what plans may be off."""
 HALVINGS = 100
 
 
@@ -143,6 +141,8 @@ class Gaps:
         Seconds; ends may be infinite.
     chunk : ndarray of float, shape (G,)
         How long one chunk runs there, seconds.
+    slack : ndarray of float, shape (G,)
+        By how much a gap may be too short for its last chunk, seconds.
     lanes : ndarray of int, shape (G,)
         Over all nodes of the group.
     """
@@ -154,13 +154,14 @@ class Gaps:
         self.end: Floats = np.array([gap.end for gap in rows], dtype=np.float64)
         power = [groups[gap.group].power for gap in rows]
         self.chunk: Floats = chunk_s / np.array(power, dtype=np.float64)
+        self.slack: Floats = np.array([slack(one) for one in self.chunk.tolist()], dtype=np.float64)
         lanes = [gap.lanes * len(groups[gap.group].nodes) for gap in rows]
         self.lanes: Ints = np.array(lanes, dtype=np.int64)
 
     def rounds(self, until: float) -> Floats:
         """Chunks that one lane of each gap takes by then, shape (G,)."""
         length = np.minimum(self.end, until) - self.start
-        return np.floor(np.maximum(length + SLACK_S, 0.0) / self.chunk)
+        return np.floor(np.maximum(length + self.slack, 0.0) / self.chunk)
 
     def chosen(self, chunks: int) -> Ints | None:
         """How many of so many chunks each gap takes for the least end; None if they do not fit.

@@ -23,6 +23,14 @@ from coalloc.model.platform import Node, NodeState
 from coalloc.model.snapshot import Reservation, Snapshot
 from coalloc.policies.kernel.kinds import floored_power
 
+SLACK_S = 5e-7
+"""A gap that is too short by this much has lost it in rounding; half of what plans may be off."""
+
+
+def slack(chunk: float) -> float:
+    """By how much a gap may be too short for a chunk of this length, seconds."""
+    return min(SLACK_S, 0.01 * chunk)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Taking:
@@ -148,7 +156,8 @@ class Idle:
         for number, group in enumerate(self.groups):
             if group.usable and self.fits(group, job):
                 chunk = job.chunk_s / group.power
-                out += [g for g in self._lanes(number, job, earliest) if g.end - g.start >= chunk]
+                least = chunk - slack(chunk)
+                out += [g for g in self._lanes(number, job, earliest) if g.end - g.start >= least]
         return out
 
     def _lanes(self, number: int, job: DivisibleJob, earliest: float) -> Iterator[Gap]:

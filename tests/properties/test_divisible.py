@@ -59,7 +59,7 @@ def solve(name: str, snapshot: Snapshot, **given: Any) -> Plan:
 
 @pytest.mark.parametrize("name", ["easy", "mbpc"])
 @given(case=cases(), step=st.sampled_from([0.0, 0.3]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_pieces_are_allowed_and_move_nothing(
     name: str, case: tuple[Snapshot, Snapshot], step: float
 ) -> None:
@@ -75,7 +75,7 @@ def test_pieces_are_allowed_and_move_nothing(
 
 
 @given(case=cases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_no_bound_is_above_a_plan(case: tuple[Snapshot, Snapshot]) -> None:
     _, snapshot = case
     plan = solve("easy", snapshot)

@@ -174,3 +174,10 @@ def test_times_of_day_lose_no_chunk() -> None:
     queue = [chunked(30.1, 30.1 / 3.0, earliest=now, submitted=now)]
     snapshot = snapshot_of(nodes, queue, reservations=reservations, time=now)
     assert [p.chunks for p in pieces(solve("easy", snapshot))] == [3]
+
+
+def test_tiny_chunks_do_not_spill_out_of_a_gap() -> None:
+    reservations = [{"id": "r", "nodes": ["a1"], "start": 1e-6, "end": 10.0}]
+    snapshot = snapshot_of([{"name": "a1"}], [chunked(3e-6, 1e-8)], reservations=reservations)
+    first, last = pieces(solve("easy", snapshot))
+    assert (first.chunks, last.start, last.chunks) == (100, 10.0, 200)
