@@ -13,6 +13,7 @@ from coalloc.simulation.reproduce.demt_ratios import (
     REPAIRED,
     between,
     bound_table,
+    furthest,
     means,
     ratio,
     ratio_table,
@@ -150,8 +151,9 @@ def _reasons(rows: Sequence[Row]) -> tuple[str, ...]:
         "the two-shelf allotments reach; with the smallest accepted guess it averages "
         f"{spread(accepted, two)} on the makespan.",
         "The program is missing from the text and was put together from the words around it. As "
-        "printed it covers no completion before its first interval or behind its last: at "
-        f"{between(rows, 'lp_printed'):.3f} of the repaired one, it is no bound where it is above.",
+        "printed it covers no completion before its first interval or behind its last, so it may "
+        "prove too much: on these instances up to "
+        f"{100.0 * (furthest(rows, 'lp_printed') - 1.0):.1f} % more than the repaired one.",
     )
 
 

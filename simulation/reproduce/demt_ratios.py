@@ -76,6 +76,16 @@ def bound_table(rows: Sequence[Row]) -> str:
 
 def between(rows: Sequence[Row], name: str) -> float:
     """One bound by the repaired program's, over the instances that have it."""
-    first = [group[0] for group in grouped(rows, "jobs", "run").values()]
-    known = [row for row in first if row[name] is not None]
+    known = _instances(rows, name)
     return float(sum(row[name] for row in known) / sum(row["lp_repaired"] for row in known))
+
+
+def furthest(rows: Sequence[Row], name: str) -> float:
+    """The largest such ratio of one instance."""
+    return max(float(row[name] / row["lp_repaired"]) for row in _instances(rows, name))
+
+
+def _instances(rows: Sequence[Row], name: str) -> list[Row]:
+    """A row of each instance that has this bound."""
+    first = [group[0] for group in grouped(rows, "jobs", "run").values()]
+    return [row for row in first if row[name] is not None]

@@ -17,6 +17,7 @@ from coalloc.simulation.reproduce.demt_ratios import (
     PRICED,
     REPAIRED,
     between,
+    furthest,
     means,
     ratio,
 )
@@ -110,6 +111,7 @@ def test_rows_of_an_instance() -> None:
 
 
 def test_the_study_draws_every_family_anew_and_shares_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert max(demt_study.QUICK_OURS) < max(demt_study.OURS)
     monkeypatch.setattr(demt_study, "PROCS", 10)
     monkeypatch.setattr(demt_study, "QUICK_OURS", {6: 1, 9: 2})
     monkeypatch.setattr(demt_study, "QUICK_WORK", 300)
@@ -142,6 +144,7 @@ def test_averages_are_ratios_of_sums() -> None:
     assert ratio(rows[1:], PRICED) is None
     assert means(rows, "a", REPAIRED) == {25: 3.0}
     assert between(rows, "priced") == 2.0
+    assert furthest(rows, "lp_printed") == 1.25
 
 
 def test_who_is_better_is_read_from_the_rows() -> None:
