@@ -36,7 +36,7 @@ from coalloc.daemon.store_disk import make_private
 from coalloc.daemon.store_errors import StoreBusyError, StoreCorruptError, StoreError, error_of
 from coalloc.daemon.store_schema import APPLICATION_ID, MIGRATIONS, migrate
 
-PAGES_AT_ONCE = 400
+PAGES_AT_ONCE = 100
 PAUSE_S = 0.002
 """Between two runs of pages, in which the daemon has its store for itself, seconds."""
 ORDERS_AHEAD = 1_000_000
@@ -88,6 +88,8 @@ def write_copy(source: sqlite3.Connection, path: Path) -> None:
     make_private(partial)
     try:
         with closing(sqlite3.connect(partial)) as target:
+            # once, at the end: syncs of the copy would hold up those of the daemon's commits
+            target.execute("PRAGMA synchronous = OFF")
             source.backup(target, pages=PAGES_AT_ONCE, sleep=PAUSE_S)
             target.execute("PRAGMA journal_mode = DELETE")
         _sync(partial)
