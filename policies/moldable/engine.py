@@ -37,12 +37,17 @@ from coalloc.policies.moldable.queue import MoldableQueue
 from coalloc.policies.moldable.two_shelf import two_shelf
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 ENDS = (1.13, 1.06, 1.02, 1.2, 1.3)
 """T, in bounds on the makespan; then any end."""
 SLACKS = (1.03, 1.06, 1.0, 1.015, 1.045, 1.1)
 NOISES = (0.02, 0.05)
 """How far starts are moved at random, in T."""
+TAIL, TAILS, OFTEN = 0.8, (0.5, 1.0), 0.6
+"""By what share of T long jobs are placed as if all had to end; and how often they are."""
+DEARER = (1.0, 1.0, 1.0, 1.3, 1.7)
+"""Parts of the prices that are paid: dearer time makes for less work, and a shorter schedule."""
 SLOTS, COARSE = 50, 14
 PRICING, FEWEST_STEPS, MOST_STEPS = 0.6, 3, 150
 """Share of the work that goes into steps of prices, between so many for each end."""
@@ -154,14 +159,21 @@ class Engine:
         self._list(prices.order, prices.cheapest)
         for slack in SLACKS if self.queue.size <= LARGE else ():
             self._insert(prices, prices.order, slack)
+            order = self._order(prices, prices.ideal[prices.cheapest], TAIL)
+            self._insert(prices, order, slack)
 
     def _list(self, order: Ints, rows: Ints) -> None:
         cmax, total = self.lister.run(order, rows)
         self._priced += self.queue.size
         self._keep(Point(cmax=cmax, total=total, rows=rows.copy(), start=self.lister.start.copy()))
 
-    def _insert(self, prices: Prices, order: Ints, slack: float) -> None:
-        self.builder.insert(prices, order, slack * prices.cap)
+    def _order(self, prices: Prices, start: Floats, tail: float) -> Ints:
+        """Jobs by their starts, or, if that is sooner, by how late they start to end by `tail`."""
+        last = tail * min(prices.cap, 2.0 * self.cmax) - self.queue.times[prices.cheapest]
+        return np.argsort(np.minimum(start, last), kind="stable").astype(np.int64)
+
+    def _insert(self, prices: Prices, order: Ints, slack: float, share: float = 1.0) -> None:
+        self.builder.insert(prices, order, slack * prices.cap, share)
         self.builder.settle()
         self._keep(self.builder.point())
 
@@ -170,7 +182,7 @@ class Engine:
             self._on_better()
 
     def _shake(self) -> None:
-        """Insert in the order of starts that are moved a little."""
+        """Insert in the order of starts that are moved a little, and with long jobs sooner."""
         until = POOL * self.limit
         while self.work < until:
             for prices in self.prices:
@@ -178,8 +190,10 @@ class Engine:
                     return
                 noise = self._rng.choice(NOISES) * min(prices.cap, 2.0 * self.cmax)
                 start = prices.ideal[prices.cheapest] + noise * self._rng.random(self.queue.size)
-                order = np.argsort(start, kind="stable")
-                self._insert(prices, order, self._rng.uniform(SLACKS[2], SLACKS[1]))
+                tail = self._rng.uniform(*TAILS) if self._rng.random() < OFTEN else inf
+                share = self._rng.choice(DEARER)
+                slack = self._rng.uniform(min(SLACKS), max(SLACKS))
+                self._insert(prices, self._order(prices, start, tail), slack, share)
 
     def _search(self) -> None:
         """Local search for each end in turn, each time from cooler on."""

@@ -34,6 +34,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 SLOTS, STEPS = 100, 200
+ROUNDING = 1e-12
+"""How much later than the cap a job may end, relative; the verifier allows as much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +212,7 @@ def evaluate(
         prices,
         total,
         np.minimum.accumulate(prices),
-        cap,
+        cap * (1.0 + ROUNDING),
         mode,
         start,
     )
