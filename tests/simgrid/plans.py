@@ -94,7 +94,7 @@ def planned_time(snapshot: Snapshot, placement: Placement, sc: float) -> float:
 
 def records(snapshot: Snapshot, plan: Plan, rounds: int) -> Iterator[str]:
     """Yield the program's input; jobs are named by their number among the placements."""
-    yield from _platform(snapshot)
+    yield from platform(snapshot)
     numbers = {placement.job: n for n, placement in enumerate(plan.placements)}
     nodes = {node.name: n for n, (_, node) in enumerate(snapshot.nodes())}
     for placement in plan.placements:
@@ -105,7 +105,7 @@ def records(snapshot: Snapshot, plan: Plan, rounds: int) -> Iterator[str]:
                 yield f"after job{numbers[placement.job]} job{numbers[other]}"
 
 
-def _platform(snapshot: Snapshot) -> Iterator[str]:
+def platform(snapshot: Snapshot) -> Iterator[str]:
     yield f"cluster {SWITCH} inf"
     for k, cluster in enumerate(snapshot.clusters):
         yield f"cluster c{k} {cluster.link_gbps * BYTES_PER_GBIT!r}"
