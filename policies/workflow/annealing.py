@@ -28,6 +28,8 @@ WARM, COLD = (0.0015, 0.1, 0.01), 0.0001
 """First temperatures of the cycles in turn, and the last of each, by the value."""
 FIRST_CYCLE = 200
 """Moves per item in the first cycle; each is as long as two of the one before."""
+LEAST_CYCLE = 1_000_000
+"""Items placed in any other cycle, at least: a few tasks need as many moves as a hundred."""
 BLEND = 0.1
 """Weight of the mean end beside the makespan."""
 IN_VAIN = 4
@@ -78,7 +80,7 @@ class Track:
         warm = next(self._warms)
         state.value[WARMTH] = warm * energy
         state.value[COOLING] = (COLD / warm) ** (1.0 / left)
-        self.length *= 2
+        self.length = max(2 * self.length, LEAST_CYCLE // max(self.case.size, 1))
         while left > 0:
             moves = min(chunk(), left)
             self.listing.run(current, self.top, moves)
