@@ -7,6 +7,8 @@ proves its plan, finds nothing better for a while (option ``patience``), or is t
 best by (jobs without a start, the objective, the other one of makespan and weighted completion) is
 the plan, so it is never worse than EASY in this order.
 
+For a queue of moldable jobs alone, the engine of `bicriteria` offers its front after EASY.
+
 A queue of moldable jobs alone, where more will arrive (`Budget.live`), is planned by the rolling
 form of `bicriteria`, since what ends first now is not what serves best in the long run. There plans
 compare by (jobs without a start, weighted completion and area at the price of processors), and
@@ -30,10 +32,18 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.moldable.bicriteria import searched
+from coalloc.policies.moldable.cmax_bound import cmax_bound
+from coalloc.policies.moldable.demt_laying import Layer
+from coalloc.policies.moldable.engine import Engine
+from coalloc.policies.moldable.front import lay_front
 from coalloc.policies.moldable.rolling import roll_round
+from coalloc.policies.oas.search import Search
 from coalloc.policies.simple import sort_items
 from coalloc.policies.workflow.engine import make_search
 
+MOST_WORK = 100_000
+"""Jobs that the engine of `bicriteria` places or prices."""
 FIRST = (("easy", "easy"),)
 TRIALS = (
     ("conservative", "insert"),
@@ -56,6 +66,11 @@ def solve(
     if budget.live and is_moldable(planner):
         return _rolling(planner, budget)
     search = make_search(planner, "auto", budget, on_incumbent)
+    if is_moldable(planner):
+        search.try_orders(FIRST)
+        search.report()
+        if not search.spent:
+            _offer_front(planner, search, budget)
     search.run(FIRST, TRIALS)
     return search.plan()
 
@@ -63,6 +78,18 @@ def solve(
 def is_moldable(planner: Planner) -> bool:
     """Whether all there is to place are moldable jobs."""
     return bool(planner.items) and all(isinstance(i.job, MoldableJob) for i in planner.items)
+
+
+def _offer_front(planner: Planner, search: Search, budget: Budget) -> None:
+    """Offer the schedules of the engine of `bicriteria`, which takes half of limited work."""
+    queue = searched(planner)
+    work = MOST_WORK if budget.work is None else min(MOST_WORK, int(budget.work) // 2)
+    engine = Engine(queue, cmax_bound(queue), work, budget)
+    engine.run()
+    search.work += engine.work
+    for laid in lay_front(Layer(planner, queue), engine.archive, budget.stop).points:
+        search.offer(laid.schedule, "bicriteria")
+    search.report()
 
 
 def _rolling(planner: Planner, budget: Budget) -> Plan:
