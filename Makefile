@@ -26,7 +26,7 @@ run: .venv/.installed-run
 	$(BIN)/coalloc demo
 
 test: .venv/.installed
-	$(BIN)/pytest -m "not slow and not nightly and not slurm and not gridengine and not simgrid and not snakemake"
+	$(BIN)/pytest -n auto --dist loadfile -m "not slow and not nightly and not slurm and not gridengine and not simgrid and not snakemake"
 
 test-slurm: .venv/.installed slurm
 	$(BIN)/pytest -m "slurm and not nightly" -rs tests/slurm tests/contract

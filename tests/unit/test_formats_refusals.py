@@ -14,7 +14,16 @@ from coalloc.model.snapshot_json import read_snapshot
 from tests.unit.check_case import PLAN, SNAPSHOT
 
 Path = tuple[str | int, ...]
-ABSENT = object()
+
+
+class Absent:
+    """Stands for a key that is left out; its name is the same in every process."""
+
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT = Absent()
 """In place of a value: take the key away."""
 TABLE = {"model": "table", "procs": [1, 2], "times": [2.0, 1.0]}
 TASK = {"id": "t1", "work": 1.0}
