@@ -20,7 +20,6 @@ PR_SET_PDEATHSIG = 1
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 # What belongs to the executor's service, not to a job that was submitted from one.
 FOREIGN = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_FDS", "LISTEN_PID")
-DEFAULTED = ("SIGCHLD", "SIGTERM", "SIGINT", "SIGHUP", "SIGPIPE", "SIGXFSZ", "SIGUSR1", "SIGUSR2")
 
 prctl = ctypes.CDLL(None, use_errno=True).prctl
 
@@ -74,8 +73,10 @@ class Rank:
     @staticmethod
     def _shed_signals() -> None:
         signal.set_wakeup_fd(-1)
-        for name in DEFAULTED:
-            signal.signal(getattr(signal, name), signal.SIG_DFL)
+        # All: whoever started the executor from a shell may have left some ignored.
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            with contextlib.suppress(OSError):
+                signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
     def _pin(self) -> None:
