@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coalloc.model.jobs import WorkflowJob
 from coalloc.model.plan import Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
@@ -131,7 +132,9 @@ def test_auto_stops_where_it_is_told_to(snapshot: Snapshot) -> None:
     options = read_options({}, policy.options)
     stopped = policy.solve(snapshot, options, Budget(stop=lambda: True))
     assert stopped.stats["tried"] == 1
-    assert stopped.stats["order"] == "easy"
+    # Tasks of workflows in the order of their rank take less time than lists of events.
+    has_tasks = any(isinstance(job, WorkflowJob) for job in snapshot.queue)
+    assert stopped.stats["order"] in ({"easy", "rank"} if has_tasks else {"easy"})
     limited = policy.solve(snapshot, options, Budget(work=0))
     assert limited.placements == stopped.placements
     assert limited.objective == stopped.objective

@@ -167,8 +167,9 @@ def test_what_waits_for_a_deferred_job_is_deferred() -> None:
     ]
     plan = planned("fcfs", case([cluster("a")], queue))
     waits = dict.fromkeys(("2", "3", "4", "5"), "dependency")
-    assert reasons(plan) == {"1": "held", **waits, "6": "infeasible", "7": "unsupported"}
-    assert plan.objective.deferred == 7
+    assert reasons(plan) == {"1": "held", **waits, "6": "infeasible"}
+    assert plan.objective.deferred == 6
+    assert {placement.job for placement in plan.placements} == {"7"}
 
 
 def test_workflow_pays_for_data_between_clusters() -> None:

@@ -189,7 +189,10 @@ def test_any_snapshot_has_an_allowed_plan(name: str) -> None:
     def try_one(snapshot: Snapshot) -> None:
         plan = solve(name, snapshot, select="skip")
         if name.startswith("mbpc"):
-            assert plan.status in {Status.OPTIMAL, Status.INFEASIBLE}
+            # Pieces of divisible jobs are laid afterwards, and nothing proves their end.
+            pieces = any(placement.chunks is not None for placement in plan.placements)
+            proved = {Status.OPTIMAL, Status.INFEASIBLE}
+            assert plan.status in (proved | {Status.FEASIBLE} if pieces else proved)
             assert plan.objective.bound is not None or plan.status is Status.INFEASIBLE
 
     try_one()
