@@ -41,7 +41,7 @@ def known(name: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(snapshot=snapshots(), options=OPTIONS)
 def test_plan_is_allowed(name: str, snapshot: Snapshot, options: dict[str, Any]) -> None:
     policy = POLICIES[name]
@@ -96,7 +96,7 @@ def alike(snapshot: Snapshot) -> Snapshot:
 
 
 @pytest.mark.parametrize("name", ["fcfs", "fpfs", "easy", "conservative", "auto", "plain"])
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(snapshot=snapshots(), order=st.permutations(range(5)))
 def test_names_of_equal_nodes_do_not_matter(
     name: str, snapshot: Snapshot, order: list[int]
@@ -112,7 +112,7 @@ def test_names_of_equal_nodes_do_not_matter(
     ]
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(snapshot=snapshots(), options=OPTIONS)
 def test_auto_is_never_worse_than_easy(snapshot: Snapshot, options: dict[str, Any]) -> None:
     plans = {}
