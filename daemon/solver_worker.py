@@ -120,11 +120,12 @@ Case = tuple[str, dict[str, Any], dict[str, Any]]
 def warm() -> list[str]:
     """Compile the kernels; returns what failed, one line each.
 
-    A child begins at the other end of the same list. What one of the two has compiled, the other
-    finds in the cache, so that a first start takes little more than half as long on two cores.
+    Where a core is idle, a child begins at the other end of the same list, and what one of the two
+    has compiled, the other finds in the cache. Both compile what everything rests on.
     """
     cases = _cases()
-    child = _begin_at_the_end(cases) if (os.cpu_count() or 1) > 1 else None
+    idle = (os.cpu_count() or 1) - os.getloadavg()[0]
+    child = _begin_at_the_end(cases) if idle > 1.0 else None
     failures = [failure for case in cases if (failure := _warmed(case))]
     try:
         snapshot = read_snapshot(EVEN)
