@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.running import Running
 
-WARM_S = 180.0
+WARM_S = 400.0
 POLICIES = ("auto", "easy", "conservative", "fcfs", "sjf", "bjf", "fpfs", "spt", "lpt")
 
 
