@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.running import Running
 
-WARM_S = 180.0
+WARM_S = 400.0
 POLICIES = ("bicriteria", "bicriteria-batch", "auto")
 TIMES = [8.0, 4.5, 3.2, 2.6]
 
