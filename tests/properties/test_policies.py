@@ -137,5 +137,6 @@ def test_auto_stops_where_it_is_told_to(snapshot: Snapshot) -> None:
     assert stopped.stats["order"] in ({"easy", "rank"} if has_tasks else {"easy"})
     limited = policy.solve(snapshot, options, Budget(work=0))
     assert limited.placements == stopped.placements
-    assert limited.objective == stopped.objective
+    # Whoever is told to stop proves less.
+    assert replace(limited.objective, bound=None) == replace(stopped.objective, bound=None)
     assert limited.status is not Status.TIME_LIMIT
