@@ -99,6 +99,11 @@ class Barrier:
         return all(step in node.records for node in self.nodes.values())
 
     @property
+    def strangers(self) -> int:
+        """How many have connected and not shown the key."""
+        return len(self._strangers)
+
+    @property
     def missing(self) -> list[str]:
         """Names of the nodes that are not here and have not ended."""
         return [

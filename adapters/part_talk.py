@@ -51,8 +51,8 @@ def nonce() -> str:
 
 def proof(key: str, side: str, *parts: str) -> str:
     """What only a holder of the key can say."""
-    keyed = blake2b(" ".join([side, *parts]).encode(), key=bytes.fromhex(key), digest_size=32)
-    return keyed.hexdigest()
+    said = " ".join([side, *parts]).encode(errors="surrogateescape")
+    return blake2b(said, key=bytes.fromhex(key), digest_size=32).hexdigest()
 
 
 def is_proof(given: str, key: str, side: str, *parts: str) -> bool:
