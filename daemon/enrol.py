@@ -159,7 +159,7 @@ class Enrolment:
         if not isinstance(user, str) or not isinstance(clusters, list | tuple):
             raise EnrolmentError("user, clusters: are not a text and a list")
         for cluster in clusters:
-            if cluster not in self.clusters:
+            if not isinstance(cluster, str) or cluster not in self.clusters:
                 raise EnrolmentError(f"clusters: there is no cluster {str(cluster)[:80]!r}")
         if not peer.is_admin and (user != peer.user or role is not Role.SUBMIT):
             raise EnrolmentError(

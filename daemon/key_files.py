@@ -64,13 +64,20 @@ def read_key(path: Path) -> KeyFile:
             mode = stat.S_IMODE(found.st_mode)
             raise KeyFileError(f"{path}: mode {mode:04o} lets others in; a private key is 0600")
         raw = file.read(MAX_BYTES)
-    return _parsed(raw, path)
+    return parse_key(raw, path)
 
 
-def _parsed(raw: bytes, path: Path) -> KeyFile:
+def parse_key(raw: bytes, path: Path) -> KeyFile:
+    """What the bytes of a key's file say.
+
+    Raises
+    ------
+    KeyFileError
+        They are no key's.
+    """
     try:
         body = json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise KeyFileError(f"{path}: is not JSON") from error
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         raise KeyFileError(f"{path}: is not a key file ({FORMAT})")

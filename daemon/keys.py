@@ -68,6 +68,23 @@ class _File(msgspec.Struct, kw_only=True):
     keys: tuple[Grant, ...]
 
 
+def parse_table(raw: bytes, path: Path) -> dict[str, Grant]:
+    """The grants by key that the bytes of a table hold.
+
+    Raises
+    ------
+    KeyTableError
+        They are no table's.
+    """
+    try:
+        body = msgspec.json.decode(raw, type=_File)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise KeyTableError(f"{path}: {error}") from error
+    if body.format != FORMAT:
+        raise KeyTableError(f"{path}: format: {body.format!r} is not {FORMAT}")
+    return {grant.key: grant for grant in body.keys}
+
+
 class KeyTable:
     """Grants by key.
 
@@ -98,13 +115,7 @@ class KeyTable:
             raise KeyTableError(f"{self.path}: {error.strerror}") from error
         if found.st_uid not in {os.geteuid(), 0} or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise KeyTableError(f"{self.path}: others than the daemon may write to it")
-        try:
-            body = msgspec.json.decode(raw, type=_File)
-        except msgspec.DecodeError as error:
-            raise KeyTableError(f"{self.path}: {error}") from error
-        if body.format != FORMAT:
-            raise KeyTableError(f"{self.path}: format: {body.format!r} is not {FORMAT}")
-        self._grants = {grant.key: grant for grant in body.keys}
+        self._grants = parse_table(raw, self.path)
 
     def live(self, key: str) -> Grant | None:
         """The grant of a key that is not revoked."""
