@@ -12,9 +12,16 @@ class InputError(ValueError):
         Path of the offending value, such as ``queue[3].sigma``.
     what : str
         What is wrong with it, such as ``1.7 is outside 0..1``.
+
+    Both are kept as one line, whatever of the input they quote.
     """
 
     def __init__(self, where: str, what: str) -> None:
+        where, what = _one_line(where), _one_line(what)
         super().__init__(f"{where}: {what}" if where else what)
         self.where = where
         self.what = what
+
+
+def _one_line(text: str) -> str:
+    return text if text.isprintable() else " ".join(text.split())
