@@ -1,0 +1,76 @@
+"""Bytes that once did what no reader of strangers' bytes may do; most were found by tests.fuzz."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from coalloc.adapters.part_barrier import Barrier
+from coalloc.daemon.access import Access
+from coalloc.daemon.config import AccessConfig, ClusterConfig, Config
+from coalloc.daemon.enrol import Enrolment, Peer
+from coalloc.daemon.key_files import KeyFileError, parse_key
+from coalloc.daemon.keys import KeyTable, KeyTableError, parse_table
+from coalloc.daemon.wire.curve import new_pair
+from coalloc.model.errors import InputError
+from coalloc.model.nodeset import expand
+
+
+def test_a_stranger_at_the_barrier_who_says_no_text_is_sent_away() -> None:
+    """It ended the part's runner, and with it the job."""
+    poller = select.poll()
+    barrier = Barrier({"n1": {"ranks": [0]}}, "00" * 32, (0, 0), poller)
+    try:
+        with socket.create_connection(("localhost", barrier.port), 5.0) as stranger:
+            stranger.sendall(b"hello n1 \xff\xfe\n" + b"prove \xff\n")
+            for _ in range(4):
+                for fd, _ in poller.poll(1000):
+                    barrier.take(fd)
+                if not barrier.strangers:
+                    break
+            said = stranger.makefile("rb").read()
+        assert said.startswith(b"prove ")
+        assert barrier.nodes["n1"].lines is None
+    finally:
+        barrier.close()
+
+
+@pytest.fixture
+def enrolment(tmp_path: Path) -> Enrolment:
+    silent: Any = structlog.wrap_logger(structlog.ReturnLogger())
+    access = Access(new_pair(), KeyTable(tmp_path / "keys.json"), AccessConfig(), silent)
+    config = Config(clusters=(ClusterConfig(name="alpha"),))
+    return Enrolment(access, config, on_change=lambda: None)
+
+
+@pytest.mark.parametrize("cluster", [[], {}, None, 7, ["alpha"]])
+def test_clusters_that_are_no_names_are_refused(enrolment: Enrolment, cluster: object) -> None:
+    body = {"verb": "authorize", "key": "x", "role": "executor", "clusters": [cluster]}
+    peer = Peer(user="root", uid=0, gid=0, is_admin=True)
+    answer = enrolment.answer(json.dumps(body).encode(), peer)
+    assert str(answer["error"]).startswith("clusters: there is no cluster ")
+
+
+@pytest.mark.parametrize("raw", [b"[" * 4000, b'{"a":' * 800, b"\xff", b'{"format":'])
+def test_a_key_file_that_is_not_json_is_refused(raw: bytes) -> None:
+    with pytest.raises(KeyFileError, match="is not JSON"):
+        parse_key(raw, Path("key.json"))
+
+
+@pytest.mark.parametrize("raw", [b"[" * 100_000, b'{"format":"\xff"}', b'{"format":"x","keys":[]}'])
+def test_a_damaged_table_of_keys_is_refused(raw: bytes) -> None:
+    with pytest.raises(KeyTableError, match=r"^keys\.json: "):
+        parse_table(raw, Path("keys.json"))
+
+
+def test_an_error_is_one_line_whatever_it_quotes() -> None:
+    with pytest.raises(InputError) as caught:
+        expand("a[1-4\r\nb2", "nodes.a\nb")
+    assert str(caught.value).isprintable()
+    assert caught.value.where == "nodes.a b"
