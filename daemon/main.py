@@ -21,7 +21,7 @@ from coalloc.adapters.local_settings import LocalSettings, refuse_collisions
 from coalloc.adapters.registry import adapter_kind
 from coalloc.core.effects import Note
 from coalloc.core.events import Ticked, TimerFired
-from coalloc.daemon import logs, notify
+from coalloc.daemon import logs, notify, upkeep, watchdog
 from coalloc.daemon.config import Config, ConfigError
 from coalloc.daemon.config_file import changes, find_config, load, needs_restart
 from coalloc.daemon.config_settings import core_settings
@@ -38,11 +38,6 @@ from coalloc.daemon.store_errors import StoreError
 from coalloc.daemon.timer import Timers
 from coalloc.daemon.wire.curve import is_key
 from coalloc.model.errors import InputError
-
-PRUNE_EVERY_S = 300.0
-PRUNED_AT_ONCE = 2000
-ROUND_GRACE_S = 30.0
-"""A round that takes this much longer than its limit stops the watchdog's messages, seconds."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -152,8 +147,12 @@ async def _serve(config: Config, path: Path | None) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, _reload, service, timers, path)
-        beats = loop.create_task(_beat(service, store))
-        stack.callback(beats.cancel)
+        interval_s = notify.watchdog_interval_s()
+        if interval_s is not None:
+            fed = loop.create_task(watchdog.feed(service, interval_s))
+            stack.callback(fed.cancel)
+        tended = loop.create_task(_tended(service, store))
+        stack.callback(tended.cancel)
         warm = loop.create_task(_warmed(solver, service))
         stack.callback(warm.cancel)
         state = service.core.state
@@ -209,28 +208,10 @@ def _reload(service: Service, timers: Timers, path: Path | None) -> None:
     notify.notify(notify.READY)
 
 
-async def _beat(service: Service, store: SqliteStore) -> None:
-    """Feed the watchdog while rounds make progress; keep the store small."""
-    pause = notify.watchdog_interval_s() or PRUNE_EVERY_S
-    pruned = 0.0
-    loop = asyncio.get_running_loop()
+async def _tended(service: Service, store: SqliteStore) -> None:
     while True:
-        current = service.core.state.round
-        limit = service.config.rounds.time_limit_s + ROUND_GRACE_S
-        if current is None or service.clock() - current.started < limit:
-            state = service.core.state
-            text = f"{len(state.waiting)} waiting, {len(state.placed)} placed"
-            notify.notify(notify.WATCHDOG, notify.status(text))
-        if loop.time() - pruned > PRUNE_EVERY_S:
-            pruned = loop.time()
-            try:
-                while (
-                    store.prune(service.config.daemon.keep_events, PRUNED_AT_ONCE) >= PRUNED_AT_ONCE
-                ):
-                    await asyncio.sleep(0)
-            except StoreError as error:
-                service.log.error("prune_failed", why=str(error))
-        await asyncio.sleep(pause)
+        await upkeep.tend(store, service.config.daemon.keep_events, service.log)
+        await asyncio.sleep(upkeep.EVERY_S)
 
 
 class _Measured:

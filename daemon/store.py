@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Protocol
 
 from coalloc.daemon.store_backup import write_copy
+from coalloc.daemon.store_compacting import prepare, release, take_over
 from coalloc.daemon.store_disk import make_private, mount_of, write_error
 from coalloc.daemon.store_errors import (
     StoreBusyError,
@@ -69,6 +70,8 @@ class Store(Protocol):
     def plan(self, round: int | None = None) -> PlanRow | None: ...
 
     def prune(self, keep_events: int, at_most: int = 5000) -> int: ...
+
+    def compact(self, at_most: int = 256) -> int: ...
 
     def backup(self, path: Path) -> None: ...
 
@@ -240,7 +243,10 @@ class SqliteStore:
             Events removed; when it equals `at_most`, there is more to do.
         """
         with self._telling(), self._transaction() as connection:
-            oldest, newest = connection.execute("SELECT min(seq), max(seq) FROM events").fetchone()
+            # asked for together, they would be sought in the whole table
+            oldest, newest = connection.execute(
+                "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events)"
+            ).fetchone()
             if newest is None:
                 return 0
             last = min(newest - max(keep_events, 1), oldest + at_most - 1)
@@ -254,6 +260,24 @@ class SqliteStore:
                 (at_most,),
             )
             return removed
+
+    def compact(self, at_most: int = 256) -> int:
+        """Give free pages back to the file system, as long as too many are free.
+
+        An eighth of the file stays free for what comes next.
+
+        Parameters
+        ----------
+        at_most : int
+            Pages moved by one call, so that the daemon is not held up.
+
+        Returns
+        -------
+        int
+            Pages released; 0: there is nothing more to do.
+        """
+        with self._telling():
+            return release(self._open(), at_most)
 
     def backup(self, path: Path) -> None:
         """Write a consistent copy while the store is in use; `path` appears only when complete.
@@ -303,12 +327,14 @@ class SqliteStore:
             tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if tables and owner != APPLICATION_ID:
                 raise StoreCorruptError(f"{self.path}: is a database of another program")
+            prepare(connection, is_new=not tables)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA journal_size_limit = 67108864")
             connection.execute("PRAGMA cache_size = -16000")
             if check:
                 self._check(connection)
+                take_over(connection)
             migrate(connection, self.path)
         except BaseException:
             connection.close()

@@ -1,0 +1,77 @@
+"""What the service manager's watchdog is fed by: rounds that make progress.
+
+A round is a chain of steps, each the solve of one policy. A step that is under way for longer than
+its limit and a grace, and a round that is due and does not begin, stop the messages; systemd then
+ends the service and starts it again (``WatchdogSec``). A loop that hangs sends none by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+
+from coalloc.core.coordinator import Coordinator
+from coalloc.daemon import notify
+from coalloc.daemon.service import Service
+
+ROUND_GRACE_S = 30.0
+"""How much longer than its limit a step of a round may take, seconds."""
+
+
+class Progress:
+    """Notices a step that does not end."""
+
+    def __init__(self) -> None:
+        self._step: Hashable = None
+        self._since = 0.0
+
+    def is_moving(self, step: Hashable, now: float, limit_s: float) -> bool:
+        """Whether the step under way is within its limit.
+
+        Parameters
+        ----------
+        step : hashable or None
+            Names what is under way; None: nothing.
+        now : float
+            Seconds, of a clock that is never set.
+        limit_s : float
+            How long one step may take.
+        """
+        if step != self._step:
+            self._step, self._since = step, now
+        return step is None or now - self._since < limit_s
+
+
+def step_of(core: Coordinator, now: float) -> Hashable:
+    """What the rounds are at: a policy of a round, one that is due, or None.
+
+    Parameters
+    ----------
+    now : float
+        Wall-clock seconds, as the core's.
+    """
+    current = core.state.round
+    if current is not None:
+        return current.number, current.policy
+    due = core.state.rounds.due_at()
+    return "due" if due is not None and due <= now else None
+
+
+async def feed(service: Service, interval_s: float) -> None:
+    """Tell the service manager that rounds make progress, for as long as they do.
+
+    Parameters
+    ----------
+    interval_s : float
+        Between two messages.
+    """
+    loop = asyncio.get_running_loop()
+    progress = Progress()
+    while True:
+        limit_s = service.config.rounds.time_limit_s + ROUND_GRACE_S
+        step = step_of(service.core, service.clock())
+        if progress.is_moving(step, loop.time(), limit_s):
+            state = service.core.state
+            text = f"{len(state.waiting)} waiting, {len(state.placed)} placed"
+            notify.notify(notify.WATCHDOG, notify.status(text))
+        await asyncio.sleep(interval_s)

@@ -1,0 +1,117 @@
+"""Free pages of the store go back to the file system, in steps that hold nobody up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from coalloc.daemon import logs, upkeep
+from coalloc.daemon.store import SqliteStore
+from coalloc.daemon.store_compacting import INCREMENTAL, SPARE_SHARE
+from coalloc.daemon.store_errors import StoreError
+from coalloc.daemon.store_writes import AppendEvent, PutJob
+
+EVENTS = 4000
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "coalloc.db"
+
+
+def filled(path: Path) -> SqliteStore:
+    store = SqliteStore(path)
+    store.commit([PutJob(id="1", state="pending", user="ann", body="{}")])
+    body = "x" * 1000
+    store.commit(
+        [AppendEvent(seq=n, time=0.0, kind="k", job="", body=body) for n in range(1, EVENTS + 1)]
+    )
+    return store
+
+
+def pragma(path: Path, name: str) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def test_what_was_pruned_goes_back_to_the_file_system(path: Path) -> None:
+    store = filled(path)
+    assert store.compact() == 0, "nothing is free"
+    store.prune(10, at_most=EVENTS)
+    steps = []
+    while released := store.compact(100):
+        steps.append(released)
+    assert max(steps) <= 100
+    assert sum(steps) > 500
+    assert path.stat().st_size < 500_000, "without a stop"
+    assert [row.id for row in store.load().jobs] == ["1"]
+    assert len(store.events(0, EVENTS)) == 10
+    store.close()
+    assert pragma(path, "freelist_count") <= pragma(path, "page_count") // SPARE_SHARE
+    assert pragma(path, "auto_vacuum") == INCREMENTAL
+
+
+def test_the_daemon_tends_its_store_in_steps(path: Path) -> None:
+    store = filled(path)
+    asyncio.run(upkeep.tend(store, 10, logs.get_logger()))
+    assert len(store.events(0, EVENTS)) == 10
+    assert path.stat().st_size < 500_000
+    store.close()
+
+
+def test_a_store_that_cannot_be_written_is_tended_later(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = filled(path)
+
+    def failing(*_: object) -> int:
+        raise StoreError("database or disk is full")
+
+    monkeypatch.setattr(store, "prune", failing)
+    asyncio.run(upkeep.tend(store, 10, logs.get_logger()))
+    monkeypatch.undo()
+    asyncio.run(upkeep.tend(store, 10, logs.get_logger()))
+    assert len(store.events(0, EVENTS)) == 10
+    store.close()
+
+
+def as_before(path: Path) -> None:
+    """Make a store one of a version that kept no order among its free pages."""
+    filled(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA auto_vacuum = NONE")
+        connection.execute("VACUUM")
+    assert pragma(path, "auto_vacuum") == 0
+
+
+def test_an_older_store_is_rewritten_at_a_start(path: Path) -> None:
+    as_before(path)
+    store = SqliteStore(path)
+    assert len(store.events(0, 10 * EVENTS)) == EVENTS
+    store.prune(10, at_most=EVENTS)
+    assert store.compact(10 * EVENTS) > 0
+    store.close()
+    assert pragma(path, "auto_vacuum") == INCREMENTAL
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_large_older_store_is_rewritten_only_where_most_of_it_is_free(
+    path: Path, monkeypatch: pytest.MonkeyPatch, is_empty: bool
+) -> None:
+    as_before(path)
+    if is_empty:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("DELETE FROM events WHERE seq > 10")
+            connection.commit()
+    monkeypatch.setattr("coalloc.daemon.store_compacting.QUICK_BYTES", 0)
+    before = os.path.getsize(path)
+    store = SqliteStore(path)
+    assert store.compact() == 0
+    store.close()
+    assert pragma(path, "auto_vacuum") == (INCREMENTAL if is_empty else 0)
+    assert (os.path.getsize(path) < before / 2) == is_empty
