@@ -9,7 +9,8 @@ makes no second job of it.
 Notes
 -----
 A reading is older than what the executor reports of parts, so it decides nothing about a job
-that is placed, and an absence counts only where two readings in a row agree on it.
+that is placed, and an absence counts only where two readings in a row agree on it, neither of
+them from before the daemon was restarted.
 """
 
 from __future__ import annotations
@@ -42,8 +43,16 @@ def token_of(cluster: str, entry: HandedJob) -> str:
     return f"handed:{cluster}/{entry.id}/{entry.submitted:.0f}"
 
 
-def taken_in(state: State, cluster: ClusterState, reading: ClusterReading, now: float) -> None:
-    """Queue what is new, follow what has changed there, and end what has gone."""
+def taken_in(
+    state: State, cluster: ClusterState, reading: ClusterReading, now: float, *, is_of_now: bool
+) -> None:
+    """Queue what is new, follow what has changed there, and end what has gone.
+
+    Parameters
+    ----------
+    is_of_now : bool
+        It was read for this run of the daemon: an earlier one may have seen jobs since.
+    """
     name = cluster.settings.name
     if not cluster.configured:
         return
@@ -60,6 +69,8 @@ def taken_in(state: State, cluster: ClusterState, reading: ClusterReading, now: 
             _queue(state, name, entry, now)
         elif not entry.claimed and (record := state.jobs.get(job)) is not None:
             _follow(state, record, entry, now)
+    if not is_of_now:
+        return
     known = state.handed.get(name, {})
     absent = frozenset(
         there for there, job in known.items() if there not in present and job in state.waiting

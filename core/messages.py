@@ -35,6 +35,9 @@ class Prepare:
         is what runs.
     task : str
         Its name in its workflow, of which `job` begins with the id; empty: it is no task.
+    chunk_first, chunks, chunks_total : int
+        Of a piece of a divisible job, of which `job` begins with the id: its first chunk, how
+        many it has, and how many the job has; 0 chunks: it is no piece.
     """
 
     job: str
@@ -53,6 +56,9 @@ class Prepare:
     rendezvous: str = ""
     foreign: str = ""
     task: str = ""
+    chunk_first: int = 0
+    chunks: int = 0
+    chunks_total: int = 0
     launch: Launch | None = None
 
 
@@ -169,12 +175,20 @@ class Read:
     at : float
         When the executor began to read, by its own clock, which does not step back while it
         runs; 0: not said. A reading that is older than the one before, or the same, is dropped.
+    run : str
+        Which run of the executor that clock belongs to; empty: not said. Another run's clock
+        may be behind.
+    epoch : int
+        Of the daemon that the executor followed then; 0: not said. What it read before it
+        followed this daemon may be older than what the daemon knows.
     """
 
     cluster: str
     reading: ClusterReading | None = None
     error: str = ""
     at: float = 0.0
+    run: str = ""
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

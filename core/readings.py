@@ -12,7 +12,8 @@ from coalloc.model.platform import NodeState
 from coalloc.model.reading import ClusterReading, NodeReading
 
 OLD_READINGS_S = 15.0
-"""For this long after a reading, older ones are dropped; then the executor's clock was set back."""
+"""For this long after a reading, older ones of another run of the executor are dropped; then it
+was restarted with its clock set back."""
 
 
 def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> None:
@@ -22,8 +23,8 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
             state.note("reading_failed", level="warning", cluster=read.cluster, why=read.error)
         cluster.error = read.error
         return
-    if 0.0 < read.at <= cluster.reading_at and now - cluster.read_at <= OLD_READINGS_S:
-        return  # late, or a second time
+    if _is_late(cluster, read, now):
+        return
     if clash := _clash(state, read.cluster, read.reading):
         if cluster.error != clash:
             state.note("reading_refused", level="error", cluster=read.cluster, why=clash)
@@ -34,7 +35,7 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
     if before is None or before.nodes != read.reading.nodes:
         state.suitable.clear()
     cluster.reading, cluster.read_at, cluster.error = read.reading, now, ""
-    cluster.reading_at = read.at
+    cluster.reading_at, cluster.reading_run = read.at, read.run
     limits = state.settings
     cluster.powers = {
         node.name: updated(
@@ -47,7 +48,8 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         for node in read.reading.nodes
     }
     cluster.drained_nodes = {n.name for n in read.reading.nodes if n.name in state.drained}
-    handover.taken_in(state, cluster, read.reading, now)
+    is_of_now = read.epoch in {0, state.epoch}
+    handover.taken_in(state, cluster, read.reading, now, is_of_now=is_of_now)
     _name_unknown(state, cluster, read.reading)
     for notice in read.reading.notices:
         if before is None or notice not in before.notices:
@@ -62,6 +64,14 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         state.rounds.happened("cluster_returned")
     elif before is not None and len(before.running) > len(read.reading.running):
         state.rounds.happened("job_finished")
+
+
+def _is_late(cluster: ClusterState, read: Read, now: float) -> bool:
+    """Older than the reading in use, or that one a second time."""
+    if not 0.0 < read.at <= cluster.reading_at:
+        return False
+    same_clock = read.run != "" and read.run == cluster.reading_run
+    return same_clock or now - cluster.read_at <= OLD_READINGS_S
 
 
 def _name_unknown(state: State, cluster: ClusterState, reading: ClusterReading) -> None:

@@ -15,11 +15,12 @@ from coalloc.core.fitting import Run
 from coalloc.core.flows import Flow
 from coalloc.core.lanes import Lanes
 from coalloc.core.messages import Abort, Dismiss, Forget, Order
+from coalloc.core.pieces import Pool
 from coalloc.core.power import PowerState
 from coalloc.core.records import JobRecord, JobState, Outlook
 from coalloc.core.settings import ClusterSettings, Settings
 from coalloc.core.triggers import RoundControl
-from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan
 from coalloc.model.reading import ClusterReading
 from coalloc.model.snapshot import Snapshot
@@ -37,6 +38,8 @@ class ClusterState:
     read_at: float = float("-inf")
     reading_at: float = 0.0
     """Of the reading, by its executor's clock."""
+    reading_run: str = ""
+    """Of the executor whose clock that is."""
     error: str = "no reading yet"
     powers: dict[str, PowerState] = field(default_factory=dict)
     drained: bool = False
@@ -86,13 +89,14 @@ class State:
     backing_off: set[str] = field(default_factory=set)
     jobs: dict[str, JobRecord] = field(default_factory=dict)
     waiting: dict[str, None] = field(default_factory=dict)
-    """Jobs that rounds plan or hold back: a workflow until it has ended, none of its tasks."""
+    """Jobs that rounds plan or hold back: a workflow or a divisible job until it has ended, none
+    of its tasks or pieces."""
     placed: dict[str, None] = field(default_factory=dict)
-    """What occupies nodes: jobs, and tasks in place of their workflows."""
+    """What occupies nodes: jobs, and tasks and pieces in place of theirs."""
     ended: dict[str, None] = field(default_factory=dict)
     """May be forgotten, the oldest first: not the tasks of a workflow that lives."""
-    flows: dict[str, Flow] = field(default_factory=dict)
-    """The workflows that have not ended."""
+    flows: dict[str, Flow | Pool] = field(default_factory=dict)
+    """The workflows and divisible jobs that have not ended."""
     meeting: set[str] = field(default_factory=set)
     """Where the ranks of the placed jobs meet."""
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -173,18 +177,21 @@ class State:
         return record.id in self.flows or (record.is_waiting and not record.flow)
 
     def _follow(self, record: JobRecord) -> None:
-        """Keep the tables of workflows."""
+        """Keep the tables of workflows and divisible jobs."""
         if record.flow:
             flow = self.flows.get(record.flow)
             if flow is not None:
                 self.ripe.update(((flow.id, task), None) for task in flow.take(record))
-        elif isinstance(record.job, WorkflowJob):
-            if not record.is_ended:
-                if record.id not in self.flows:
-                    self.flows[record.id] = Flow.of(record.id, record.job)
-            elif (flow := self.flows.pop(record.id, None)) is not None:
-                self.ended.update(
-                    (job, None) for job in map(flow.job_of, flow.tasks) if job in self.jobs
+        elif isinstance(record.job, WorkflowJob | DivisibleJob):
+            if record.is_ended:
+                flow = self.flows.pop(record.id, None)
+                if flow is not None:
+                    self.ended.update((job, None) for job in flow.jobs() if job in self.jobs)
+            elif record.id not in self.flows:
+                self.flows[record.id] = (
+                    Flow.of(record.id, record.job)
+                    if isinstance(record.job, WorkflowJob)
+                    else Pool.of(record.id, record.job)
                 )
 
     def _unhand(self, record: JobRecord) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -137,6 +138,7 @@ class Executor:
         self._saved: SaveProgress | None = None
         self._heard: list[Numbered | Welcome | Ping] = []
         self._began = time.time() - time.monotonic()
+        self._run = secrets.token_hex(4)
         self._complaint = ("", "")
         self._known: dict[PartKey, LauncherReport] = {}
 
@@ -334,13 +336,15 @@ class Executor:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            at = self._began + began
+            at, epoch = self._began + began, self.core.state.epoch
             pending = loop.run_in_executor(self._threads, self.reader.read)
             try:
                 # Not wait_for: in Python 3.11 it loses a cancellation that comes with the answer.
                 async with asyncio.timeout(self.timeout_s):
                     reading = await asyncio.shield(pending)
-                self._say(Read(cluster=self.cluster, reading=reading, at=at))
+                self._say(
+                    Read(cluster=self.cluster, reading=reading, at=at, run=self._run, epoch=epoch)
+                )
                 self._complain("", "")
             except TimeoutError:
                 error = f"no answer within {self.timeout_s:g} s"
@@ -417,4 +421,5 @@ def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
         time_limit_s=order.time_limit,
         lease_s=order.lease_s,
         foreign=order.foreign,
+        chunks=(order.chunk_first, order.chunks, order.chunks_total) if order.chunks else None,
     )

@@ -93,10 +93,13 @@ class ExecutorHost:
         """A second passed: the core looks at its leases, and the cluster is read."""
         if self.core is None:
             return
+        epoch = self.core.state.epoch
         self._carry_out(self.core.handle(Ticked(), now), now)
         self._check_lease(now)
         seen = replace(self.reading, handed=self.batch.guests.handed())
-        self.network.send_up(self.cluster, Read(cluster=self.cluster, reading=seen, at=now))
+        run = f"{self.steady_since:.9f}"
+        read = Read(cluster=self.cluster, reading=seen, at=now, run=run, epoch=epoch)
+        self.network.send_up(self.cluster, read)
 
     def _check_lease(self, now: float) -> None:
         if self.core is None:

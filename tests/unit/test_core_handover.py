@@ -28,10 +28,10 @@ def entry(**fields: Any) -> HandedJob:
     return HandedJob(**(given | {"procs": 2, "time_limit": HOUR} | fields))
 
 
-def see(site: Site, *entries: HandedJob, cluster: str = "b") -> None:
+def see(site: Site, *entries: HandedJob, cluster: str = "b", **fields: Any) -> None:
     """A reading in which these jobs wait for us."""
     seen = replace(reading(cluster, site.sizes[cluster]), handed=entries)
-    site.do(Stated(statement=Read(cluster=cluster, reading=seen)))
+    site.do(Stated(statement=Read(cluster=cluster, reading=seen, **fields)))
 
 
 def only(site: Site) -> JobRecord:
@@ -93,6 +93,31 @@ def test_an_absence_that_does_not_last_ends_nothing() -> None:
         see(site)
         see(site, entry())
     assert only(site).state is JobState.PENDING
+
+
+def test_readings_from_before_a_restart_end_nothing() -> None:
+    site = Site(solving=False)
+    see(site, entry())
+    again = site.restarted()
+    job, epoch = only(again).id, again.state.epoch
+    for at in (90.0, 91.0):
+        see(again, at=at, epoch=epoch - 1)
+    assert again.job(job).is_waiting
+    for at in (92.0, 93.0):
+        see(again, at=at, epoch=epoch)
+    assert again.job(job).state is JobState.CANCELLED
+
+
+def test_a_late_reading_is_dropped_however_late_it_is() -> None:
+    site = Site(solving=False)
+    see(site, entry(), at=100.0, run="r")
+    site.now += HOUR
+    for at in (98.0, 99.0):
+        see(site, at=at, run="r")
+    assert only(site).is_waiting
+    for at in (101.0, 102.0):
+        see(site, at=at, run="r")
+    assert only(site).state is JobState.CANCELLED
 
 
 def test_a_placed_job_is_not_looked_for() -> None:
