@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from coalloc.core.records import PartState
 from coalloc.model.reading import HandedJob
 
-OVER = frozenset({"completed", "ended", "cancelled"})
+OVER = frozenset({"completed", "ended", "cancelled", "lost"})
 
 
 @dataclass
@@ -91,6 +91,8 @@ class Guests:
         job = self.jobs[name]
         if state is PartState.REFUSED and job.state == "bound":
             job.state = "waiting"
+        elif state is PartState.LOST:
+            job.state = "lost"
         elif state is not PartState.REFUSED and job.state == "running":
             job.state = "ended" if reason == "aborted" else "completed"
 

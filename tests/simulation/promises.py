@@ -137,7 +137,7 @@ def at_end(daemon: DaemonHost, batches: dict[str, Batch], users: Users) -> None:
             assert ran.get(record.attempt) == parts, (
                 f"job {record.id} is completed, and did not run"
             )
-        if ran:
+        if ran and not _was_put_back(record, batches):
             assert record.attempt in ran, f"job {record.id} ran as {ran}, not as {record.attempt}"
     for record in disk.jobs.values():
         if isinstance(record.job, WorkflowJob):
@@ -152,6 +152,11 @@ def at_end(daemon: DaemonHost, batches: dict[str, Batch], users: Users) -> None:
         assert not batch.parts, f"{name} still keeps {sorted(batch.parts)}"
     kept = {name: box for name, box in disk.outbox.items() if box}
     assert not kept, f"orders that nobody has carried out: {kept}"
+
+
+def _was_put_back(record: JobRecord, batches: dict[str, Batch]) -> bool:
+    """Its own batch system has requeued it: an attempt that ran was not its last."""
+    return bool(record.origin and batches[record.origin].guests.jobs[record.foreign].requeued)
 
 
 def _workflow_at_end(jobs: dict[str, JobRecord], flow: JobRecord) -> None:
