@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
-from coalloc.core.flows import is_stopping
+from coalloc.core.flows import Flow, is_stopping
+from coalloc.core.pieces import Pool
 from coalloc.core.power import floored
 from coalloc.core.records import PART_ENDED, JobRecord, JobState
 from coalloc.core.state import ClusterState, State
-from coalloc.model.jobs import Job, Started, WorkflowJob
+from coalloc.model.jobs import DivisibleJob, Job, Started, WorkflowJob
 from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.snapshot import Reservation, Running, Snapshot
 
@@ -17,7 +19,8 @@ def snapshot(state: State, now: float, *, held: bool = True) -> Snapshot:
     """Clusters, queue and running work at this instant.
 
     Work that was committed but has not started yet, undelivered decisions included, counts
-    as running from now on. A round leaves held jobs out: there is nothing to decide of them.
+    as running from now on. A round leaves held jobs out: there is nothing to decide of them. Left
+    out as well is what waits for a job that is neither in the queue nor running.
     """
     clusters = tuple(
         cluster_view(name, cluster, state, now) for name, cluster in state.clusters.items()
@@ -25,17 +28,19 @@ def snapshot(state: State, now: float, *, held: bool = True) -> Snapshot:
     known = {node.name for cluster in clusters for node in cluster.nodes}
     names = frozenset(cluster.name for cluster in clusters)
     running = [running_view(record, known, now) for record in state.placed_records()]
+    seen = set(state.placed)
     reservations: list[Reservation] = []
     for cluster in state.clusters.values():
         if cluster.reading is not None:
             running += cluster.reading.running
             reservations += cluster.reading.reservations
-    queue = [
-        view
-        for record in state.waiting_records()
-        if held or record.state is not JobState.HELD
-        if (view := waiting_view(record, state, names, now)) is not None
-    ]
+    queue: list[Job] = []
+    for record in state.waiting_records():  # What a job waits for has arrived before it.
+        if held or record.state is not JobState.HELD:
+            view = waiting_view(record, state, names, seen, now)
+            if view is not None:
+                queue.append(view)
+                seen.add(view.id)
     return Snapshot(
         time=now,
         clusters=clusters,
@@ -99,22 +104,26 @@ def running_view(record: JobRecord, known: set[str], now: float) -> Running:
 
 
 def waiting_view(
-    record: JobRecord, state: State, clusters: frozenset[str], now: float
+    record: JobRecord, state: State, clusters: frozenset[str], seen: Collection[str], now: float
 ) -> Job | None:
-    """A waiting job as the planner sees it; None where nothing of it is to be planned."""
+    """A waiting job as the planner sees it; None where nothing of it is to be planned.
+
+    Parameters
+    ----------
+    seen : collection of str
+        What is in the snapshot, as far as the job may wait for it.
+    """
     job: Job | None = record.job
     if isinstance(job, WorkflowJob):
         job = rest_of(record, state, clusters, now)
-    if job is None:
+    elif isinstance(job, DivisibleJob):
+        job = chunks_left(record, state, now)
+    unmet = _unmet(record, state, seen)
+    if job is None or unmet is None:
         return None
-    unmet = tuple(
-        needed
-        for _, needed in record.needs
-        if needed in state.jobs and not state.jobs[needed].is_ended
-    )
     changes: dict[str, object] = {}
     if unmet:
-        changes["after"] = unmet
+        changes["after"] = tuple(unmet)
     if record.state is JobState.HELD:
         changes["held"] = True
     if job.submitted > now:  # The clock was set back since.
@@ -129,6 +138,35 @@ def waiting_view(
     return replace(job, **changes) if changes else job  # type: ignore[arg-type]
 
 
+def _unmet(record: JobRecord, state: State, seen: Collection[str]) -> list[str] | None:
+    """What a job waits for, by its ids in the snapshot; None where it is not there.
+
+    What of a workflow or a divisible job is placed runs under ids of its own.
+    """
+    unmet = []
+    for _, needed in record.needs:
+        if needed not in state.jobs or state.jobs[needed].is_ended:
+            continue
+        flow = state.flows.get(needed)
+        parts = () if flow is None else map(flow.job_of, flow.placed)
+        there = [name for name in (needed, *parts) if name in seen]
+        if not there:
+            return None
+        unmet += there
+    return unmet
+
+
+def chunks_left(record: JobRecord, state: State, now: float) -> DivisibleJob | None:
+    """What is left of a divisible job: the chunks of no piece, and of those to be tried again."""
+    job, pool = record.job, state.flows[record.id]
+    assert isinstance(job, DivisibleJob)
+    assert isinstance(pool, Pool)
+    left = 0 if is_stopping(record, pool) else pool.left(now)
+    if not left:
+        return None
+    return job if left == pool.total else replace(job, work=left * job.chunk_s)
+
+
 def rest_of(
     record: JobRecord, state: State, clusters: frozenset[str], now: float
 ) -> WorkflowJob | None:
@@ -138,6 +176,7 @@ def rest_of(
     """
     job, flow = record.job, state.flows[record.id]
     assert isinstance(job, WorkflowJob)
+    assert isinstance(flow, Flow)
     if is_stopping(record, flow):
         return None
     if len(flow.open) == len(flow.tasks) and not flow.resting:

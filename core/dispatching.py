@@ -12,6 +12,7 @@ from math import isfinite
 
 from coalloc.core.commit import Occupation, misfit, occupation
 from coalloc.core.effects import Wake
+from coalloc.core.flows import Flow
 from coalloc.core.lanes import Entry, Lanes
 from coalloc.core.placing import place, startable
 from coalloc.core.records import JobState
@@ -42,7 +43,7 @@ def _waits(state: State, entry: Entry) -> bool:
         record = state.jobs.get(job)
         return record is not None and record.state is JobState.PENDING
     flow = state.flows.get(job)
-    return flow is not None and task in flow.open
+    return isinstance(flow, Flow) and task in flow.open
 
 
 def carry_on(state: State, now: float) -> None:
@@ -135,6 +136,7 @@ def _arrival(state: State, placement: Placement, view: Occupation, now: float) -
     """When the data of a task's parents have reached the clusters it is planned on, seconds."""
     assert placement.task is not None
     flow = state.flows[placement.job]
+    assert isinstance(flow, Flow)
     there = {view.cluster_of[node] for node in placement.nodes}
     latest = float("-inf")
     for edge in flow.parents[placement.task]:

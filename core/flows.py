@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from coalloc.core.pieces import Pool, span
 from coalloc.core.records import JobRecord, JobState
 from coalloc.model.jobs import Edge, Job, Task, WorkflowJob
 
@@ -72,6 +73,10 @@ class Flow:
         """Id of a task's record."""
         return f"{self.id}.{self.numbers[task]}"
 
+    def jobs(self) -> Iterator[str]:
+        """Ids of the records that tasks have, or would have."""
+        return map(self.job_of, self.tasks)
+
     def is_ready(self, task: str) -> bool:
         """It waits for none of its parents, and has not been placed."""
         return task in self.open and not self.unmet[task]
@@ -125,13 +130,20 @@ class Flow:
         return [task for task in self.open if task not in left_out]
 
 
-def is_stopping(record: JobRecord, flow: Flow) -> bool:
-    """No further task of this workflow is started."""
+def is_stopping(record: JobRecord, flow: Flow | Pool) -> bool:
+    """No further task of this workflow, or piece of this job, is started."""
     return bool(record.cancelled_by) or (bool(flow.failed) and not record.keep_going)
 
 
+def part_fields(record: JobRecord) -> dict[str, str]:
+    """What log lines and events say of a task or a piece: what it is of its job."""
+    if record.chunks:
+        return {"chunks": span(record.chunk_first, record.chunks)}
+    return {"task": record.task} if record.task else {}
+
+
 def flow_of(job: str) -> tuple[str, str]:
-    """The id of a workflow and what names one of its tasks; two empty texts for other ids."""
+    """The id of a job and what names one of its tasks or pieces; two empty texts for other ids."""
     number, dot, task = job.partition(".")
     return (number, task) if dot else ("", "")
 

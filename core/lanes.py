@@ -49,7 +49,10 @@ class Lanes:
 
     @classmethod
     def of(cls, plan: Plan, round: int, waits: Callable[[Entry], bool]) -> Lanes:
-        """Lanes of a plan; placements without their nodes, as in very large ones, are left out.
+        """Lanes of a plan.
+
+        Left out are placements without their nodes, as in very large ones, and pieces of divisible
+        jobs, which start in rounds only.
 
         Parameters
         ----------
@@ -60,7 +63,7 @@ class Lanes:
         free: dict[str, list[tuple[float, int]]] = {}
         for placement in sorted(plan.placements, key=lambda p: p.start):
             entry = entry_of(placement)
-            if placement.nodes and waits(entry):
+            if placement.nodes and placement.chunks is None and waits(entry):
                 lanes._add(entry, placement, free)
         return lanes
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from coalloc.core.commit import Occupation, loads_of, meeting_place, parts_of
+from coalloc.core.flows import Flow, is_stopping
+from coalloc.core.pieces import REST, Pool, Share, shares
 from coalloc.core.records import JobRecord, JobState
 from coalloc.core.starting import prepare
 from coalloc.core.state import State
-from coalloc.core.workflows import begin, task_record
+from coalloc.core.workflows import begin, part_record, task_record
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Placement
 
@@ -19,19 +22,24 @@ NOW_S = 1e-6
 def startable(state: State, placement: Placement, now: float) -> JobRecord | None:
     """The record of a placement that may start now as far as its job is concerned."""
     record = state.jobs.get(placement.job)
-    if record is None:
+    if record is None or waits_for_others(state, record):
         return None
     if placement.task is None:
         waits = record.state is JobState.PENDING and record.not_before <= now
         return record if waits and record.id not in state.flows else None
     flow = state.flows.get(placement.job)
-    if flow is None or not flow.is_ready(placement.task):
+    if not isinstance(flow, Flow) or not flow.is_ready(placement.task):
         return None
     if record.state not in {JobState.PENDING, JobState.RUNNING} or record.not_before > now:
         return None
     if flow.resting.get(placement.task, 0.0) > now:
         return None
     return task_record(state, flow, placement.task)
+
+
+def waits_for_others(state: State, record: JobRecord) -> bool:
+    """A job that it depends on has not ended."""
+    return any(job in state.jobs and not state.jobs[job].is_ended for _, job in record.needs)
 
 
 def place(
@@ -47,7 +55,7 @@ def place(
     """Commit a placement that fits what is free; returns the record without its new state."""
     parts = parts_of(placement, view)
     loads = loads_of(placement, record, view)
-    if isinstance(record.job, RigidJob) and record.task:
+    if isinstance(record.job, RigidJob) and record.flow:
         procs = sum(placement.nodes.values())
         planned = placement.end - placement.start
         record = replace(record, job=replace(record.job, procs=procs, base_time=planned))
@@ -62,9 +70,63 @@ def place(
         policy=policy,
     )
     if chosen.flow:
-        begin(state, state.jobs[chosen.flow], chosen.task, now)
+        begin(state, state.jobs[chosen.flow], chosen, now)
     prepare(state, chosen, now)
     view.take(placement.nodes, loads)
     if state.lanes is not None:
         state.lanes.drop((placement.job, placement.task or ""))
     return chosen
+
+
+def divisible(state: State, placement: Placement, now: float) -> Pool | None:
+    """The chunks that a placement may start with now; None where it may not, or is no piece."""
+    pool, record = state.flows.get(placement.job), state.jobs.get(placement.job)
+    if placement.chunks is None or not isinstance(pool, Pool) or record is None:
+        return None
+    if record.state not in {JobState.PENDING, JobState.RUNNING} or record.not_before > now:
+        return None
+    if is_stopping(record, pool) or waits_for_others(state, record) or not pool.left(now):
+        return None
+    return pool
+
+
+def place_pieces(
+    state: State,
+    pool: Pool,
+    placement: Placement,
+    view: Occupation,
+    followers: Iterable[float],
+    now: float,
+    *,
+    policy: str,
+    round: int,
+) -> list[str]:
+    """Commit a placement of a divisible job that fits what is free; the ids of its pieces.
+
+    One piece takes all its chunks where as many are free in a row. None runs for longer than
+    `Settings.piece_s`, or the job's time limit, unless one chunk does.
+    """
+    limit = state.jobs[pool.id].job.time_limit
+    longest = state.settings.piece_s if limit is None else min(limit, state.settings.piece_s)
+    placed = []
+    for share in shares(pool, placement, longest, followers, now):
+        record = _piece(state, pool, share)
+        mine = replace(placement, nodes=share.nodes, end=placement.start + share.seconds)
+        place(state, record, mine, view, now, policy=policy, round=round)
+        placed.append(record.id)
+    return placed
+
+
+def _piece(state: State, pool: Pool, share: Share) -> JobRecord:
+    """The record of a piece; what one that is tried again gets no room for goes to a new one."""
+    if share.piece == REST:
+        record = part_record(state.jobs[pool.id], pool.last + 1)
+        return replace(record, chunk_first=share.first, chunks=share.chunks)
+    record = state.jobs[pool.job_of(share.piece)]
+    rest = record.chunks - share.chunks
+    if rest:
+        fresh = part_record(state.jobs[pool.id], pool.last + 1)
+        fresh = replace(fresh, chunk_first=share.first + share.chunks, chunks=rest)
+        fresh = replace(fresh, reason=record.reason, detail=record.detail)
+        state.put(replace(fresh, not_before=record.not_before, failures=record.failures))
+    return replace(record, chunks=share.chunks)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core import workflows
+from coalloc.core import admission, workflows
 from coalloc.core.effects import Reply, SaveLaunch, SaveMeta, SaveToken
 from coalloc.core.ending import abort_parts, cannot_be_met, end_waiting
 from coalloc.core.estimates import completed, history_key
 from coalloc.core.events import Requested
-from coalloc.core.flows import flow_of, named
+from coalloc.core.flows import Flow, flow_of, named
 from coalloc.core.records import JobRecord, JobState, Launch
 from coalloc.core.requests import (
     Answer,
@@ -26,7 +26,7 @@ from coalloc.core.requests import (
 from coalloc.core.state import State
 from coalloc.model.errors import InputError
 from coalloc.model.job_json import read_job
-from coalloc.model.jobs import Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.split import TOLERANCE, low_side, split
 
 NEEDS = ("afterok", "afterany", "afternotok")
@@ -88,9 +88,9 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
         state=JobState.HELD if hold else JobState.PENDING,
         reason="infeasible" if lacking else "",
         detail=lacking,
+        retries=command.retries,
+        keep_going=command.keep_going,
     )
-    if isinstance(command, SubmitWorkflow):
-        base = replace(base, retries=command.retries, keep_going=command.keep_going)
     for job_id, index in zip(ids, command.array or (None,), strict=True):
         record = replace(base, id=job_id, job=replace(job, id=job_id), array_index=index)
         state.put(record)
@@ -141,46 +141,13 @@ def planned_job(
     for cluster in body.get("clusters") or ():
         if cluster not in state.clusters or not state.clusters[cluster].configured:
             raise InputError("job.clusters", f"there is no cluster {cluster!r}")
-    if body.get("kind") == "divisible":
-        raise InputError("job.kind", "divisible jobs can be planned, but not run yet")
     job, warnings = read_job(body, "job", now)
     if warnings:
         sources[REPAIRED] = "; ".join(warnings).removeprefix("job new: ")
-    if isinstance(job, WorkflowJob):
-        _check_workflow(state, command, job)
-    elif isinstance(command, SubmitWorkflow):
-        raise InputError("job.kind", "is not workflow")
+    admission.check(command, job, state.settings.max_tasks)
     if job.earliest < now:
         job = replace(job, earliest=now)
     return job, sources
-
-
-def _check_workflow(state: State, command: Submit, job: WorkflowJob) -> None:
-    """Refuse a workflow whose tasks cannot all be run.
-
-    Raises
-    ------
-    InputError
-    """
-    if not isinstance(command, SubmitWorkflow):
-        raise InputError("job.kind", "a workflow is submitted with submit_workflow")
-    if job.started:
-        raise InputError("job.started", "is set by the daemon")
-    if len(job.tasks) > state.settings.max_tasks:
-        many = f"{len(job.tasks)} tasks, at most {state.settings.max_tasks}"
-        raise InputError("job.tasks", many)
-    if command.array:
-        raise InputError("array", "a workflow cannot be an array")
-    if command.retries < 0:
-        raise InputError("retries", f"{command.retries} is below 0")
-    names = {task.id for task in job.tasks}
-    unknown = next((name for name in command.commands if name not in names), None)
-    if unknown is not None:
-        raise InputError(f"commands.{unknown}", "there is no such task")
-    if not command.launch.argv:
-        missing = next((task.id for task in job.tasks if not command.commands.get(task.id)), None)
-        if missing is not None:
-            raise InputError(f"commands.{missing}", "is missing: nothing says what this task runs")
 
 
 def _too_many(state: State, event: Requested, command: Submit) -> Refused | None:
@@ -245,8 +212,8 @@ def never_fits(state: State, job: Job) -> str:
             if procs > exist:
                 return f"task {widest.id} needs {procs} processes; {exist} slots exist"
             return ""
-        case _:
-            return ""
+        case DivisibleJob():
+            procs, gbps, exist = 1, 0.0, sum(slots.values())
     if procs <= exist:
         return _never_carried(state, procs, gbps, slots)
     suitable = "suitable " if job.features or job.memory_mb_per_proc or job.clusters else ""
@@ -312,14 +279,18 @@ def _own(state: State, event: Requested, job: str) -> JobRecord | Refused:
 def _chosen(state: State, event: Requested, job: str) -> list[JobRecord] | Refused:
     """The job, or all jobs of the array of that number."""
     number, task = flow_of(job)
-    if number in state.flows:
+    flow = state.flows.get(number)
+    if flow is not None:
         owner = _own(state, event, number)
         if isinstance(owner, Refused):
             return owner
+        if not isinstance(flow, Flow):
+            absent = Refused(code="not_found", message=f"job {number} has no piece {task}")
+            return [state.jobs[job]] if job in state.jobs else absent
         place = named(owner.job, task)
         if place is None:
             return Refused(code="not_found", message=f"workflow {number} has no task {task}")
-        return [workflows.task_record(state, state.flows[number], place[1])]
+        return [workflows.task_record(state, flow, place[1])]
     if job in state.jobs or "_" in job:
         found = _own(state, event, job)
         return found if isinstance(found, Refused) else [found]
@@ -348,7 +319,7 @@ def cancel(state: State, event: Requested, command: Cancel, now: float) -> None:
         if record.id in state.flows:
             workflows.cancel(state, record, event.user, now)
         elif record.flow in state.flows:
-            workflows.cancel_task(state, state.flows[record.flow], record.task, event.user, now)
+            workflows.cancel_task(state, record, event.user, now)
         elif record.is_waiting:
             end_waiting(state, record, now, JobState.CANCELLED, f"cancelled by {event.user}")
         elif record.state is JobState.PREPARING:
@@ -383,7 +354,8 @@ def _switch(
         answered(state, event, chosen)
         return
     if any(record.flow for record in chosen):
-        message = "a task is neither held nor released by itself; its workflow is"
+        part, whole = ("piece", "job") if chosen[0].chunks else ("task", "workflow")
+        message = f"a {part} is neither held nor released by itself; its {whole} is"
         answered(state, event, Refused(code="wrong_state", message=message))
         return
     fitting = [record for record in chosen if _is_in(record, old)]
@@ -400,6 +372,7 @@ def _switch(
 
 
 def _is_in(record: JobRecord, state: JobState) -> bool:
-    """A workflow that runs can be held like one that waits: no further task is started."""
-    running = isinstance(record.job, WorkflowJob) and record.state is JobState.RUNNING
+    """What has tasks or pieces can be held while it runs: no further one is started."""
+    divided = isinstance(record.job, WorkflowJob | DivisibleJob)
+    running = divided and record.state is JobState.RUNNING
     return record.state is state or (running and state is JobState.PENDING)

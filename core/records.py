@@ -115,15 +115,18 @@ class JobRecord:
     foreign : str
         Its id there.
     flow : str
-        Of a task: the id of its workflow.
+        Of a task: the id of its workflow; of a piece: the id of its divisible job.
     task : str
         Of a task: its name in the workflow.
     retries : int
-        Of a workflow: how often a task that has failed is run again.
+        Of a workflow or a divisible job: how often what has failed of it is run again.
     keep_going : bool
-        Of a workflow: after a failure, run what does not depend on it.
+        Of the same: after a failure, run what does not depend on it.
     failures : int
-        Of a task: runs that have failed.
+        Of a task or a piece: runs that have failed.
+    chunk_first, chunks : int
+        Of a piece of a divisible job: its first chunk, counted from 0, and how many it has.
+        0 chunks: it is no piece.
     """
 
     id: str
@@ -162,6 +165,8 @@ class JobRecord:
     retries: int = 0
     keep_going: bool = False
     failures: int = 0
+    chunk_first: int = 0
+    chunks: int = 0
 
     @property
     def is_waiting(self) -> bool:

@@ -23,6 +23,10 @@ class Submit:
         Indices; one job for each.
     hold_infeasible : bool
         Keep, held, a job that can never run; otherwise it is refused.
+    retries : int
+        Of a workflow or a divisible job: how often what has failed of it is run again.
+    keep_going : bool
+        Of the same: after a failure, run what does not depend on it.
     """
 
     token: str
@@ -33,6 +37,8 @@ class Submit:
     array: tuple[int, ...] = ()
     hold: bool = False
     hold_infeasible: bool = False
+    retries: int = 0
+    keep_going: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,20 +52,14 @@ class SubmitWorkflow(Submit):
         ``{task}``, ``{name}``, ``{id}`` and ``{procs}`` filled in; without one, `commands` says
         what each runs.
     commands : mapping of task to tuple of str
-    retries : int
-        How often a task that has failed is run again.
-    keep_going : bool
-        After a failure, run what does not depend on it.
     """
 
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    retries: int = 0
-    keep_going: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancel:
-    """End a job, waiting or running; also one task of a workflow, ``17.3`` or ``17.align``."""
+    """End a job, waiting or running; also a task of a workflow or a piece, ``17.3``."""
 
     job: str
 

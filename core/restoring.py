@@ -17,8 +17,11 @@ from dataclasses import replace
 
 from coalloc.core.effects import SaveMeta
 from coalloc.core.messages import Hello, PartReport, Start
+from coalloc.core.pieces import Pool
 from coalloc.core.records import PART_ENDED, WAITING, JobRecord, JobState, PartState
 from coalloc.core.state import State
+from coalloc.core.workflows import part_record
+from coalloc.model.jobs import DivisibleJob
 
 OVERTAKEN = "started_after_backup"
 """Reason of a held job of which an executor knows a later attempt than the store."""
@@ -56,14 +59,35 @@ def overtaken(state: State, cluster: str, report: PartReport, now: float) -> boo
 
 
 def _hold_workflow(state: State, cluster: str, report: PartReport, now: float) -> bool:
-    """A task that the store does not know to have begun."""
+    """A task or a piece that the store does not know to have begun."""
     flow = report.job.partition(".")[0]
     if flow == report.job or flow not in state.flows or report.state is PartState.REFUSED:
         return False
     record = state.jobs[flow]
+    pool = state.flows[flow]
+    if isinstance(pool, Pool):
+        _disown(state, pool, report, now)
     if record.state is not JobState.HELD:
         _hold(state, record, cluster, report, record.attempt, now)
     return True
+
+
+def _disown(state: State, pool: Pool, report: PartReport, now: float) -> None:
+    """Never give a piece's number to other chunks; those it has here wait under a new one."""
+    _, _, number = report.job.partition(".")
+    if not number.isdecimal():
+        return
+    whole = state.jobs[pool.id]
+    fresh = part_record(whole, max(pool.last, int(number)) + 1)
+    known = state.jobs.get(report.job)
+    if known is not None and known.chunks:
+        fresh = replace(fresh, chunk_first=known.chunk_first, chunks=known.chunks)
+        state.put(replace(fresh, failures=known.failures))
+    ended = known or part_record(whole, int(number))
+    detail = "it began after the copy was made that the store is now"
+    state.put(
+        replace(ended, chunks=0, state=JobState.LOST, ended=now, reason=OVERTAKEN, detail=detail)
+    )
 
 
 def _hold(
@@ -72,7 +96,8 @@ def _hold(
     how = str(report.state)
     if report.state is PartState.FINISHED:
         how = f"finished with exit code {report.exit_code}"
-    task = "" if report.job == record.id else f"task {report.job}, "
+    part = "piece" if isinstance(record.job, DivisibleJob) else "task"
+    task = "" if report.job == record.id else f"{part} {report.job}, "
     detail = f"{task}attempt {report.attempt} on {cluster} is {how}; the store is an older copy"
     held = replace(record, state=JobState.HELD, attempt=attempt, reason=OVERTAKEN, detail=detail)
     state.put(held)

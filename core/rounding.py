@@ -15,7 +15,7 @@ from coalloc.core.commit import misfit, occupation
 from coalloc.core.effects import Publish, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.estimates import history_for, history_key
 from coalloc.core.events import IncumbentFound, Solved, SolveFailed
-from coalloc.core.placing import NOW_S, place, startable
+from coalloc.core.placing import NOW_S, divisible, place, place_pieces, startable
 from coalloc.core.records import JobState, Outlook
 from coalloc.core.state import RoundState, State, arrival
 from coalloc.model.history import NO_HISTORY
@@ -87,6 +87,7 @@ def solved(state: State, event: Solved, now: float) -> None:
     if current is None or current.number != event.round:
         return
     _commit(state, event.plan, now)
+    _fill(state, event.plan, now)
     _look_ahead(state, event.plan)
     dispatching.adopt(state, event.plan, current.number)
     body = write_plan(event.plan)
@@ -143,7 +144,7 @@ def _commit(state: State, plan: Plan, now: float) -> None:
     view = occupation(state, now)
     started: list[str] = []
     for placement in plan.placements:
-        if placement.start > time + NOW_S:
+        if placement.start > time + NOW_S or placement.chunks is not None:
             continue
         record = startable(state, placement, now)
         if record is None:
@@ -152,10 +153,7 @@ def _commit(state: State, plan: Plan, now: float) -> None:
         if why and record.flow:
             continue  # It starts along the plan when its nodes are free.
         if why:
-            outlook = Outlook(round=current.number, reason=Reason.SUPERSEDED, detail=why)
-            state.outlook[record.id] = outlook
-            state.note("start_superseded", job=record.id, why=why)
-            state.rounds.want("superseded")
+            _superseded(state, current, record.id, why)
             continue
         chosen = place(
             state, record, placement, view, now, policy=plan.policy, round=current.number
@@ -165,6 +163,53 @@ def _commit(state: State, plan: Plan, now: float) -> None:
         started.append(record.id)
     if started:
         _count_passed_over(state, started)
+
+
+def _superseded(state: State, current: RoundState, job: str, why: str) -> None:
+    outlook = Outlook(round=current.number, reason=Reason.SUPERSEDED, detail=why)
+    state.outlook[job] = outlook
+    state.note("start_superseded", job=job, why=why)
+    state.rounds.want("superseded")
+
+
+def _fill(state: State, plan: Plan, now: float) -> None:
+    """Start the pieces of divisible jobs that the final plan has now, in what others leave free.
+
+    Earlier incumbents start none: a better plan may want those nodes for other jobs.
+    """
+    current = state.round
+    if current is None:
+        return
+    begun = current.snapshot.time + NOW_S
+    pieces = [p for p in plan.placements if p.chunks is not None and p.start <= begun]
+    if not pieces:
+        return
+    view, starts = occupation(state, now), _starts(current.snapshot, plan)
+    for placement in pieces:
+        pool = divisible(state, placement, now)
+        if pool is None:
+            continue
+        why = misfit(placement, state.jobs[pool.id], view)
+        if why:
+            _superseded(state, current, pool.id, why)
+            continue
+        later = [start for node in placement.nodes for start in starts.get(node, ())]
+        placed = place_pieces(
+            state, pool, placement, view, later, now, policy=plan.policy, round=current.number
+        )
+        current.committed.update(placed)
+
+
+def _starts(snapshot: Snapshot, plan: Plan) -> dict[str, list[float]]:
+    """When jobs and reservations, not pieces, start on each node after the plan's own time."""
+    starts: dict[str, list[float]] = {}
+    others = [(p.start, p.nodes) for p in plan.placements if p.chunks is None]
+    others += [(kept.start, dict.fromkeys(kept.nodes, 1)) for kept in snapshot.reservations]
+    for start, nodes in others:
+        if start > snapshot.time + NOW_S:
+            for node in nodes:
+                starts.setdefault(node, []).append(start)
+    return starts
 
 
 def _count_passed_over(state: State, started: list[str]) -> None:

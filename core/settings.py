@@ -100,6 +100,8 @@ class Settings:
         Planned for a job of which nothing is known, seconds.
     max_tasks : int
         Of one workflow.
+    piece_s : float
+        A piece of a divisible job is planned to run no longer than this, or for one chunk.
     task_tolerance, task_tolerance_s : float
         A task that ends off its planned run time by more than this share of it, and by more than
         these seconds, has the rest planned anew.
@@ -126,6 +128,7 @@ class Settings:
     keep_ended: int = 1000
     fallback_base_time: float = 3600.0
     max_tasks: int = 10_000
+    piece_s: float = 600.0
     task_tolerance: float = 0.2
     task_tolerance_s: float = 1.0
     defaults: tuple[JobDefaults, ...] = ()

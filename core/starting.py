@@ -16,12 +16,13 @@ from coalloc.core.effects import Publish, SaveHistory, SaveMeta, Wake
 from coalloc.core.ending import abort_parts, end_waiting, release_dependents
 from coalloc.core.estimates import history_key, remembered
 from coalloc.core.fitting import remembered_runs
+from coalloc.core.flows import part_fields
 from coalloc.core.messages import Abort, Forget, PartReport, Prepare, Start
 from coalloc.core.records import PART_ENDED, JobRecord, JobState, PartRecord, PartState
 from coalloc.core.restoring import never_again, overtaken, repeat_starts
 from coalloc.core.state import State
 from coalloc.core.workflows import settle, task_ended, tries_again
-from coalloc.model.jobs import MoldableJob, RigidJob
+from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob
 from coalloc.model.refusals import PERMANENT
 
 
@@ -36,6 +37,8 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
     all_nodes = {node: count for part in record.parts for node, count in part.nodes.items()}
     size = sum(all_nodes.values())
     job = record.job
+    whole = state.jobs[record.flow].job if record.chunks else None
+    total = whole.chunks if isinstance(whole, DivisibleJob) else 0
     for part in record.parts:
         order = Prepare(
             job=record.id,
@@ -54,6 +57,9 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
             array_index=record.array_index,
             foreign=record.foreign,
             task=record.task,
+            chunk_first=record.chunk_first,
+            chunks=record.chunks,
+            chunks_total=total,
         )
         state.send(part.cluster, order)
         decision = {
@@ -185,8 +191,7 @@ def _all_run(state: State, record: JobRecord, now: float) -> JobRecord:
     )
     state.put(record)
     fields: dict[str, Any] = {"clusters": ",".join(part.cluster for part in record.parts)}
-    if record.task:
-        fields["task"] = record.task
+    fields |= part_fields(record)
     if skew is not None:
         fields["skew_ms"] = round(skew * 1e3, 3)
     state.record(now, "job_started", record.id, **fields)
@@ -281,8 +286,7 @@ def _end(state: State, record: JobRecord, now: float) -> None:
     if end is JobState.COMPLETED and not record.flow:
         _remember(state, record)
     fields: dict[str, Any] = {"state": str(end), "exit_code": code, "detail": detail}
-    if record.task:
-        fields["task"] = record.task
+    fields |= part_fields(record)
     state.record(now, "job_ended", record.id, **fields)
     state.note("job_ended", job=record.id, **fields)
     release_dependents(state, record.id, now)

@@ -1,5 +1,7 @@
 """Workflows: tasks that end, are tried again, or take the rest with them; the end of the whole.
 
+Divisible jobs are treated alike: a piece is a task that nothing stands behind (`core.pieces`).
+
 Rules
 -----
 - A task that fails, runs out of time or is lost is tried again as often as `retries` says, each
@@ -18,13 +20,15 @@ from typing import Any
 
 from coalloc.core.effects import Wake
 from coalloc.core.ending import abort_parts, release_dependents
-from coalloc.core.flows import Flow, is_stopping
+from coalloc.core.flows import Flow, is_stopping, part_fields
+from coalloc.core.pieces import Pool, spans
 from coalloc.core.records import JobRecord, JobState
 from coalloc.core.state import State
 from coalloc.model.jobs import RigidJob
 
 RETRIED = frozenset({JobState.FAILED, JobState.TIMEOUT, JobState.LOST})
 TASK_FAILED = "task_failed"
+PIECE_FAILED = "piece_failed"
 
 
 def task_record(state: State, flow: Flow, task: str) -> JobRecord:
@@ -35,6 +39,12 @@ def task_record(state: State, flow: Flow, task: str) -> JobRecord:
 
 def first_record(workflow: JobRecord, task: str, number: int) -> JobRecord:
     """A task's record before it is placed: a rigid job of its own, with its workflow's owner."""
+    record = part_record(workflow, number)
+    return replace(record, name=f"{workflow.name}.{task}", task=task)
+
+
+def part_record(workflow: JobRecord, number: int) -> JobRecord:
+    """The record of a task or a piece of this number, as far as it follows from the whole."""
     whole = workflow.job
     job = f"{workflow.id}.{number}"
     return JobRecord(
@@ -51,24 +61,23 @@ def first_record(workflow: JobRecord, task: str, number: int) -> JobRecord:
             features=whole.features,
             memory_mb_per_proc=whole.memory_mb_per_proc,
         ),
-        name=f"{workflow.name}.{task}",
+        name=workflow.name,
         user=workflow.user,
         uid=workflow.uid,
         gid=workflow.gid,
         command=workflow.command,
         submitted=workflow.submitted,
         flow=workflow.id,
-        task=task,
     )
 
 
-def begin(state: State, workflow: JobRecord, task: str, now: float) -> None:
+def begin(state: State, workflow: JobRecord, first: JobRecord, now: float) -> None:
     """A workflow runs from when the first of its tasks is placed."""
     if workflow.started is not None:
         return
     state.put(replace(workflow, state=JobState.RUNNING, started=now))
-    state.record(now, "job_started", workflow.id, task=task)
-    state.note("job_started", job=workflow.id, task=task)
+    state.record(now, "job_started", workflow.id, **part_fields(first))
+    state.note("job_started", job=workflow.id, **part_fields(first))
 
 
 def tries_again(state: State, record: JobRecord, now: float) -> bool:
@@ -104,10 +113,14 @@ def tries_again(state: State, record: JobRecord, now: float) -> bool:
             detail=why,
         )
     )
-    fields: dict[str, Any] = {"task": record.task, "failures": failures, "pause_s": pause}
+    fields: dict[str, Any] = {**part_fields(record), "failures": failures, "pause_s": pause}
     fields |= {"exit_code": record.exit_code, "detail": why}
-    state.record(now, "task_tried_again", record.id, **fields)
-    state.note("task_tried_again", level="warning", job=record.id, **fields)
+    if record.chunks:
+        state.record(now, "piece_tried_again", record.id, **fields)
+    else:
+        state.record(now, "task_tried_again", record.id, **fields)
+    kind = "piece_tried_again" if record.chunks else "task_tried_again"
+    state.note(kind, level="warning", job=record.id, **fields)
     state.backing_off.add(record.id)
     state.out.append(Wake(at=now + pause))
     state.rounds.outdated()
@@ -121,11 +134,15 @@ def task_ended(state: State, record: JobRecord, now: float) -> None:
         return
     if record.state is not JobState.COMPLETED:
         if not workflow.cancelled_by and len(flow.failed) == 1:
-            why = f"task {record.task} {record.state}: {record.detail or record.reason}"
-            state.put(replace(workflow, reason=TASK_FAILED, detail=why))
+            which = " ".join(*part_fields(record).items())
+            why = f"{which} {record.state}: {record.detail or record.reason}"
+            reason = PIECE_FAILED if record.chunks else TASK_FAILED
+            state.put(replace(workflow, reason=reason, detail=why))
         state.rounds.outdated()
     elif _is_off(state, record):
         state.rounds.outdated()
+    if record.chunks:
+        state.rounds.happened("job_finished")  # No plan says what comes next on its nodes.
     settle(state, flow, now)
 
 
@@ -138,7 +155,7 @@ def _is_off(state: State, record: JobRecord) -> bool:
     return off > max(limits.task_tolerance_s, limits.task_tolerance * record.planned)
 
 
-def settle(state: State, flow: Flow, now: float) -> None:
+def settle(state: State, flow: Flow | Pool, now: float) -> None:
     """End a workflow of which nothing runs, and nothing will."""
     workflow = state.jobs[flow.id]
     if flow.placed or (flow.open and not is_stopping(workflow, flow)):
@@ -147,7 +164,7 @@ def settle(state: State, flow: Flow, now: float) -> None:
     for task in tuple(flow.open):
         record = state.jobs.get(flow.job_of(task))
         if record is not None:
-            why = "its workflow was stopped"
+            why = "its job was stopped" if record.chunks else "its workflow was stopped"
             state.put(
                 replace(record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why)
             )
@@ -161,7 +178,7 @@ def settle(state: State, flow: Flow, now: float) -> None:
     state.rounds.happened("job_finished")
 
 
-def _end_of(state: State, workflow: JobRecord, flow: Flow) -> JobRecord:
+def _end_of(state: State, workflow: JobRecord, flow: Flow | Pool) -> JobRecord:
     if workflow.cancelled_by:
         why = f"cancelled by {workflow.cancelled_by}; {_tally(flow)}"
         return replace(workflow, state=JobState.CANCELLED, reason="cancelled", detail=why)
@@ -172,13 +189,16 @@ def _end_of(state: State, workflow: JobRecord, flow: Flow) -> JobRecord:
     return replace(
         workflow,
         state=JobState.FAILED,
-        reason=TASK_FAILED,
+        reason=TASK_FAILED if isinstance(flow, Flow) else PIECE_FAILED,
         detail=f"{workflow.detail}; {_tally(flow)}",
         exit_code=codes[0] if codes else None,
     )
 
 
-def _tally(flow: Flow) -> str:
+def _tally(flow: Flow | Pool) -> str:
+    if isinstance(flow, Pool):
+        text = f"{flow.done} of {flow.total} chunks completed"
+        return f"{text}, failed: {spans(flow, flow.failed)}" if flow.failed else text
     total, done, failed = len(flow.tasks), len(flow.completed), len(flow.failed)
     text = f"{done} of {total} tasks completed"
     if failed > 1:
@@ -200,9 +220,8 @@ def cancel(state: State, workflow: JobRecord, user: str, now: float) -> None:
         settle(state, flow, now)
 
 
-def cancel_task(state: State, flow: Flow, task: str, user: str, now: float) -> None:
-    """End one task that has not ended; what stands behind it never runs."""
-    record = task_record(state, flow, task)
+def cancel_task(state: State, record: JobRecord, user: str, now: float) -> None:
+    """End one task or piece that has not ended; what stands behind it never runs."""
     if record.is_placed:
         end_placed(state, record, user, now)
         return

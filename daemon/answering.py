@@ -17,7 +17,7 @@ from coalloc.daemon.caller import Caller, RefusedError
 from coalloc.daemon.record_json import read_object, read_record
 from coalloc.daemon.store import Store
 from coalloc.daemon.wire.frames import PROTOCOL
-from coalloc.model.jobs import WorkflowJob
+from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.snapshot_json import write_snapshot
 
 EVENTS_AT_ONCE = 10_000
@@ -77,8 +77,13 @@ def find_job(sources: Sources, job: str) -> JobRecord:
 
 
 def _find_task(sources: Sources, number: str, text: str) -> JobRecord:
-    """A task of a workflow by its number there or its name; one never placed has nodes nowhere."""
+    """A task by its number or name, or a piece by its number; a task never placed has no nodes."""
     workflow = find_job(sources, number)
+    if isinstance(workflow.job, DivisibleJob):
+        row = sources.store.job(f"{number}.{text}")
+        if row is None:
+            raise RefusedError("not_found", f"job {number} has no piece {text}")
+        return read_record(row.body)
     found = named(workflow.job, text)
     if found is None:
         raise RefusedError("not_found", f"job {number} has no task {text}")
@@ -93,11 +98,10 @@ def _find_task(sources: Sources, number: str, text: str) -> JobRecord:
     return flow_views.not_run(record, workflow) if workflow.is_ended else record
 
 
-def _tasks(sources: Sources, workflow: JobRecord) -> list[dict[str, Any]]:
-    """The tasks of a workflow, from memory or the store."""
-    rows = sources.store.tasks(workflow.id)
-    records = [sources.state.jobs.get(row.id) or read_record(row.body) for row in rows]
-    return flow_views.task_rows(workflow, {r.task: r for r in records}, sources.state)
+def _parts_of(sources: Sources, whole: JobRecord) -> list[JobRecord]:
+    """Tasks that were ever placed, or pieces, from memory or the store."""
+    rows = sources.store.tasks(whole.id)
+    return [sources.state.jobs.get(row.id) or read_record(row.body) for row in rows]
 
 
 def asked_job(sources: Sources, body: Mapping[str, Any]) -> JobRecord:
@@ -140,9 +144,15 @@ def _show(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str,
         for e in sources.store.events(0, EVENTS_AT_ONCE, record.id)
     ]
     if isinstance(record.job, WorkflowJob):
-        rows = details["tasks"] = _tasks(sources, record)
+        known = {task.task: task for task in _parts_of(sources, record)}
+        rows = details["tasks"] = flow_views.task_rows(record, known, sources.state)
         if record.is_ended:
             details["progress"] = flow_views.tally((row["state"] for row in rows), len(rows))
+    elif isinstance(record.job, DivisibleJob):
+        pieces = _parts_of(sources, record)
+        details["pieces"] = flow_views.piece_rows(pieces)
+        if record.is_ended:
+            details["progress"] = flow_views.chunk_tally(pieces, record.job.chunks)
     return {"job": {**details, "launch": parsed, "events": events}, "time": now}
 
 

@@ -36,12 +36,21 @@ class Submitted(Struct, frozen=True, kw_only=True):
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """How far a workflow is: tasks in all, and those that have completed, run now, have failed."""
+    """How far a workflow or a divisible job is.
+
+    Attributes
+    ----------
+    total, completed, running, failed : int
+        In all, and those that have completed, run now, have failed for good.
+    unit : str
+        What is counted: ``tasks`` or ``chunks``.
+    """
 
     total: int
     completed: int = 0
     running: int = 0
     failed: int = 0
+    unit: str = "tasks"
 
 
 class TaskRow(Struct, frozen=True, kw_only=True):
@@ -79,6 +88,42 @@ class TaskRow(Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
+class PieceRow(Struct, frozen=True, kw_only=True):
+    """One piece of a divisible job.
+
+    Attributes
+    ----------
+    id : str
+        Of its record, such as ``17.3``.
+    first, chunks : int
+        Its first chunk, counted from 0, and how many it has.
+    state : str
+        As of a job.
+    attempt, failures : int
+        Starts tried; runs that have failed.
+    planned : float
+        Planned run time of the current attempt, seconds.
+    not_before : float or None
+        Of one that waits to be tried again.
+    """
+
+    id: str
+    first: int
+    chunks: int
+    state: str
+    attempt: int = 0
+    failures: int = 0
+    nodes: dict[str, int] = field(default_factory=dict)
+    clusters: tuple[str, ...] = ()
+    started: float | None = None
+    ended: float | None = None
+    exit_code: int | None = None
+    planned: float = 0.0
+    not_before: float | None = None
+    reason: str = ""
+    detail: str = ""
+
+
 class QueueRow(Struct, frozen=True, kw_only=True):
     """One job of the queue.
 
@@ -107,7 +152,7 @@ class QueueRow(Struct, frozen=True, kw_only=True):
     task : str
         Of a task: its name in its workflow.
     progress : Progress or None
-        Of a workflow.
+        Of a workflow or a divisible job.
     """
 
     id: str
@@ -167,9 +212,14 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
         Planned run time of the current attempt, seconds.
     link_gbps : mapping of cluster to Gbit/s
     retries, keep_going : int, bool
-        Of a workflow: how often a failed task is run again, and whether the others go on.
+        Of a workflow or a divisible job: how often a failed task or piece is run again, and
+        whether the others go on.
     tasks : tuple of TaskRow
         Of a workflow, in the order of its file.
+    pieces : tuple of PieceRow
+        Of a divisible job, those that were ever placed.
+    chunk_first, chunks : int
+        Of a piece: its first chunk, and how many it has.
     events : tuple of mapping
         ``seq``, ``time``, ``kind`` and what the event says, by rising ``seq``.
     """
@@ -193,7 +243,10 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
     retries: int = 0
     keep_going: bool = False
     failures: int = 0
+    chunk_first: int = 0
+    chunks: int = 0
     tasks: tuple[TaskRow, ...] = ()
+    pieces: tuple[PieceRow, ...] = ()
     events: tuple[dict[str, Any], ...] = ()
 
 

@@ -70,6 +70,7 @@ class RoundsConfig(Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = field(default_factory=dict)
     task_tolerance: NotNegative = 0.2
     task_tolerance_s: NotNegative = 1.0
+    piece_s: Positive = 600.0
     trigger: tuple[TriggerConfig, ...] = (
         TriggerConfig(kind="timer"),
         TriggerConfig(kind="queue_length"),

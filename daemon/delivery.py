@@ -90,4 +90,4 @@ class Delivery:
     def _launch(self, order: Prepare) -> Launch | None:
         if order.task and self._task_launch_of is not None:
             return self._task_launch_of(order)
-        return self._launch_of(order.job.partition("_")[0])
+        return self._launch_of(order.job.partition("_")[0].partition(".")[0])

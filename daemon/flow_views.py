@@ -1,30 +1,39 @@
-"""Answers about workflows: progress, and where each task is."""
+"""Answers about workflows and divisible jobs: progress, and where each task or piece is."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from coalloc.core.flows import Flow
+from coalloc.core.pieces import Pool
 from coalloc.core.records import ENDED, PLACED, JobRecord, JobState
 from coalloc.core.state import State
 from coalloc.core.workflows import first_record
-from coalloc.model.jobs import WorkflowJob
+from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Plan
 
+CHUNKS = "chunks"
+"""What progress counts of a divisible job; of a workflow, tasks."""
 NOT_RUN = "not_run"
 """The state of a task that has never been placed, and never will be."""
 NEVER_RUN = "never runs: what it needs failed, or its workflow has ended"
 
 
-def progress(record: JobRecord, state: State) -> dict[str, int] | None:
-    """How many tasks a workflow has, and how many have completed, run, failed; None for others."""
+def progress(record: JobRecord, state: State) -> dict[str, Any] | None:
+    """How many tasks or chunks a job has, and how many have completed, run, failed.
+
+    None for jobs that have neither.
+    """
+    flow = state.flows.get(record.id)
+    if isinstance(record.job, DivisibleJob):
+        return _chunks(record, record.job, flow, state)
     if not isinstance(record.job, WorkflowJob):
         return None
-    flow = state.flows.get(record.id)
-    if flow is None:
+    if not isinstance(flow, Flow):
         total = len(record.job.tasks)
         known = (state.jobs.get(f"{record.id}.{number}") for number in range(1, total + 1))
         return tally((str(task.state) for task in known if task is not None), total)
@@ -44,8 +53,65 @@ def tally(states: Iterable[str], total: int) -> dict[str, int]:
     return {"total": total, "completed": done, "running": placed, "failed": bad}
 
 
-def occupied(flow: Flow, state: State) -> tuple[dict[str, int], list[str]]:
-    """Nodes with processes, and clusters, that the tasks of a workflow occupy now."""
+def _chunks(
+    record: JobRecord, job: DivisibleJob, flow: Flow | Pool | None, state: State
+) -> dict[str, Any]:
+    if isinstance(flow, Pool):
+        counts = {"completed": flow.done, "running": flow.running(), "failed": flow.lost()}
+        return {"total": job.chunks, **counts, "unit": CHUNKS}
+    ids = (f"{record.id}.{number}" for number in itertools.count(1))
+    numbers = itertools.takewhile(state.jobs.__contains__, ids)
+    return chunk_tally((state.jobs[piece] for piece in numbers), job.chunks)
+
+
+def chunk_tally(pieces: Iterable[JobRecord], total: int) -> dict[str, Any]:
+    """Progress from all pieces of a divisible job that has ended."""
+    counts: Counter[bool] = Counter()
+    for piece in pieces:
+        if not piece.is_waiting:
+            counts[piece.state is JobState.COMPLETED] += piece.chunks
+    return {
+        "total": total,
+        "completed": counts[True],
+        "running": 0,
+        "failed": counts[False],
+        "unit": CHUNKS,
+    }
+
+
+def piece_rows(pieces: Iterable[JobRecord]) -> list[dict[str, Any]]:
+    """Every piece of a divisible job, in the order of their numbers."""
+    return [
+        {
+            "id": piece.id,
+            "first": piece.chunk_first,
+            "chunks": piece.chunks,
+            "not_before": piece.not_before if piece.is_waiting else None,
+            **_run_of(piece),
+        }
+        for piece in pieces
+    ]
+
+
+def _run_of(record: JobRecord) -> dict[str, Any]:
+    """What is told alike of tasks and pieces."""
+    return {
+        "state": str(record.state),
+        "attempt": record.attempt,
+        "failures": record.failures,
+        "nodes": {n: c for part in record.parts for n, c in part.nodes.items()},
+        "clusters": [part.cluster for part in record.parts],
+        "started": record.started,
+        "ended": record.ended,
+        "exit_code": record.exit_code,
+        "planned": record.planned,
+        "reason": record.reason,
+        "detail": record.detail,
+    }
+
+
+def occupied(flow: Flow | Pool, state: State) -> tuple[dict[str, int], list[str]]:
+    """Nodes with processes, and clusters, that tasks or pieces occupy now."""
     nodes: dict[str, int] = {}
     clusters: dict[str, None] = {}
     for task in flow.placed:
@@ -57,12 +123,14 @@ def occupied(flow: Flow, state: State) -> tuple[dict[str, int], list[str]]:
 
 
 def expectation(record: JobRecord, state: State) -> tuple[float | None, str, str]:
-    """Of a workflow that runs: what went wrong, or why nothing of it runs at the moment."""
+    """Of what has tasks or pieces: what went wrong, or why nothing of it runs at the moment."""
     outlook = state.outlook.get(record.id)
-    if record.reason or state.flows[record.id].placed or outlook is None:
+    flow = state.flows[record.id]
+    if record.reason or flow.placed or outlook is None:
         return None, record.reason, record.detail
     if outlook.start is not None:
-        return outlook.start, "planned", "none of its tasks runs now; the next is planned"
+        what = "pieces" if isinstance(flow, Pool) else "tasks"
+        return outlook.start, "planned", f"none of its {what} runs now; the next is planned"
     return None, outlook.reason, outlook.detail
 
 
@@ -83,17 +151,10 @@ def task_rows(
         start, reason, detail = task_expectation(record, workflow, state)
         rows.append(
             {
+                **_run_of(record),
                 "id": record.id,
                 "task": task.id,
                 "state": NOT_RUN if reason == NOT_RUN else str(record.state),
-                "attempt": record.attempt,
-                "failures": record.failures,
-                "nodes": {n: c for part in record.parts for n, c in part.nodes.items()},
-                "clusters": [part.cluster for part in record.parts],
-                "started": record.started,
-                "ended": record.ended,
-                "exit_code": record.exit_code,
-                "planned": record.planned,
                 "start_estimate": start,
                 "reason": reason,
                 "detail": detail,
@@ -116,7 +177,7 @@ def task_expectation(
     flow = state.flows.get(workflow.id)
     if not record.is_waiting:
         return None, record.reason, record.detail
-    if flow is None or record.task in flow.dropped:
+    if not isinstance(flow, Flow) or record.task in flow.dropped:
         return None, NOT_RUN, NEVER_RUN
     if record.reason:
         return None, record.reason, record.detail

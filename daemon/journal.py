@@ -47,7 +47,7 @@ from coalloc.daemon.store_writes import (
     Write,
 )
 from coalloc.daemon.wire.codec import decode_order, encode_order
-from coalloc.model.jobs import WorkflowJob
+from coalloc.model.jobs import DivisibleJob, WorkflowJob
 
 
 def writes_of(effects: Iterable[Effect], now: float) -> list[Write]:
@@ -156,10 +156,10 @@ def recall(store: Store, keep_ended: int) -> Memory:
 def _recall(store: Store, keep_ended: int) -> Memory:
     loaded = store.load()
     jobs = [read_record(row.body) for row in loaded.jobs]
-    living = [job.id for job in jobs if isinstance(job.job, WorkflowJob)]
+    living = [job.id for job in jobs if isinstance(job.job, WorkflowJob | DivisibleJob)]
     ended = [*reversed(store.finished(keep_ended))]
     ended += [row for flow in living for row in store.tasks(flow) if row.ended is not None]
-    # Some of these tasks are among the newest that ended.
+    # Some of these are among the newest that ended.
     jobs += [read_record(row.body) for row in {row.id: row for row in ended}.values()]
     meta = loaded.meta
     outbox = {

@@ -40,6 +40,8 @@ _DEFAULTS: dict[str, Any] = {
     "retries": 0,
     "keep_going": False,
     "failures": 0,
+    "chunk_first": 0,
+    "chunks": 0,
 }
 _ALWAYS = ("id", "name", "user", "uid", "gid", "command", "submitted", "state")
 

@@ -42,7 +42,7 @@ def queue_page(
         if (record.is_ended and not everything) or (user and record.user != user):
             continue
         if record.flow:
-            continue  # Its workflow stands for it.
+            continue  # The whole stands for it.
         if len(rows) >= limit:
             return rows, True
         rows.append(job_row(record, state, now))
@@ -105,7 +105,7 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
         return flow_views.expectation(record, state)
     if not record.is_waiting:
         return None, record.reason, record.detail
-    if record.flow and record.flow in state.jobs:
+    if record.task and record.flow in state.jobs:
         return flow_views.task_expectation(record, state.jobs[record.flow], state)
     if record.state is JobState.HELD:
         return None, record.reason or "held", record.detail or "held until released"
