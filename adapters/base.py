@@ -140,6 +140,9 @@ class PartSpec:
     foreign : str
         A job of the batch system's own, which is to be let go on these nodes; empty: `argv` or
         `script` is what runs.
+    chunks : (int, int, int) or None
+        Of a piece of a divisible job: its first chunk, how many it has, and how many the job has.
+        Its processes share them, each some in a row.
     """
 
     job: str
@@ -165,6 +168,7 @@ class PartSpec:
     grace_s: float = 10.0
     lease_s: float = 60.0
     foreign: str = ""
+    chunks: tuple[int, int, int] | None = None
 
     @property
     def key(self) -> PartKey:

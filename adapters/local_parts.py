@@ -301,6 +301,7 @@ def _runner_spec(
         "time_limit_s": spec.time_limit_s,
         "grace_s": spec.grace_s,
         "lease_s": spec.lease_s,
+        "chunks": spec.chunks,
     }
 
 

@@ -146,6 +146,7 @@ class Rank:
             "WORLD_SIZE": size,
             "LOCAL_RANK": str(self.local_rank),
             "LOCAL_WORLD_SIZE": str(self.local_size),
+            **chunk_variables(spec.get("chunks"), self.rank, spec["size"]),
         }
 
     def _prepare_files(self, env: dict[str, str]) -> str:
@@ -192,6 +193,27 @@ class Rank:
                 os.execve("/bin/sh", ["/bin/sh", path, *argv[1:]], env)  # as execvp does
         except OSError as error:
             raise FaultError("not_executable", f"{argv[0]}: {error.strerror}") from error
+
+
+def chunk_variables(chunks: list[int] | None, rank: int, size: int) -> dict[str, str]:
+    """What a process of a divisible job's piece sees: which chunks are its own.
+
+    Parameters
+    ----------
+    chunks : list of int
+        First chunk of the piece, its number of chunks, and the job's; None: it is no piece.
+    rank, size : int
+        The first processes have one chunk more where the chunks do not divide evenly.
+    """
+    if chunks is None:
+        return {}
+    first, count, total = chunks
+    each, more = divmod(count, size)
+    return {
+        "COALLOC_CHUNK_FIRST": str(first + rank * each + min(rank, more)),
+        "COALLOC_CHUNKS": str(each + (rank < more)),
+        "COALLOC_CHUNKS_TOTAL": str(total),
+    }
 
 
 def found_command(name: str, search: str) -> str:
