@@ -127,11 +127,16 @@ class Running:
             self.stop()
             raise
 
+    def before(self, name: str) -> Sequence[str]:
+        """What runs a process, if it is not run as it is."""
+        return ()
+
     def _start(self, name: str, module: str, arguments: Sequence[str]) -> None:
         log = self.log if name == "coallocd" else self.root / f"{name}.log"
         with open(log, "ab") as output:
             self.processes[name] = subprocess.Popen(
                 [
+                    *self.before(name),
                     sys.executable,
                     "-m",
                     f"coalloc.{module}",

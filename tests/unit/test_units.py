@@ -14,6 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "systemd"
 DAEMON = FOLDER / "coallocd.service"
 EXECUTOR = FOLDER / "coalloc-executor@.service"
+USERS_EXECUTOR = FOLDER / "coalloc-executor-user@.service"
+UNITS = [DAEMON, EXECUTOR, USERS_EXECUTOR]
+EXECUTORS = [EXECUTOR, USERS_EXECUTOR]
 LIMIT_S = 60
 
 
@@ -40,7 +43,7 @@ def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("unit", [DAEMON, EXECUTOR])
+@pytest.mark.parametrize("unit", UNITS)
 def test_services_are_watched_and_started_again(unit: Path) -> None:
     assert one(unit, "Type") == "notify"
     assert one(unit, "Restart") == "on-failure"
@@ -53,12 +56,19 @@ def test_reload_reaches_the_daemon() -> None:
     assert one(DAEMON, "ExecReload") == "/bin/kill -HUP $MAINPID"
 
 
-def test_jobs_survive_the_executor() -> None:
-    assert one(EXECUTOR, "KillMode") == "process"
-    assert one(EXECUTOR, "TasksMax") == "infinity"
+@pytest.mark.parametrize("unit", EXECUTORS)
+def test_jobs_survive_the_executor(unit: Path) -> None:
+    assert one(unit, "KillMode") == "process"
+    assert one(unit, "TasksMax") == "infinity"
+    # these are emptied when the unit stops, under the jobs that run
+    for key in ("PrivateTmp", "RemoveIPC", "RuntimeDirectory"):
+        assert key not in settings(unit)
+    if "User" in settings(unit):
+        assert one(unit, "User") == one(DAEMON, "User")
+        assert "RemoveIPC" not in settings(DAEMON)
 
 
-@pytest.mark.parametrize("unit", [DAEMON, EXECUTOR])
+@pytest.mark.parametrize("unit", UNITS)
 def test_compiled_code_may_run(unit: Path) -> None:
     assert "MemoryDenyWriteExecute" not in settings(unit)
     assert "MemoryDenyWriteExecute" in unit.read_text(encoding="utf-8")  # the reason
@@ -73,7 +83,11 @@ def test_nothing_a_job_would_inherit_is_closed() -> None:
 
 @pytest.mark.parametrize(
     ("unit", "arguments"),
-    [(DAEMON, []), (EXECUTOR, ["--cluster", "%i"])],
+    [
+        (DAEMON, []),
+        (EXECUTOR, ["--cluster", "%i"]),
+        (USERS_EXECUTOR, ["--cluster", "%i"]),
+    ],
 )
 def test_commands_are_those_that_are_installed(unit: Path, arguments: list[str]) -> None:
     program, *given = one(unit, "ExecStart").split()
@@ -110,12 +124,13 @@ def test_folders_have_one_mode_each() -> None:
         "/run/coalloc": (one(DAEMON, "RuntimeDirectoryMode"), user),
         "/var/lib/coalloc": (one(DAEMON, "StateDirectoryMode"), user),
         "/var/lib/coalloc-executor": (one(EXECUTOR, "StateDirectoryMode"), "root"),
+        "/var/lib/coalloc-executor-user": (one(USERS_EXECUTOR, "StateDirectoryMode"), user),
         "/var/cache/coalloc": (one(DAEMON, "CacheDirectoryMode"), user),
     }
     assert (FOLDER / "coalloc.sysusers").read_text().splitlines()[-1].startswith(f"u {user} - ")
 
 
-@pytest.mark.parametrize("unit", [DAEMON, EXECUTOR])
+@pytest.mark.parametrize("unit", UNITS)
 def test_systemd_accepts_the_unit(unit: Path, tmp_path: Path) -> None:
     # verify wants the programs to exist
     text = re.sub(r"/usr/bin/coalloc[a-z-]*", "/bin/true", unit.read_text(encoding="utf-8"))
@@ -133,12 +148,15 @@ def test_systemd_refuses_a_broken_unit(tmp_path: Path) -> None:
     assert "KillMood" in result.stderr
 
 
-def test_daemon_is_closed() -> None:
-    result = analyze("security", "--offline=true", "--no-pager", "--threshold=20", str(DAEMON))
+@pytest.mark.parametrize(("unit", "tenths"), [(DAEMON, 15), (USERS_EXECUTOR, 25)])
+def test_exposure_is_below_its_limit(unit: Path, tenths: int) -> None:
+    result = analyze("security", "--offline=true", "--no-pager", f"--threshold={tenths}", str(unit))
     assert result.returncode == 0, result.stdout + result.stderr
+    strict = analyze("security", "--offline=true", "--no-pager", "--threshold=1", str(unit))
+    assert strict.returncode != 0, "the threshold does not count"
 
 
-@pytest.mark.parametrize("unit", [DAEMON, EXECUTOR])
+@pytest.mark.parametrize("unit", UNITS)
 def test_stated_exposure_is_the_measured_one(unit: Path) -> None:
     version = analyze("--version").stdout.split()[1]
     if version != "252":
