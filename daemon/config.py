@@ -18,6 +18,9 @@ Count = Annotated[int, Meta(ge=0)]
 Number = Annotated[int, Meta(ge=1)]
 
 
+VALUES_PER_TASK, MOST_VALUES = 25, 250_000
+
+
 class DaemonConfig(Struct, frozen=True, kw_only=True):
     """``[daemon]``: where it keeps things, whom it talks to, what it says."""
 
@@ -36,6 +39,11 @@ class DaemonConfig(Struct, frozen=True, kw_only=True):
     max_array: Number = 10_000
     max_tasks: Number = 10_000
     max_message_bytes: Annotated[int, Meta(ge=4096)] = 16_777_216
+
+    @property
+    def max_values(self) -> int:
+        """Of one request: enough for a workflow of as many tasks as may be."""
+        return max(MOST_VALUES, VALUES_PER_TASK * self.max_tasks)
 
 
 class AccessConfig(Struct, frozen=True, kw_only=True):

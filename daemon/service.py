@@ -110,6 +110,7 @@ class Service:
             ),
             guard=access,
             max_bytes=daemon.max_message_bytes,
+            max_values=daemon.max_values,
             on_request=self._requested,
             on_statement=self._stated,
             on_fault=self._faulted,
@@ -164,6 +165,7 @@ class Service:
         """Use another configuration from now on."""
         self.config = config
         self._use_options(config)
+        self.server.max_values = config.daemon.max_values
         if self.access is not None:
             self.access.configure(config.access)
         self.core.reconfigure(core_settings(config))
@@ -181,6 +183,7 @@ class Service:
         now = self.clock()
         effects: list[Effect] = []
         for event in batch:
+            began = time.perf_counter()
             try:
                 effects += self.core.handle(event, now)
             except Exception:
@@ -189,7 +192,14 @@ class Service:
                 effects += self.core.take_partial()
                 if isinstance(event, Requested):
                     effects.append(Reply(origin=event.origin, answer=INTERNAL))
+            if isinstance(event, Requested):
+                self._charge(event.origin, began)
         self._carry_out(effects, now)
+
+    def _charge(self, origin: Any, began: float) -> None:
+        """What has been done since then was for the one who asked."""
+        if self.access is not None and isinstance(origin, Origin):
+            self.access.charge(origin.key, time.perf_counter() - began)
 
     def _carry_out(self, effects: list[Effect], now: float) -> None:
         writes = writes_of(effects, now)
@@ -328,8 +338,7 @@ class Service:
             self.log.exception("request_failed", kind=str(kind)[:40])
             self._answer(origin, INTERNAL)
         finally:
-            if self.access is not None:
-                self.access.charge(origin.key, time.perf_counter() - began)
+            self._charge(origin, began)
 
     def _caller(self, origin: Origin) -> Caller:
         return self.owner if self.access is None else self.access.caller(origin.key)

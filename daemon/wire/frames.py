@@ -13,6 +13,9 @@ PROTOCOL = 1
 """Version of docs/PROTOCOL.md; a frame that names another one is refused."""
 
 
+LONGEST_ID = 200
+
+
 class WireError(ValueError):
     """A frame that is not a message; `code` says which kind of fault, for counting."""
 
@@ -21,7 +24,12 @@ class WireError(ValueError):
         self.code = code
 
 
+class _Head(msgspec.Struct):
+    id: str = ""
+
+
 _encoder = msgspec.json.Encoder()
+_head_decoder = msgspec.json.Decoder(_Head)
 _decoder = msgspec.json.Decoder()
 
 
@@ -46,6 +54,29 @@ def decode_object(frame: bytes) -> dict[str, Any]:
         shown = str(version)[:20]
         raise WireError("bad_version", f"protocol: {shown} is not spoken here, only {PROTOCOL}")
     return body
+
+
+def check_values(frame: bytes, most: int) -> None:
+    """Refuse what would take long to read and much to keep, before any of it is read.
+
+    Commas and brackets are counted, each of which may begin a value; those in texts count too.
+
+    Raises
+    ------
+    WireError
+        ``too_many_values``.
+    """
+    if len(frame) > most and frame.count(b",") + frame.count(b"[") + frame.count(b"{") > most:
+        raise WireError("too_many_values", f"more than {most} values in one message")
+
+
+def id_of(frame: bytes) -> str:
+    """The id of a request of which nothing else is read; empty where there is none."""
+    try:
+        found = _head_decoder.decode(frame).id
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    return found if len(found) <= LONGEST_ID else ""
 
 
 def decode_any(frame: bytes) -> dict[str, Any]:

@@ -20,7 +20,14 @@ from coalloc.core.messages import Numbered, Ping, Statement, Welcome
 from coalloc.core.requests import Refused
 from coalloc.daemon.wire.codec import decode_from_executor, encode_message
 from coalloc.daemon.wire.curve import KeyPair, Listening
-from coalloc.daemon.wire.frames import WireError, decode_object, encode
+from coalloc.daemon.wire.frames import (
+    LONGEST_ID,
+    WireError,
+    check_values,
+    decode_object,
+    encode,
+    id_of,
+)
 from coalloc.daemon.wire.gatekeeper import Gatekeeper
 from coalloc.daemon.wire.publishing import Publisher
 from coalloc.daemon.wire.sockets import OnFrames, Port, new_context
@@ -30,6 +37,8 @@ CLIENTS, EXECUTORS, WATCHERS = "clients", "executors", "watchers"
 """The sockets' names, and in CURVE's terms their domains."""
 KEYED_CLIENT_HWM = 1000
 """Requests of one connection that may lie here unread, where users are told apart."""
+EXECUTORS_VALUES = 1_000_000
+"""Of one statement: some tens of thousands of nodes, and what runs on them."""
 SHORT_BYTES = 1 << 16
 """A longer frame that is refused unread is not even searched for its id."""
 
@@ -98,6 +107,8 @@ class Server:
     ----------
     guard : Guard, optional
         None: no CURVE; the sockets are the daemon's own user's only.
+    max_bytes, max_values : int
+        Of one request.
     """
 
     def __init__(
@@ -106,12 +117,14 @@ class Server:
         *,
         guard: Guard | None = None,
         max_bytes: int,
+        max_values: int = 250_000,
         on_request: OnRequest,
         on_statement: OnStatement,
         on_fault: OnFault,
     ) -> None:
         self.endpoints = endpoints
         self.faults: Counter[str] = Counter()
+        self.max_values = max_values
         self._guard = guard
         self._on_request, self._on_statement, self._on_fault = on_request, on_statement, on_fault
         self._faulty: set[tuple[str, bytes]] = set()
@@ -209,9 +222,10 @@ class Server:
             if refused and len(frames[1]) > SHORT_BYTES:
                 self._refuse(origin, refused)
                 return
+            check_values(frames[1], self.max_values)
             body = decode_object(frames[1])
             request_id = body.get("id")
-            if not isinstance(request_id, str) or len(request_id) > 200:
+            if not isinstance(request_id, str) or len(request_id) > LONGEST_ID:
                 raise WireError("bad_shape", "id: is missing or not a text")
             origin = replace(origin, request=request_id)
             if refused:
@@ -220,6 +234,8 @@ class Server:
             self._on_request(origin, body)
         except WireError as error:
             self._fault("client", origin.peer, error)
+            if error.code == "too_many_values":
+                origin = replace(origin, request=id_of(frames[1]))
             self._refuse(origin, Refused(code="bad_request", message=str(error)))
 
     def _refuse(self, origin: Origin, refused: Refused) -> None:
@@ -231,6 +247,7 @@ class Server:
         try:
             if len(frames) != 2:
                 raise WireError("bad_frames", f"expected 1 frame, got {len(frames) - 1}")
+            check_values(frames[1], EXECUTORS_VALUES)
             statement = decode_from_executor(frames[1])
             if self._guard is not None and not self._guard.may_speak_for(key, statement.cluster):
                 self._guard.statement_refused(key, statement.cluster)

@@ -214,6 +214,28 @@ def test_a_frame_below_the_limit_is_read(serve: Callable[[Body], None]) -> None:
     serve(body)
 
 
+def test_a_request_of_too_many_values_is_refused_under_its_id(
+    serve: Callable[[Body], None],
+) -> None:
+    """To read millions of empty lists would keep everybody waiting for seconds."""
+
+    async def body(site: Site) -> None:
+        socket = site.client()
+        many = encode({"type": "submit", "job": [[]] * 260_000, "id": "7"})
+        assert len(many) < MAX_BYTES
+        await socket.send(many)
+        refused = await answer(socket)
+        assert (refused["id"], refused["code"]) == ("7", "bad_request")
+        assert "more than 250000 values" in refused["message"]
+        await socket.send(many.replace(b'"7"', b"7"))
+        assert (await answer(socket))["id"] == ""
+        assert site.server.faults["client_too_many_values"] == 2
+        await socket.send(encode({"type": "submit", "pad": "x," * 260_000, "id": "8"}))
+        assert (await answer(socket))["id"] == "8"
+
+    serve(body)
+
+
 def test_a_client_that_goes_before_its_answer_is_not_waited_for(
     serve: Callable[[Body], None],
 ) -> None:
