@@ -137,6 +137,10 @@ def test_amdahl() -> None:
         (10.0, 1.0, 10, 100 / 14.5),  # n <= A
         (10.0, 1.0, 15, 150 / 17.0),  # A <= n <= 2A - 1: A n / (sigma (A - 1/2) + n (1 - sigma/2))
         (10.0, 1.0, 19, 10.0),
+        (10.0, 0.5, 20, 10.0),  # past 2A - 1 no formula counts: it would give more than A
+        (10.0, 0.5, 25, 10.0),
+        (10.25, 0.5, 19, 194.75 / 19.125),  # 2A - 1 is 19.5
+        (10.0, 2.0, 20, 600 / 68.0),
         (10.0, 2.0, 1, 1.0),  # high variance: n A (sigma + 1) / (sigma (n + A - 1) + A)
         (10.0, 2.0, 10, 300 / 48.0),
         (10.0, 2.0, 28, 10.0),  # A + A sigma - sigma
@@ -168,6 +172,11 @@ def test_repair(times: tuple[float, ...], answers: tuple[float, ...], dropped: l
     assert (table.times, found) == (answers, dropped)
     assert table.procs == counts
     assert repaired(counts, table.times) == (table, [])
+
+
+def test_repair_compares_the_work_of_a_table_that_begins_above_one() -> None:
+    table, dropped = repaired((2, 4, 8), (10.0, 4.9, 2.5))
+    assert (table.times, dropped) == ((10.0, 10.0, 2.5), [4])
 
 
 def test_allotments_are_worth_their_slots() -> None:
