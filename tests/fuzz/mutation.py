@@ -36,6 +36,8 @@ class Mutator:
         Of the grammar, besides those that trouble every reader.
     longest : int
         Bytes; what is longer is cut off.
+    structured : float
+        Share of the changes that leave JSON what it is.
     """
 
     def __init__(
@@ -45,7 +47,9 @@ class Mutator:
         *,
         seed: int = 0,
         longest: int = 1 << 16,
+        structured: float = 0.5,
     ) -> None:
+        self.structured = structured
         self.random = random.Random(seed)
         self.seeds = list(seeds) or [b""]
         self.words = [*WORDS, *words]
@@ -57,8 +61,9 @@ class Mutator:
 
     def changed(self, content: bytes) -> bytes:
         """The same content with some changes."""
+        is_structured = self.random.random() < self.structured
         for _ in range(self.random.randint(1, MOST_CHANGES)):
-            content = self._in_json(content) if self.random.random() < 0.5 else self._cut(content)
+            content = self._in_json(content) if is_structured else self._cut(content)
         return content[: self.longest]
 
     def _cut(self, content: bytes) -> bytes:
