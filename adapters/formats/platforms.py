@@ -247,11 +247,11 @@ def _from_machines(text: str, name: str) -> Platform:
         if not re.fullmatch(r"[A-Za-z0-9_.-]+", label):
             raise InputError(where, f"{shown(label)} is not the name of a cluster")
         try:
-            nodes, slots = (_count(int(token), where) for token in tokens[2:4])
+            nodes, slots = (int(token) for token in tokens[2:4])
             speeds.append(float(tokens[4]) if len(tokens) > 4 else 1.0)
         except ValueError as error:
             raise InputError(where, f"has a field that is not a number: {error}") from error
-        out.append((label, nodes, slots))
+        out.append((label, _count(nodes, where), _count(slots, where)))
     if any(not 0 < speed < float("inf") for speed in speeds):
         raise InputError("", "a speed is not above 0")
     clusters = [
