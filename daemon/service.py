@@ -116,6 +116,7 @@ class Service:
             on_fault=self._faulted,
         )
         state = self.core.state
+        self.server.epoch = state.epoch
         launches = Launches(store)
         self.delivery = Delivery(
             self.server.tell,
@@ -320,7 +321,7 @@ class Service:
                 answer = QUESTIONS[kind](sources, body, self.clock())
                 self.server.answer(origin, {"type": kind, **answer})
             elif kind == "wait":
-                self.waiters.add(origin, str(body.get("job") or ""))
+                self.waiters.add(origin, str(body.get("job") or ""), caller.user)
             elif kind == "backup":
                 self._aside(self._backup(origin, backup_target(caller, body)))
             elif kind == "test_submit":

@@ -176,7 +176,7 @@ def _question(content: bytes) -> None:
     body = decode_object(content)
     if body["type"] == "wait":
         waiters = Waiters(partial(array_of, sources), _swallow, _swallow)
-        waiters.add(ASKER, str(body.get("job") or ""))
+        waiters.add(ASKER, str(body.get("job") or ""), "ann")
     elif body["type"] in QUESTIONS:
         encode(QUESTIONS[body["type"]](sources, body, 2000.0))
 
