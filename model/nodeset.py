@@ -41,7 +41,7 @@ def expand(text: str, where: str = "") -> tuple[str, ...]:
 
     try:
         names = tuple(NodeSet(text, resolver=RESOLVER_NOGROUP))
-    except (NodeSetException, ValueError) as error:
+    except (NodeSetException, ValueError, AssertionError) as error:
         raise InputError(where, f"{shown(text)} is not a node set: {error}") from error
     if not names:
         raise InputError(where, f"{shown(text)} names no node")

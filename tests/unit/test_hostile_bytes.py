@@ -69,6 +69,11 @@ def test_a_damaged_table_of_keys_is_refused(raw: bytes) -> None:
         parse_table(raw, Path("keys.json"))
 
 
+def test_digits_behind_a_bracket_make_no_endless_range() -> None:
+    with pytest.raises(InputError, match="range too large"):
+        expand("a[1-9]9223372036854775808")
+
+
 def test_an_error_is_one_line_whatever_it_quotes() -> None:
     with pytest.raises(InputError) as caught:
         expand("a[1-4\r\nb2", "nodes.a\nb")
