@@ -1,7 +1,7 @@
 """Inputs that reach new code: a target under atheris, in a process of its own.
 
-``python -m tests.fuzz.guided NAME SEED [option of libFuzzer…]``. The code under test is instrumented as it is
-imported, so nothing of it may be imported before.
+``python -m tests.fuzz.guided NAME SEED [option of libFuzzer…]``. The code under test is instrumented
+as it is imported, so nothing of it may be imported before.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def explore(name: str, inputs: int, seed: int) -> str:
             *(f"-timeout={TIMEOUT_S}", f"-rss_limit_mb={MEMORY_MB}"),
             *(f"-artifact_prefix={folder}/", "-print_final_stats=1", f"{folder}/corpus"),
         ]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False
+        )
         found = [path for path in Path(folder).iterdir() if path.is_file()]
         said = done.stdout + done.stderr
         if done.returncode or found:
@@ -53,7 +55,8 @@ def explore(name: str, inputs: int, seed: int) -> str:
             if found:
                 shown = base64.b64encode(found[0].read_bytes()).decode()
                 again = f"\npython -m tests.fuzz --target {name} --input {shown}"
-            raise AssertionError(f"{name}: {said[-4000:]}{again}")
+            trace = said.partition("Uncaught Python exception: ===")[2] or said[-4000:]
+            raise AssertionError(f"{name}: {trace[:4000].strip()}{again}")
     lines = [line for line in said.splitlines() if "DONE" in line and "cov:" in line]
     return lines[-1].strip() if lines else "no statistics"
 
