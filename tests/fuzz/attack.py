@@ -77,7 +77,7 @@ class Attack:
         }
         while (left := inputs - self.sent.total()) > 0:
             kind = self.random.choices(list(shares), list(shares.values()))[0]
-            bouts[kind](min(left, PER_CONNECTION))
+            bouts[kind](min(left, PER_CONNECTION, inputs // 20 + 1))
             print(json.dumps({"sent": self.sent, "answers": self.answers}), flush=True)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Inputs that reach new code: a target under atheris, in a process of its own.
 
-``python -m tests.fuzz.guided NAME SEED [option of libFuzzer…]``. The code under test is instrumented
-as it is imported, so nothing of it may be imported before.
+``python -m tests.fuzz.guided NAME SEED [option of libFuzzer…]``. The code under test is
+instrumented as it is imported, so nothing of it may be imported before.
 """
 
 from __future__ import annotations
