@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from coalloc.core.pieces import span
 from coalloc.daemon.cli_text import (
     aligned,
     block,
@@ -18,7 +19,7 @@ from coalloc.daemon.cli_text import (
     precise,
     printable,
 )
-from coalloc.daemon.client_results import JobDetails, PartRow, TaskRow
+from coalloc.daemon.client_results import JobDetails, PartRow, PieceRow, TaskRow
 
 ORIGINS = {
     "user": "given",
@@ -29,6 +30,7 @@ ORIGINS = {
 }
 LONGEST_COMMAND = 300
 TASK_HEADERS = ("JOBID", "TASK", "STATE", "TRIES", "START", "RUN", "NODES", "REASON")
+PIECE_HEADERS = ("JOBID", "CHUNKS", *TASK_HEADERS[2:])
 
 
 def job_lines(body: Mapping[str, Any], now: float) -> list[str]:
@@ -40,6 +42,10 @@ def job_lines(body: Mapping[str, Any], now: float) -> list[str]:
     lines += ["", "Executes", *block(_executes(job))]
     if job.tasks:
         lines += ["", "Tasks", *_tasks(job)]
+    if job.pieces:
+        rows = [[printable(cell) for cell in _piece(piece)] for piece in job.pieces]
+        table = aligned([PIECE_HEADERS, *rows], PIECE_HEADERS)
+        lines += ["", "Pieces", *(f"  {line}" for line in table)]
     if job.parts:
         lines += ["", "Parts", *(_part(part) for part in job.parts)]
     if job.events:
@@ -53,11 +59,15 @@ def _state(job: JobDetails, now: float) -> Iterator[tuple[str, Any]]:
         yield "handed over", f"in {job.origin}, where it is job {job.foreign}"
     if job.progress is not None:
         counts = job.progress
-        text = f"{counts.completed} of {counts.total} tasks completed, {counts.running} placed"
+        done = f"{counts.completed} of {counts.total} {counts.unit} completed"
+        text = f"{done}, {counts.running} placed"
         yield "progress", text + (f", {counts.failed} failed" if counts.failed else "")
         yield "after a failure", _after_failure(job)
     if job.task:
         yield "task", f"{job.task} of workflow {job.id.partition('.')[0]}"
+    if job.chunks:
+        chunks = f"{span(job.chunk_first, job.chunks)} ({job.chunks} in all)"
+        yield "chunks", f"{chunks} of divisible job {job.id.partition('.')[0]}"
     yield "reason", ": ".join(dict.fromkeys(text for text in (job.reason, job.detail) if text))
     yield "submitted", instant(job.submitted)
     if job.state in {"pending", "held"}:
@@ -83,7 +93,8 @@ def _state(job: JobDetails, now: float) -> Iterator[tuple[str, Any]]:
 
 def _after_failure(job: JobDetails) -> str:
     again = f"{job.retries} more tries, then " if job.retries else ""
-    return again + ("the others go on" if job.keep_going else "no further task is started")
+    part = "piece" if job.job.get("kind") == "divisible" else "task"
+    return again + ("the others go on" if job.keep_going else f"no further {part} is started")
 
 
 def _asks(job: JobDetails) -> Iterator[tuple[str, Any]]:
@@ -95,6 +106,10 @@ def _asks(job: JobDetails) -> Iterator[tuple[str, Any]]:
         yield "processes", f"{fields.get('min_procs')} to {fields.get('max_procs')}"
         yield "speed-up", _valued(job, "speedup", _speedup(fields.get("speedup") or {}))
         yield "repaired", job.sources.get("repaired")
+    elif fields.get("kind") == "divisible":
+        work, chunk = fields.get("work", 0.0), fields.get("chunk_s", 0.0)
+        count = 0 if job.progress is None else job.progress.total
+        yield "work", f"{figure(work)} s in {count} chunks of {figure(chunk)} s"
     else:
         yield "processes", fields.get("procs", job.procs)
     limit = fields.get("time_limit")
@@ -163,14 +178,22 @@ def _tasks(job: JobDetails) -> Iterator[str]:
 
 def _task(task: TaskRow) -> tuple[str, ...]:
     start = task.started if task.started is not None else task.start_estimate
+    return (task.id, task.task, *_run(task, start))
+
+
+def _piece(piece: PieceRow) -> tuple[str, ...]:
+    start = piece.started if piece.started is not None else piece.not_before
+    return (piece.id, span(piece.first, piece.chunks), *_run(piece, start))
+
+
+def _run(task: TaskRow | PieceRow, start: float | None) -> tuple[str, ...]:
+    """How a task or a piece runs or ran."""
     ran = None if task.started is None or task.ended is None else task.ended - task.started
     why = task.detail or task.reason
     code = f"exit code {task.exit_code}"
     if task.exit_code and code not in why:
         why = f"{why}, {code}" if why else code
     return (
-        task.id,
-        task.task,
         task.state,
         str(task.attempt),
         instant(start),

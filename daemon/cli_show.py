@@ -142,9 +142,9 @@ def _line(group: Sequence[QueueRow], now: float) -> tuple[str, ...]:
 
 
 def _progress(row: QueueRow) -> str:
-    """Of a workflow, tasks that have completed of all."""
+    """Of a workflow or a divisible job, tasks or chunks that have completed of all."""
     counts = row.progress
-    return "" if counts is None else f"{counts.completed}/{counts.total} tasks "
+    return "" if counts is None else f"{counts.completed}/{counts.total} {counts.unit} "
 
 
 def _array_id(group: Sequence[QueueRow]) -> str:

@@ -31,6 +31,10 @@ A job with more processes than one cluster has is split over several; --bandwidt
 that asks of the links. --ntasks=1-64 lets the planner choose, from --speedup or --times, or
 from what earlier runs of the command, or the site's default, say.
 
+--divisible 100h --chunk 5m is work in chunks that run in any order, apart from each other, in the
+time that other jobs leave idle. It runs in pieces of some chunks each; a process finds its own in
+COALLOC_CHUNK_FIRST and COALLOC_CHUNKS. The job completes when all its chunks have.
+
 Lengths of time are written as in sbatch (M, M:S, H:M:S, D-H, D-H:M, D-H:M:S), or with a unit:
 90s, 5m, 1.5h, 2d."""
 
@@ -38,6 +42,7 @@ Lengths of time are written as in sbatch (M, M:S, H:M:S, D-H, D-H:M, D-H:M:S), o
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.usage = "coalloc submit [options] SCRIPT [ARG...] | -- COMMAND [ARG...]"
     _add_shape(parser.add_argument_group("what it needs"))
+    _add_chunks(parser.add_argument_group("work in chunks"))
     _add_order(parser.add_argument_group("when and where"))
     _add_launch(parser.add_argument_group("how it runs"))
     add_answer(parser.add_argument_group("what is printed"))
@@ -49,7 +54,11 @@ def _add_shape(group: Any) -> None:
         "-n", "--ntasks", type=parse.procs, metavar="N|MIN-MAX", help="processes (default 1)"
     )
     group.add_argument(
-        "-t", "--time", type=limit, metavar="TIME", help="it is ended after this run time"
+        "-t",
+        "--time",
+        type=limit,
+        metavar="TIME",
+        help="it is ended after this run time; with --divisible, each piece is",
     )
     group.add_argument(
         "--base-time",
@@ -86,6 +95,27 @@ def _add_shape(group: Any) -> None:
         type=parse.mebibytes,
         metavar="SIZE",
         help="memory of one process, in M unless K, G or T is given",
+    )
+
+
+def _add_chunks(group: Any) -> None:
+    group.add_argument(
+        "--divisible",
+        type=parse.seconds,
+        metavar="WORK",
+        help="run it in pieces beside other jobs; all its work, on one full-speed slot",
+    )
+    group.add_argument(
+        "--chunk", type=parse.seconds, metavar="TIME", help="length of a chunk of that"
+    )
+    group.add_argument(
+        "--retries",
+        type=parse.count,
+        metavar="N",
+        help="run a failed piece again so often (default 0)",
+    )
+    group.add_argument(
+        "-k", "--keep-going", action="store_true", help="after a failure, run the other chunks"
     )
 
 
@@ -223,10 +253,37 @@ def _job_options(args: argparse.Namespace, script: str) -> JobOptions:
         options["time_limit"] = args.time
     if args.begin is not None:
         options["earliest"] = read_option("--begin", lambda: parse.begin(args.begin, time.time()))
-    options |= _moldable(args) if _is_moldable(args) else {"base_time": args.base_time}
     options["procs"] = args.ntasks
+    options |= _kind(args)
     kept: JobOptions = {k: v for k, v in options.items() if v is not None}  # type: ignore[assignment]
     return kept
+
+
+def _kind(args: argparse.Namespace) -> Mapping[str, Any]:
+    """What says how long it runs: in chunks, by processes, or as it is."""
+    if args.divisible is not None:
+        return _divisible(args)
+    for option in ("chunk", "retries", "keep_going"):
+        if getattr(args, option):
+            raise _usage(f"--{option.replace('_', '-')} is for --divisible")
+    return _moldable(args) if _is_moldable(args) else {"base_time": args.base_time}
+
+
+NOT_DIVISIBLE = ("ntasks", "base_time", "sigma", "bandwidth", "speedup", "times", "array")
+
+
+def _divisible(args: argparse.Namespace) -> Mapping[str, Any]:
+    if args.chunk is None:
+        raise _usage("--divisible needs --chunk, the length of a chunk")
+    for option in NOT_DIVISIBLE:
+        if getattr(args, option) is not None:
+            raise _usage(f"--divisible and --{option.replace('_', '-')} exclude each other")
+    return {
+        "work": args.divisible,
+        "chunk_s": args.chunk,
+        "retries": args.retries,
+        "keep_going": args.keep_going or None,
+    }
 
 
 def _is_moldable(args: argparse.Namespace) -> bool:
@@ -302,7 +359,8 @@ COMMANDS = {
         doc="queue a job",
         about=ABOUT,
         example="coalloc submit -n 64 -t 2:00:00 --bandwidth 75Mbps model.sh input.nc\n"
-        "  coalloc submit --ntasks=1-64 --speedup amdahl:0.95 --base-time 10h -- ./solve",
+        "  coalloc submit --ntasks=1-64 --speedup amdahl:0.95 --base-time 10h -- ./solve\n"
+        "  coalloc submit --divisible 100h --chunk 5m --retries 2 -- ./scan",
         add=_add,
         run=_run,
     )

@@ -39,7 +39,10 @@ def _add(parser: argparse.ArgumentParser) -> None:
         "--command-template", metavar="WORDS", help="such as 'run.sh {task} {procs}'"
     )
     parser.add_argument(
-        "--retries", type=_count, metavar="N", help="run a failed task again so often (default 0)"
+        "--retries",
+        type=parse.count,
+        metavar="N",
+        help="run a failed task again so often (default 0)",
     )
     parser.add_argument(
         "-k", "--keep-going", action="store_true", help="after a failure, run what can be run"
@@ -51,12 +54,6 @@ def _add(parser: argparse.ArgumentParser) -> None:
     add_order(parser)
     add_output(parser, "task")
     add_answer(parser)
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
-    return int(text)
 
 
 def _run(args: argparse.Namespace) -> int:

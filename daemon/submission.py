@@ -27,6 +27,13 @@ class JobOptions(TypedDict, total=False):
         ``{"model": "amdahl", "time": 100.0, "parallel_fraction": 0.95}``.
     times : mapping of process count to seconds
         The same as a table.
+    work, chunk_s : float
+        Of a divisible job: all its work, and the length of a chunk, seconds on one full-speed
+        slot. It has no `procs` and no run time then, and `time_limit` is that of each piece.
+    retries : int
+        Of a divisible job: how often a piece that has failed is run again. Default 0.
+    keep_going : bool
+        Of a divisible job: after a failure, run the other chunks.
     sigma : float
         Weight of processing against communication, 0..1.
     proc_gbps : float
@@ -62,6 +69,10 @@ class JobOptions(TypedDict, total=False):
     base_time: float | None
     speedup: Mapping[str, Any] | None
     times: Mapping[int, float] | None
+    work: float
+    chunk_s: float
+    retries: int
+    keep_going: bool
     sigma: float | None
     proc_gbps: float | None
     memory_mb_per_proc: int
@@ -87,7 +98,7 @@ _JOB_FIELDS = (
     *("memory_mb_per_proc", "clusters", "features"),
 )
 _LAUNCH_FIELDS = ("script", "stdout", "stderr")
-_REQUEST_FIELDS = ("name", "hold", "hold_infeasible")
+_REQUEST_FIELDS = ("name", "hold", "hold_infeasible", "retries", "keep_going")
 _KNOWN = frozenset(JobOptions.__annotations__)
 
 
@@ -106,7 +117,8 @@ def submission(argv: Sequence[str], **options: Unpack[JobOptions]) -> dict[str, 
     TypeError
         For an unknown option, and a text in place of a sequence.
     ValueError
-        For an empty command, and a job with both speed-up and times.
+        For an empty command, a job with both speed-up and times, and a divisible one without
+        chunks or with processes.
     """
     given: dict[str, Any] = {k: v for k, v in options.items() if v is not None}
     unknown = given.keys() - _KNOWN
@@ -137,7 +149,9 @@ def submission(argv: Sequence[str], **options: Unpack[JobOptions]) -> dict[str, 
 
 
 def _shape(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Kind, processes and speed-up."""
+    """Kind, processes and speed-up, or work and chunks."""
+    if "work" in given or "chunk_s" in given:
+        return _divisible(given)
     procs, speedup, times = given.get("procs"), given.get("speedup"), given.get("times")
     if speedup is None and times is None:
         if isinstance(procs, tuple):
@@ -154,6 +168,16 @@ def _shape(given: Mapping[str, Any]) -> dict[str, Any]:
         low, high = procs if isinstance(procs, tuple) else (procs, procs)
         job |= {"min_procs": low, "max_procs": high}
     return job
+
+
+def _divisible(given: Mapping[str, Any]) -> dict[str, Any]:
+    for key in ("work", "chunk_s"):
+        if key not in given:
+            raise ValueError(f"{key}: is missing; a divisible job has both work and chunk_s")
+    for key in ("procs", "base_time", "speedup", "times"):
+        if key in given:
+            raise ValueError(f"{key}, work: only one of them")
+    return {"kind": "divisible", "work": given["work"], "chunk_s": given["chunk_s"]}
 
 
 def portable(env: Mapping[str, str]) -> dict[str, str]:
