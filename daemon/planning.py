@@ -119,7 +119,7 @@ class Planner:
 
     async def _plan(self, effect: Solve) -> Plan:
         if effect.policy == "plain" or not self._solver.is_warm:
-            return plain_fcfs(effect.snapshot)
+            return plain_fcfs(effect.snapshot, pieces=True)
 
         waiting = self.commit_first_incumbent
 
@@ -181,7 +181,7 @@ class Planner:
     ) -> Plan:
         """A plan for a what-if question."""
         if not self._solver.is_warm:
-            return plain_fcfs(snapshot)
+            return plain_fcfs(snapshot, pieces=True)
         return await self.solve(encode(write_snapshot(snapshot)), policy, notes=notes)
 
 

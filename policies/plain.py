@@ -2,7 +2,8 @@
 
 Jobs are taken in arrival order and placed if they can start now. The first that cannot ends the
 round, so nobody is overtaken: it and all later ones are deferred as not selected. What can never
-run is passed by. The daemon uses it until its solver is warm, and as the last fallback.
+run is passed by. The daemon uses it until its solver is warm, and as the last fallback; there it
+deals the chunks of divisible jobs to the slots that are left, if nobody waits for them.
 
 Notes
 -----
@@ -17,8 +18,8 @@ from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Any
 
-from coalloc.model.cost import base_time, link_loads, run_time, task_time
-from coalloc.model.jobs import Job, MoldableJob, RigidJob
+from coalloc.model.cost import base_time, link_loads, piece_time, run_time, task_time
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
@@ -27,8 +28,14 @@ from coalloc.policies.kernel.modes import Item
 from coalloc.policies.kernel.split import TOLERANCE, low_side, split
 
 
-def plain_fcfs(snapshot: Snapshot) -> Plan:
-    """Start in arrival order what can start now, up to the first job that cannot."""
+def plain_fcfs(snapshot: Snapshot, *, pieces: bool = False) -> Plan:
+    """Start in arrival order what can start now, up to the first job that cannot.
+
+    Parameters
+    ----------
+    pieces : bool
+        Start divisible jobs on what is left then, if no job was stopped.
+    """
     intake = read_queue(snapshot, {})
     state = _Now(snapshot, intake)
     placements: list[Placement] = []
@@ -47,6 +54,10 @@ def plain_fcfs(snapshot: Snapshot) -> Plan:
         # A task that waits for its parents keeps nobody else waiting.
         if not stopped and not (item.task is not None and item.parents):
             stopped = item.job.id
+    if pieces and not stopped:
+        placements += state.pieces()
+        placed = {placement.job for placement in placements}
+        deferred = [entry for entry in deferred if entry.job not in placed]
     return Plan(
         policy="plain",
         status=Status.INFEASIBLE if intake.nothing_can_run else Status.HEURISTIC,
@@ -106,6 +117,55 @@ class _Now:
         names = {self.intake.nodes[n].name: count for n, count in sorted(nodes.items())}
         task = None if item.task is None else item.task.id
         return Placement(job=item.job.id, task=task, start=self.snapshot.time, end=end, nodes=names)
+
+    def pieces(self) -> list[Placement]:
+        """All chunks of the divisible jobs that may start, dealt evenly to the slots left."""
+        out: list[Placement] = []
+        now = self.snapshot.time
+        for job in self.snapshot.queue:
+            if not isinstance(job, DivisibleJob) or job.held or job.after or job.earliest > now:
+                continue
+            groups = self._lanes(job)
+            lanes = sum(sum(nodes.values()) for nodes in groups.values())
+            each, left = -(-job.chunks // max(lanes, 1)), job.chunks
+            for (_, power), nodes in groups.items():
+                count = min(left, each * sum(nodes.values()))
+                left -= count
+                mine = self._first(nodes, -(-count // each))
+                if not mine:
+                    break
+                end = now + piece_time(job.chunk_s, count, sum(mine.values()), power)
+                names = {self.intake.nodes[n].name: procs for n, procs in mine.items()}
+                out.append(Placement(job=job.id, start=now, end=end, nodes=names, chunks=count))
+                for n, procs in mine.items():
+                    self.free[n] -= procs
+                    self.memory[n] -= job.memory_mb_per_proc * procs
+        return out
+
+    def _lanes(self, job: DivisibleJob) -> dict[tuple[int, float], dict[int, int]]:
+        """Free slots that a divisible job may use, by cluster and power, the strongest first."""
+        groups: dict[tuple[int, float], dict[int, int]] = {}
+        wanted, memory = set(job.features), job.memory_mb_per_proc
+        for n, free in enumerate(self.free):
+            node, kind = self.intake.nodes[n], self.intake.kinds[self.intake.node_kind[n]]
+            name = self.order[kind.cluster]
+            allowed = job.clusters is None or name in job.clusters
+            if not allowed or kind.cover or not wanted.issubset(kind.features):
+                continue
+            if memory > 0 and self.memory[n] != inf:
+                free = min(free, int(self.memory[n] // memory))
+            if free > 0:
+                groups.setdefault((kind.cluster, node.power), {})[n] = free
+        return dict(sorted(groups.items(), key=lambda group: -group[0][1]))
+
+    def _first(self, nodes: Mapping[int, int], procs: int) -> dict[int, int]:
+        """So many slots, in the order of the nodes."""
+        out: dict[int, int] = {}
+        for n, free in nodes.items():
+            if procs > 0:
+                out[n] = min(free, procs)
+                procs -= out[n]
+        return out
 
     def _fit(self, item: Item, procs: int) -> tuple[float, dict[int, int]] | None:
         """Return the end of an item and the processes on each node; None if it does not fit."""
