@@ -62,6 +62,7 @@ def core_settings(config: Config) -> Settings:
         max_tasks=config.daemon.max_tasks,
         task_tolerance=rounds.task_tolerance,
         task_tolerance_s=rounds.task_tolerance_s,
+        piece_s=rounds.piece_s,
         keep_ended=config.daemon.keep_ended,
         fallback_base_time=config.jobs.fallback_base_time_s,
         defaults=_job_defaults(config),
