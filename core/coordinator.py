@@ -10,7 +10,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coalloc.core import clock, dispatching, queue, readings, restoring, rounding, starting
+from coalloc.core import (
+    clock,
+    dispatching,
+    queue,
+    readings,
+    replacing,
+    restoring,
+    rounding,
+    starting,
+)
 from coalloc.core.effects import Drop, Effect, Greet, Resend, Wake
 from coalloc.core.events import (
     Disconnected,
@@ -63,6 +72,7 @@ class Remembered:
     drained : mapping of cluster or node to the reason given
     notes : mapping of policy to what it noted
     unsure : set of clusters not heard of since the store was restored from a backup
+    identities : mapping of cluster to the identity of its executor's state
     """
 
     jobs: Iterable[JobRecord] = ()
@@ -76,6 +86,7 @@ class Remembered:
     notes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     paused: bool = False
     unsure: frozenset[str] = frozenset()
+    identities: Mapping[str, str] = field(default_factory=dict)
     epoch: int = 1
     store: str = ""
     last_job: int = 0
@@ -94,6 +105,7 @@ class Coordinator:
         state = self.state
         state.drained = dict(past.drained)
         state.numbers = {n: (seq, past.unacked.get(n, seq) - 1) for n, seq in past.seqs.items()}
+        state.identities = dict(past.identities)
         state.tokens.update(past.tokens)
         state.history.update(past.history)
         state.notes.update(past.notes)
@@ -188,12 +200,14 @@ class Coordinator:
                 cluster = ClusterState(settings=ClusterSettings(name=name))
                 # An executor that was here before goes on counting where it stood.
                 cluster.next_seq, cluster.acked_seq = state.numbers.pop(name, (1, 0))
+                cluster.identity = state.identities.pop(name, "")
             cluster.settings = sites.get(name, cluster.settings)
             cluster.configured = name in sites
             cluster.drained = name in state.drained or not cluster.configured
             state.clusters[name] = cluster
         for name, cluster in old.items():
             state.numbers[name] = (cluster.next_seq, cluster.acked_seq)
+            state.identities[name] = cluster.identity
         state.strangers.clear()
         state.suitable.clear()
 
@@ -293,9 +307,14 @@ class Coordinator:
                 readings.taken_in(state, cluster, statement, now)
             case Goodbye():
                 self._lost_contact(statement.cluster, now, "executor stopped")
+        if cluster.connected:
+            cluster.heard_at = now
 
     def _greeted(self, cluster: ClusterState, hello: Hello, now: float) -> None:
         state = self.state
+        if not replacing.is_admitted(state, cluster, hello, now):
+            return
+        missing = replacing.taken_over(state, cluster, hello)
         if not cluster.connected:
             state.note("executor_connected", cluster=hello.cluster, parts=len(hello.parts))
             state.record(now, "executor_connected", cluster=hello.cluster)
@@ -308,7 +327,9 @@ class Coordinator:
             if hello.last_seq >= cluster.next_seq:
                 starting.skip_numbers(state, hello.cluster, hello.last_seq)
             self._acked(cluster, hello.cluster, hello.last_seq)
-        missing = restoring.first_contact(state, hello) if hello.cluster in state.unsure else ()
+        if hello.cluster in state.unsure:
+            missing = restoring.first_contact(state, hello)
+        cluster.heard_at = now
         base = cluster.acked_seq + 1
         state.out.append(Greet(cluster=hello.cluster, base_seq=base))
         state.out.append(Resend(cluster=hello.cluster, from_seq=base))

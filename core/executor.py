@@ -29,6 +29,7 @@ from coalloc.core.messages import (
     Report,
     Start,
     Statement,
+    TurnedAway,
     Welcome,
 )
 from coalloc.core.records import PART_ENDED, PartState
@@ -43,7 +44,7 @@ Key = tuple[str, int, int]
 class Heard:
     """A message of the daemon arrived."""
 
-    message: Numbered | Welcome | Ping
+    message: Numbered | Welcome | Ping | TurnedAway
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +146,7 @@ class ExecutorState:
     """What one executor knows."""
 
     cluster: str
+    identity: str = ""
     store: str = ""
     epoch: int = 0
     last_seq: int = 0
@@ -154,6 +156,7 @@ class ExecutorState:
     last_said: float = float("-inf")
     last_hello: float = float("-inf")
     silent: bool = False
+    turned_away: bool = False
     lease_s: float = 60.0
 
 
@@ -171,6 +174,7 @@ class ExecutorCore:
         state.last_said = state.last_hello = now
         hello = Hello(
             cluster=state.cluster,
+            identity=state.identity,
             store=state.store,
             last_seq=state.last_seq,
             parts=tuple(state.parts.values()),
@@ -189,6 +193,10 @@ class ExecutorCore:
                     self._out.append(RenewLeases())
                 if epoch > self.state.epoch or (epoch == self.state.epoch and not known):
                     self._ask_welcome(now)
+            case Heard(message=TurnedAway(why=why)):
+                if not self.state.turned_away:
+                    self._tell("turned_away", "warning", why=why)
+                self.state.turned_away = True
             case Heard(message=Numbered() as numbered):
                 self._ordered(numbered, now)
             case PartNews(report=report):
@@ -209,7 +217,7 @@ class ExecutorCore:
         state.last_seq = max(state.last_seq, welcome.base_seq - 1)
         if not state.welcomed or welcome.epoch != state.epoch or state.silent:
             self._tell("daemon_connected", "info", epoch=welcome.epoch, parts=len(state.parts))
-        state.silent = False
+        state.silent = state.turned_away = False
         state.epoch, state.lease_s = welcome.epoch, welcome.lease_s
         state.welcomed, state.last_heard = True, now
         state.last_hello = float("-inf")

@@ -124,6 +124,13 @@ class Ping:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TurnedAway:
+    """Another executor speaks for this cluster: nothing else will be said to this one."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Numbered:
     """An order with its place in the cluster's sequence."""
 
@@ -149,9 +156,16 @@ class PartReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """An executor begins or resumes; `last_seq` is the last order it has carried out."""
+    """An executor begins or resumes; `last_seq` is the last order it has carried out.
+
+    Attributes
+    ----------
+    identity : str
+        Of its state: made with it, and the same for as long as it is kept; empty: not said.
+    """
 
     cluster: str
+    identity: str = ""
     store: str = ""
     last_seq: int = 0
     parts: tuple[PartReport, ...] = ()

@@ -120,6 +120,13 @@ def first_contact(state: State, hello: Hello) -> tuple[PartReport, ...]:
     """
     state.unsure.discard(hello.cluster)
     state.out.append(SaveMeta(key=f"{MARK}{hello.cluster}", value=""))
+    lost = missing_parts(state, hello, "its executor does not know it; the store is an older copy")
+    repeat_starts(state, hello.cluster)
+    return lost
+
+
+def missing_parts(state: State, hello: Hello, detail: str) -> tuple[PartReport, ...]:
+    """Reports that the parts on a cluster are lost which its executor does not name."""
     there = {(part.job, part.attempt, part.part) for part in hello.parts}
     lost = []
     for record in state.placed_records():
@@ -134,10 +141,9 @@ def first_contact(state: State, hello: Hello) -> tuple[PartReport, ...]:
                         part=part.index,
                         state=PartState.LOST,
                         reason="lost",
-                        detail="its executor does not know it; the store is an older copy",
+                        detail=detail,
                     )
                 )
-    repeat_starts(state, hello.cluster)
     return tuple(lost)
 
 

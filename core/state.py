@@ -34,6 +34,12 @@ class ClusterState:
     configured: bool = True
     """False where the configuration has dropped it, and jobs still run on it."""
     connected: bool = False
+    identity: str = ""
+    """Of its executor's state; empty: not said."""
+    rival: str = ""
+    """Of another executor's, which was not admitted."""
+    heard_at: float | None = None
+    """When its executor said anything last, while it was connected."""
     reading: ClusterReading | None = None
     read_at: float = float("-inf")
     reading_at: float = 0.0
@@ -112,6 +118,8 @@ class State:
     clusters: dict[str, ClusterState] = field(default_factory=dict)
     numbers: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Next number and last acknowledged one of the orders to clusters that are not here now."""
+    identities: dict[str, str] = field(default_factory=dict)
+    """Of the executors' states of clusters that are not here now."""
     refused_there: set[tuple[str, str]] = field(default_factory=set)
     """Handed jobs that cannot be planned; each is logged once."""
     unsure: set[str] = field(default_factory=set)

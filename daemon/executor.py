@@ -54,10 +54,12 @@ from coalloc.core.messages import (
     Prepare,
     Read,
     Statement,
+    TurnedAway,
     Welcome,
 )
 from coalloc.core.records import PartState
 from coalloc.daemon.executor_access import OPEN_ACCESS, ExecutorAccess
+from coalloc.daemon.executor_state import kept_identity
 from coalloc.daemon.logs import RateLimit
 from coalloc.daemon.wire.codec import WireError, decode_for_executor, encode_message
 from coalloc.daemon.wire.curve import REFUSED, SUCCEEDED
@@ -114,7 +116,7 @@ class Executor:
         self.interval_s, self.timeout_s = interval_s, timeout_s
         self.progress = state_dir / "progress.json"
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        state = ExecutorState(cluster=cluster)
+        state = ExecutorState(cluster=cluster, identity=kept_identity(state_dir))
         self._recall(state)
         for report in self.launcher.adopt():
             adopted = message_of(report)
@@ -136,7 +138,7 @@ class Executor:
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="read")
         self._tasks: list[asyncio.Task[None]] = []
         self._saved: SaveProgress | None = None
-        self._heard: list[Numbered | Welcome | Ping] = []
+        self._heard: list[Numbered | Welcome | Ping | TurnedAway] = []
         self._began = time.time() - time.monotonic()
         self._run = secrets.token_hex(4)
         self._complaint = ("", "")

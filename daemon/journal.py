@@ -23,6 +23,7 @@ from coalloc.core.effects import (
     Send,
 )
 from coalloc.core.messages import Order
+from coalloc.core.replacing import MARK as EXECUTOR
 from coalloc.core.requests import Done
 from coalloc.core.restoring import MARK
 from coalloc.core.state import arrival
@@ -192,6 +193,11 @@ def _recall(store: Store, keep_ended: int) -> Memory:
         unsure=frozenset(
             key.removeprefix(MARK) for key, value in meta.items() if key.startswith(MARK) and value
         ),
+        identities={
+            key.removeprefix(EXECUTOR): value
+            for key, value in meta.items()
+            if key.startswith(EXECUTOR)
+        },
         epoch=epoch,
         store=name,
         last_job=max([int(meta.get("last_job", "0")), *numbers]),

@@ -40,7 +40,11 @@ ORDERS: dict[str, type[Any]] = {
     "forget": messages.Forget,
     "dismiss": messages.Dismiss,
 }
-TO_EXECUTOR: dict[str, type[Any]] = {"welcome": messages.Welcome, "ping": messages.Ping}
+TO_EXECUTOR: dict[str, type[Any]] = {
+    "welcome": messages.Welcome,
+    "ping": messages.Ping,
+    "turned_away": messages.TurnedAway,
+}
 FROM_EXECUTOR: dict[str, type[Any]] = {
     "hello": messages.Hello,
     "report": messages.Report,
@@ -110,12 +114,14 @@ def decode_order(body: Mapping[str, Any]) -> Order:
     return order
 
 
-def decode_for_executor(frame: bytes) -> Numbered | messages.Welcome | messages.Ping:
+def decode_for_executor(
+    frame: bytes,
+) -> Numbered | messages.Welcome | messages.Ping | messages.TurnedAway:
     """What an executor hears."""
     body = decode_object(frame)
     cls = TO_EXECUTOR.get(body["type"])
     if cls is not None:
-        heard: messages.Welcome | messages.Ping = _convert(body, cls)
+        heard: messages.Welcome | messages.Ping | messages.TurnedAway = _convert(body, cls)
         return heard
     order = decode_order(body)
     seq, epoch = body.get("seq"), body.get("epoch")

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import zmq
 
-from coalloc.core.messages import Numbered, Ping, Statement, Welcome
+from coalloc.core.messages import Hello, Numbered, Ping, Statement, TurnedAway, Welcome
 from coalloc.core.requests import Refused
 from coalloc.daemon.wire.codec import decode_from_executor, encode_message
 from coalloc.daemon.wire.curve import KeyPair, Listening
@@ -94,6 +94,8 @@ class Endpoints:
     watchers: str
 
 
+SECOND = "another executor, with a state of its own, speaks for this cluster"
+
 OnRequest = Callable[[Origin, Mapping[str, Any]], None]
 OnStatement = Callable[[Statement], None]
 OnFault = Callable[[str, str, str, bool], None]
@@ -129,6 +131,8 @@ class Server:
         self._on_request, self._on_statement, self._on_fault = on_request, on_statement, on_fault
         self._faulty: set[tuple[str, bytes]] = set()
         self._peers: dict[str, tuple[bytes, str]] = {}
+        self._identities: dict[str, str] = {}
+        self.epoch = 0
         self._context = new_context()
         self._gate: Gatekeeper | None = None
         self._clients = self._port(CLIENTS, self._from_client, max_bytes)
@@ -205,6 +209,7 @@ class Server:
     def forget(self, cluster: str) -> None:
         """The cluster's executor is gone."""
         self._peers.pop(cluster, None)
+        self._identities.pop(cluster, None)
 
     def publish(self, topic: str, body: Mapping[str, Any]) -> None:
         """Tell every watcher that asked for this topic."""
@@ -255,8 +260,29 @@ class Server:
         except WireError as error:
             self._fault("executor", peer, error)
             return
-        self._peers[statement.cluster] = peer, key
-        self._on_statement(statement)
+        if self._speaks_for(statement, peer):
+            self._peers[statement.cluster] = peer, key
+            self._on_statement(statement)
+
+    def _speaks_for(self, statement: Statement, peer: bytes) -> bool:
+        """Whether it is its cluster's executor: who is heard already, or the same anew.
+
+        After a connection was lost, the same executor comes back as another peer, and shows by
+        its hello who it is.
+        """
+        cluster = statement.cluster
+        present, _ = self._peers.get(cluster, (peer, ""))
+        if isinstance(statement, Hello):
+            known = self._identities.get(cluster, "")
+            if present == peer or known in {"", statement.identity}:
+                self._identities[cluster] = statement.identity
+                return True
+            self._executors.send([peer, encode_message(TurnedAway(why=SECOND))])
+            self._fault("executor", peer, WireError("second_executor", f"{cluster}: {SECOND}"))
+            return False
+        if present != peer:
+            self._executors.send([peer, encode_message(Ping(epoch=self.epoch, known=False))])
+        return present == peer
 
     def _fault(self, where: str, peer: bytes, error: WireError) -> None:
         self.faults[f"{where}_{error.code}"] += 1
