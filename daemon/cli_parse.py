@@ -21,13 +21,14 @@ PREFIX = "#COALLOC"
 
 _SUFFIXES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SUFFIXED = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([smhd])", re.ASCII)
-_CLOCK = re.compile(r"(?:([0-9]+)-)?([0-9]+)(?::([0-9]+))?(?::([0-9]+))?", re.ASCII)
+_WHOLE = r"([0-9]{1,15})"
+_CLOCK = re.compile(rf"(?:{_WHOLE}-)?{_WHOLE}(?::{_WHOLE})?(?::{_WHOLE})?", re.ASCII)
 _NUMBER = r"([0-9]+\.?[0-9]*(?:[eE][-+]?[0-9]+)?|\.[0-9]+)"
 _BANDWIDTH = re.compile(_NUMBER + r" *([kKMGT]?)(bps|bit/s|b/s|Bps|B/s)", re.ASCII)
 _MEMORY = re.compile(_NUMBER + r"([kKmMgGtT]?)[bB]?", re.ASCII)
 _PIECE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", re.ASCII)
 _JOB = re.compile(r"[0-9]+(?:_[0-9]+|\..+)?", re.ASCII)
-_BEGIN_NOW = re.compile(r"now(?:\+([0-9]+)([a-z]*))?", re.ASCII)
+_BEGIN_NOW = re.compile(rf"now(?:\+{_WHOLE}([a-z]*))?", re.ASCII)
 _BEGIN_UNITS = {
     **dict.fromkeys(("", "second", "seconds"), 1),
     **dict.fromkeys(("minute", "minutes"), 60),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import select
 import socket
+from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import structlog
 
 from coalloc.adapters.part_barrier import Barrier
+from coalloc.daemon import cli_parse
 from coalloc.daemon.access import Access
 from coalloc.daemon.config import AccessConfig, ClusterConfig, Config
 from coalloc.daemon.enrol import Enrolment, Peer
@@ -72,6 +74,14 @@ def test_a_damaged_table_of_keys_is_refused(raw: bytes) -> None:
 def test_digits_behind_a_bracket_make_no_endless_range() -> None:
     with pytest.raises(InputError, match="range too large"):
         expand("a[1-9]9223372036854775808")
+
+
+@pytest.mark.parametrize("text", [f"now+{'9' * 400}", f"now+{'9' * 400}weeks", "9" * 5000, "1e400"])
+def test_times_beyond_all_numbers_are_refused(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="is not a time"):
+        cli_parse.begin(text, 0.0)
+    with pytest.raises(ArgumentTypeError, match="is not a time"):
+        cli_parse.seconds(text.removeprefix("now+"))
 
 
 def test_an_error_is_one_line_whatever_it_quotes() -> None:
