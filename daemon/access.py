@@ -27,7 +27,8 @@ BYTES_PER_REQUEST = 1 << 16
 """A longer request counts as several."""
 TIME_SHARE = 0.25
 """Of the daemon's time that one user's questions may take."""
-TIME_BURST_S = 0.5
+TIME_BURST_S = 0.1
+"""Nobody else waits longer for the questions of one user, and one answer more."""
 REFUSALS_PER_REQUEST, REFUSALS_AT_ONCE = 2.0, 2000.0
 """A user who asks too fast is told so this often for each request he may make, and so many times
 at once; what he sends beyond is not even answered."""
