@@ -12,21 +12,35 @@ PYTHON := $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 endif
 
 .DEFAULT_GOAL := help
+FAST := not slow and not nightly and not slurm and not gridengine and not simgrid and not snakemake
 SLURM := slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurmrestd openmpi-bin
 GRIDENGINE := gridengine-master gridengine-exec gridengine-client
 SIMGRID := g++ libsimgrid-dev
 
 .PHONY: help run test test-slurm test-gridengine test-simgrid test-snakemake slurm-demo lint types fmt bench nightly docs \
-  clean links slurm gridengine simgrid snakemake
+  coverage mutation clean links slurm gridengine simgrid snakemake
 
 help:
-	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | test-snakemake | slurm-demo | lint | types | fmt | bench | nightly | docs | clean"
+	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | test-snakemake | slurm-demo | coverage | mutation | lint | types | fmt | bench | nightly | docs | clean"
 
 run: .venv/.installed-run
 	$(BIN)/coalloc demo
 
 test: .venv/.installed
-	$(BIN)/pytest -n auto --dist loadfile -m "not slow and not nightly and not slurm and not gridengine and not simgrid and not snakemake"
+	$(BIN)/pytest -n auto --dist loadfile -m "$(FAST)"
+
+# The same tests, then how much of what must not err they have covered.
+coverage: .venv/.installed
+	$(BIN)/pytest -n auto --dist loadfile -m "$(FAST)" --cov --cov-report=
+	$(BIN)/python -m tests.covered
+
+# Defects planted in the checker and the cost model, and how many the tests find. It takes an hour;
+# make mutation MUTANTS='*mutmut_*3' tries a tenth of them, those whose number ends in 3.
+mutation: .venv/.installed
+	@test -x $(BIN)/mutmut || $(PIP) --editable '.[mutation]'
+	rm -rf mutants
+	$(BIN)/mutmut run --max-children 1 $(MUTANTS)
+	$(BIN)/mutmut results --all true | $(BIN)/python -m tests.mutation_score
 
 test-slurm: .venv/.installed slurm
 	$(BIN)/pytest -m "slurm and not nightly" -rs tests/slurm tests/contract
@@ -106,7 +120,7 @@ docs: .venv/.installed
 	$(BIN)/python docs/manual.py
 
 clean:
-	rm -rf build dist src/*.egg-info *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build dist mutants src/*.egg-info *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 # Without the links mypy finds nothing to check and passes.
