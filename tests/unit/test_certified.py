@@ -248,3 +248,15 @@ def test_where_nothing_can_be_verified_each_fault_is_named() -> None:
         "certificates[1].kind: 'faith' cannot be verified",
         "certificates[2].grid: has 0 edges for 1 prices",
     )
+
+
+def test_a_front_of_nothing_is_as_good_as_can_be() -> None:
+    nothing = Plan(
+        policy="by hand",
+        status=Status.HEURISTIC,
+        objective=Objective(name="makespan", value=0.0),
+        front=(point(0.0, 0.0, pareto_gap=0.0),),
+        chosen=0,
+        pareto_gap=0.0,
+    )
+    assert check(Snapshot(), nothing).violations == ()

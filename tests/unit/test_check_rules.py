@@ -205,6 +205,7 @@ def test_powers_are_rounded_down_to_the_step(power: float, step: float, expected
         ),
         (listed(min_procs=2, max_procs=9), True),
         (listed(min_procs=1, max_procs=2), True),
+        (listed(min_procs=3, max_procs=7), False),  # no listed count lies in the range
         # of the listed counts only 8 lies in the range
         (
             MoldableJob(
@@ -224,6 +225,15 @@ def test_infeasible_is_refused_only_where_one_cluster_surely_holds_the_job(
     found = check(one_cluster(job), plan_of(deferred=(item,))).violations
     line = "job 1: is deferred as infeasible, and fits an empty cluster"
     assert found == ((line,) if fits else ())
+
+
+def test_a_cluster_without_nodes_holds_nothing() -> None:
+    one = one_cluster(rigid("1", procs=5))
+    empty = replace(one, clusters=(*one.clusters, Cluster(name="empty")))
+    item = Deferred(job="1", reason=Reason.INFEASIBLE)
+    assert check(empty, plan_of(deferred=(item,))).ok
+    allowed = replace(empty, queue=(rigid("1", procs=4, clusters=("empty",)),))
+    assert check(allowed, plan_of(deferred=(item,))).ok
 
 
 def test_a_node_that_is_down_is_not_never() -> None:
