@@ -113,6 +113,8 @@ bench: .venv/.installed
 nightly: .venv/.installed
 	$(BIN)/pytest -m nightly || test $$? -eq 5  # 5: there are none
 	$(BIN)/python -m tests.simulation --seeds 1000 --steps 2000 --first $$(od -An -N3 -tu4 /dev/urandom)
+	$(BIN)/python -m tests.fuzz --all --inputs 20000
+	$(BIN)/python -m tests.fuzz --live --inputs 1000000
 	$(BIN)/python -m benchmarks --full
 
 docs: .venv/.installed
