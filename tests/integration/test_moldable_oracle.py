@@ -52,7 +52,9 @@ def rounded(family: str, jobs: int, procs: int, seed: int) -> Snapshot:
     return replace(snapshot, queue=tuple(queue))
 
 
-def case_of(snapshot: Snapshot, objective: str, cap: float | None = None) -> dict[str, Any]:
+def case_of(
+    snapshot: Snapshot, objective: str, cap: float | None = None, limit: float = 4.0
+) -> dict[str, Any]:
     """What the oracle reads."""
     procs = len(snapshot.clusters[0].nodes)
     jobs = []
@@ -61,7 +63,7 @@ def case_of(snapshot: Snapshot, objective: str, cap: float | None = None) -> dic
         times = {str(n): round(job.speedup.time(n) * UNITS) for n in range(1, procs + 1)}
         jobs.append({"times": times, "weight": round(job.weight * TENTHS)})
     units = None if cap is None else int(np.floor(cap * UNITS * SLACK))
-    return {"jobs": jobs, "procs": procs, "objective": objective, "cap": units}
+    return {"jobs": jobs, "procs": procs, "objective": objective, "cap": units, "limit": limit}
 
 
 def oracle(cases: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -97,16 +99,16 @@ class Optimum:
         return all(value == bound for value, bound in pairs)
 
 
-def optima(snapshots: Sequence[Snapshot]) -> list[Optimum]:
+def optima(snapshots: Sequence[Snapshot], limit: float = 4.0) -> list[Optimum]:
     """Makespan, weighted completion, and that again for ends within 1.1 of the bound."""
     caps = [1.1 * cmax_bound(of_planner(Planner(s, {}), for_bounds=True)) for s in snapshots]
     cases = [
         case
         for snapshot, cap in zip(snapshots, caps, strict=True)
         for case in (
-            case_of(snapshot, "makespan"),
-            case_of(snapshot, "weighted_completion"),
-            case_of(snapshot, "weighted_completion", cap),
+            case_of(snapshot, "makespan", limit=limit),
+            case_of(snapshot, "weighted_completion", limit=limit),
+            case_of(snapshot, "weighted_completion", cap, limit=limit),
         )
     ]
     found = oracle(cases)
@@ -183,40 +185,47 @@ def test_bounds_beside_optima() -> None:
     assert_not_below(truths)
 
 
-@pytest.mark.slow
-def test_bounds_beside_more_optima() -> None:
+@pytest.mark.parametrize(
+    ("seeds", "limit"),
+    [
+        pytest.param(range(10, 11), 4.0, marks=pytest.mark.slow),
+        pytest.param(range(20, 23), 30.0, marks=pytest.mark.nightly),
+    ],
+)
+def test_bounds_beside_more_optima(seeds: range, limit: float) -> None:
     snapshots = [
-        *small(range(10, 12), 8, 8),
-        *small(range(10, 14), 6, 6),
-        *small(range(10, 12), 3, 8),
-        *small(range(10, 12), 8, 1),
+        snapshot
+        for jobs, procs in ((8, 8), (6, 6), (3, 8), (8, 1))
+        for snapshot in small(seeds, jobs, procs)
     ]
-    truths = optima(snapshots)
+    truths = optima(snapshots, limit)
     assert sum(truth.is_proved for truth in truths) >= 0.7 * len(truths)
     for truth in truths:
         assert_bounds_hold(truth)
     assert_not_below(truths)
 
 
-@pytest.mark.slow
 @pytest.mark.xfail(strict=False, reason="on a handful of jobs the engine's moves are too few")
 @pytest.mark.parametrize(
-    ("objective", "prefer", "near"),
+    ("objective", "prefer", "near", "size", "limit"),
     [
-        ("makespan", "cmax", 1.0 + 1e-6),
-        ("weighted_completion", "minsum", 1.01),
+        pytest.param("makespan", "cmax", 1.0 + 1e-6, 8, 4.0, marks=pytest.mark.slow),
+        pytest.param("weighted_completion", "minsum", 1.01, 6, 4.0, marks=pytest.mark.slow),
+        pytest.param("weighted_completion", "minsum", 1.01, 8, 60.0, marks=pytest.mark.nightly),
     ],
 )
-def test_the_engine_reaches_nine_of_ten_optima(objective: str, prefer: str, near: float) -> None:
-    snapshots = [*small(range(5), 5, 4), *small(range(5), 8, 8)]
-    found = oracle(case_of(snapshot, objective) for snapshot in snapshots)
+def test_the_engine_reaches_nine_of_ten_optima(
+    objective: str, prefer: str, near: float, size: int, limit: float
+) -> None:
+    snapshots = [*small(range(5), 5, 4), *small(range(3), size, size)]
+    found = oracle(case_of(snapshot, objective, limit=limit) for snapshot in snapshots)
     units = UNITS if objective == "makespan" else UNITS * TENTHS
     proved = [
         (snapshot, answer["value"] / units)
         for snapshot, answer in zip(snapshots, found, strict=True)
         if answer["value"] == answer["bound"]
     ]
-    assert len(proved) >= 0.7 * len(snapshots)
+    assert len(proved) >= 0.6 * len(snapshots)
     place = 0 if objective == "makespan" else 1
     hits = [planned(snapshot, prefer)[place] <= near * least for snapshot, least in proved]
     assert sum(hits) >= 0.9 * len(hits)
