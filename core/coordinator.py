@@ -115,10 +115,7 @@ class Coordinator:
         state.last_job, state.last_event = past.last_job, past.last_event
         state.last_round = past.last_round
         self._now: float | None = None
-        for record in sorted(past.jobs, key=lambda r: arrival(r.id)):
-            state.index(record)
-            if record.is_waiting and record.not_before:
-                state.backing_off.add(record.id)
+        state.index_all(sorted(past.jobs, key=lambda r: arrival(r.id)))
         self._take_clusters(settings)
         if state.waiting:
             control.want("restart")

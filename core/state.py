@@ -6,7 +6,7 @@ is frozen and replaced whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from coalloc.core.lanes import Lanes
 from coalloc.core.messages import Abort, Dismiss, Forget, Order
 from coalloc.core.pieces import Pool
 from coalloc.core.power import PowerState
-from coalloc.core.records import JobRecord, JobState, Outlook
+from coalloc.core.records import WAITING, JobRecord, JobState, Outlook
 from coalloc.core.settings import ClusterSettings, Settings
 from coalloc.core.triggers import RoundControl
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
@@ -180,6 +180,27 @@ class State:
             self.handed.setdefault(record.origin, {})[record.foreign] = record.id
         elif record.origin:
             self._unhand(record)
+
+    def index_all(self, records: Sequence[JobRecord]) -> None:
+        """Take in the records of a store, in arrival order, at a start.
+
+        Most are waiting jobs that nothing else refers to, and belong in two tables only.
+        """
+        for record in records:
+            if record.state not in WAITING or record.flow or record.origin or record.needs:
+                self.index(record)
+            elif isinstance(record.job, RigidJob):
+                self.jobs[record.id] = record
+                self.waiting[record.id] = None
+                if record.state is JobState.PENDING:
+                    self.pending_jobs += 1
+                    self.pending_procs += record.job.procs
+            else:
+                self.index(record)
+            if record.not_before and record.is_waiting:
+                self.backing_off.add(record.id)
+        if records:
+            self.last_job = max(self.last_job, arrival(records[-1].id)[0])
 
     def _is_planned(self, record: JobRecord) -> bool:
         return record.id in self.flows or (record.is_waiting and not record.flow)

@@ -22,11 +22,11 @@ from coalloc.core.effects import (
     SaveToken,
     Send,
 )
+from coalloc.core.handover import NOBODY
 from coalloc.core.messages import Order
 from coalloc.core.replacing import MARK as EXECUTOR
 from coalloc.core.requests import Done
 from coalloc.core.restoring import MARK
-from coalloc.core.state import arrival
 from coalloc.daemon.record_json import (
     read_object,
     read_record,
@@ -155,7 +155,8 @@ def recall(store: Store, keep_ended: int) -> Memory:
 
 
 def _recall(store: Store, keep_ended: int) -> Memory:
-    loaded = store.load()
+    # What a client's token has made is looked up when it is sent again.
+    loaded = store.load(tokens_of=NOBODY)
     jobs = [read_record(row.body) for row in loaded.jobs]
     living = [job.id for job in jobs if isinstance(job.job, WorkflowJob | DivisibleJob)]
     ended = [*reversed(store.finished(keep_ended))]
@@ -170,7 +171,6 @@ def _recall(store: Store, keep_ended: int) -> Memory:
     epoch = int(meta.get("epoch", "0")) + 1
     name = meta.get("store") or uuid.uuid4().hex
     store.commit([PutMeta(key="epoch", value=str(epoch)), PutMeta(key="store", value=name)])
-    numbers = [arrival(job.id)[0] for job in jobs]
     history = {key: read_object(body) for key, body in loaded.history.items()}
     remembered = Remembered(
         jobs=jobs,
@@ -200,7 +200,7 @@ def _recall(store: Store, keep_ended: int) -> Memory:
         },
         epoch=epoch,
         store=name,
-        last_job=max([int(meta.get("last_job", "0")), *numbers]),
+        last_job=int(meta.get("last_job", "0")),
         last_event=loaded.last_event,
         last_round=0 if loaded.plan is None else loaded.plan.round,
     )

@@ -9,7 +9,10 @@ import msgspec
 
 from coalloc.core.records import JobRecord, JobState, Launch, PartRecord
 from coalloc.model.job_json import restore_job, write_job
+from coalloc.model.making import maker
 
+_STATES: dict[str, JobState] = {str(state): state for state in JobState}
+_make_record = maker(JobRecord)
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 _DEFAULTS: dict[str, Any] = {
@@ -66,12 +69,12 @@ def read_record(text: str) -> JobRecord:
     """The record a text was written from."""
     body: dict[str, Any] = _decoder.decode(text)
     body["job"] = restore_job(body["job"])
-    body["state"] = JobState(body["state"])
+    body["state"] = _STATES[body["state"]]
     if "needs" in body:
         body["needs"] = tuple((kind, job) for kind, job in body["needs"])
     if "parts" in body:
         body["parts"] = msgspec.convert(body["parts"], tuple[PartRecord, ...])
-    return JobRecord(**body)
+    return _make_record(body)
 
 
 def write_launch(launch: Launch) -> str:

@@ -53,7 +53,7 @@ class Store(Protocol):
     def commit(self, writes: Sequence[Write]) -> None:
         """Write all or nothing, in order; on disk on return."""
 
-    def load(self) -> Loaded: ...
+    def load(self, tokens_of: str | None = None) -> Loaded: ...
 
     def job(self, job: str) -> JobRow | None: ...
 
@@ -127,13 +127,20 @@ class SqliteStore:
                         (self._keep_plans,),
                     )
 
-    def load(self) -> Loaded:
-        """Everything a start needs; finished jobs and events are read on demand."""
+    def load(self, tokens_of: str | None = None) -> Loaded:
+        """Everything a start needs; finished jobs and events are read on demand.
+
+        Parameters
+        ----------
+        tokens_of : str or None
+            The user whose tokens are wanted; None: everybody's.
+        """
         with self._telling():
             query = self._open().execute
             tokens = query(
                 "SELECT tokens.user, token, job FROM tokens JOIN jobs ON jobs.id = tokens.job"
-                " WHERE jobs.ended IS NULL"
+                f" WHERE jobs.ended IS NULL{'' if tokens_of is None else ' AND tokens.user = ?'}",
+                () if tokens_of is None else (tokens_of,),
             )
             outbox: dict[str, dict[int, str]] = {}
             for cluster, seq, body in query(
@@ -157,16 +164,17 @@ class SqliteStore:
                 rows = (
                     self._open()
                     .execute(
-                        "SELECT seq, id, state, user, body FROM jobs"
+                        "SELECT id, state, user, body, ended, seq FROM jobs"
                         " WHERE ended IS NULL AND seq > ? ORDER BY seq LIMIT ?",
                         (last, PAGE_ROWS),
                     )
                     .fetchall()
                 )
-            for last, job, state, user, body in rows:  # noqa: B007 - the next page starts there
-                yield JobRow(id=job, state=state, user=user, body=body, ended=None)
+            for row in rows:
+                yield JobRow._make(row[:5])
             if len(rows) < PAGE_ROWS:
                 return
+            last = rows[-1][5]
 
     def job(self, job: str) -> JobRow | None:
         """A job by its id, active or ended."""
@@ -186,7 +194,7 @@ class SqliteStore:
             rows = self._open().execute(
                 f"SELECT id, state, user, body, ended FROM jobs {where}", (value,)
             )
-            return [JobRow(id=i, state=s, user=u, body=b, ended=e) for i, s, u, b, e in rows]
+            return [JobRow._make(row) for row in rows]
 
     def launch(self, job: str) -> str | None:
         """What a job executes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +125,7 @@ Write = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRow:
+class JobRow(NamedTuple):
     """A job as it was last written."""
 
     id: str
@@ -165,7 +165,7 @@ class Loaded:
         Active jobs in the order of their first write. It reads a page at a time, so that
         100,000 texts are never in memory together: go through it once, before any commit.
     tokens : mapping of (user, token) to job id
-        Of active jobs.
+        Of active jobs, and of the user that was asked for.
     outbox : mapping of cluster to {seq: body}
         By rising seq.
     last_event : int

@@ -20,6 +20,7 @@ from coalloc.model.jobs import (
     Task,
     WorkflowJob,
 )
+from coalloc.model.making import maker
 from coalloc.model.speedup import (
     AmdahlSpeedup,
     DowneySpeedup,
@@ -34,6 +35,10 @@ KINDS = {
     "workflow": tables.WORKFLOW,
     "divisible": tables.DIVISIBLE,
 }
+
+
+_LISTS = ("clusters", "features", "after")
+_make_rigid = maker(RigidJob)
 
 
 def read_job(value: Any, where: str, time: float) -> tuple[Job, list[str]]:
@@ -75,12 +80,13 @@ def restore_job(value: dict[str, Any]) -> Job:
     """The job that `write_job` wrote; a rigid one without checking again what was checked."""
     if value["kind"] != "rigid":
         return read_job(value, "job", value["submitted"])[0]
-    fields: dict[str, Any] = {
-        key: tuple(v) if isinstance(v, list) else v for key, v in value.items()
-    }
+    fields = dict(value)
     del fields["kind"]
+    for key in _LISTS:
+        if fields.get(key) is not None:
+            fields[key] = tuple(fields[key])
     fields.setdefault("earliest", fields["submitted"])
-    return RigidJob(**fields)
+    return _make_rigid(fields)
 
 
 def _rigid(fields: dict[str, Any], where: str) -> RigidJob:
