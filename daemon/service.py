@@ -57,6 +57,7 @@ from coalloc.daemon.launching import Launches
 from coalloc.daemon.planning import Planner, Solver
 from coalloc.daemon.store import Store
 from coalloc.daemon.store_errors import StoreError
+from coalloc.daemon.tokens import forget_tokens
 from coalloc.daemon.waiters import Waiters
 from coalloc.daemon.wire.codec import WireError, decode_command
 from coalloc.daemon.wire.server import Endpoints, Origin, Server
@@ -195,6 +196,8 @@ class Service:
                     effects.append(Reply(origin=event.origin, answer=INTERNAL))
             if isinstance(event, Requested):
                 self._charge(event.origin, began)
+        # Only now: a request that waits for its turn may have had its token recalled.
+        forget_tokens(self.core.state)
         self._carry_out(effects, now)
 
     def _charge(self, origin: Any, began: float) -> None:
