@@ -12,7 +12,8 @@ from coalloc.core.messages import Hello, Order, PartReport, Read, Report
 from coalloc.core.records import JobRecord, Launch, PartState
 from coalloc.core.requests import Answer, Command, Done, Submit, SubmitWorkflow
 from coalloc.core.settings import ClusterSettings, Settings, Trigger
-from coalloc.model.jobs import WorkflowJob
+from coalloc.model.cost import piece_time
+from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Snapshot
@@ -31,7 +32,10 @@ def reading(cluster: str, nodes: int, *, slots: int = 1, power: float = 1.0) -> 
 
 
 def first_fit(snapshot: Snapshot) -> Plan:
-    """Start what fits now, in arrival order, node by node; for tests only."""
+    """Start what fits now, in arrival order, node by node; for tests only.
+
+    Divisible jobs get what is left then, a few chunks now and the others an hour later.
+    """
     home = {node.name: cluster.name for cluster, node in snapshot.nodes()}
     free = {
         node.name: node.slots
@@ -44,6 +48,8 @@ def first_fit(snapshot: Snapshot) -> Plan:
                 free[name] -= count
     placements, deferred = [], []
     for job in snapshot.queue:
+        if isinstance(job, DivisibleJob):
+            continue
         if isinstance(job, WorkflowJob) and not free:
             deferred.append(Deferred(job=job.id, reason=Reason.INSUFFICIENT, detail="no nodes"))
             continue
@@ -65,6 +71,12 @@ def first_fit(snapshot: Snapshot) -> Plan:
             free[name] -= count
         end = snapshot.time + getattr(job, "base_time", 1.0)
         placements.append(Placement(job=job.id, start=snapshot.time, end=end, nodes=nodes))
+    for job in snapshot.queue:
+        if isinstance(job, DivisibleJob):
+            found = _chunks_in_turn(job, snapshot, free)
+            placements += found
+            if not found:
+                deferred.append(Deferred(job=job.id, reason=Reason.INSUFFICIENT, detail="no room"))
     return Plan(
         policy="first-fit",
         status=Status.HEURISTIC,
@@ -92,6 +104,29 @@ def _tasks_in_turn(job: WorkflowJob, time: float, free: dict[str, int]) -> list[
             job=job.id, task=task.id, start=start, end=start + task.work, nodes={node: 1}
         )
         out.append(placement)
+    return out
+
+
+def _chunks_in_turn(job: DivisibleJob, snapshot: Snapshot, free: dict[str, int]) -> list[Placement]:
+    """Two chunks for each process of one now, on as many nodes as are free; the rest later."""
+    time, left = snapshot.time, job.chunks
+    if job.held or job.after or job.earliest > time or not free:
+        return []
+    home = {node.name: cluster.name for cluster, node in snapshot.nodes()}
+    nodes = {name: 1 for name, count in free.items() if count > 0}
+    nodes = {name: 1 for name in nodes if home[name] == home[next(iter(nodes))]}
+    out = []
+    if nodes:
+        now = min(left, 2 * len(nodes))
+        left -= now
+        for name in nodes:
+            free[name] -= 1
+        end = time + piece_time(job.chunk_s, now, len(nodes), 1.0)
+        out.append(Placement(job=job.id, start=time, end=end, nodes=nodes, chunks=now))
+    if left:
+        start, node = time + HOUR, next(iter(free))
+        end = start + piece_time(job.chunk_s, left, 1, 1.0)
+        out.append(Placement(job=job.id, start=start, end=end, nodes={node: 1}, chunks=left))
     return out
 
 

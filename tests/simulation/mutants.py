@@ -20,6 +20,7 @@ from coalloc.core import (
     executor,
     flows,
     handover,
+    pieces,
     placing,
     queue,
     starting,
@@ -183,6 +184,12 @@ MUTANTS: dict[str, Mutant] = {
     "tasks-before-their-parents": Mutant(
         of=flows.Flow.is_ready, old="and not self.unmet[task]", new=""
     ),
+    "chunks-given-twice": Mutant(
+        of=pieces.Pool.take,
+        old="self.given = max(self.given, record.chunk_first + record.chunks)",
+        new="self.given = max(self.given, record.chunk_first)",
+    ),
+    "chunks-left-behind": Mutant(of=placing._piece, old="    if rest:\n", new="    if False:\n"),
     "failures-not-counted": Mutant(
         of=workflows.tries_again,
         old="failures = record.failures + 1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from coalloc.core.messages import Prepare
 from coalloc.core.records import JobRecord, JobState
 from coalloc.model.cost import link_loads
-from coalloc.model.jobs import RigidJob, WorkflowJob
+from coalloc.model.jobs import DivisibleJob, RigidJob, WorkflowJob
 from tests.simulation.daemon import DaemonHost
 from tests.simulation.parts import Batch
 from tests.simulation.users import Users
@@ -34,6 +34,8 @@ def at_commit(daemon: DaemonHost, capacity: dict[str, float]) -> None:
             assert all(part.started is None for part in before.parts), (
                 f"job {record.id} ran, and waits again"
             )
+    for flow in {record.flow for _, record in disk.changed.values() if record.chunks}:
+        _chunks_apart(disk.jobs, flow)
     guests: dict[tuple[str, str], str] = {}
     for record in disk.jobs.values():
         if record.origin:
@@ -46,6 +48,17 @@ def at_commit(daemon: DaemonHost, capacity: dict[str, float]) -> None:
                 load[name] += value
     for name, value in load.items():
         assert value <= capacity[name] * (1 + TOLERANCE), f"link of {name}: {value} Gbit/s"
+
+
+def _chunks_apart(jobs: dict[str, JobRecord], flow: str) -> dict[int, JobRecord]:
+    """No two pieces of a divisible job hold one chunk; returns the piece of each chunk."""
+    found: dict[int, JobRecord] = {}
+    for record in jobs.values():
+        if record.flow == flow:
+            for chunk in range(record.chunk_first, record.chunk_first + record.chunks):
+                other = found.setdefault(chunk, record)
+                assert other is record, f"{other.id} and {record.id} hold chunk {chunk}"
+    return found
 
 
 def loads(record: JobRecord) -> dict[str, float]:
@@ -100,6 +113,8 @@ def at_start(daemon: DaemonHost, batch: Batch, users: Users, order: Prepare) -> 
             )
     if record.task:
         _after_parents(daemon, record)
+    mine, told = (record.chunk_first, record.chunks), (order.chunk_first, order.chunks)
+    assert mine == told, f"job {job} has chunks {mine}, and starts with {told}"
 
 
 def _after_parents(daemon: DaemonHost, record: JobRecord) -> None:
@@ -132,7 +147,8 @@ def at_end(daemon: DaemonHost, batches: dict[str, Batch], users: Users) -> None:
     starts = next(iter(batches.values())).starts
     for record in disk.jobs.values():
         ran = starts.get(record.id, {})
-        if record.state is JobState.COMPLETED and not isinstance(record.job, WorkflowJob):
+        has_own = not isinstance(record.job, WorkflowJob | DivisibleJob)
+        if record.state is JobState.COMPLETED and has_own:
             parts = {part.index for part in record.parts}
             assert ran.get(record.attempt) == parts, (
                 f"job {record.id} is completed, and did not run"
@@ -142,6 +158,8 @@ def at_end(daemon: DaemonHost, batches: dict[str, Batch], users: Users) -> None:
     for record in disk.jobs.values():
         if isinstance(record.job, WorkflowJob):
             _workflow_at_end(disk.jobs, record)
+        if isinstance(record.job, DivisibleJob):
+            _divisible_at_end(disk.jobs, record)
         if record.origin:
             guest = batches[record.origin].guests.jobs[record.foreign]
             here, there = record.state is JobState.COMPLETED, guest.state == "completed"
@@ -169,3 +187,15 @@ def _workflow_at_end(jobs: dict[str, JobRecord], flow: JobRecord) -> None:
         assert flow.cancelled_by or flow.needs, f"{flow.id} was cancelled by nobody"
     else:
         assert len(completed) < len(tasks), f"{flow.id} is {flow.state}, its tasks completed"
+
+
+def _divisible_at_end(jobs: dict[str, JobRecord], whole: JobRecord) -> None:
+    assert isinstance(whole.job, DivisibleJob)
+    pieces = _chunks_apart(jobs, whole.id)
+    done = [chunk for chunk, piece in pieces.items() if piece.state is JobState.COMPLETED]
+    if whole.state is JobState.COMPLETED:
+        assert sorted(done) == list(range(whole.job.chunks)), f"{whole.id} lacks chunks: {done}"
+    elif whole.state is JobState.CANCELLED:
+        assert whole.cancelled_by or whole.needs, f"{whole.id} was cancelled by nobody"
+    else:
+        assert len(done) < whole.job.chunks, f"{whole.id} is {whole.state}, its chunks completed"

@@ -128,9 +128,11 @@ class Users:
         dice = self.dice
         token = f"t{self.made}"
         self.made += 1
-        if dice.random() < 0.25:
+        kind = dice.random()
+        if kind < 0.4:
             self.needs[token] = ()
-            self.wishes[token] = Wish(self._workflow(token))
+            made = self._workflow(token) if kind < 0.25 else self._divisible(token)
+            self.wishes[token] = Wish(made)
             return
         job: dict[str, object] = {
             "kind": "rigid",
@@ -154,6 +156,14 @@ class Users:
         tasks, edges = dice.choice(SHAPES)
         retries, keep_going = dice.choice([0, 0, 1, 2]), dice.random() < 0.5
         return workflow(token, tasks, edges, retries=retries, keep_going=keep_going)
+
+    def _divisible(self, token: str) -> Submit:
+        dice = self.dice
+        chunks, retries = dice.choice([1, 4, 9, 20]), dice.choice([0, 1, 3])
+        job = {"kind": "divisible", "work": float(chunks), "chunk_s": 1.0}
+        keep_going = dice.random() < 0.5
+        launch = Launch(argv=("work",))
+        return Submit(token=token, job=job, launch=launch, retries=retries, keep_going=keep_going)
 
     def _wish(self, command: Command) -> None:
         self.asked += 1
