@@ -44,6 +44,8 @@ class Outcome:
         Seconds that the well-behaved client waited for its answers.
     resident : list of (float, float)
         Share of the inputs sent, and the daemon's memory in MB then.
+    orders : int
+        That wait in the end for an executor which never carries one out.
     broken : list of str
         Lines of the log that no input may cause.
     """
@@ -51,6 +53,7 @@ class Outcome:
     sent: Mapping[str, int] = field(default_factory=dict)
     answers: Mapping[str, int] = field(default_factory=dict)
     faults: Mapping[str, int] = field(default_factory=dict)
+    orders: int = 0
     waits: dict[str, list[float]] = field(default_factory=dict)
     resident: list[tuple[float, float]] = field(default_factory=list)
     descriptors: list[int] = field(default_factory=list)
@@ -65,8 +68,14 @@ class Outcome:
         early = [mb for share, mb in self.resident if share <= 0.1]
         return self.resident[-1][1] - (early or [self.resident[0][1]])[-1]
 
-    def faults_found(self) -> list[str]:
-        """What was promised and not kept."""
+    def faults_found(self, patience: float = 1.0) -> list[str]:
+        """What was promised and not kept.
+
+        Parameters
+        ----------
+        patience : float
+            How many times slower than promised answers may be, where others use the machine too.
+        """
         out = list(self.broken)
         if not self.is_alive:
             out.append("the daemon does not serve any more")
@@ -74,8 +83,8 @@ class Outcome:
             out.append(f"the daemon has grown by {self.growth_mb:.0f} MB, at most {FLAT_MB:g}")
         for kind, waits in self.waits.items():
             late = percentile(waits, 0.99) if waits else inf
-            if late > GOOD_P99_S:
-                out.append(f"{kind}: p99 {late:.3f} s, at most {GOOD_P99_S:g} s")
+            if late > patience * GOOD_P99_S:
+                out.append(f"{kind}: p99 {late:.3f} s, at most {patience * GOOD_P99_S:g} s")
         return out
 
     def lines(self) -> list[str]:
@@ -89,7 +98,8 @@ class Outcome:
             f"daemon: {'serves' if self.is_alive else 'is gone'}, {self.cpu_s:.0f} CPU-s, "
             + "memory "
             + ", ".join(f"{mb:.0f} MB at {share:.0%}" for share, mb in thinned(self.resident))
-            + f"; descriptors at most {max(self.descriptors, default=0)}",
+            + f"; descriptors at most {max(self.descriptors, default=0)}"
+            + f"; {self.orders} orders wait",
         ]
         for kind, waits in self.waits.items():
             shown = (percentile(waits, 0.5), percentile(waits, 0.99), max(waits))
@@ -158,7 +168,8 @@ def attacked(root: Path, inputs: int, seed: int, *, tell: bool = False) -> Outco
         outcome.broken += good.refused[:5]
         if good.is_alive():
             outcome.broken.append("the well-behaved client has no answer")
-        outcome.faults = site.ask("status")["faults"]
+        status = site.ask("status")
+        outcome.faults, outcome.orders = status["faults"], sum(status["orders_waiting"].values())
         outcome.is_alive = site.processes["coallocd"].poll() is None
     finally:
         site.stop()

@@ -11,6 +11,8 @@ from tests.fuzz.live import Outcome, attacked
 from tests.integration.conftest import root
 
 __all__ = ["root"]
+PATIENCE = 4.0
+"""The machine is shared."""
 WAITS = {"submit", "queue", "status"}
 
 
@@ -22,7 +24,7 @@ def test_an_attack_on_every_socket_harms_nobody(
     outcome = attacked(root, 20_000, seed=31)
     print("\n".join(outcome.lines()))
     record_property("outcome", outcome.lines())
-    assert outcome.faults_found() == []
+    assert outcome.faults_found(PATIENCE) == []
     assert set(outcome.sent) == {"clients", "executors", "watchers", "enrolment", "raw"}
     assert sum(outcome.sent.values()) >= 20_000
     assert {"client_bad_json", "client_bad_field", "executor_bad_field"} <= set(outcome.faults)

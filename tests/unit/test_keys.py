@@ -189,6 +189,23 @@ def test_long_questions_and_long_messages_count_for_more(tmp_path: Path, clock: 
     assert access.refusal(bob, 10) is not None
 
 
+def test_the_questions_of_one_user_take_little_time_in_a_row(tmp_path: Path, clock: Clock) -> None:
+    """He asks without pause; each answer takes 30 ms, in which nobody else is answered."""
+    access, ada, _ = opened(tmp_path, clock, requests_per_s=1000.0, burst=1000.0)
+    clock.now = 60.0
+    rows = [0.0]
+    while clock.now < 70.0:
+        if access.refusal(ada, 10) is None:
+            access.charge(ada, 0.03)
+            clock.now += 0.03
+            rows[-1] += 0.03
+        else:
+            clock.now += 0.001
+            rows.append(0.0)
+    assert 2.0 < sum(rows) < 3.0
+    assert max(rows) < 0.2
+
+
 def test_no_limit(tmp_path: Path, clock: Clock) -> None:
     access, ada, _ = opened(tmp_path, clock, requests_per_s=0.0)
     assert not any(access.refusal(ada, 1 << 30) for _ in range(1000))
