@@ -20,7 +20,7 @@ MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "mbpc": (("--cap", "20", "--seeds", "1"), ("--full",)),
     "store": (("--jobs", "20000"), ("--jobs", "100000")),
     "service": ((), ("--full",)),
-    "soak": (("--days", "4", "--jobs", "300"), ("--days", "30", "--jobs", "1000")),
+    "soak": (("--days", "3"), ("--days", "30", "--jobs", "600")),
     "workflow_tasks": (("--slots", "8"), ("--slots", "8", "--full")),
     "rolling": (("1000",), ()),
     "slurm": (("--trials", "20"), ()),

@@ -63,7 +63,7 @@ def test_a_record_comes_back_as_it_was_written() -> None:
 
 
 def test_a_made_value_is_what_its_class_makes() -> None:
-    given = {"id": "1", "procs": 2, "base_time": 3.0, "features": ("gpu",)}
+    given: dict[str, Any] = {"id": "1", "procs": 2, "base_time": 3.0, "features": ("gpu",)}
     made = maker(RigidJob)(given)
     assert made == RigidJob(**given)
     assert [getattr(made, f.name) for f in fields(made)]
