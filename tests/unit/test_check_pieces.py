@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from coalloc.model.plan import Placement
+from coalloc.model.plan import Placement, Reason
 from coalloc.model.plan_json import read_plan, write_plan
 from coalloc.policies.check import check
-from tests.unit.check_case import plan, snapshot, valued
+from tests.unit.check_case import plan, snapshot, valued, with_job
 
 FIRST = Placement(job="div", start=200.0, end=220.0, nodes={"a2": 2, "a3": 2}, chunks=7)
 """Seven chunks on four processes: two rounds of 10 s, on nodes of power 1."""
@@ -58,6 +58,18 @@ def test_chunks_are_for_divisible_jobs() -> None:
     placements = tuple(replace(p, chunks=1) if p.job == "late" else p for p in one.placements)
     found = check(snapshot(), replace(one, placements=placements)).violations
     assert "job late: has chunks, and is not divisible" in found
+
+
+def test_one_that_any_node_could_work_on_is_not_infeasible() -> None:
+    one = plan()
+    left = [
+        replace(entry, reason=Reason.INFEASIBLE) if entry.job == "div" else entry
+        for entry in one.deferred
+    ]
+    found = check(snapshot(), replace(one, deferred=tuple(left))).violations
+    assert found == ("job div: is deferred as infeasible, and fits an empty cluster",)
+    nowhere = with_job("div", features=("none",))
+    assert check(nowhere, replace(one, deferred=tuple(left))).violations == ()
 
 
 def test_a_plan_with_pieces_reads_back_equal() -> None:

@@ -93,6 +93,7 @@ def test_a_count_is_offered_where_some_split_is_carried(seed: int) -> None:
         # where it is for need only: not for a job that one cluster holds at its fewest
         (table(3, 4, 6), {"coallocation": "needed"}, [3]),
         (table(4, 6), {"coallocation": "needed"}, [4, 6]),
+        (table(4, 6, max_procs=4), {"coallocation": "needed"}, [4]),
         (table(2, 4, 6, min_procs=4), {"coallocation": "needed"}, [4, 6]),
         (table(3, 4, min_procs=3), {"coallocation": "needed"}, [3]),
         (table(3, 6, max_procs=3), {"coallocation": "needed"}, [3]),
