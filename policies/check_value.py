@@ -96,7 +96,7 @@ class _Room:
         room = nodes.slots.astype(np.float64)
         if memory_mb_per_proc:
             room = np.minimum(room, np.floor(nodes.memory_mb / memory_mb_per_proc))
-        room = np.where(nodes.with_features(features), room, 0.0) if len(room) else room
+        room = np.where(nodes.with_features(features), room, 0.0)
         totals = np.bincount(nodes.cluster, weights=room, minlength=len(self._names))
         return [float(total) for total in totals]
 

@@ -234,6 +234,9 @@ def test_a_cluster_without_nodes_holds_nothing() -> None:
     assert check(empty, plan_of(deferred=(item,))).ok
     allowed = replace(empty, queue=(rigid("1", procs=4, clusters=("empty",)),))
     assert check(allowed, plan_of(deferred=(item,))).ok
+    bare = replace(one, clusters=(Cluster(name="empty"),))
+    for nothing in (bare, replace(bare, clusters=())):
+        assert check(nothing, plan_of(deferred=(item,))).ok
 
 
 def test_a_node_that_is_down_is_not_never() -> None:
