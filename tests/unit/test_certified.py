@@ -229,6 +229,9 @@ def test_where_nothing_can_be_verified_claims_must_agree() -> None:
     assert line.startswith("front[0].weighted_completion_bound: 10 is more than what is proved, 0")
     (line,) = taken_for_granted(PRICES | {"value": 9.0}).violations
     assert line.endswith("10 is more than what is proved, 9")
+    # a price of no time at all is one
+    twice = PRICES | {"grid": [0.0, 5.0, 5.0], "prices": [0.0, 1.0]}
+    assert taken_for_granted(twice).ok
     # a cap that ends before the point does proves nothing of it
     assert not taken_for_granted(PRICES | {"cap": 9.0}).ok
     assert taken_for_granted(PRICES | {"cap": 10.0}).ok
