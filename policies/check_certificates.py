@@ -49,7 +49,7 @@ class Proved:
 
     def completion_by(self, cap: float) -> float:
         """The best bound on weighted completion of plans that end by `cap`, seconds."""
-        near = cap * (1.0 - RELATIVE) if cap < inf else inf
+        near = cap * (1.0 - RELATIVE)
         return max(value for known, value in self.completion if known >= near)
 
     def gap(self, point: FrontPoint) -> float:
@@ -182,7 +182,7 @@ def refutes(rows: Sequence[PoolJob], steps: Any, guess: float) -> bool:
 def ratio(value: float, bound: float) -> float:
     """How much larger a value is than its bound; 1 where both are 0."""
     if bound > 0.0:
-        return 0.0 if bound == inf else value / bound
+        return value / bound
     return 1.0 if value <= 0.0 else inf
 
 

@@ -89,6 +89,8 @@ def test_prices_by_hand() -> None:
     assert certified(arrays([job]), ([0.0], [2]), [0.0, 8.0], [1.0]) == 2.0
     # half of the processors leave at 4
     assert certified(arrays([job]), ([0.0, 4.0], [2, 1]), [0.0, 8.0], [1.0]) == 6.0
+    # a price of no time at all costs nothing
+    assert certified(arrays([job]), ([0.0], [2]), [0.0, 8.0, 8.0], [0.0, 5.0]) == 12.0
     # nothing ends by 5
     assert certified(arrays([job]), ([0.0], [2]), [0.0, 8.0], [0.0], 5.0) == inf
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.model.plan import FrontPoint, Plan
+from coalloc.model.plan import FrontPoint, Placement, Plan
 from coalloc.policies.check import check
 from tests.unit.check_case import moved, plan, snapshot, with_placement, without
 
@@ -108,3 +108,20 @@ def test_points_of_a_front_carry_their_own_index() -> None:
     found = check(snapshot(), with_front(point(plan()), point(late), point(late))).violations
     told = [line for line in found if "the cost model" in line]
     assert [line.split(":")[0] for line in told] == ["front[1]", "front[2]"]
+
+
+def test_the_order_of_placements_makes_no_other_plan() -> None:
+    base = plan()
+    # two at once on the two slots of one node: alike in all but their names
+    beside = Placement(job="twin", start=300.0, end=310.0, nodes={"a2": 1})
+    other = replace(beside, job="late")
+    rest = tuple(p for p in base.placements if p.job != "late")
+    there = replace(base, placements=(*rest, beside, other))
+    twin = replace(next(job for job in snapshot().queue if job.id == "late"), id="twin")
+    both = replace(snapshot(), queue=(*snapshot().queue, twin))
+    turned = point(there, placements=(other, beside, *reversed(rest)))
+    front = replace(there, front=(turned,), chosen=0, pareto_gap=0.5)
+    assert [line for line in check(both, front).violations if "chosen" in line] == []
+    moved_on = replace(turned, placements=(replace(other, start=301.0), *turned.placements[1:]))
+    named = check(both, replace(front, front=(moved_on,))).violations
+    assert "chosen: the placements of front[0] are not the plan's" in named
