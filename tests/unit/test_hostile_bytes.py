@@ -19,7 +19,7 @@ from coalloc.daemon.config import AccessConfig, ClusterConfig, Config
 from coalloc.daemon.enrol import Enrolment, Peer
 from coalloc.daemon.key_files import KeyFileError, parse_key
 from coalloc.daemon.keys import KeyTable, KeyTableError, parse_table
-from coalloc.daemon.wire.curve import new_pair
+from coalloc.daemon.wire.curve import is_key, new_pair
 from coalloc.model.errors import InputError
 from coalloc.model.nodeset import expand
 
@@ -63,6 +63,20 @@ def test_clusters_that_are_no_names_are_refused(enrolment: Enrolment, cluster: o
 def test_a_key_file_that_is_not_json_is_refused(raw: bytes) -> None:
     with pytest.raises(KeyFileError, match="is not JSON"):
         parse_key(raw, Path("key.json"))
+
+
+@pytest.mark.parametrize("text", ["#" * 40, "0" * 35 + "%nSc1", "0" * 39, "0" * 39 + "é", None, 7])
+def test_what_is_no_number_of_256_bits_is_no_key(text: object) -> None:
+    """ZeroMQ refuses to convert it, which ended the command that read it."""
+    assert not is_key(text)
+    body = {"format": "coalloc-key/1", "public": text, "secret": text}
+    with pytest.raises(KeyFileError, match="no pair"):
+        parse_key(json.dumps(body).encode(), Path("key.json"))
+
+
+def test_the_largest_key_is_one() -> None:
+    assert is_key("%nSc0" * 8)
+    assert all(is_key(new_pair().public) for _ in range(20))
 
 
 @pytest.mark.parametrize("raw", [b"[" * 100_000, b'{"format":"\xff"}', b'{"format":"x","keys":[]}'])
