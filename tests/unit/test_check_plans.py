@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import nan
+from math import inf, nan
 
 import pytest
 
@@ -231,3 +231,38 @@ def test_every_corruption_has_its_own_name() -> None:
 
 def test_the_plan_is_correct() -> None:
     assert check(snapshot(), plan()).violations == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("makespan", 320.0), ("weighted_completion", 1208.65), ("total_execution", 290.4)],
+)
+def test_a_value_is_right_to_a_few_microseconds(name: str, value: float) -> None:
+    for off, wrong in ((0.0, False), (5e-7, False), (-5e-7, False), (1e-3, True), (-1e-3, True)):
+        found = check(snapshot(), with_objective(name=name, value=value + off)).violations
+        assert [line.split(":")[0] for line in found] == ["objective.value"] * wrong
+
+
+@pytest.mark.parametrize("changes", [{"end": inf}, {"start": nan}, {"start": -inf}])
+def test_what_is_no_time_counts_in_no_value(changes: dict[str, float]) -> None:
+    # without "late", of 310 s with a weight of 1
+    metrics = check(snapshot(), with_placement("late", **changes)).metrics
+    assert metrics["makespan"] == pytest.approx(320.0)
+    assert metrics["weighted_completion"] == pytest.approx(1208.65 - 310.0)
+    assert metrics["total_execution"] == pytest.approx(280.4)
+    assert metrics["placed"] == 7
+
+
+def test_an_empty_plan_has_values_of_nothing() -> None:
+    held = tuple(replace(job, held=True) for job in snapshot().queue)
+    units = [(job.id, task) for job in held for task in getattr(job, "tasks", (None,))]
+    deferred = tuple(
+        Deferred(job=job, task=None if task is None else task.id, reason=Reason.HELD)
+        for job, task in units
+    )
+    none = replace(with_objective(value=0.0, deferred=len(held)), placements=(), deferred=deferred)
+    assert check(snapshot(queue=held), none).violations == ()
+    for name in ("makespan", "weighted_completion", "total_execution"):
+        objective = replace(none.objective, name=name, value=1e-3)
+        (line,) = check(snapshot(queue=held), replace(none, objective=objective)).violations
+        assert line == "objective.value: 0.001, the placements give 0"
