@@ -7,6 +7,8 @@ Beside it stands what the disk does without a store: 4 KiB written and synced.
 
 *Start*: a fresh process opens a store with so many waiting jobs (``quick_check`` included), reads
 them back into the daemon's core, and reports its time and its peak memory.
+
+*Upkeep*: as many jobs have ended; they are forgotten, and their pages given back, step by step.
 """
 
 import argparse
@@ -27,7 +29,8 @@ from coalloc.core.records import JobRecord, Launch
 from coalloc.core.settings import Settings
 from coalloc.daemon.journal import recall, writes_of
 from coalloc.daemon.store import SqliteStore
-from coalloc.daemon.store_writes import Write
+from coalloc.daemon.store_writes import AppendEvent, PutJob, PutLaunch, Write
+from coalloc.daemon.upkeep import PAGES_AT_ONCE, PRUNED_AT_ONCE
 from coalloc.model.jobs import RigidJob
 
 BATCHES = (1, 32, 500)
@@ -144,6 +147,37 @@ def start(path: Path) -> dict[str, float]:
     }
 
 
+def tended(path: Path, jobs: int) -> Iterator[Row]:
+    """Forget jobs that have ended, and give their pages back, in the daemon's steps."""
+    store = SqliteStore(path)
+    for first in range(0, jobs, 500):
+        rows: list[Write] = []
+        for n in range(first, min(first + 500, jobs)):
+            body = "x" * 600
+            rows.append(PutJob(id=str(n), state="completed", user="u", body=body, ended=float(n)))
+            rows.append(PutLaunch(job=str(n), body="y" * 300))
+            rows += [
+                AppendEvent(seq=3 * n + k + 1, time=float(n), kind="k", job=str(n), body="z" * 80)
+                for k in range(3)
+            ]
+        store.commit(rows)
+    for name, step in (
+        (f"prune {PRUNED_AT_ONCE} events", lambda: store.prune(1000, PRUNED_AT_ONCE)),
+        (f"give {PAGES_AT_ONCE} pages back", lambda: store.compact(PAGES_AT_ONCE)),
+    ):
+        times = []
+        done = 1
+        while done:
+            began = time.perf_counter()
+            done = step()
+            times.append(time.perf_counter() - began)
+        note = f"worst of {len(times)}: {max(times) * 1e3:.0f} ms"
+        median = sorted(times)[len(times) // 2]
+        yield Row(name=f"{name}, median", value=median * 1e3, unit="ms", note=note)
+    yield Row(name="store after that", value=path.stat().st_size / 2**20, unit="MiB")
+    store.close()
+
+
 def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
 
@@ -181,6 +215,7 @@ def run(folder: Path, jobs: int, seconds: float) -> Iterator[Row]:
     yield Row(name=f"peak memory, {jobs} jobs", value=found["peak_mb"], unit="MiB", note=note)
     yield Row(name="backup", value=found["backup_s"], unit="s")
     yield Row(name=f"prune {found['pruned']} events", value=found["prune_s"] * 1e3, unit="ms")
+    yield from tended(folder / "tended.db", jobs)
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -16,7 +16,7 @@ from coalloc.daemon.store_errors import StoreError
 EVERY_S = 300.0
 PRUNED_AT_ONCE = 500
 """Events, and as many jobs, in one step."""
-PAGES_AT_ONCE = 128
+PAGES_AT_ONCE = 64
 PAUSE_S = 0.02
 """Between two steps, in which others are served, seconds."""
 
