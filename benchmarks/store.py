@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from coalloc.core.coordinator import Coordinator
@@ -162,8 +163,8 @@ def tended(path: Path, jobs: int) -> Iterator[Row]:
             ]
         store.commit(rows)
     for name, step in (
-        (f"prune {PRUNED_AT_ONCE} events", lambda: store.prune(1000, PRUNED_AT_ONCE)),
-        (f"give {PAGES_AT_ONCE} pages back", lambda: store.compact(PAGES_AT_ONCE)),
+        (f"prune {PRUNED_AT_ONCE} events", partial(store.prune, 1000, PRUNED_AT_ONCE)),
+        (f"give {PAGES_AT_ONCE} pages back", partial(store.compact, PAGES_AT_ONCE)),
     ):
         times = []
         done = 1
