@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coalloc.model.plan import Plan
-from coalloc.model.snapshot import Snapshot
-from coalloc.policies.base import Budget, OnIncumbent, Solve
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.base import Solve
+from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.kernel.modes import Item
+from coalloc.policies.one_pass import one_pass
 
 
 def arrival(item: Item) -> float:
@@ -72,18 +71,11 @@ def sort_items(planner: Planner, name: str) -> list[int]:
 
 
 def _solver(name: str) -> Solve:
-    def solve(
-        problem: Snapshot,
-        options: Mapping[str, Any],
-        budget: Budget,
-        on_incumbent: OnIncumbent | None = None,
-    ) -> Plan:
-        planner = Planner(problem, options)
+    def lay(planner: Planner, options: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any]]:
         decoder = "event" if options.get("skip") else DECODERS[name]
-        schedule = planner.decode(sort_items(planner, name), decoder)
-        return planner.plan(schedule, name, budget.seed)
+        return planner.decode(sort_items(planner, name), decoder), {}
 
-    return solve
+    return one_pass(name, lay)
 
 
 SOLVERS: Mapping[str, Solve] = {name: _solver(name) for name in KEYS}

@@ -38,9 +38,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.model.plan import Plan
-from coalloc.model.snapshot import Snapshot
-from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.base import Solve
 from coalloc.policies.kernel.arrays import compile_intake
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.kernel.modes import Item
@@ -48,6 +46,7 @@ from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.demt_laying import Layer
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.two_shelf import two_shelf
+from coalloc.policies.one_pass import one_pass
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -125,23 +124,15 @@ def _gang(planner: Planner, queue: MoldableQueue) -> Schedule:
 
 
 def _solver(name: str) -> Solve:
-    def solve(
-        problem: Snapshot,
-        options: Mapping[str, Any],
-        budget: Budget,
-        on_incumbent: OnIncumbent | None = None,
-    ) -> Plan:
-        planner = Planner(problem, options)
-        if not planner.items:
-            return planner.plan(planner.decode([], "event"), name, budget.seed)
+    def lay(planner: Planner, options: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any]]:
         queue = of_planner(planner)
         if name == "gang":
-            return planner.plan(_gang(planner, queue), name, budget.seed)
+            return _gang(planner, queue), {}
         schedule = Layer(planner, queue).lay(*order_and_rows(name, queue))
         assert schedule is not None
-        return planner.plan(schedule, name, budget.seed)
+        return schedule, {}
 
-    return solve
+    return one_pass(name, lay)
 
 
 SOLVERS: Mapping[str, Solve] = {

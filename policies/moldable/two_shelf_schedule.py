@@ -37,15 +37,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.model.plan import Plan
-from coalloc.model.snapshot import Snapshot
-from coalloc.policies.base import Budget, OnIncumbent, Solve
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.base import Solve
+from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.demt_kernels import fitting_rows
 from coalloc.policies.moldable.demt_laying import Layer, Lister
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.two_shelf import LARGE, SECOND, SMALL, TwoShelf, part_jobs, two_shelf
+from coalloc.policies.one_pass import one_pass
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -249,26 +248,16 @@ def _order(queue: MoldableQueue, laid: ShelfSchedule) -> Ints:
     return np.lexsort((-queue.times[laid.rows], laid.start)).astype(np.int64)
 
 
-def _solve(
-    problem: Snapshot,
-    options: Mapping[str, Any],
-    budget: Budget,
-    on_incumbent: OnIncumbent | None = None,
-) -> Plan:
+def _lay(planner: Planner, options: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any]]:
     """The two-shelf schedule of the queue, or its order and allotments laid by the kernel."""
-    planner = Planner(problem, options)
-    if not planner.items:
-        return planner.plan(planner.decode([], "event"), "two-shelf", budget.seed)
     queue = of_planner(planner)
     layer = Layer(planner, queue)
     found = two_shelf_schedule(queue)
     if layer.is_exact:
-        schedule = layer.measured(found.rows, found.start)
-    else:
-        schedule = layer.decode(_order(queue, found), found.rows)
-    return planner.plan(schedule, "two-shelf", budget.seed)
+        return layer.measured(found.rows, found.start), {}
+    return layer.decode(_order(queue, found), found.rows), {}
 
 
-SOLVERS: Mapping[str, Solve] = {"two-shelf": _solve}
+SOLVERS: Mapping[str, Solve] = {"two-shelf": one_pass("two-shelf", _lay)}
 
 __all__ = ["ShelfSchedule", "Shelves", "two_shelf_schedule"]

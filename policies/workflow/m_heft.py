@@ -37,10 +37,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.model.plan import Plan
-from coalloc.model.snapshot import Snapshot
-from coalloc.policies.base import Budget, OnIncumbent, Solve
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.base import Solve
+from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.one_pass import one_pass
 from coalloc.policies.workflow.costs import Costs
 from coalloc.policies.workflow.mapping import Mapper
 
@@ -174,20 +173,12 @@ def run(name: str, mapper: Mapper, options: Mapping[str, Any]) -> None:
 
 
 def _solver(name: str) -> Solve:
-    def solve(
-        problem: Snapshot,
-        options: Mapping[str, Any],
-        budget: Budget,
-        on_incumbent: OnIncumbent | None = None,
-    ) -> Plan:
-        planner = Planner(problem, options)
-        if not planner.items:
-            return planner.plan(planner.decode([], "event"), name, budget.seed)
+    def lay(planner: Planner, options: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any]]:
         mapper = Mapper(planner)
         run(name, mapper, options)
-        return planner.plan(mapper.schedule(), name, budget.seed)
+        return mapper.schedule(), {}
 
-    return solve
+    return one_pass(name, lay)
 
 
 SOLVERS: Mapping[str, Solve] = {name: _solver(name) for name in LIMITS}

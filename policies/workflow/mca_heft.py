@@ -51,11 +51,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.model.jobs import MoldableJob, RigidJob
-from coalloc.model.plan import Plan
-from coalloc.model.snapshot import Snapshot
-from coalloc.policies.base import Budget, OnIncumbent, Solve
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.base import Solve
+from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.kernel.modes import Item
+from coalloc.policies.one_pass import one_pass
 from coalloc.policies.workflow.m_heft import SLACK, mean_delays
 from coalloc.policies.workflow.mapping import Mapper
 
@@ -291,20 +290,10 @@ def run(mapper: Mapper, options: Mapping[str, Any]) -> tuple[Allocation, int]:
     return allocation, LevelMapping(mapper, allocation, options).run()
 
 
-def solve(
-    problem: Snapshot,
-    options: Mapping[str, Any],
-    budget: Budget,
-    on_incumbent: OnIncumbent | None = None,
-) -> Plan:
-    """Plan a snapshot."""
-    planner = Planner(problem, options)
-    if not planner.items:
-        return planner.plan(planner.decode([], "event"), "mca-heft", budget.seed)
+def _lay(planner: Planner, options: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any]]:
     mapper = Mapper(planner)
     allocation, spread = run(mapper, options)
-    stats = {"spread": spread, "above_mca": int(allocation.spreads.sum())}
-    return planner.plan(mapper.schedule(), "mca-heft", budget.seed, stats)
+    return mapper.schedule(), {"spread": spread, "above_mca": int(allocation.spreads.sum())}
 
 
-SOLVERS: Mapping[str, Solve] = {"mca-heft": solve}
+SOLVERS: Mapping[str, Solve] = {"mca-heft": one_pass("mca-heft", _lay)}
