@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from coverage import Coverage
+from coverage.exceptions import NoDataError
 
 LEAST = 0.95
 PARTS: Mapping[str, tuple[str, ...]] = {
@@ -54,12 +55,16 @@ def shares(files: Mapping[str, Mapping[str, Any]], patterns: tuple[str, ...]) ->
 
 
 def main() -> int:
-    """Print a line for each part; 1 if one of them is covered too little."""
+    """Print a line for each part; 1 if one is covered too little, 2 if nothing was measured."""
     measured = Coverage()
     measured.load()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "coverage.json"
-        measured.json_report(outfile=str(report))
+        try:
+            measured.json_report(outfile=str(report))
+        except NoDataError:
+            print("nothing was measured; run make coverage", file=sys.stderr)
+            return 2
         files = json.loads(report.read_text())["files"]
     short = False
     print(f"{'':12}{'statements':>11}{'branches':>11}")
