@@ -39,6 +39,8 @@ KEYED_CLIENT_HWM = 1000
 """Requests of one connection that may lie here unread, where users are told apart."""
 EXECUTORS_VALUES = 1_000_000
 """Of one statement: some tens of thousands of nodes, and what runs on them."""
+FLOOD_AT_ONCE = 200
+"""Dropped before the socket rests: connections get their turns, so that all of a flood's wait."""
 SHORT_BYTES = 1 << 16
 """A longer frame that is refused unread is not even searched for its id."""
 
@@ -222,7 +224,7 @@ class Server:
                 raise WireError("bad_frames", f"expected 1 frame, got {len(frames) - 1}")
             refused = self._guard and self._guard.refusal(origin.key, len(frames[1]))
             if refused and not refused.message:
-                self.faults["client_flood"] += 1
+                self._flooded()
                 return
             if refused and len(frames[1]) > SHORT_BYTES:
                 self._refuse(origin, refused)
@@ -242,6 +244,12 @@ class Server:
             if error.code == "too_many_values":
                 origin = replace(origin, request=id_of(frames[1]))
             self._refuse(origin, Refused(code="bad_request", message=str(error)))
+
+    def _flooded(self) -> None:
+        """A frame was dropped; so that a flood costs little time, it is taken in slowly."""
+        self.faults["client_flood"] += 1
+        if self.faults["client_flood"] % FLOOD_AT_ONCE == 0:
+            self._clients.rest()
 
     def _refuse(self, origin: Origin, refused: Refused) -> None:
         refusal = {"type": "refused", "code": refused.code, "message": refused.message}

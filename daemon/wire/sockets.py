@@ -25,6 +25,7 @@ OnFrames = Callable[[list[bytes]], None]
 DEALER = zmq.DEALER
 MAX_FRAMES_AT_ONCE, MAX_DRAIN_S = 2000, 0.01
 """Taken from one socket before others get their turn, and for how long, seconds."""
+REST_S = 0.005
 
 
 class Port:
@@ -69,6 +70,7 @@ class Port:
         self._handshakes: Handshakes | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._again: asyncio.Handle | None = None
+        self._resting: asyncio.TimerHandle | None = None
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.setsockopt(zmq.SNDHWM, hwm)
         self.socket.setsockopt(zmq.RCVHWM, receive_hwm)
@@ -115,10 +117,21 @@ class Port:
             with suppress(ValueError, zmq.ZMQError):
                 self._loop.remove_reader(self.socket.fileno())
             self._loop = None
+        if self._resting is not None:
+            self._resting.cancel()
         if self._handshakes is not None:
             self._handshakes.close()
             self._handshakes = None
         self.socket.close(linger=linger_ms)
+
+    def rest(self) -> None:
+        """Leave what comes in where it is for `REST_S`; its senders have to wait as well."""
+        if self._loop is not None and self._resting is None:
+            self._resting = self._loop.call_later(REST_S, self._rested)
+
+    def _rested(self) -> None:
+        self._resting = None
+        self._drain()
 
     def send(self, frames: Sequence[bytes]) -> bool:
         """Send without blocking; False if the peer is gone or full."""
@@ -138,7 +151,7 @@ class Port:
         self._again = None
         end = time.perf_counter() + MAX_DRAIN_S
         for _ in range(MAX_FRAMES_AT_ONCE):
-            if self.socket.closed:
+            if self.socket.closed or self._resting is not None:
                 return
             try:
                 frames = self._received()

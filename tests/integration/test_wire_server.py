@@ -236,6 +236,32 @@ def test_a_request_of_too_many_values_is_refused_under_its_id(
     serve(body)
 
 
+def test_what_comes_while_a_socket_rests_is_read_afterwards(
+    serve: Callable[[Body], None],
+) -> None:
+    async def body(site: Site) -> None:
+        socket = site.client()
+        await socket.send(encode({"type": "queue", "id": "1"}))
+        await answer(socket)
+        port = site.server._clients
+        read = port.on_frames
+        during: list[bool] = []
+
+        def note(frames: list[bytes]) -> None:
+            during.append(port._resting is not None)
+            read(frames)
+
+        port.on_frames = note
+        for number in range(2, 50):
+            port.rest()
+            await socket.send(encode({"type": "queue", "id": str(number)}))
+        heard = [(await answer(socket))["id"] for _ in range(2, 50)]
+        assert heard == [str(number) for number in range(2, 50)]
+        assert during == [False] * 48
+
+    serve(body)
+
+
 def test_a_client_that_goes_before_its_answer_is_not_waited_for(
     serve: Callable[[Body], None],
 ) -> None:
