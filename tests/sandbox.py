@@ -1,11 +1,12 @@
 """Runs a command under as much of a unit's sandbox as can be had without a service manager.
 
-``python -m tests.sandbox UNIT FOLDER COMMAND…`` applies to itself, and then runs the command with:
+``python -m tests.sandbox UNIT FOLDER[:FOLDER…] COMMAND…`` applies to itself, and then runs the
+command with:
 
 - the unit's filters of system calls and address families (libseccomp; the sets come from
   ``systemd-analyze syscall-filter``), no new privileges, an empty capability bounding set;
-- where name spaces may be made: everything read-only but `FOLDER`, which stands for the state,
-  cache, runtime and temporary folders, as under ``ProtectSystem=strict``.
+- where name spaces may be made: everything read-only but the folders, which stand for the state,
+  cache, runtime and temporary ones, as under ``ProtectSystem=strict``; it runs in the first.
 
 Not tried: `ProtectProc`, `PrivateDevices`, cgroups, the lesser filters (`RestrictRealtime`,
 `RestrictSUIDSGID`, `LockPersonality`).
@@ -111,13 +112,13 @@ def apply_filter(calls: set[str], families: list[str]) -> None:
         raise OSError(-code, "seccomp_load")
 
 
-def close_files(folder: Path) -> bool:
-    """Make all but a folder read-only for this process and its children; whether that worked."""
+def close_files(folders: list[Path]) -> bool:
+    """Make all but these read-only for this process and its children; whether that worked."""
     if ctypes.CDLL(None).unshare(CLONE_NEWNS) != 0:
         return False
     steps = (
         ["mount", "--make-rprivate", "/"],
-        ["mount", "--bind", str(folder), str(folder)],
+        *(["mount", "--bind", str(folder), str(folder)] for folder in folders),
         ["mount", "-o", "remount,bind,ro", "/"],
     )
     return all(subprocess.run(step, capture_output=True).returncode == 0 for step in steps)
@@ -134,13 +135,14 @@ def drop_privileges() -> None:
 
 def main() -> None:
     """Apply the sandbox and become the command."""
-    unit, folder, command = Path(sys.argv[1]), Path(sys.argv[2]).resolve(), sys.argv[3:]
+    unit, command = Path(sys.argv[1]), sys.argv[3:]
+    folders = [Path(folder).resolve() for folder in sys.argv[2].split(":")]
     calls = allowed_calls(unit)
     families = values(unit, "RestrictAddressFamilies")[-1].split()
-    if not close_files(folder):
+    if not close_files(folders):
         print("files are not closed: no name spaces here", file=sys.stderr)
-    os.chdir(folder)
-    os.environ["TMPDIR"] = str(folder)
+    os.chdir(folders[0])
+    os.environ["TMPDIR"] = str(folders[0])
     drop_privileges()
     apply_filter(calls, families)
     os.execvp(command[0], command)
