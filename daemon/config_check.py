@@ -66,6 +66,8 @@ def _struct_faults(value: Any, expected: inspect.StructType, path: Path) -> Iter
 
 
 def _scalar_fault(value: Any, expected: inspect.Type) -> str:
+    if isinstance(value, int) and abs(value) >= 1 << 63:
+        return "is a number of more than 64 bits"
     match expected:
         case inspect.LiteralType():
             if value in expected.values and isinstance(value, str):

@@ -118,6 +118,8 @@ def parse(
         value = tomli.loads(text)
     except tomli.TOMLDecodeError as error:
         raise ConfigError(_syntax_error(name, text, str(error))) from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{name}: holds a number too long or is nested too deeply") from error
     # tomli counts "\r\n" as one line break, and so must the positions
     lines = key_lines(text.replace("\r\n", "\n"))
     # in the order of the file, so that the first mistake is the first to be told

@@ -13,9 +13,9 @@ import pytest
 import structlog
 
 from coalloc.adapters.part_barrier import Barrier
-from coalloc.daemon import cli_parse
+from coalloc.daemon import cli_parse, config_file
 from coalloc.daemon.access import Access
-from coalloc.daemon.config import AccessConfig, ClusterConfig, Config
+from coalloc.daemon.config import AccessConfig, ClusterConfig, Config, ConfigError
 from coalloc.daemon.enrol import Enrolment, Peer
 from coalloc.daemon.key_files import KeyFileError, parse_key
 from coalloc.daemon.keys import KeyTable, KeyTableError, parse_table
@@ -96,6 +96,28 @@ def test_times_beyond_all_numbers_are_refused(text: str) -> None:
         cli_parse.begin(text, 0.0)
     with pytest.raises(ArgumentTypeError, match="is not a time"):
         cli_parse.seconds(text.removeprefix("now+"))
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (
+            f"[daemon]\nmax_array = 1{'0' * 400}\n",
+            "c:2: daemon.max_array: is a number of more than",
+        ),
+        (
+            f"[rounds]\ntime_limit_s = 1{'0' * 400}\n",
+            "c:2: rounds.time_limit_s: is a number of mor",
+        ),
+        (f"[daemon]\nmode = -1{'0' * 400}\n", "c:2: daemon.mode: is a number of more than 64 bits"),
+        (f"[daemon]\nmax_array = 1{'0' * 5000}\n", "c: holds a number too long or is nested too"),
+        (f"a = {'[' * 5000}", "c: holds a number too long or is nested too deeply"),
+    ],
+)
+def test_a_configuration_of_endless_numbers_is_refused(text: str, error: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config_file.parse(text, "c")
+    assert str(caught.value).startswith(error)
 
 
 def test_an_error_is_one_line_whatever_it_quotes() -> None:
