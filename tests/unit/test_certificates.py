@@ -230,6 +230,19 @@ def test_what_costs_too_much_is_said_and_not_refused() -> None:
     assert any("its prices prove" in line for line in check(snapshot, forged).violations)
 
 
+def test_certificates_are_verified_in_turn_while_there_are_steps() -> None:
+    snapshot, plan = small()
+    rows = list(pool_of(snapshot, plan, node_columns(snapshot)).rows())
+    costs = [2 * len(item["grid"]) * sum(row[0].size for row in rows) for item in plan.certificates]
+    first, second = costs[:2]
+    found = check(snapshot, plan, cells=first + second - 1).unverified
+    assert found[0] == f"certificates[1]: {second} steps to verify, {second - 1} are left"
+    assert len(found) == len(costs) - 1
+    found = check(snapshot, plan, cells=first + second).unverified
+    assert [line.split(":")[0] for line in found][:1] == ["certificates[2]"]
+    assert check(snapshot, plan, cells=sum(costs)).unverified == ()
+
+
 def test_the_checker_runs_without_the_kernel() -> None:
     code = (
         "import sys; sys.modules['numba'] = None\n"

@@ -206,6 +206,12 @@ def test_processors_when(changes: dict[str, Any], expected: dict[float, int]) ->
     assert steps(one_node(**given)) == expected
 
 
+def test_a_mebibyte_is_asked_for_like_any_other_memory() -> None:
+    clusters = (Cluster(name="k", nodes=(Node(name="n", slots=4, memory_mb=3),)),)
+    queue = (rigid("r", memory_mb_per_proc=1),)
+    assert steps(Snapshot(clusters=clusters, queue=queue)) == {0.0: 3}
+
+
 def test_nodes_open_when_they_are_free_and_never_where_they_never_are() -> None:
     nodes = (
         Node(name="a", slots=2, free_at=110.0),
