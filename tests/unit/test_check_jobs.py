@@ -88,6 +88,11 @@ UNREADABLE = [
         "job late: has 0 processes on node a1",
     ),
     spoilt(
+        "no process on the second node",
+        with_placement("late", nodes={"a1": 1, "b1": 0}),
+        "job late: has 0 processes on node b1",
+    ),
+    spoilt(
         "start is no number",
         with_placement("late", start=nan),
         "job late: start nan is not a finite number",
