@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -77,13 +79,20 @@ class Archive(Generic[P]):
         place = bisect_right(self.points, cap, key=lambda point: point.cmax)
         return self.points[place - 1] if place else None
 
-    def balanced(self) -> P:
+    def balanced(self, references: Sequence[Rated] = ()) -> P:
         """The least cmax * total ** 2; the archive is not empty.
+
+        Of the points that are no worse than the references in either criterion, if there are any.
 
         One number without a scale. The square, since a makespan is the end of one job, and a
         weighted completion the ends of all: a percent of it is harder to come by.
         """
-        return min(self.points, key=lambda point: (point.cmax * point.total**2, point.cmax))
+        cmax = min((known.cmax for known in references), default=inf)
+        total = min((known.total for known in references), default=inf)
+        better = [point for point in self.points if point.cmax <= cmax and point.total <= total]
+        return min(
+            better or self.points, key=lambda point: (point.cmax * point.total**2, point.cmax)
+        )
 
     def spread(self, most: int, needed: P | None = None) -> list[P]:
         """At most so many points: both ends, `needed`, and of the others the farthest apart.

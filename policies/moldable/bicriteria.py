@@ -22,7 +22,7 @@ platforms", SPAA 2004 (the problem).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -37,16 +37,16 @@ from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.archive import Archive
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.demt_laying import Layer
-from coalloc.policies.moldable.engine import Engine, coarser
-from coalloc.policies.moldable.front import Laid, lay_front
+from coalloc.policies.moldable.engine import LARGE, Engine
+from coalloc.policies.moldable.front import Laid, lay_front, published
 from coalloc.policies.moldable.pareto import BoundCurve, factor
 from coalloc.policies.moldable.preference import cap_of
 from coalloc.policies.moldable.priced_bound import PricedBound
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner, why_not
 from coalloc.policies.moldable.rolling import roll
 
-LADDER, COARSE = 30, 18
-"""Allotments of a job that are searched, and that prices are sought on."""
+LADDER = 60
+"""Allotments of a job that are searched, and that prices are sought on, about."""
 
 
 class Bicriteria:
@@ -67,12 +67,21 @@ class Bicriteria:
         self.least = cmax_bound(self.queue)
         if why_not(planner) is None:
             whole = of_planner(planner, for_bounds=True)
-            self.curve = BoundCurve(coarser(self.queue, COARSE), whole)
+            self.curve = BoundCurve(self.queue, whole)
             self.least = self.curve.cmax
+        self.published: list[Laid] = []
+        if self.layer.is_exact and self.queue.size <= LARGE:
+            self.published = published(planner, budget)
         work = options["search"] if budget.work is None else min(options["search"], budget.work)
         cap = cap_of(options["prefer"])
         self.engine = Engine(
-            self.queue, self.least, work, budget, on_better=self._tell, needed=(cap,) if cap else ()
+            self.queue,
+            self.least,
+            work,
+            budget,
+            on_better=self._tell,
+            needed=(cap,) if cap else (),
+            references=[(laid.cmax, laid.total) for laid in self.published],
         )
         self._on_incumbent, self._told = on_incumbent, 0
 
@@ -88,6 +97,8 @@ class Bicriteria:
         """Fill the front, and choose."""
         self.engine.run()
         self.front = lay_front(self.layer, self.engine.archive, self.budget.stop)
+        for laid in self.published:
+            self.front.add(laid)
         return self._chosen()
 
     def _tell(self) -> None:
@@ -102,7 +113,7 @@ class Bicriteria:
         self._on_incumbent(self._plan(self.front.points[0]))
 
     def _chosen(self) -> Laid:
-        chosen: Laid = prefer(self.front, self.options["prefer"])
+        chosen: Laid = prefer(self.front, self.options["prefer"], self.published[:2])
         return chosen
 
     def prove(self, chosen: Laid) -> None:
@@ -194,11 +205,11 @@ def searched(planner: Planner) -> MoldableQueue:
     return replace(queue, times=np.maximum(queue.times, SHORTEST))
 
 
-def prefer(archive: Archive[Any], text: str) -> Any:
+def prefer(archive: Archive[Any], text: str, references: Sequence[Laid] = ()) -> Any:
     """The point that is asked for; where none ends by T, the first to end."""
     cap = cap_of(text)
     if text == "balanced":
-        return archive.balanced()
+        return archive.balanced(references)
     if text == "minsum":
         return archive.points[-1]
     return (None if cap is None else archive.within(cap)) or archive.points[0]

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.moldable.archive import Point
+from coalloc.policies.moldable.flexible_list import anneal_lists, list_flexibly
 from coalloc.policies.moldable.insertion import MOST, improve, insert_all, settle
 from coalloc.policies.moldable.priced_bound import Ascent
 from coalloc.policies.moldable.pricing import price_rows
@@ -13,6 +14,10 @@ from coalloc.policies.moldable.queue import MoldableQueue
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+
+CALL = 16
+"""Jobs that count for a call."""
 
 
 class Prices:
@@ -63,8 +68,10 @@ class Builder:
     ----------
     rows, start, end : arrays, N
         The schedule at hand: allotments, seconds.
-    work : int
+    work : float
         Placements tried so far.
+    list_work : float
+        What a list counts for: it takes time that grows with the square of the queue.
     """
 
     def __init__(self, queue: MoldableQueue, seed: int = 0) -> None:
@@ -72,11 +79,13 @@ class Builder:
         self.queue = queue
         self.rows = np.zeros(n, dtype=np.int64)
         self.start, self.end = np.zeros(n), np.zeros(n)
-        self.work = 0
+        self.work: float = 0
+        self.list_work = max(n * n, 100) / 1600.0
         self._edge, self._free = np.zeros(rows), np.zeros(rows, dtype=np.int64)
         self._size = np.zeros(1, dtype=np.int64)
         self._answer, self._measures, self._best = np.zeros(2), np.zeros(2), np.zeros(1)
         self._best_rows, self._best_start = np.zeros(n, dtype=np.int64), np.zeros(n)
+        self._lists = np.zeros((6, n), dtype=np.int64)
         self._taken = np.zeros((2, MOST), dtype=np.int64)
         self._were = np.zeros((3, MOST))
         self._random = np.array([(seed * 0x9E3779B97F4A7C1 + 0x2545F4914F6CDD1D) & (2**62 - 1)])
@@ -94,7 +103,7 @@ class Builder:
         """Put all jobs in this order where they cost least, ends by `cap` before later ones."""
         queue = self.queue
         self._clear()
-        self.work += queue.size
+        self.work += CALL + queue.size
         insert_all(
             queue.first,
             queue.procs,
@@ -118,6 +127,86 @@ class Builder:
             self.start,
             self.end,
         )
+
+    def list(
+        self, order: Ints, wanted: Ints, cap: float, squeeze: float = 1.0, stretch: float = 1.0
+    ) -> bool:
+        """List all jobs in this order on about these allotments; see `list_flexibly`."""
+        queue = self.queue
+        self.work += CALL + self.list_work
+        return bool(
+            list_flexibly(
+                queue.first,
+                queue.procs,
+                queue.times,
+                queue.release,
+                queue.starts,
+                queue.capacity,
+                order,
+                wanted,
+                squeeze,
+                stretch,
+                cap,
+                self._lists[0],
+                self._lists[1],
+                self.rows,
+                self.start,
+                self.end,
+            )
+        )
+
+    def anneal(
+        self,
+        order: Ints,
+        wanted: Ints,
+        cap: float,
+        shares: tuple[float, float],
+        trials: int,
+        heats: tuple[float, float],
+        late: float = 2.0,
+    ) -> bool:
+        """Change a list a little, so many times; the best schedule is then at hand.
+
+        Parameters
+        ----------
+        shares : pair of float
+            Squeeze and stretch.
+        heats : pair of float
+            Temperatures at the begin and end, as shares of the weighted completion.
+        """
+        queue = self.queue
+        waiting, running, best_order, best_wanted, now, likes = self._lists
+        now[:], likes[:] = order, wanted
+        self.list(now, likes, cap, *shares)
+        scale = float(queue.weight @ self.end)
+        self.work += trials * self.list_work
+        anneal_lists(
+            queue.first,
+            queue.procs,
+            queue.times,
+            queue.weight,
+            queue.release,
+            queue.starts,
+            queue.capacity,
+            now,
+            likes,
+            shares[0],
+            shares[1],
+            cap,
+            late * scale,
+            trials,
+            heats[0] * scale,
+            heats[1] * scale,
+            self._random,
+            waiting,
+            running,
+            self.rows,
+            self.start,
+            self.end,
+            best_order,
+            best_wanted,
+        )
+        return self.list(best_order, best_wanted, cap, *shares)
 
     def settle(self) -> None:
         """Start every job as early as it can, by rising starts; none starts later than before."""

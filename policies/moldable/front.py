@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from coalloc.policies.base import never
-from coalloc.policies.kernel.decoding import Schedule
+from coalloc.policies.base import Budget, never
+from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.moldable.archive import Archive, Point
-from coalloc.policies.moldable.comparators import parents_first
+from coalloc.policies.moldable.comparators import order_and_rows, parents_first
+from coalloc.policies.moldable.demt import Search
 from coalloc.policies.moldable.demt_laying import Layer
+from coalloc.policies.moldable.queue import of_planner
+from coalloc.policies.moldable.two_shelf_schedule import two_shelf_schedule
+
+LISTED = ("sequential", "list-shelf", "list-lptf", "list-saf", "list-smith")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,4 +71,20 @@ def _decoded(layer: Layer, points: list[Point]) -> Iterator[Schedule]:
             yield planner.decode(listed, decoder)
 
 
-__all__ = ["Laid", "lay_front"]
+def published(planner: Planner, budget: Budget) -> list[Laid]:
+    """Schedules of `demt`, by both readings of its makespan, and of what it was compared with."""
+    layer = Layer(planner, of_planner(planner))
+    found = []
+    for guess in ("reached", "accepted"):
+        options = {"guess": guess, "selection": "auto", "shuffles": 20, "objective": WEIGHTED}
+        search = Search(layer, options, replace(budget, work=None))
+        found.append(Laid(schedule=search.run().schedule))
+    parts = [order_and_rows(name, layer.queue) for name in LISTED]
+    schedules = [layer.lay(order, rows) for order, rows in parts]
+    found += [Laid(schedule=schedule) for schedule in schedules if schedule is not None]
+    shelves = two_shelf_schedule(layer.queue)
+    found.append(Laid(schedule=layer.measured(shelves.rows, shelves.start)))
+    return found
+
+
+__all__ = ["Laid", "lay_front", "published"]

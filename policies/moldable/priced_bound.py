@@ -18,6 +18,7 @@ B. Polyak, "Minimization of unsmooth functionals", 1969 (the step).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
@@ -29,11 +30,15 @@ from numpy.typing import NDArray
 from coalloc.policies.base import never
 from coalloc.policies.moldable.pricing import add_usage, price_jobs
 from coalloc.policies.moldable.queue import MoldableQueue
+from coalloc.policies.moldable.quick_pricing import price_near
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 SLOTS, STEPS = 100, 200
+RECENT = 24
+POLISH, FEW = 8, 16
+"""Last steps that are exact; of so few jobs, all."""
 ROUNDING = 1e-12
 """How much later than the cap a job may end, relative; the verifier allows as much."""
 
@@ -109,7 +114,14 @@ def priced_bound(
 
 
 class Ascent:
-    """Subgradient steps on prices; resumable."""
+    """Subgradient steps on prices; resumable.
+
+    Attributes
+    ----------
+    recent : deque of pairs of arrays, N
+        Each job's allotment and start at the prices of the last steps. Their average is about a
+        solution of the relaxation that the bound is the dual of.
+    """
 
     def __init__(self, queue: MoldableQueue, *, horizon: float, cap: float, slots: int) -> None:
         self.queue, self.cap = queue, cap
@@ -118,9 +130,12 @@ class Ascent:
         self.there = capacity_area(queue, self.grid)
         self.best = -inf
         self.steps = 0
+        self.recent: deque[tuple[Ints, Floats]] = deque(maxlen=RECENT)
         self._mode = np.zeros(queue.size, dtype=np.int64)
         self._start = np.zeros(queue.size)
         self._used = np.zeros(slots)
+        self._total = np.zeros(2 * slots + 2)
+        self._floor, self._priced = np.full(queue.procs.size, -inf), np.zeros(slots)
         self.begin(fluid_prices(queue, self.grid))
 
     def begin(self, prices: Floats) -> None:
@@ -137,6 +152,31 @@ class Ascent:
             self.queue, self.grid, prices, self.there, self.cap, self._mode, self._start
         )
 
+    def _near(self, prices: Floats) -> float:
+        """About the value, in a fraction of the time."""
+        queue, slots = self.queue, prices.size
+        fall = np.maximum(self._priced - prices, 0.0)
+        self._priced = prices
+        np.cumsum(prices * self.width, out=self._total[1 : slots + 1])
+        self._total[slots + 1 :] = self._total[slots]
+        paid = price_near(
+            queue.first,
+            queue.procs,
+            queue.times,
+            queue.weight,
+            queue.release,
+            float(self.grid[1]),
+            slots,
+            self._total,
+            self.cap * (1.0 + ROUNDING),
+            float(fall.max()),
+            float(fall @ self.width),
+            self._floor,
+            self._mode,
+            self._start,
+        )
+        return float(paid) - float(prices @ self.there)
+
     def _subgradient(self) -> Floats:
         queue = self.queue
         add_usage(queue.procs, queue.times, self._mode, self._start, self.grid, self._used)
@@ -146,9 +186,12 @@ class Ascent:
 
     def run(self, steps: int, stop: Callable[[], bool] = never) -> None:
         """Take steps towards a target a little above the best; a smaller one where it fails."""
-        for _ in range(steps if self.best < inf else 0):
+        quick = steps - POLISH if self.queue.size > FEW else 0
+        for done in range(steps if self.best < inf else 0):
             if stop():
                 break
+            if done == quick > 0:
+                self._resume()
             self.steps += 1
             slope = self._direction
             length = float((slope * slope / self.width).sum())
@@ -157,10 +200,17 @@ class Ascent:
             target = self.best + self._ambition * abs(self.best)
             step = (target - self._current) / length
             self.prices = np.maximum(self.prices + step * slope / self.width, 0.0)
-            self._advance()
+            self._advance(self._near if done < quick else self.value)
 
-    def _advance(self) -> None:
-        value = self.value(self.prices)
+    def _resume(self) -> None:
+        """Go on from the best prices, with their exact value."""
+        self.prices = self.best_prices.copy()
+        self.best = self._current = self.value(self.prices)
+        self._direction, self._fails = self._subgradient(), 0
+
+    def _advance(self, worth: Callable[[Floats], float]) -> None:
+        value = worth(self.prices)
+        self.recent.append((self._mode.copy(), self._start.copy()))
         self._current = value
         self._direction = 0.3 * self._direction + 0.7 * self._subgradient()
         if value > self.best * (1.0 + 1e-5):
@@ -172,7 +222,7 @@ class Ascent:
         if self._fails >= 8:
             self._fails, self._ambition = 0, self._ambition * 0.5
             self.prices = self.best_prices.copy()
-            self._current = self.value(self.prices)
+            self._current = worth(self.prices)
             self._direction = self._subgradient()
 
     def bound(self, whole: MoldableQueue) -> PricedBound:
