@@ -20,10 +20,10 @@ BASE_VARIABLES = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER")
 PREFIX = "#COALLOC"
 
 _SUFFIXES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_SUFFIXED = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([smhd])", re.ASCII)
+_SUFFIXED = re.compile(r"([0-9]{1,99}\.?[0-9]{0,99}|\.[0-9]{1,99})([smhd])", re.ASCII)
 _WHOLE = r"([0-9]{1,300})"
 _CLOCK = re.compile(rf"(?:{_WHOLE}-)?{_WHOLE}(?::{_WHOLE})?(?::{_WHOLE})?", re.ASCII)
-_NUMBER = r"([0-9]+\.?[0-9]*(?:[eE][-+]?[0-9]+)?|\.[0-9]+)"
+_NUMBER = r"([0-9]{1,99}\.?[0-9]{0,99}(?:[eE][-+]?[0-9]{1,9})?|\.[0-9]{1,99})"
 _BANDWIDTH = re.compile(_NUMBER + r" *([kKMGT]?)(bps|bit/s|b/s|Bps|B/s)", re.ASCII)
 _MEMORY = re.compile(_NUMBER + r"([kKmMgGtT]?)[bB]?", re.ASCII)
 _PIECE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", re.ASCII)
