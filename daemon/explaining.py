@@ -17,6 +17,7 @@ from coalloc.daemon import views
 from coalloc.daemon.planning import Planner, Solver
 from coalloc.daemon.record_json import read_object
 from coalloc.daemon.wire.codec import encode
+from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Plan, Reason
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
@@ -44,7 +45,7 @@ class Explainer:
     ) -> Mapping[str, Any]:
         """The answer's ``why``; never raises for what a solver does."""
         answer = views.why(record, state, now)
-        if record.id not in state.waiting:
+        if record.id not in state.waiting or isinstance(record.job, DivisibleJob):
             return answer
         why_not = "" if self._solver.is_warm else COLD
         if not why_not:

@@ -9,6 +9,7 @@ from typing import Any
 
 from coalloc.core import assemble
 from coalloc.core.commit import occupation
+from coalloc.core.pieces import Pool
 from coalloc.core.records import JobRecord, JobState
 from coalloc.core.state import State, arrival, procs_of
 from coalloc.daemon import flow_views
@@ -195,16 +196,15 @@ def why(record: JobRecord, state: State, now: float) -> dict[str, Any]:
     """What keeps a job from starting, with the figures behind it."""
     start, reason, detail = expectation(record, state, now)
     facts: list[str] = []
-    if record.is_waiting:
-        view = occupation(state, now)
-        needed = procs_of(record)
-        free = dict.fromkeys(state.clusters, 0)
-        for node, count in view.free.items():
-            free[view.cluster_of[node]] += max(0, count)
+    pool = state.flows.get(record.id)
+    if isinstance(pool, Pool):
         facts.append(
-            f"asks for {needed} processes; free now: "
-            + ", ".join(f"{name} {count}" for name, count in free.items())
+            f"{pool.left(now)} of {pool.total} chunks are to be placed, on slots that the other "
+            f"jobs leave idle; free now: {_free(state, now)}"
         )
+    elif record.is_waiting:
+        view = occupation(state, now)
+        facts.append(f"asks for {procs_of(record)} processes; free now: {_free(state, now)}")
         job = record.job
         if isinstance(job, RigidJob | MoldableJob) and job.proc_gbps:
             facts.append(
@@ -240,6 +240,15 @@ def why(record: JobRecord, state: State, now: float) -> dict[str, Any]:
         "explanation": None,
         "unexplained": "",
     }
+
+
+def _free(state: State, now: float) -> str:
+    """Free slots of each cluster."""
+    view = occupation(state, now)
+    free = dict.fromkeys(state.clusters, 0)
+    for node, count in view.free.items():
+        free[view.cluster_of[node]] += max(0, count)
+    return ", ".join(f"{name} {count}" for name, count in free.items())
 
 
 def test_snapshot(state: State, job: Any, now: float) -> dict[str, Any]:

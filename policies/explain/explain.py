@@ -20,7 +20,7 @@ from dataclasses import replace
 from math import inf, isfinite
 
 from coalloc.model.errors import InputError
-from coalloc.model.jobs import Job, MoldableJob, RigidJob
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob
 from coalloc.model.plan import Deferred, Placement, Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import never
@@ -88,7 +88,7 @@ def explain(
     deferred: Deferred | None = None,
     stop: Callable[[], bool] = never,
 ) -> Explanation:
-    """Why a job waits.
+    """Why a job waits; of a divisible one, what the plan says of it.
 
     Parameters
     ----------
@@ -124,6 +124,8 @@ def explain(
     )
     if reference is not None and reference.start <= snapshot.time + NEAR_S:
         return replace(made, reason="starts_now")
+    if isinstance(target, DivisibleJob):
+        return made  # No rule places it, but what the others leave.
     return _Inquiry(snapshot, rule, target, base, references, stop).answer(made)
 
 

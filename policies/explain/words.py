@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import inf
 
-from coalloc.model.jobs import Job, RigidJob
+from coalloc.model.jobs import DivisibleJob, Job, RigidJob
 from coalloc.model.nodeset import fold
 from coalloc.model.platform import NodeState
 from coalloc.model.snapshot import Snapshot
@@ -80,6 +80,9 @@ class _Words:
         if made.reason == "starts_now":
             return [f"starts now as {made.policy} plans"]
         out = [self._headline()]
+        if isinstance(self.job, DivisibleJob):
+            how = "its chunks take what the other jobs leave idle, and delay none of them"
+            return out if made.start is None else [*out, how]
         if made.slots is not None and not self._gated():
             out.append(self._slots(made.slots))
         if made.several:
