@@ -1,0 +1,158 @@
+"""What surrounds divisible jobs that run: submits, the plain policy, processes, explanations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coalloc.adapters.part_rank import chunk_variables
+from coalloc.core.records import JobRecord, JobState
+from coalloc.daemon import cli
+from coalloc.daemon.record_json import read_record, write_record
+from coalloc.daemon.submission import submission
+from coalloc.model.jobs import DivisibleJob, RigidJob
+from coalloc.model.plan import Plan
+from coalloc.model.snapshot import Snapshot
+from coalloc.model.snapshot_json import read_snapshot
+from coalloc.policies.check import check
+from coalloc.policies.explain.explain import explain_plan
+from coalloc.policies.explain.words import lines
+from coalloc.policies.plain import plain_fcfs
+
+NODES = [
+    {"name": "a[1-2]", "power": 1.0, "slots": 2},
+    {"name": "a3", "power": 0.5, "features": ["ib"], "memory_mb": 100},
+]
+
+
+def snapshot_of(*queue: dict[str, Any], **more: Any) -> Snapshot:
+    clusters = [{"name": "alpha", "nodes": NODES}]
+    top = {"format": "coalloc-snapshot/1", "clusters": clusters, "queue": list(queue), **more}
+    return read_snapshot(top)
+
+
+def chunked(chunks: int, **more: Any) -> dict[str, Any]:
+    return {"id": "d", "kind": "divisible", "work": 10.0 * chunks, "chunk_s": 10.0, **more}
+
+
+def rigid(procs: int) -> dict[str, Any]:
+    return {"id": "r", "kind": "rigid", "procs": procs, "base_time": 5.0}
+
+
+def pieces(plan: Plan) -> list[tuple[dict[str, int], int | None, float]]:
+    return [(dict(p.nodes), p.chunks, p.end) for p in plan.placements if p.job == "d"]
+
+
+def test_plain_deals_chunks_evenly_to_all_free_slots() -> None:
+    snapshot = snapshot_of(chunked(11))
+    plan = plain_fcfs(snapshot, pieces=True)
+    assert pieces(plan) == [({"a1": 2, "a2": 2}, 11, 30.0)]
+    assert check(snapshot, plan).violations == ()
+    more = plain_fcfs(snapshot_of(chunked(20)), pieces=True)
+    assert pieces(more) == [({"a1": 2, "a2": 2}, 16, 40.0), ({"a3": 1}, 4, 80.0)]
+
+
+def test_plain_deals_none_where_a_job_waits_for_slots() -> None:
+    beside = plain_fcfs(snapshot_of(rigid(2), chunked(3)), pieces=True)
+    assert len(pieces(beside)) > 0
+    behind = plain_fcfs(snapshot_of(rigid(2), {**rigid(4), "id": "s"}, chunked(3)), pieces=True)
+    assert pieces(behind) == []
+    assert plain_fcfs(snapshot_of(chunked(3))).placements == (), "off line the registry fills"
+
+
+@pytest.mark.parametrize(
+    ("wants", "nodes"),
+    [
+        ({"features": ["ib"]}, [{"a3": 1}]),
+        ({"features": ["ib"], "memory_mb_per_proc": 101}, []),
+        ({"clusters": ["alpha"]}, [{"a1": 2, "a2": 1}]),
+        ({"held": True}, []),
+        ({"earliest": 7.0}, []),
+    ],
+)
+def test_plain_honours_what_a_divisible_job_asks_for(
+    wants: dict[str, Any], nodes: list[dict[str, int]]
+) -> None:
+    plan = plain_fcfs(snapshot_of(chunked(3, **wants)), pieces=True)
+    assert [found[0] for found in pieces(plan)] == nodes
+
+
+def test_plain_leaves_nodes_alone_that_are_reserved_later() -> None:
+    kept = {"id": "k", "nodes": ["a[1-2]"], "start": 50.0, "end": 60.0}
+    plan = plain_fcfs(snapshot_of(chunked(3), reservations=[kept]), pieces=True)
+    assert [found[0] for found in pieces(plan)] == [{"a3": 1}]
+
+
+@pytest.mark.parametrize(("count", "size"), [(11, 4), (4, 4), (3, 1), (2, 5)])
+def test_the_processes_of_a_piece_share_its_chunks(count: int, size: int) -> None:
+    told = [chunk_variables([100, count, 500], rank, size) for rank in range(size)]
+    found = []
+    for env in told:
+        first, mine = int(env["COALLOC_CHUNK_FIRST"]), int(env["COALLOC_CHUNKS"])
+        assert count // size <= mine <= -(-count // size)
+        assert env["COALLOC_CHUNKS_TOTAL"] == "500"
+        found += range(first, first + mine)
+    assert found == list(range(100, 100 + count))
+    assert chunk_variables(None, 0, 1) == {}
+
+
+def test_a_submit_of_work_in_chunks() -> None:
+    body = submission(["scan"], work=100.0, chunk_s=5.0, retries=2, keep_going=True)
+    assert body["job"] == {"kind": "divisible", "work": 100.0, "chunk_s": 5.0}
+    assert (body["retries"], body["keep_going"]) == (2, True)
+    with pytest.raises(ValueError, match="chunk_s: is missing"):
+        submission(["scan"], work=100.0)
+    with pytest.raises(ValueError, match="procs, work: only one of them"):
+        submission(["scan"], work=100.0, chunk_s=1.0, procs=3)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--divisible", "1h"], "--divisible needs --chunk"),
+        (["--chunk", "1h"], "--chunk is for --divisible"),
+        (["--retries", "2"], "--retries is for --divisible"),
+        (["-k"], "--keep-going is for --divisible"),
+        (["--divisible", "1h", "--chunk", "1m", "-n", "2"], "--divisible and --ntasks exclude"),
+        (["--divisible", "1h", "--chunk", "1m", "-a", "1-3"], "--divisible and --array exclude"),
+        (["--divisible", "0", "--chunk", "1m"], "is not a time above 0"),
+        (["--divisible", "1h", "--chunk", "1m", "--retries", "-1"], "not a whole number"),
+    ],
+)
+def test_what_makes_no_sense_together_is_refused(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["submit", *words, "--", "true"]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_records_of_pieces_are_kept_and_older_ones_are_read() -> None:
+    whole = DivisibleJob(id="17", work=100.0, chunk_s=10.0)
+    piece = RigidJob(id="17.3", procs=2, base_time=20.0)
+    for record in (
+        JobRecord(id="17", job=whole, name="scan", user="ann", retries=2, keep_going=True),
+        JobRecord(
+            id="17.3",
+            job=piece,
+            name="scan",
+            user="ann",
+            flow="17",
+            chunk_first=4,
+            chunks=4,
+            state=JobState.RUNNING,
+        ),
+    ):
+        assert read_record(write_record(record)) == record
+    old = write_record(JobRecord(id="1", job=piece, name="x", user="ann"))
+    assert "chunk" not in old
+    assert read_record(old).chunks == 0
+
+
+def test_why_says_when_the_first_chunks_start() -> None:
+    snapshot = snapshot_of(chunked(20), {**chunked(2, features=["gpu"]), "id": "e"})
+    plan = plain_fcfs(snapshot, pieces=True)
+    assert explain_plan(snapshot, plan, "d").reason == "starts_now"
+    made = explain_plan(snapshot, plan, "e")
+    assert made.tried == 0
+    assert len(lines(made, snapshot)) == 1
