@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.core.messages import Hello, Ping, Read
+from coalloc.core.messages import Goodbye, Hello, Ping, Read
 from coalloc.daemon.wire.codec import encode_message
 from tests.integration.running import Running
 from tests.integration.test_wire_server import Body, Site, answer, until
@@ -34,8 +34,9 @@ def test_a_second_executor_is_turned_away_until_the_first_is_forgotten(
         await until(lambda: site.statements == [FIRST])
         await second.send(encode_message(SECOND))
         assert (await answer(second))["type"] == "turned_away"
-        await second.send(encode_message(READ))
-        assert await answer(second) == {"type": "ping", "epoch": 0, "known": False}
+        for said in (READ, Goodbye(cluster="alpha")):
+            await second.send(encode_message(said))
+            assert await answer(second) == {"type": "ping", "epoch": 0, "known": False}
         assert site.logged == [("executor", "second_executor")]
         assert site.server.tell("alpha", Ping(epoch=4))
         assert (await answer(first))["epoch"] == 4, "orders go to the first"
