@@ -45,8 +45,8 @@ from coalloc.policies.moldable.priced_bound import PricedBound
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner, why_not
 from coalloc.policies.moldable.rolling import roll
 
-LADDER = 60
-"""Allotments of a job that are searched, and that prices are sought on, about."""
+LADDER, COARSE = 60, 14
+"""Allotments of a job that are searched, and that prices are sought on; of each of many jobs."""
 
 
 class Bicriteria:
@@ -201,7 +201,7 @@ def proves(laid: Laid, bound: PricedBound) -> float:
 
 def searched(planner: Planner) -> MoldableQueue:
     """The queue with a ladder of allotments, none of them shorter than what a profile tells."""
-    queue = of_planner(planner, limit=LADDER)
+    queue = of_planner(planner, limit=LADDER if len(planner.items) <= LARGE else COARSE)
     return replace(queue, times=np.maximum(queue.times, SHORTEST))
 
 

@@ -23,7 +23,6 @@ lists alone: a place in a profile takes time that grows with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import cycle
 from math import inf
 
@@ -53,8 +52,8 @@ TAIL, TAILS, OFTEN = 0.8, (0.5, 1.0), 0.6
 """By what share of T long jobs are placed as if all had to end; and how often they are."""
 DEARER = (1.0, 1.0, 1.0, 1.3, 1.7)
 """Parts of the prices that are paid: dearer time makes for less work, and a shorter schedule."""
-SLOTS, COARSE = 50, 14
-PRICING, FEWEST_STEPS, MOST_STEPS = 0.25, 3, 100
+SLOTS = 50
+PRICING, FEWEST_STEPS, MOST_STEPS = 0.25, 4, 100
 """Share of the work that goes into steps of prices, between so many for each end."""
 QUICK = 4
 """Jobs priced in a step that count as one that is placed."""
@@ -66,6 +65,8 @@ SHARES = ((1.0, 1.0), (0.8, 1.0), (0.8, 1.3), (0.6, 1.3), (0.5, 2.0))
 """Of the allotment that is wanted, what a job in a list starts on at least and at most."""
 TRIALS, HEATS = 0.03, (5e-4, 3e-5)
 """Share of the work, and temperatures, of annealing a list."""
+BELOW = 0.998
+"""Where lists are held that shall end sooner than another."""
 FEW, STARTS = 12, 0.4
 """Of so few jobs, lists are annealed from anywhere, with this share of the work."""
 
@@ -114,7 +115,6 @@ class Engine:
         self.builder = Builder(queue, budget.seed)
         self.lister = Lister(queue)
         self.stopped = False
-        self._coarse = coarser(queue, COARSE) if queue.size > LARGE else queue
         self._rng = np.random.default_rng(budget.seed)
         share = PRICING * QUICK * work / (queue.size * (len(needed) + FEWEST + 2))
         self._steps = int(min(max(share, FEWEST_STEPS), MOST_STEPS))
@@ -137,14 +137,14 @@ class Engine:
         if self.queue.size <= FEW:
             self._list_few()
         many = int(self.limit / (EACH * self.queue.size))
-        ends = ENDS[: max(many, FEWEST)]
+        ends = ENDS[: max(many, FEWEST) if self.queue.size <= LARGE else 1]
         for cap in (*self.needed, *(factor * self.cmax for factor in ends)):
             self._price(cap)
             if self._is_over():
                 return
-        widest = self.archive.points[-1].cmax
-        self._price(inf, max(1.5 * self.cmax, 1.05 * widest))
         if self.queue.size <= LARGE:
+            widest = self.archive.points[-1].cmax
+            self._price(inf, max(1.5 * self.cmax, 1.05 * widest))
             self._shake()
             self._search()
 
@@ -171,7 +171,7 @@ class Engine:
 
     def _price(self, cap: float, horizon: float = inf) -> None:
         """Prices for one end, and the schedules built at them."""
-        ascent = Ascent(self._coarse, horizon=min(cap, horizon), cap=cap, slots=SLOTS)
+        ascent = Ascent(self.queue, horizon=min(cap, horizon), cap=cap, slots=SLOTS)
         steps = 2 * self._steps
         if self.ascents and ascent.best < inf:
             near = min(self.ascents, key=lambda known: abs(known.grid[-1] - ascent.grid[-1]))
@@ -181,8 +181,12 @@ class Engine:
                 ascent.begin(known)
         ascent.run(min(steps, MOST_STEPS), self.budget.stop)
         self._priced += self.queue.size * ascent.steps // QUICK
-        prices = Prices(self.queue, ascent)
         self.ascents.append(ascent)
+        if self.queue.size > LARGE:
+            for rows, start in ascent.recent:
+                self._list(np.argsort(start, kind="stable"), rows)
+            return
+        prices = Prices(self.queue, ascent)
         self.prices.append(prices)
         self._list(prices.order, prices.cheapest)
         for slack in SLACKS if self.queue.size <= LARGE else ():
@@ -256,12 +260,14 @@ class Engine:
         while True:
             for prices in self.prices:
                 self._improve(prices, hot)
-                self._relist(prices.cap)
+                cap = min(prices.cap, self.archive.points[-1].cmax)
+                self._relist(self.archive.within(1.06 * cap) or self.archive.points[0], cap)
                 if self._is_over():
                     return
             for cmax, total in self.references:
                 if not self._is_beaten(cmax, total):
-                    self._relist(cmax)
+                    point = self.archive.within(cmax) or self.archive.points[0]
+                    self._relist(point, BELOW * cmax)
             hot = max(0.7 * hot, 2.0 * COLD)
 
     def _is_beaten(self, cmax: float, total: float) -> bool:
@@ -270,10 +276,8 @@ class Engine:
         point = self.archive.within(most)
         return point is not None and point.total < total
 
-    def _relist(self, cap: float) -> None:
+    def _relist(self, point: Point, cap: float) -> None:
         """Anneal the list that a schedule is, held at an end."""
-        cap = min(cap, self.archive.points[-1].cmax)
-        point = self.archive.within(1.06 * cap) or self.archive.points[0]
         order = np.argsort(point.start, kind="stable")
         self._anneal(order, point.rows, cap, 2.0, HEATS[0])
 
@@ -294,18 +298,4 @@ def shelved(queue: MoldableQueue) -> Point:
     return Point(cmax=laid.makespan, total=total, rows=laid.rows, start=laid.start)
 
 
-def coarser(queue: MoldableQueue, most: int) -> MoldableQueue:
-    """The same queue with at most so many allotments of each job, both ends among them."""
-    last = np.diff(queue.first) - 1
-    steps = np.linspace(0.0, 1.0, most)
-    kept = np.unique((queue.first[:-1, None] + np.rint(last[:, None] * steps)).astype(np.int64))
-    return replace(
-        queue,
-        first=np.searchsorted(kept, queue.first).astype(np.int64),
-        procs=queue.procs[kept],
-        times=queue.times[kept],
-        mode=queue.mode[kept],
-    )
-
-
-__all__ = ["LARGE", "Engine", "coarser"]
+__all__ = ["LARGE", "Engine"]

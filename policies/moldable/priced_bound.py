@@ -186,7 +186,7 @@ class Ascent:
 
     def run(self, steps: int, stop: Callable[[], bool] = never) -> None:
         """Take steps towards a target a little above the best; a smaller one where it fails."""
-        quick = steps - POLISH if self.queue.size > FEW else 0
+        quick = steps - min(POLISH, steps // 8) if self.queue.size > FEW else 0
         for done in range(steps if self.best < inf else 0):
             if stop():
                 break

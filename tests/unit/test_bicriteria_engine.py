@@ -12,7 +12,7 @@ from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.moldable.archive import Archive, Point
 from coalloc.policies.moldable.building import Builder, Prices
 from coalloc.policies.moldable.cmax_bound import cmax_bound
-from coalloc.policies.moldable.engine import Engine, coarser
+from coalloc.policies.moldable.engine import Engine
 from coalloc.policies.moldable.priced_bound import Ascent
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
@@ -76,14 +76,6 @@ def test_more_work_never_harms() -> None:
         best = engine.archive.balanced()
         values.append(best.cmax * best.total**2)
     assert values[1] < values[0]
-
-
-def test_a_coarser_queue_keeps_both_ends() -> None:
-    queue = queue_of("weakly", 10, 40)
-    coarse = coarser(queue, 5)
-    assert (np.diff(coarse.first) == 5).all()
-    assert (queue.times[queue.first[:-1]] == coarse.times[coarse.first[:-1]]).all()
-    assert (queue.times[queue.first[1:] - 1] == coarse.times[coarse.first[1:] - 1]).all()
 
 
 VALUES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12)
