@@ -106,7 +106,10 @@ def completed(
     matching = [
         d for d in defaults if fnmatchcase(user, d.user) and fnmatchcase(command, d.command)
     ]
-    for key in ("time_limit", "sigma", "proc_gbps"):
+    known = ["time_limit", "sigma"]
+    if out.get("kind", "rigid") in {"rigid", "moldable"}:
+        known.append("proc_gbps")
+    for key in known:
         if out.get(key) is not None:
             sources[key] = "user"
             continue

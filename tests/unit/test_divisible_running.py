@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from coalloc.adapters.part_rank import chunk_variables
+from coalloc.core.estimates import completed
 from coalloc.core.records import JobRecord, JobState
+from coalloc.core.settings import JobDefaults
 from coalloc.daemon import cli
 from coalloc.daemon.record_json import read_record, write_record
 from coalloc.daemon.submission import submission
@@ -87,7 +89,7 @@ def test_plain_leaves_nodes_alone_that_are_reserved_later() -> None:
 @pytest.mark.parametrize(("count", "size"), [(11, 4), (4, 4), (3, 1), (2, 5)])
 def test_the_processes_of_a_piece_share_its_chunks(count: int, size: int) -> None:
     told = [chunk_variables([100, count, 500], rank, size) for rank in range(size)]
-    found = []
+    found: list[int] = []
     for env in told:
         first, mine = int(env["COALLOC_CHUNK_FIRST"]), int(env["COALLOC_CHUNKS"])
         assert count // size <= mine <= -(-count // size)
@@ -125,6 +127,26 @@ def test_what_makes_no_sense_together_is_refused(
 ) -> None:
     assert cli.main(["submit", *words, "--", "true"]) == 2
     assert why in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"kind": "divisible", "work": 10.0, "chunk_s": 1.0},
+        {"kind": "workflow", "tasks": [{"id": "a", "work": 1.0}]},
+    ],
+)
+def test_a_default_bandwidth_is_for_jobs_that_can_have_one(job: dict[str, Any]) -> None:
+    fields, sources = completed(
+        job,
+        user="ann",
+        command="scan",
+        defaults=[JobDefaults(proc_gbps=0.1, base_time=5.0, time_limit=60.0)],
+        history=(),
+        fallback_base_time=3600.0,
+    )
+    assert fields == {**job, "time_limit": 60.0}
+    assert sources == {"time_limit": "defaults"}
 
 
 def test_records_of_pieces_are_kept_and_older_ones_are_read() -> None:
