@@ -337,6 +337,21 @@ def test_what_waits_for_a_held_job_is_not_planned_as_if_that_had_ended() -> None
     assert site.job(after).state is JobState.PENDING
 
 
+def test_what_waits_for_a_workflow_waits_for_its_last_tasks() -> None:
+    site = patient()
+    flow = site.submit_workflow("a")
+    time = site.pending_solves[-1].snapshot.time
+    task = Placement(job=flow, task="a", start=time, end=time + 100.0, nodes={"a1": 1})
+    planned(site, flow, others=[task])
+    after = site.submit(1, needs=(("afterok", flow),))
+    (waiting,) = site.pending_solves[-1].snapshot.queue
+    assert (waiting.id, waiting.after) == (after, (f"{flow}.1",))
+    start = site.pending_solves[-1].snapshot.time
+    early = Placement(job=after, start=start, end=start + 100.0, nodes={"a2": 1})
+    planned(site, flow, others=[early])
+    assert site.job(after).state is JobState.PENDING, "even if a plan says otherwise"
+
+
 def test_a_restart_loses_no_chunk_and_runs_none_twice() -> None:
     site = patient(backoff_first_s=1.0)
     job = submit(site, 12, retries=1)
