@@ -9,10 +9,10 @@ import pytest
 from coalloc.core import assemble
 from coalloc.core.coordinator import STALLED_S, STRANGERS_NAMED
 from coalloc.core.effects import Resend, SaveLaunch, Solve
-from coalloc.core.events import Disconnected, Stated, SubmitsLost
+from coalloc.core.events import Disconnected, SolveFailed, Stated, SubmitsLost
 from coalloc.core.messages import Goodbye, Prepare, Read, Report
 from coalloc.core.records import JobState, Launch, PartState
-from coalloc.core.requests import Cancel, Refused, Submit
+from coalloc.core.requests import Cancel, Done, Refused, RoundNow, Submit
 from coalloc.core.settings import ClusterSettings, Trigger
 from coalloc.model.snapshot import Running
 from tests.site import HOUR, Site, reading, workflow
@@ -196,3 +196,27 @@ def test_a_cancelled_workflow_takes_tasks_with_it_that_rest() -> None:
     site.wait(2000.0)
     assert site.job(f"{job}.1").attempt == 1
     assert site.job(job).cancelled_by == "ann"
+
+
+def test_times_that_were_repaired_are_told_with_the_submit() -> None:
+    job = {"kind": "moldable", "times": [10.0, 12.0, 4.0]}
+    answer = Site(solving=False).ask(Submit(token="t", job=job, launch=Launch(argv=("w",))))
+    assert isinstance(answer, Done)
+    (warning,) = answer.body["warnings"]
+    assert warning.startswith(f"job {answer.body['job']}: ")
+
+
+def test_a_round_that_is_asked_for_during_a_solve_follows_it() -> None:
+    site = Site(solving=False)
+    job = site.submit()
+    solve = site.pending_solves.pop()
+    site.ask(RoundNow(), operator=True)
+    assert site.pending_solves == []
+    site.do(SolveFailed(round=solve.round, policy=solve.policy, why="late", solve_s=1.0))
+    while site.pending_solves:
+        solve = site.pending_solves.pop()
+        site.do(SolveFailed(round=solve.round, policy=solve.policy, why="late", solve_s=1.0))
+        if solve.round > 1:
+            break
+    assert solve.round == 2
+    assert site.job(job).state is JobState.PENDING
