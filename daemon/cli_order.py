@@ -1,10 +1,17 @@
-"""Options that all submissions share: when and where, output, and what is answered."""
+"""What all submissions share: options, and how a job is sent and waited for."""
 
 from __future__ import annotations
 
+import argparse
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from coalloc.daemon import cli_parse as parse
+from coalloc.daemon.cli_common import CommandError, connect
+from coalloc.daemon.cli_wait import wait_and_tell
+from coalloc.daemon.client import Client, NoAnswerError, RefusedError
+from coalloc.daemon.client_results import Submitted
 
 
 def add_order(group: Any) -> None:
@@ -70,3 +77,44 @@ def add_answer(group: Any) -> None:
     group.add_argument(
         "--token", metavar="TEXT", help="a submit with the token of an earlier one is the same job"
     )
+
+
+def order(
+    args: argparse.Namespace,
+    body: Mapping[str, Any],
+    test: Callable[[Client, Mapping[str, Any]], int],
+    tell: Callable[[Submitted], None],
+) -> int:
+    """Send a submission, or ask when it would start; returns the exit code of the command.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        With the options of `add_answer`.
+    test : callable
+        Told to ask when it would start, and to print that.
+    tell : callable
+        Prints what was queued.
+
+    Raises
+    ------
+    CommandError
+    """
+    with connect(args) as client:
+        if args.test_only:
+            return test(client, body)
+        try:
+            done = client.send_submission(body)
+        except NoAnswerError as error:
+            raise CommandError(
+                f"{error}; if it was queued after all, --token {body['token']} finds it"
+            ) from error
+        except RefusedError as error:
+            can_be_held = error.code == "infeasible" and "hold_infeasible" in args
+            hint = " (--hold-infeasible queues it, held)" if can_be_held else ""
+            raise CommandError(f"{error.message}{hint}") from error
+        tell(done)
+        if not args.wait:
+            return 0
+        sys.stdout.flush()
+        return wait_and_tell(client, done.job, quiet=True)

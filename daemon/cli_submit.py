@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from coalloc.daemon import cli_parse as parse
-from coalloc.daemon.cli_common import BAD_USAGE, Command, CommandError, Parser, connect, note
-from coalloc.daemon.cli_order import add_answer, add_order, add_output
+from coalloc.daemon.cli_common import BAD_USAGE, Command, CommandError, Parser, note
+from coalloc.daemon.cli_order import add_answer, add_order, add_output, order
 from coalloc.daemon.cli_script import LARGEST_SCRIPT, read_script, script_of
 from coalloc.daemon.cli_text import instant, node_set
-from coalloc.daemon.cli_wait import wait_and_tell
-from coalloc.daemon.client import Client, NoAnswerError, RefusedError
+from coalloc.daemon.client import Client
 from coalloc.daemon.client_results import Submitted
 from coalloc.daemon.submission import JobOptions, portable, submission
 
@@ -149,23 +148,7 @@ def _run(args: argparse.Namespace) -> int:
     if script:
         options = _with_script_options(args, script, argv[0])
     body = submission(argv, **_job_options(options, script))
-    with connect(args) as client:
-        if options.test_only:
-            return _test(client, body)
-        try:
-            done = client.send_submission(body)
-        except NoAnswerError as error:
-            raise CommandError(
-                f"{error}; if it was queued after all, --token {body['token']} finds it"
-            ) from error
-        except RefusedError as error:
-            hint = " (--hold-infeasible queues it, held)" if error.code == "infeasible" else ""
-            raise CommandError(f"{error.message}{hint}") from error
-        _tell(done, options)
-        if not options.wait:
-            return 0
-        sys.stdout.flush()
-        return wait_and_tell(client, done.job, quiet=True)
+    return order(options, body, _test, lambda done: _tell(done, options))
 
 
 def _what(args: argparse.Namespace) -> tuple[list[str], str]:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from coalloc.daemon import cli_parse as parse
-from coalloc.daemon.cli_common import BAD_USAGE, Command, CommandError, connect, note
-from coalloc.daemon.cli_order import add_answer, add_order, add_output
+from coalloc.daemon.cli_common import BAD_USAGE, Command, CommandError, note
+from coalloc.daemon.cli_order import add_answer, add_order, add_output, order
 from coalloc.daemon.cli_submit import environment, folder, limit, read_option
 from coalloc.daemon.cli_text import instant
-from coalloc.daemon.cli_wait import wait_and_tell
-from coalloc.daemon.client import Client, NoAnswerError
+from coalloc.daemon.client import Client
 from coalloc.daemon.client_results import Submitted
 from coalloc.daemon.workflow_submission import WorkflowOptions, workflow_submission
 from coalloc.model.errors import InputError
@@ -58,20 +56,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     body = _body(args)
-    with connect(args) as client:
-        if args.test_only:
-            return _test(client, body)
-        try:
-            done = client.send_submission(body)
-        except NoAnswerError as error:
-            raise CommandError(
-                f"{error}; if it was queued after all, --token {body['token']} finds it"
-            ) from error
-        _tell(done, len(body["job"]["tasks"]), args)
-        if not args.wait:
-            return 0
-        sys.stdout.flush()
-        return wait_and_tell(client, done.job, quiet=True)
+    return order(args, body, _test, lambda done: _tell(done, len(body["job"]["tasks"]), args))
 
 
 def _body(args: argparse.Namespace) -> dict[str, Any]:

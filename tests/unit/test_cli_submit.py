@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.daemon import cli, cli_submit
+from coalloc.daemon import cli, cli_order
 from coalloc.daemon.client import Client
 from coalloc.daemon.client_results import EndedJob, Estimate, Submitted
 
@@ -41,7 +41,7 @@ class FakeClient:
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeClient:
     fake = FakeClient()
-    monkeypatch.setattr(cli_submit, "connect", lambda args: fake)
+    monkeypatch.setattr(cli_order, "connect", lambda args: fake)
     monkeypatch.chdir(tmp_path)
     return fake
 
