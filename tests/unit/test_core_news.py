@@ -14,6 +14,7 @@ from coalloc.core.messages import Goodbye, Prepare, Read, Report
 from coalloc.core.records import JobState, Launch, PartState
 from coalloc.core.requests import Cancel, Done, Refused, RoundNow, Submit
 from coalloc.core.settings import ClusterSettings, Trigger
+from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Running
 from tests.site import HOUR, Site, reading, workflow
 
@@ -220,3 +221,32 @@ def test_a_round_that_is_asked_for_during_a_solve_follows_it() -> None:
             break
     assert solve.round == 2
     assert site.job(job).state is JobState.PENDING
+
+
+@pytest.mark.parametrize(("memory_mb", "refused"), [(100, False), (101, True)])
+def test_memory_that_no_node_has_for_each_process_is_refused(memory_mb: int, refused: bool) -> None:
+    site = Site({"a": 1}, solving=False)
+    seen = ClusterReading(cluster="a", nodes=(NodeReading(name="a1", slots=4, memory_mb=300),))
+    site.do(Stated(statement=Read(cluster="a", reading=seen)))
+    job = {"kind": "rigid", "procs": 3, "base_time": 1.0, "memory_mb_per_proc": memory_mb}
+    answer = site.ask(Submit(token="t", job=job, launch=Launch(argv=("w",))))
+    assert isinstance(answer, Refused) is refused
+
+
+def test_a_task_of_another_user_is_not_cancelled() -> None:
+    site = Site({"a": 1}, prepare_timeout_s=1e9)
+    job = site.submit_workflow("a b", "a>b")
+    answer = site.ask(Cancel(job=f"{job}.1"), user="eve")
+    assert isinstance(answer, Refused)
+    assert (answer.code, answer.message) == ("not_allowed", f"job {job} belongs to ann")
+    assert site.job(f"{job}.1").is_placed
+
+
+def test_a_job_that_is_cancelled_twice_is_cancelled_once() -> None:
+    site = Site({"a": 1})
+    job = site.submit()
+    site.run(job)
+    for _ in range(2):
+        site.ask(Cancel(job=job))
+    assert len(site.notes("job_cancelling")) == 1
+    assert site.job(job).cancelled_by == "ann"
