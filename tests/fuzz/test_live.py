@@ -16,6 +16,7 @@ PATIENCE = 4.0
 WAITS = {"submit", "queue", "status"}
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_an_attack_on_every_socket_harms_nobody(
     root: Path,

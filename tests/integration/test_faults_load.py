@@ -41,6 +41,7 @@ def served(site: Running, load: Load, submits: int) -> float:
     return percentile(load.waits[first:], 0.99)
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize("clients", [1000, pytest.param(10_000, marks=pytest.mark.nightly)])
 def test_a_crowd_that_connects_at_once_is_taken_in(
@@ -104,6 +105,7 @@ def test_a_watcher_that_never_reads_costs_nobody_else_anything(site: Running) ->
         context.destroy(linger=0)
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize("fate", ["hangs", "dies"])
 def test_submits_are_answered_and_jobs_start_while_the_solver(
