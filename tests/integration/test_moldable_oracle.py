@@ -205,7 +205,6 @@ def test_bounds_beside_more_optima(seeds: range, limit: float) -> None:
     assert_not_below(truths)
 
 
-@pytest.mark.xfail(strict=False, reason="on a handful of jobs the engine's moves are too few")
 @pytest.mark.parametrize(
     ("objective", "prefer", "near", "size", "limit"),
     [
