@@ -78,11 +78,14 @@ def test_a_hung_round_is_told_of_no_more(tmp_path: Path, monkeypatch: pytest.Mon
         async def heard() -> str:
             return (await asyncio.wait_for(loop.sock_recv(manager, 4096), 5.0)).decode()
 
+        async def silence() -> None:
+            while True:
+                await asyncio.wait_for(loop.sock_recv(manager, 4096), 0.5)
+
         assert "WATCHDOG=1" in await heard()
         site.submit()
         with pytest.raises(TimeoutError):
-            while True:
-                await asyncio.wait_for(loop.sock_recv(manager, 4096), 0.5)
+            await silence()
         solve = site.pending_solves[-1]
         site.do(Solved(round=solve.round, plan=first_fit(solve.snapshot), solve_s=0.0))
         assert "WATCHDOG=1" in await heard(), "the round has ended"
