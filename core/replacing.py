@@ -12,9 +12,9 @@ is concluded from what it says. The shell turns it away as long as the former is
 
 from __future__ import annotations
 
-from coalloc.core.effects import SaveMeta
+from coalloc.core.effects import Drop, SaveMeta
 from coalloc.core.messages import Hello, PartReport
-from coalloc.core.restoring import missing_parts
+from coalloc.core.restoring import missing_parts, repeat_starts
 from coalloc.core.state import ClusterState, State
 
 TAKEOVER_S = 15.0
@@ -40,7 +40,11 @@ def is_admitted(state: State, cluster: ClusterState, hello: Hello, now: float) -
 
 
 def taken_over(state: State, cluster: ClusterState, hello: Hello) -> tuple[PartReport, ...]:
-    """Remember who speaks for a cluster; returns the parts that were lost with a former state."""
+    """Remember who speaks for a cluster; returns the parts that were lost with a former state.
+
+    What the former was told and has not confirmed is forgotten: it may have carried it out, and
+    the other one must not do so again. What that knows and was told to start is told again.
+    """
     known = cluster.identity
     if hello.identity in {"", known}:
         return ()
@@ -48,7 +52,18 @@ def taken_over(state: State, cluster: ClusterState, hello: Hello) -> tuple[PartR
     state.out.append(SaveMeta(key=f"{MARK}{hello.cluster}", value=hello.identity))
     if not known or hello.cluster in state.unsure:
         return ()
+    forget_orders(state, hello.cluster)
     lost = missing_parts(state, hello, DETAIL)
     jobs = ",".join(dict.fromkeys(part.job for part in lost))
     state.note("executor_state_lost", level="warning", cluster=hello.cluster, jobs=jobs)
+    repeat_starts(state, hello.cluster)
     return lost
+
+
+def forget_orders(state: State, name: str) -> None:
+    """Take every order that a cluster was sent for carried out."""
+    cluster = state.clusters[name]
+    if cluster.acked_seq < cluster.next_seq - 1:
+        cluster.acked_seq = cluster.next_seq - 1
+        state.out.append(Drop(cluster=name, through_seq=cluster.acked_seq))
+    cluster.asked.clear()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from coalloc.core.effects import Greet, SaveMeta
+from coalloc.core.effects import Drop, Greet, SaveMeta
 from coalloc.core.events import Disconnected, Stated
-from coalloc.core.messages import Goodbye, Hello, PartReport, Prepare
+from coalloc.core.messages import Goodbye, Hello, PartReport, Prepare, Start
 from coalloc.core.records import JobState, PartState
 from coalloc.core.replacing import MARK, TAKEOVER_S
 from tests.site import Site
@@ -58,6 +58,33 @@ def test_a_job_that_had_not_started_waits_again() -> None:
     late = PartReport(job=job, attempt=1, part=0, state=PartState.READY)
     site.report("a", late)
     assert site.job(job).state is JobState.PENDING
+
+
+def test_orders_of_the_former_are_not_carried_out_by_the_next() -> None:
+    site = known(a=2)
+    job = site.submit()
+    last = site.state.clusters["a"].next_seq - 1
+    assert site.state.clusters["a"].acked_seq < last, "nobody has confirmed the preparation"
+    site.do(Disconnected(cluster="a"))
+    site.now += TAKEOVER_S
+    assert hello(site, "a", "second")
+    assert Drop(cluster="a", through_seq=last) in site.effects
+    assert Greet(cluster="a", base_seq=last + 1) in site.effects
+    assert site.job(job).is_waiting
+
+
+def test_a_start_that_a_part_still_waits_for_is_told_again() -> None:
+    site = known(a=2)
+    job = site.submit()
+    part = PartReport(job=job, attempt=1, part=0, state=PartState.READY)
+    site.report("a", part)
+    assert site.job(job).state is JobState.STARTING
+    site.do(Disconnected(cluster="a"))
+    site.now += TAKEOVER_S
+    last = site.state.clusters["a"].next_seq
+    assert hello(site, "a", "second", part)
+    assert site.state.clusters["a"].next_seq == last + 1
+    assert site.orders_for(job, Start)[-1][0] == "a"
 
 
 def test_the_same_state_loses_nothing() -> None:
