@@ -75,6 +75,7 @@ class DaemonHost:
         self._timer_at = 0.0
         self._wakes: list[float] = []
         self._heard: dict[str, float] = {}
+        self._speakers: dict[str, str] = {}
         self._names = tuple(site.name for site in settings.clusters)
 
     def is_up(self, now: float) -> bool:
@@ -88,7 +89,7 @@ class DaemonHost:
         self._delivery = Delivery(self._tell, self.disk.launches.get, epoch=self.disk.epoch)
         self._delivery.restore({name: dict(box) for name, box in self.disk.outbox.items()})
         self._inbox, self._unwritten, self._wakes = [], [], []
-        self._heard = {}
+        self._heard, self._speakers = {}, {}
         self._beat_at = self._timer_at = now
         self.planner.forget()
 
@@ -107,14 +108,18 @@ class DaemonHost:
             case _:
                 self._inbox.append(event)
 
-    def hear(self, statement: Statement, now: float) -> None:
-        """A statement arrives."""
+    def hear(self, statement: Statement, speaker: str, now: float) -> None:
+        """A statement arrives; another speaker is not heard while the former may be there."""
         if self.core is None:
             return
         name = statement.cluster
-        self._heard[name] = now
-        self.offer(Stated(statement=statement))
         cluster = self.core.state.clusters.get(name)
+        is_another = self._speakers.get(name, speaker) != speaker
+        is_there = cluster is not None and cluster.connected
+        if is_another and (is_there or now - self._heard[name] <= SILENT_S):
+            return
+        self._heard[name], self._speakers[name] = now, speaker
+        self.offer(Stated(statement=statement))
         if cluster is not None and not cluster.connected and not isinstance(statement, Hello):
             self._say(name, Ping(epoch=self.disk.epoch, known=False))
 

@@ -19,6 +19,7 @@ from coalloc.core.effects import (
 )
 from coalloc.core.messages import Order
 from coalloc.core.records import JobRecord, Launch
+from coalloc.core.replacing import MARK as EXECUTOR
 from coalloc.daemon.journal import drained_of
 
 
@@ -90,6 +91,11 @@ class Disk:
             history=dict(self.history),
             drained=drained_of(self.meta.get("drained", "")),
             paused=bool(self.meta.get("paused")),
+            identities={
+                key.removeprefix(EXECUTOR): value
+                for key, value in self.meta.items()
+                if key.startswith(EXECUTOR)
+            },
             epoch=self.epoch,
             store="s",
             last_job=int(self.meta.get("last_job", "0")),

@@ -50,7 +50,13 @@ class ExecutorHost:
         self.frozen_until = 0.0
         self.steady_since = 0.0
         self._progress = [ExecutorState(cluster=cluster)]
+        self._states = 1
         self._dice: random.Random = batch.dice
+
+    @property
+    def identity(self) -> str:
+        """Of its state, which it may lose."""
+        return f"{self.cluster} {self._states}"
 
     def is_up(self, now: float) -> bool:
         return self.core is not None and self.frozen_until <= now
@@ -61,7 +67,11 @@ class ExecutorHost:
             del self._progress[1 + self._dice.randrange(len(self._progress)) :]
         kept = self._progress[-1]
         state = ExecutorState(
-            cluster=self.cluster, store=kept.store, epoch=kept.epoch, last_seq=kept.last_seq
+            cluster=self.cluster,
+            identity=self.identity,
+            store=kept.store,
+            epoch=kept.epoch,
+            last_seq=kept.last_seq,
         )
         state.parts = {(r.job, r.attempt, r.part): r for r in self.batch.reports()}
         self.core = ExecutorCore(state)
@@ -71,6 +81,15 @@ class ExecutorHost:
 
     def crash(self) -> None:
         self.core = None
+
+    def lose_state(self) -> None:
+        """Its folder is gone, and with it what it knew; what comes next is another executor."""
+        self.crash()
+        self._states += 1
+        self._progress = [ExecutorState(cluster=self.cluster)]
+        self.network.reconnect(self.cluster)
+        if not any(part.order.foreign for part in self.batch.parts.values()):
+            self.batch.parts.clear()
 
     def hear(self, message: Down, now: float) -> None:
         """A message arrives.

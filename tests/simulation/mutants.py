@@ -23,6 +23,7 @@ from coalloc.core import (
     pieces,
     placing,
     queue,
+    replacing,
     starting,
     state,
     workflows,
@@ -204,6 +205,22 @@ MUTANTS: dict[str, Mutant] = {
         of=coordinator.Coordinator._look_at_clock,
         old="now < self._now",
         new="False",
+    ),
+    # Executors that are not the one before
+    "orders-of-the-former-carried-out-by-the-next": Mutant(
+        of=replacing.taken_over,
+        old="    forget_orders(state, hello.cluster)\n",
+        new="",
+    ),
+    "identity-not-saved": Mutant(
+        of=replacing.taken_over,
+        old="    state.out.append(SaveMeta(",
+        new="    (lambda effect: None)(SaveMeta(",
+    ),
+    "lost-states-not-noticed": Mutant(
+        of=replacing.taken_over,
+        old="    if not known or hello",
+        new="    if True or hello",
     ),
 }
 """Every planted defect."""

@@ -50,6 +50,10 @@ class Network:
             link.down.clear()
             link.up.clear()
 
+    def reconnect(self, cluster: str) -> None:
+        """Another peer: what was under way from and to the former is nobody's."""
+        self.links[cluster] = Link(cut_until=self.links[cluster].cut_until)
+
     def heal(self) -> None:
         """Every line is there again, and nothing old is under way."""
         for link in self.links.values():

@@ -160,7 +160,7 @@ class World:
         statement = self.network.take_up(self.now)
         if statement is None:
             return "nothing to deliver"
-        self.daemon.hear(statement, self.now)
+        self.daemon.hear(statement, self.executors[statement.cluster].identity, self.now)
         return f"daemon hears {type(statement).__name__} of {statement.cluster}"
 
     def _cluster_moves(self) -> str:
@@ -230,8 +230,11 @@ class World:
                 self._back["daemon"] = until
                 return "the daemon is killed"
             case 1:
-                executor.crash()
                 self._back[name] = until
+                if dice.random() < 0.2:
+                    executor.lose_state()
+                    return f"{name}'s executor is killed, and its state is gone"
+                executor.crash()
                 return f"{name}'s executor is killed"
             case 2:
                 self.network.cut(name, until)
