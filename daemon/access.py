@@ -20,7 +20,7 @@ from coalloc.daemon.executor_access import ROOT_REFUSED
 from coalloc.daemon.key_files import fingerprint
 from coalloc.daemon.keys import Grant, KeyTable, Role
 from coalloc.daemon.logs import RateLimit
-from coalloc.daemon.wire.curve import BROKEN, KeyPair
+from coalloc.daemon.wire.curve import BROKEN, CLOSED, KeyPair
 from coalloc.daemon.wire.server import EXECUTORS
 
 BYTES_PER_REQUEST = 1 << 16
@@ -37,6 +37,12 @@ TOLD_EVERY_S = 1.0
 UNANSWERED = Refused(code="too_fast", message="")
 REVOKED = Refused(code="not_allowed", message="this key was revoked")
 EXECUTORS_ONLY = Refused(code="not_allowed", message="this key is an executor's")
+
+BEFORE_A_KEY = {
+    BROKEN: "no key, or made for another daemon",
+    CLOSED: "no key: it hung up before it showed one",
+}
+"""What is said of handshakes that ended before `Access.admits` was asked."""
 
 
 class Bucket:
@@ -113,8 +119,8 @@ class Access:
 
     def handshaken(self, domain: str, outcome: str) -> None:
         """A handshake has ended; what `admits` has refused is told already."""
-        if outcome == BROKEN:
-            what = "no key, or made for another daemon"
+        what = BEFORE_A_KEY.get(outcome)
+        if what is not None:
             self.audit.refused("connection_refused", domain, what=what, socket=domain)
 
     def is_live(self, key: str) -> bool:
