@@ -36,7 +36,7 @@ def test_promises_hold_in_seeds_that_nobody_has_seen() -> None:
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_planted_defect_is_found(name: str) -> None:
     for seed in range(MUTANTS[name].within):
-        if run(seed, STEPS, name)[1]:
+        if run(seed, MUTANTS[name].steps, name)[1]:
             return
     pytest.fail(f"{name} was not found in {MUTANTS[name].within} seeds")
 

@@ -44,12 +44,15 @@ class Mutant:
         Text of its source, and what stands there instead.
     within : int
         Seeds that suffice to find it, from 0 on.
+    steps : int
+        With faults, in each seed.
     """
 
     of: Callable[..., Any]
     old: str
     new: str
     within: int = 120
+    steps: int = 400
 
 
 MUTANTS: dict[str, Mutant] = {
@@ -211,6 +214,7 @@ MUTANTS: dict[str, Mutant] = {
         of=replacing.taken_over,
         old="    forget_orders(state, hello.cluster)\n",
         new="",
+        steps=1000,
     ),
     "identity-not-saved": Mutant(
         of=replacing.taken_over,
