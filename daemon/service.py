@@ -5,7 +5,8 @@ transaction, and only when that is on disk do answers, orders and publications g
 is group commit, and why an acknowledged job cannot be lost.
 
 While nothing can be written (disk full, read-only file system) submits are refused, no round
-starts, and what happens to running work is kept in memory and written when space returns.
+starts, and what happens to running work is kept in memory and written when space returns
+(`coalloc.daemon.writing`).
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from coalloc.core.effects import (
     Solve,
     Wake,
 )
-from coalloc.core.events import Disconnected, Event, Requested, Stated, SubmitsLost, Ticked
-from coalloc.core.messages import Goodbye, Hello, Ping, Statement, Welcome
+from coalloc.core.events import Event, Requested, Ticked
+from coalloc.core.messages import Welcome
 from coalloc.core.records import JobRecord
 from coalloc.core.requests import Answer, Done, Refused, Submit
 from coalloc.daemon.access import Access
@@ -49,10 +50,11 @@ from coalloc.daemon.backing import backup_target, written_backup
 from coalloc.daemon.caller import Caller, RefusedError
 from coalloc.daemon.config import Config
 from coalloc.daemon.config_settings import core_settings
+from coalloc.daemon.contacts import Contacts
 from coalloc.daemon.delivery import Delivery
 from coalloc.daemon.estimating import estimated
 from coalloc.daemon.explaining import Explainer
-from coalloc.daemon.journal import recall, without_submits, writes_of
+from coalloc.daemon.journal import recall
 from coalloc.daemon.launching import Launches
 from coalloc.daemon.planning import Planner, Solver
 from coalloc.daemon.store import Store
@@ -61,11 +63,8 @@ from coalloc.daemon.tokens import forget_tokens
 from coalloc.daemon.waiters import Waiters
 from coalloc.daemon.wire.codec import WireError, decode_command
 from coalloc.daemon.wire.server import Endpoints, Origin, Server
+from coalloc.daemon.writing import Writer
 
-PING_EVERY_S = 2.0
-SILENT_S = 12.0
-"""An executor not heard of for this long is disconnected, seconds."""
-RETRY_WRITES_S = 1.0
 LEVELS = {"warning": logging.WARNING, "error": logging.ERROR}
 INTERNAL = Refused(code="internal", message="internal error; see the daemon's log")
 
@@ -113,7 +112,7 @@ class Service:
             max_bytes=daemon.max_message_bytes,
             max_values=daemon.max_values,
             on_request=self._requested,
-            on_statement=self._stated,
+            on_statement=lambda statement: self.contacts.hear(statement),
             on_fault=self._faulted,
         )
         state = self.core.state
@@ -126,16 +125,26 @@ class Service:
             task_launch_of=launches.of_task,
         )
         self.delivery.restore(memory.outbox)
+        self.contacts = Contacts(state, self.server, self.delivery, self.offer, self._later)
+        self.writer = Writer(
+            store,
+            self.core,
+            log,
+            clock,
+            noted=self._noted,
+            committed=self._after_commit,
+            refuse=self._answer,
+            offer=self.offer,
+            later=self._later,
+        )
         self.sources = Sources(state=state, store=store, caller=self.owner, health=self._health)
         self.on_note: Callable[[Note], None] | None = None
         self.is_stopping = False
         self._inbox: list[Event] = []
         self._scheduled = False
-        self._unwritten: list[Effect] = []
         self.waiters = Waiters(
             lambda job: array_of(self.sources, job), self.server.answer, self._answer
         )
-        self._heard: dict[str, float] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wakes: set[asyncio.TimerHandle] = set()
         self._asides: set[asyncio.Task[None]] = set()
@@ -144,7 +153,7 @@ class Service:
         """Bind the sockets and begin; the loop must be running."""
         self._loop = asyncio.get_running_loop()
         self.server.open(self._loop)
-        self._beat()
+        self.contacts.beat()
         self.offer(Ticked())
 
     async def close(self) -> None:
@@ -198,52 +207,12 @@ class Service:
                 self._charge(event.origin, began)
         # Only now: a request that waits for its turn may have had its token recalled.
         forget_tokens(self.core.state)
-        self._carry_out(effects, now)
+        self.writer.write(effects, now)
 
     def _charge(self, origin: Any, began: float) -> None:
         """What has been done since then was for the one who asked."""
         if self.access is not None and isinstance(origin, Origin):
             self.access.charge(origin.key, time.perf_counter() - began)
-
-    def _carry_out(self, effects: list[Effect], now: float) -> None:
-        writes = writes_of(effects, now)
-        if self._unwritten:
-            self._unwritten += self._noted(effects)
-            return
-        if writes:
-            try:
-                self.store.commit(writes)
-            except StoreError as error:
-                self._cannot_write(effects, error)
-                return
-        self._after_commit(effects, now)
-
-    def _cannot_write(self, effects: list[Effect], error: StoreError) -> None:
-        """Take back the submits of this batch, and keep the rest for later."""
-        self.log.error("store_failed", why=str(error))
-        self.core.state.rounds.blocked = True
-        kept, lost, origins = without_submits(effects)
-        for origin in origins:
-            self._answer(origin, Refused(code="storage", message=str(error)))
-        if lost:
-            kept += self.core.handle(SubmitsLost(jobs=tuple(lost)), self.clock())
-        self._unwritten = [Publish(topic="storage", body={"writable": False})]
-        self._unwritten += self._noted(kept)
-        self._later(RETRY_WRITES_S, self._write_again)
-
-    def _write_again(self) -> None:
-        now = self.clock()
-        try:
-            self.store.commit(writes_of(self._unwritten, now))
-        except StoreError:
-            self._later(RETRY_WRITES_S, self._write_again)
-            return
-        effects, self._unwritten = self._unwritten, []
-        self.log.info("store_returned", effects=len(effects))
-        self.core.state.rounds.blocked = False
-        self.core.state.rounds.want("store_returned")
-        self._after_commit(effects, now)
-        self.offer(Ticked())
 
     def _after_commit(self, effects: list[Effect], now: float) -> None:
         for effect in self._noted(effects):
@@ -352,7 +321,7 @@ class Service:
         if isinstance(command, Submit):
             if self.is_stopping:
                 raise RefusedError("busy", "the daemon is stopping; nothing was queued")
-            if self._unwritten:
+            if not self.writer.is_writable:
                 raise RefusedError("storage", "the daemon cannot write to its disk now")
             if self.access is not None:
                 self.access.check_submit(caller)
@@ -398,38 +367,13 @@ class Service:
         why = await self.explainer.why(record, self.core.state, self.config.rounds.policy, now)
         self.server.answer(origin, {"type": "why", "why": why, "time": now})
 
-    def _stated(self, statement: Statement) -> None:
-        self._heard[statement.cluster] = time.monotonic()
-        self.offer(Stated(statement=statement))
-        cluster = self.core.state.clusters.get(statement.cluster)
-        if cluster is not None and not cluster.connected and not isinstance(statement, Hello):
-            # It has not noticed that this is a new daemon, or that it was given up as silent.
-            self.server.tell(statement.cluster, Ping(epoch=self.core.state.epoch, known=False))
-        if isinstance(statement, Goodbye):
-            self.server.forget(statement.cluster)
-
-    def _beat(self) -> None:
-        """Renew leases, push what waits, notice executors that fell silent."""
-        now = time.monotonic()
-        for name, cluster in self.core.state.clusters.items():
-            if not cluster.connected:
-                continue
-            if now - self._heard.get(name, now) > SILENT_S:
-                self.server.forget(name)
-                self.offer(Disconnected(cluster=name))
-                continue
-            self.server.tell(name, Ping(epoch=self.core.state.epoch))
-            if name in self.delivery.waiting():
-                self.delivery.pump(name)
-        self._later(PING_EVERY_S, self._beat)
-
     def _faulted(self, where: str, code: str, message: str, first: bool) -> None:
         if first:
             self.log.warning("message_dropped", where=where, fault=code, what=message[:200])
 
     def _health(self) -> Mapping[str, Any]:
         return {
-            "writable": not self._unwritten,
+            "writable": self.writer.is_writable,
             "faults": dict(self.server.faults),
             "orders_waiting": self.delivery.waiting(),
         }
