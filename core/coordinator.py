@@ -296,7 +296,8 @@ class Coordinator:
             case Hello():
                 self._greeted(cluster, statement, now)
             case Report():
-                self._acked(cluster, statement.cluster, statement.last_seq)
+                if cluster.connected:  # Else it may be another executor's, with numbers of its own.
+                    self._acked(cluster, statement.cluster, statement.last_seq)
                 self._behind(cluster, statement, now)
                 for report in statement.parts:
                     starting.reported(state, statement.cluster, report, now)

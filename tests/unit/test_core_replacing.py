@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coalloc.core.effects import Drop, Greet, SaveMeta
 from coalloc.core.events import Disconnected, Stated
-from coalloc.core.messages import Goodbye, Hello, PartReport, Prepare, Start
+from coalloc.core.messages import Goodbye, Hello, PartReport, Prepare, Report, Start
 from coalloc.core.records import JobState, PartState
 from coalloc.core.replacing import MARK, TAKEOVER_S
 from tests.site import Site
@@ -71,6 +71,15 @@ def test_orders_of_the_former_are_not_carried_out_by_the_next() -> None:
     assert Drop(cluster="a", through_seq=last) in site.effects
     assert Greet(cluster="a", base_seq=last + 1) in site.effects
     assert site.job(job).is_waiting
+
+
+def test_a_stranger_confirms_no_orders() -> None:
+    site = known(a=2)
+    site.submit()
+    before = site.state.clusters["a"].acked_seq
+    site.do(Disconnected(cluster="a"))
+    site.do(Stated(statement=Report(cluster="a", last_seq=before + 1)))
+    assert site.state.clusters["a"].acked_seq == before
 
 
 def test_a_start_that_a_part_still_waits_for_is_told_again() -> None:
