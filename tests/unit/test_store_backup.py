@@ -220,7 +220,7 @@ def test_a_backup_goes_on_beside_commits(path: Path, tmp_path: Path) -> None:
         store.commit([put(str(8_000 + during))])
     thread.join()
     assert not errors
-    assert during > 3
+    assert during > 1, "one commit ended, and the backup had not"
     store.close()
     opened = SqliteStore(copy)
     names = [row.id for row in opened.load().jobs]
