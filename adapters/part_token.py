@@ -14,6 +14,8 @@ from urllib.parse import quote, unquote
 PREFIX = "coalloc:"
 NAME_PREFIX = "coalloc-"
 CLAIM_DIGITS = 32
+LONGEST_NUMBER = 9
+"""Digits of an attempt or a part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,7 @@ def parse_comment(comment: str) -> Token | None:
     pieces = key.rsplit(".", 2)
     if not colon or not claim or len(pieces) != 3:
         return None
-    if not (pieces[1].isdecimal() and pieces[2].isdecimal()):
+    if not all(piece.isdecimal() and len(piece) <= LONGEST_NUMBER for piece in pieces[1:]):
         return None
     return Token(job=unquote(pieces[0]), attempt=int(pieces[1]), part=int(pieces[2]), claim=claim)
 

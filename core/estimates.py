@@ -107,7 +107,7 @@ def completed(
         d for d in defaults if fnmatchcase(user, d.user) and fnmatchcase(command, d.command)
     ]
     known = ["time_limit", "sigma"]
-    if out.get("kind", "rigid") in {"rigid", "moldable"}:
+    if out.get("kind", "rigid") in ("rigid", "moldable"):  # A list is no kind either.
         known.append("proc_gbps")
     for key in known:
         if out.get(key) is not None:

@@ -10,6 +10,8 @@ from coalloc.model.fields import shown
 
 LARGEST_SET = 1_000_000
 """A node set that stands for more nodes than this is refused."""
+COUNTLESS = 10**18
+"""From here on how many they are helps nobody."""
 
 _BRACKET = re.compile(r"\[([^\[\]]*)\]")
 _SEPARATOR = re.compile(r"[,&!^](?![^\[]*\])")
@@ -32,7 +34,8 @@ def expand(text: str, where: str = "") -> tuple[str, ...]:
     if size is None:
         raise InputError(where, f"{shown(text)} is not a node set: brackets hold 1-4,7 or 0-8/2")
     if size > LARGEST_SET:
-        raise InputError(where, f"{shown(text)} names {size} nodes, more than {LARGEST_SET}")
+        many = size if size < COUNTLESS else "countless"
+        raise InputError(where, f"{shown(text)} names {many} nodes, more than {LARGEST_SET}")
     from ClusterShell.NodeSet import (
         RESOLVER_NOGROUP,
         NodeSet,
@@ -87,10 +90,13 @@ def _size(text: str) -> int | None:
 
 
 def fold(names: Iterable[str]) -> str:
-    """The shortest node set for these names."""
+    """The shortest node set for these names; of names that no node can have, just a list."""
     listed = list(names)
     if len(listed) <= 1:
         return "".join(listed)
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
-    return str(NodeSet.fromlist(listed, resolver=RESOLVER_NOGROUP))
+    try:
+        return str(NodeSet.fromlist(listed, resolver=RESOLVER_NOGROUP))
+    except (NodeSetException, ValueError, AssertionError):
+        return ",".join(listed)

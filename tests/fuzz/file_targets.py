@@ -6,6 +6,7 @@ import json
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,8 @@ TEXTS: dict[str, Callable[[str], object]] = {
 
 def _snapshot(content: bytes) -> None:
     snapshot = read_snapshot(decode_json(content, "file"))
-    assert read_snapshot(decode_json(encode_json(write_snapshot(snapshot)))) == snapshot
+    again = read_snapshot(decode_json(encode_json(write_snapshot(snapshot))))
+    assert again == replace(snapshot, warnings=())  # What was repaired is written repaired.
 
 
 def _plan(content: bytes) -> None:

@@ -13,6 +13,9 @@ import pytest
 import structlog
 
 from coalloc.adapters.part_barrier import Barrier
+from coalloc.adapters.part_token import parse_comment
+from coalloc.core.records import Launch
+from coalloc.core.requests import Refused, Submit
 from coalloc.daemon import cli_parse, config_file
 from coalloc.daemon.access import Access
 from coalloc.daemon.config import AccessConfig, ClusterConfig, Config, ConfigError
@@ -21,7 +24,8 @@ from coalloc.daemon.key_files import KeyFileError, parse_key
 from coalloc.daemon.keys import KeyTable, KeyTableError, parse_table
 from coalloc.daemon.wire.curve import is_key, new_pair
 from coalloc.model.errors import InputError
-from coalloc.model.nodeset import expand
+from coalloc.model.nodeset import expand, fold
+from tests.site import Site
 
 
 def test_a_stranger_at_the_barrier_who_says_no_text_is_sent_away() -> None:
@@ -125,3 +129,22 @@ def test_an_error_is_one_line_whatever_it_quotes() -> None:
         expand("a[1-4\r\nb2", "nodes.a\nb")
     assert str(caught.value).isprintable()
     assert caught.value.where == "nodes.a b"
+
+
+def test_a_kind_that_is_no_text_is_refused() -> None:
+    answer = Site().ask(Submit(token="t", job={"kind": [None], "procs": 1}, launch=Launch(argv=())))
+    assert isinstance(answer, Refused)
+    assert "kind" in answer.message
+
+
+def test_names_that_no_node_has_are_listed() -> None:
+    assert fold(["a!", "b"]) == "a!,b"
+
+
+def test_more_nodes_than_can_be_counted_are_refused() -> None:
+    with pytest.raises(InputError, match="countless nodes"):
+        expand("n" + "[1-9]" * 5000)
+
+
+def test_a_token_of_endless_numbers_is_not_ours() -> None:
+    assert parse_comment(f"coalloc:7.{'1' * 5000}.0:{'a' * 32}") is None
