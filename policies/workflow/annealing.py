@@ -1,8 +1,9 @@
 """Cycles of annealing on one case, with tasks split over clusters or without.
 
 Each cycle starts from the best genes that are known, calm, hot and warm in turn, and is twice as
-long as the one before. Two tracks that anneal the same case, one without splits, keep what
-co-allocation might cost in check: the better of them is at least as good as the one without.
+long as the one before, up to a limit. Two tracks that anneal the same case, one without splits,
+keep what co-allocation might cost in check: the better of them is at least as good as the one
+without.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from coalloc.policies.workflow.search_case import Case, Search
 from coalloc.policies.workflow.search_place import (
     BEST,
+    BLEND,
     COOLING,
     CURRENT,
     SPLIT,
@@ -24,14 +26,23 @@ from coalloc.policies.workflow.search_place import (
     Genes,
 )
 
-WARM, COLD = (0.0015, 0.1, 0.01), 0.0001
-"""First temperatures of the cycles in turn, and the last of each, by the value."""
+WARM, WARM_FEW, COLD = (0.0015, 0.1, 0.01), (0.0015, 0.5, 0.01), 0.0001
+"""First temperatures of the cycles in turn, also with few tasks, and the last of each, by the
+value."""
+FEW = 40
+"""Tasks up to which a hot cycle forgets where it began."""
 FIRST_CYCLE = 200
 """Moves per item in the first cycle; each is as long as two of the one before."""
 LEAST_CYCLE = 1_000_000
 """Items placed in any other cycle, at least: a few tasks need as many moves as a hundred."""
-BLEND = 0.1
-"""Weight of the mean end beside the makespan."""
+MOST_CYCLE = 3_000_000, 3000
+"""Items placed in a cycle, or moves per item if those are more, at most: with few tasks many
+beginnings find more than a long one.
+"""
+BLENDS = (0.1, 0.0)
+"""Weight of the mean end beside the makespan, of the cycles in turn. It leads the way where many
+schedules are equally long, and past the shortest where few are.
+"""
 IN_VAIN = 4
 """How much shorter the next cycle is after one that could not beat another track."""
 
@@ -49,12 +60,13 @@ class Track:
 
     def __init__(self, case: Case, seed: int, objective: int) -> None:
         self.case = case
-        self.listing = Search(case, seed, objective, BLEND)
+        self.listing = Search(case, seed, objective, BLENDS[0])
         self.top: Genes | None = None
         self.reached = inf
         self.length = FIRST_CYCLE * max(case.size, 1)
         self.in_vain = False
-        self._warms = cycle(WARM)
+        self._warms = cycle(WARM_FEW if case.size <= FEW else WARM)
+        self._blends = cycle(BLENDS)
 
     def adopt(self, genes: Genes, value: float) -> bool:
         """Go on from other genes if they are better and this track may have them."""
@@ -73,6 +85,7 @@ class Track:
         if self.top is None:
             return
         state, current = self.listing.state, Genes(*(np.array(entry) for entry in self.top))
+        state.value[BLEND] = next(self._blends)
         energy = self.listing.run(current, current, 0)
         state.value[BEST] = self.reached
         state.value[CURRENT] = energy
@@ -80,7 +93,7 @@ class Track:
         warm = next(self._warms)
         state.value[WARMTH] = warm * energy
         state.value[COOLING] = (COLD / warm) ** (1.0 / left)
-        self.length = max(2 * self.length, LEAST_CYCLE // max(self.case.size, 1))
+        self.length = self._next_length()
         while left > 0:
             moves = min(chunk(), left)
             self.listing.run(current, self.top, moves)
@@ -88,6 +101,12 @@ class Track:
             better = bool(state.value[BEST] < self.reached)
             self.reached = min(self.reached, float(state.value[BEST]))
             yield moves, better
+
+    def _next_length(self) -> int:
+        size = max(self.case.size, 1)
+        placed, moves = MOST_CYCLE
+        longest = max(placed // size, moves * size)
+        return min(max(2 * self.length, LEAST_CYCLE // size), longest)
 
     def schedule(self) -> None:
         """Leave the best genes' schedule in `listing`, and the walk where it is."""
