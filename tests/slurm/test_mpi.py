@@ -36,6 +36,8 @@ OPTIONS = (
     "--oversubscribe --mca btl tcp,self --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo"
 )
 ENVIRONMENT = {
+    # Several of Open MPI's daemons are on one machine here: no store in memory that all share.
+    "PMIX_MCA_gds": "hash",
     "MPIRUN_OPTIONS": OPTIONS,
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
