@@ -112,4 +112,4 @@ def explained(state: str, wait_s: float) -> tuple[str, str]:
         return "ended_in_gridengine", "the job is in error; `qstat -explain E` says why"
     if state in ALIVE:
         return "step_failed", "the wrapper ended before it reported"
-    return "cancelled_in_gridengine", "it was deleted in Grid Engine"
+    return "cancelled_there", "it was deleted in Grid Engine"

@@ -22,7 +22,8 @@ import time
 import traceback
 from typing import Any
 
-from coalloc.adapters.part_hold import Hold, bare_end, has_started
+from coalloc.adapters.part_end import bare_end
+from coalloc.adapters.part_hold import Hold, has_started
 from coalloc.adapters.part_job import PartJob
 from coalloc.adapters.part_rank import FaultError
 from coalloc.adapters.part_runner import RETRY_S

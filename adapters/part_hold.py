@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from coalloc.adapters.part_barrier import Barrier
+from coalloc.adapters.part_end import bare_end, verdict
 from coalloc.adapters.part_job import PartJob, node_specs
 from coalloc.adapters.part_rank import FaultError
 from coalloc.adapters.part_status import END, PAGE, READY, RUN, START, StatusFile, boot_id
@@ -125,7 +126,7 @@ class Hold:
             end["state"] == "finished" for end in ends
         )
         if not self._reason:
-            self._reason, self._detail = self._verdict(ends)
+            self._reason, self._detail = verdict(ends, self._job)
         end = bare_end(self._reason, self._detail, is_started=self._is_started)
         if len(ends) == len(nodes) and self._is_started:
             end["state"] = "finished" if has_run else "refused"
@@ -320,32 +321,9 @@ class Hold:
             "started_mono": first["started_mono"] if is_here else None,
         }
 
-    def _verdict(self, ends: list[dict[str, Any]]) -> tuple[str, str]:
-        """Why the part ended: what its nodes say, unless the batch system knows better."""
-        worst = next((end for end in ends if end["reason"] != "exited"), None)
-        worst = worst or next((end for end in ends if any(end["codes"])), None)
-        if worst is None:
-            return "exited", ""
-        if worst["reason"] == "cancelled":  # not by us: the wrapper was told by the batch system
-            state, reason = self._job.settled_state()
-            if state and not self._job.is_alive(state):
-                return self._job.explained(state, reason)
-        return worst["reason"], worst["detail"]
-
 
 def has_started(status: StatusFile) -> bool:
     """Whether a part was, or may have been, let go."""
     ready = status.read(READY)
     is_rebooted = ready is not None and ready.get("boot") != boot_id()
     return is_rebooted or status.read(START) is not None
-
-
-def bare_end(reason: str, detail: str, *, is_started: bool) -> dict[str, Any]:
-    """The end of a part of whose processes nothing is known."""
-    return {
-        "state": "lost" if is_started else "refused",
-        "reason": reason,
-        "detail": detail,
-        "codes": [],
-        "ended": time.time(),
-    }

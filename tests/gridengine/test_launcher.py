@@ -188,7 +188,7 @@ def test_job_that_an_administrator_deletes(launch: GridEngineBed, sign: Signpost
     launch.cell.run("qdel", number_of(launch))
     report = launch.ended(spec.key)
     assert report.state is PartState.LOST, report
-    assert report.reason in {"vanished", "cancelled_in_gridengine"}
+    assert report.reason in {"vanished", "cancelled_there"}
     wait_dead(pid)
 
 

@@ -70,6 +70,10 @@ def runs_in_both(site: SlurmSite) -> None:
     assert (ended["state"], sorted(ended["clusters"])) == ("completed", ["a", "b"]), ended
 
 
+ASKED = ("squeue: ", "scontrol: ")
+"""Which of them is the first to find out is chance."""
+
+
 def why(site: SlurmSite) -> str:
     """The last words of the log about a failed reading of b."""
     found = [line for line in site.lines("reading_failed") if line["cluster"] == "b"]
@@ -92,7 +96,7 @@ def test_slurmctld_is_down(site: SlurmSite, own: Bed) -> None:
     go = site.work / "go"
     job = started(site, f"while ! test -e {go}; do sleep 0.1; done", 1, **only("b"))
     own["b"].kill_controller(signal.SIGTERM)
-    site.until(lambda: why(site).startswith("squeue: ") and "slurmctld is down" in why(site))
+    site.until(lambda: why(site).startswith(ASKED) and "slurmctld is down" in why(site))
     site.until(lambda: is_stale(site, "b"))
     assert cluster(site, "b")["error"]
     runs_in_a(site)
@@ -234,7 +238,7 @@ def test_munge_is_away(site: SlurmSite, own: Bed) -> None:
     assert munged is not None
     munged.kill()
     munged.wait()
-    site.until(lambda: "squeue: " in why(site))
+    site.until(lambda: why(site).startswith(ASKED))
     site.until(lambda: is_stale(site, "a") and is_stale(site, "b"))
     assert site.job(job)["state"] == "running"
     own.munged = subprocess.Popen(munged.args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -241,7 +241,7 @@ def test_joint_state(states: list[str | None], joint: str) -> None:
 
 def test_every_state_is_explained() -> None:
     reasons = {state: explained(state, 3.0)[0] for state in (WAITS, RUNS, DELETING, FAILED)}
-    assert reasons[DELETING] == "cancelled_in_gridengine"
+    assert reasons[DELETING] == "cancelled_there"
     assert reasons[FAILED] == "ended_in_gridengine"
     assert explained(OVERDUE, 3.0) == ("nodes_taken", "Grid Engine has not started it within 3 s")
 
