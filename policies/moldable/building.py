@@ -6,11 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.moldable.archive import Point
-from coalloc.policies.moldable.flexible_list import anneal_lists, list_flexibly
-from coalloc.policies.moldable.insertion import MOST, improve, insert_all, settle
+from coalloc.policies.moldable.drawing import Cooling
+from coalloc.policies.moldable.flexible_list import Lists, Shares, anneal_lists, list_flexibly
+from coalloc.policies.moldable.free_profile import Profile
+from coalloc.policies.moldable.insertion import Costs, Placed, insert_all, settle
 from coalloc.policies.moldable.priced_bound import Ascent
-from coalloc.policies.moldable.pricing import price_rows
+from coalloc.policies.moldable.pricing import Priced, price_rows
 from coalloc.policies.moldable.queue import MoldableQueue
+from coalloc.policies.moldable.reinsertion import MOST, Goal, Moved, improve
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -33,32 +36,19 @@ class Prices:
         Jobs by the start of that.
     cap : float
         End of the schedules that the prices were sought for, seconds.
+    costs : Costs
+        The same for kernels.
     """
 
     def __init__(self, queue: MoldableQueue, ascent: Ascent) -> None:
-        prices, grid = ascent.best_prices, ascent.grid
-        self.price = prices
-        self.total = np.concatenate(([0.0], np.cumsum(prices * np.diff(grid))))
-        self.width = float(grid[1] - grid[0])
+        priced = Priced.on(ascent.grid, ascent.best_prices)
         self.cap = ascent.cap
         self.least, self.ideal = np.empty(queue.procs.size), np.empty(queue.procs.size)
-        lowest = np.minimum.accumulate(prices)
-        price_rows(
-            queue.first,
-            queue.procs,
-            queue.times,
-            queue.weight,
-            queue.release,
-            grid,
-            prices,
-            self.total,
-            lowest,
-            self.cap,
-            self.least,
-            self.ideal,
-        )
+        price_rows(queue.jobs, priced, self.cap, self.least, self.ideal)
         self.cheapest = _argmin(queue.first, self.least)
         self.order = np.argsort(self.ideal[self.cheapest], kind="stable")
+        width = float(ascent.grid[1] - ascent.grid[0])
+        self.costs = Costs(self.least, self.ideal, self.cheapest, priced.price, priced.total, width)
 
 
 class Builder:
@@ -77,17 +67,15 @@ class Builder:
     def __init__(self, queue: MoldableQueue, seed: int = 0) -> None:
         n, rows = queue.size, 2 * queue.size + queue.starts.size + 4
         self.queue = queue
-        self.rows = np.zeros(n, dtype=np.int64)
-        self.start, self.end = np.zeros(n), np.zeros(n)
+        self.rows, self.start, self.end = self._now = _unplaced(n)
         self.work: float = 0
         self.list_work = max(n * n, 100) / 1600.0
-        self._edge, self._free = np.zeros(rows), np.zeros(rows, dtype=np.int64)
-        self._size = np.zeros(1, dtype=np.int64)
-        self._answer, self._measures, self._best = np.zeros(2), np.zeros(2), np.zeros(1)
-        self._best_rows, self._best_start = np.zeros(n, dtype=np.int64), np.zeros(n)
-        self._lists = np.zeros((6, n), dtype=np.int64)
-        self._taken = np.zeros((2, MOST), dtype=np.int64)
-        self._were = np.zeros((3, MOST))
+        self._best = _unplaced(n)
+        self._profile = Profile(
+            np.zeros(rows), np.zeros(rows, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        )
+        self._moved = Moved.empty()
+        self._lists = Lists(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
         self._random = np.array([(seed * 0x9E3779B97F4A7C1 + 0x2545F4914F6CDD1D) & (2**62 - 1)])
 
     def point(self) -> Point:
@@ -101,57 +89,19 @@ class Builder:
 
     def insert(self, prices: Prices, order: Ints, cap: float, share: float = 1.0) -> None:
         """Put all jobs in this order where they cost least, ends by `cap` before later ones."""
-        queue = self.queue
         self._clear()
-        self.work += CALL + queue.size
-        insert_all(
-            queue.first,
-            queue.procs,
-            queue.times,
-            queue.weight,
-            queue.release,
-            prices.least,
-            prices.ideal,
-            prices.cheapest,
-            prices.price,
-            prices.total,
-            prices.width,
-            order,
-            share,
-            cap,
-            self._edge,
-            self._free,
-            self._size,
-            self._answer,
-            self.rows,
-            self.start,
-            self.end,
-        )
+        self.work += CALL + self.queue.size
+        insert_all(self.queue.jobs, prices.costs, order, share, cap, self._profile, self._now)
 
     def list(
         self, order: Ints, wanted: Ints, cap: float, squeeze: float = 1.0, stretch: float = 1.0
     ) -> bool:
         """List all jobs in this order on about these allotments; see `list_flexibly`."""
-        queue = self.queue
+        queue, shares = self.queue, Shares(squeeze, stretch)
         self.work += CALL + self.list_work
         return bool(
             list_flexibly(
-                queue.first,
-                queue.procs,
-                queue.times,
-                queue.release,
-                queue.starts,
-                queue.capacity,
-                order,
-                wanted,
-                squeeze,
-                stretch,
-                cap,
-                self._lists[0],
-                self._lists[1],
-                self.rows,
-                self.start,
-                self.end,
+                queue.jobs, queue.processors, order, wanted, shares, cap, self._lists, self._now
             )
         )
 
@@ -175,34 +125,23 @@ class Builder:
             Temperatures at the begin and end, as shares of the weighted completion.
         """
         queue = self.queue
-        waiting, running, best_order, best_wanted, now, likes = self._lists
-        now[:], likes[:] = order, wanted
-        self.list(now, likes, cap, *shares)
+        order, wanted = order.copy(), wanted.copy()
+        best_order, best_wanted = np.empty_like(order), np.empty_like(wanted)
+        self.list(order, wanted, cap, *shares)
         scale = float(queue.weight @ self.end)
         self.work += trials * self.list_work
         anneal_lists(
-            queue.first,
-            queue.procs,
-            queue.times,
-            queue.weight,
-            queue.release,
-            queue.starts,
-            queue.capacity,
-            now,
-            likes,
-            shares[0],
-            shares[1],
+            queue.jobs,
+            queue.processors,
+            order,
+            wanted,
+            Shares(*shares),
             cap,
             late * scale,
-            trials,
-            heats[0] * scale,
-            heats[1] * scale,
+            Cooling(trials, heats[0] * scale, heats[1] * scale),
             self._random,
-            waiting,
-            running,
-            self.rows,
-            self.start,
-            self.end,
+            self._lists,
+            self._now,
             best_order,
             best_wanted,
         )
@@ -210,20 +149,9 @@ class Builder:
 
     def settle(self) -> None:
         """Start every job as early as it can, by rising starts; none starts later than before."""
-        queue = self.queue
         self._clear()
-        settle(
-            queue.procs,
-            queue.times,
-            queue.release,
-            np.argsort(self.start, kind="stable"),
-            self.rows,
-            self._edge,
-            self._free,
-            self._size,
-            self.start,
-            self.end,
-        )
+        order = np.argsort(self.start, kind="stable")
+        settle(self.queue.jobs, order, self._profile, self._now)
 
     def take(self, point: Point) -> None:
         """Go on from this schedule."""
@@ -244,48 +172,32 @@ class Builder:
         many : int
             Jobs at once, at most.
         """
-        queue = self.queue
-        scale = float(queue.weight @ self.end)
+        scale = float(self.queue.weight @ self.end)
         self.work += improve(
-            queue.first,
-            queue.procs,
-            queue.times,
-            queue.weight,
-            queue.release,
-            prices.least,
-            prices.ideal,
-            prices.cheapest,
-            prices.price,
-            prices.total,
-            prices.width,
-            cap,
-            scale,
-            rounds,
-            hot * scale,
-            cold * scale,
+            self.queue.jobs,
+            prices.costs,
+            Goal(cap, scale),
+            Cooling(rounds, hot * scale, cold * scale),
             min(many, MOST),
             self._random,
-            self._edge,
-            self._free,
-            self._size,
-            self._answer,
-            self.rows,
-            self.start,
-            self.end,
-            self._taken,
-            self._were,
-            self._best_rows,
-            self._best_start,
-            self._measures,
+            self._profile,
+            self._moved,
+            self._now,
             self._best,
         )
-        self.rows[:], self.start[:] = self._best_rows, self._best_start
+        self.rows[:], self.start[:] = self._best.row, self._best.start
         self.settle()
 
     def _clear(self) -> None:
-        size = self.queue.starts.size
-        self._edge[:size], self._free[:size] = self.queue.starts, self.queue.capacity
-        self._size[0] = size
+        """Nothing is placed."""
+        queue, profile = self.queue, self._profile
+        size = queue.starts.size
+        profile.edge[:size], profile.free[:size] = queue.starts, queue.capacity
+        profile.rows[0] = size
+
+
+def _unplaced(jobs: int) -> Placed:
+    return Placed(np.zeros(jobs, dtype=np.int64), np.zeros(jobs), np.zeros(jobs))
 
 
 def _argmin(first: Ints, values: Floats) -> Ints:

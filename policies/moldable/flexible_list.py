@@ -7,16 +7,32 @@ and, once nothing else can start, on what is left over, up to a multiple of it (
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from coalloc.policies.kernel.jit import alone, inlined
+from coalloc.policies.moldable.compiled import piece, whole
+from coalloc.policies.moldable.drawing import accepts, draw
 
 
-@inlined
-def room_for(starts: Any, capacity: Any, level: Any, used: Any, until: Any) -> Any:
+class Shares(NamedTuple):
+    """Of the allotment that is wanted, what a job starts on."""
+
+    squeeze: float  # at least; 1 at most
+    stretch: float  # at most; 1 at least
+
+
+class Lists(NamedTuple):
+    """Working memory of a list of N jobs."""
+
+    waiting: Any  # N
+    running: Any  # N
+
+
+@piece
+def room_for(there: Any, level: Any, used: Any, until: Any) -> Any:
     """Processors that stay free from now, in row `level` of what is there, until then."""
+    starts, capacity = there.starts, there.capacity
     least = capacity[level]
     x = level + 1
     while x < starts.size and starts[x] < until:
@@ -25,71 +41,48 @@ def room_for(starts: Any, capacity: Any, level: Any, used: Any, until: Any) -> A
     return least - used
 
 
-@inlined
-def allotment_at(
-    low: Any,
-    high: Any,
-    procs: Any,
-    times: Any,
-    wanted: Any,
-    squeeze: Any,
-    left: Any,
-    room: Any,
-) -> Any:
-    """The allotment to start on with so much time left and processors free; -1 to wait."""
+@piece
+def allotment_at(jobs: Any, i: Any, wanted: Any, squeeze: Any, left: Any, room: Any) -> Any:
+    """Job i's allotment with so much time left and processors free; -1 to wait."""
+    procs = jobs.procs
     a = wanted
     if procs[a] * squeeze > room:
         return -1
-    while a + 1 < high and times[a] > left and procs[a + 1] <= room:
+    while a + 1 < jobs.first[i + 1] and jobs.times[a] > left and procs[a + 1] <= room:
         a += 1
-    while a > low and procs[a] > room:
+    while a > jobs.first[i] and procs[a] > room:
         a -= 1
     return a if squeeze * procs[wanted] <= procs[a] <= room else -1
 
 
-@inlined
+@piece
 def decode(
-    first: Any,
-    procs: Any,
-    times: Any,
-    release: Any,
-    starts: Any,
-    capacity: Any,
-    order: Any,
-    wanted: Any,
-    squeeze: Any,
-    stretch: Any,
-    cap: Any,
-    waiting: Any,
-    running: Any,
-    row: Any,
-    start: Any,
-    end: Any,
+    jobs: Any, there: Any, order: Any, wanted: Any, shares: Any, cap: Any, lists: Any, out: Any
 ) -> Any:
     """List all jobs in this order; see `list_flexibly`."""
+    first, procs, times = jobs.first, jobs.procs, jobs.times
+    waiting, running = lists.waiting, lists.running
     left = order.size
     for x in range(left):
         waiting[x] = order[x]
     t, level, used, active = 0.0, 0, 0, 0
     while left > 0:
-        room = capacity[level] - used
+        room = there.capacity[level] - used
         begun, kept, soonest = active, 0, np.inf
         for x in range(left):
             i = waiting[x]
             a = -1
-            if release[i] > t:
-                soonest = min(soonest, release[i])
+            if jobs.release[i] > t:
+                soonest = min(soonest, jobs.release[i])
             elif room > 0:
-                a = allotment_at(
-                    first[i], first[i + 1], procs, times, wanted[i], squeeze, cap - t, room
-                )
-            if a >= 0 and room_for(starts, capacity, level, used, t + times[a]) < procs[a]:
+                a = allotment_at(jobs, i, wanted[i], shares.squeeze, cap - t, room)
+            if a >= 0 and room_for(there, level, used, t + times[a]) < procs[a]:
                 a = -1
             if a < 0:
                 waiting[kept] = i
                 kept += 1
                 continue
-            row[i] = a
+            out.row[i] = a
             running[active] = i
             active += 1
             used += procs[a]
@@ -97,28 +90,28 @@ def decode(
         left = kept
         for x in range(begun, active):
             i = running[x]
-            a, most = row[i], stretch * procs[wanted[i]]
-            while a + 1 < first[i + 1] and procs[a + 1] <= min(procs[row[i]] + room, most):
+            a, most = out.row[i], shares.stretch * procs[wanted[i]]
+            while a + 1 < first[i + 1] and procs[a + 1] <= min(procs[out.row[i]] + room, most):
                 a += 1
-            more = procs[a] - procs[row[i]]
-            if more > 0 and room_for(starts, capacity, level, used, t + times[a]) >= more:
-                row[i] = a
+            more = procs[a] - procs[out.row[i]]
+            if more > 0 and room_for(there, level, used, t + times[a]) >= more:
+                out.row[i] = a
                 used += more
                 room -= more
-            start[i], end[i] = t, t + times[row[i]]
+            out.start[i], out.end[i] = t, t + times[out.row[i]]
         for x in range(active):
-            soonest = min(soonest, end[running[x]])
-        if level + 1 < starts.size:
-            soonest = min(soonest, starts[level + 1])
+            soonest = min(soonest, out.end[running[x]])
+        if level + 1 < there.starts.size:
+            soonest = min(soonest, there.starts[level + 1])
         if soonest == np.inf:
             return left == 0
         t, kept = soonest, 0
-        while level + 1 < starts.size and starts[level + 1] <= t:
+        while level + 1 < there.starts.size and there.starts[level + 1] <= t:
             level += 1
         for x in range(active):
             i = running[x]
-            if end[i] <= t:
-                used -= procs[row[i]]
+            if out.end[i] <= t:
+                used -= procs[out.row[i]]
             else:
                 running[kept] = i
                 kept += 1
@@ -126,74 +119,26 @@ def decode(
     return True
 
 
-@alone
+@whole
 def list_flexibly(
-    first: Any,
-    procs: Any,
-    times: Any,
-    release: Any,
-    starts: Any,
-    capacity: Any,
-    order: Any,
-    wanted: Any,
-    squeeze: Any,
-    stretch: Any,
-    cap: Any,
-    waiting: Any,
-    running: Any,
-    row: Any,
-    start: Any,
-    end: Any,
+    jobs: Any, there: Any, order: Any, wanted: Any, shares: Any, cap: Any, lists: Any, out: Any
 ) -> Any:
     """List all jobs in this order; returns whether all found a place.
 
     Parameters
     ----------
-    starts, capacity : arrays, S
-        Processors that are there, from when.
+    jobs, there, shares, lists : Jobs, Processors, Shares and Lists
     wanted : array of int, N
-        Each job's allotment, an index into `procs`.
-    squeeze, stretch : float
-        At most 1, and at least 1.
+        Each job's allotment.
     cap : float
         What no job should end after, seconds.
-    waiting, running : arrays of int, N
-        Working memory.
-    row, start, end : arrays, N
-        The answers.
+    out : Placed
+        The answer.
     """
-    return decode(
-        first,
-        procs,
-        times,
-        release,
-        starts,
-        capacity,
-        order,
-        wanted,
-        squeeze,
-        stretch,
-        cap,
-        waiting,
-        running,
-        row,
-        start,
-        end,
-    )
+    return decode(jobs, there, order, wanted, shares, cap, lists, out)
 
 
-@inlined
-def draw(state: Any) -> Any:
-    """A number in 0..1 by xorshift; `state` holds one int64 other than 0."""
-    x = state[0]
-    x ^= (x << 13) & 0x7FFFFFFFFFFFFFFF
-    x ^= x >> 7
-    x ^= (x << 17) & 0x7FFFFFFFFFFFFFFF
-    state[0] = x
-    return (x >> 11) / float(1 << 52)
-
-
-@inlined
+@piece
 def shift(order: Any, x: Any, y: Any) -> None:
     """Move what is at x to y, and what is between by one."""
     i = order[x]
@@ -204,30 +149,29 @@ def shift(order: Any, x: Any, y: Any) -> None:
     order[y] = i
 
 
-@alone
+@piece
+def measure(weight: Any, end: Any, cap: Any, late: Any) -> Any:
+    """The weighted completion, and what the delay of the makespan costs."""
+    makespan, total = 0.0, 0.0
+    for j in range(end.size):
+        makespan = max(makespan, end[j])
+        total += weight[j] * end[j]
+    return total + late * max(makespan / cap - 1.0, 0.0)
+
+
+@whole
 def anneal_lists(
-    first: Any,
-    procs: Any,
-    times: Any,
-    weight: Any,
-    release: Any,
-    starts: Any,
-    capacity: Any,
+    jobs: Any,
+    there: Any,
     order: Any,
     wanted: Any,
-    squeeze: Any,
-    stretch: Any,
+    shares: Any,
     cap: Any,
     late: Any,
-    trials: Any,
-    hot: Any,
-    cold: Any,
+    cooling: Any,
     state: Any,
-    waiting: Any,
-    running: Any,
-    row: Any,
-    start: Any,
-    end: Any,
+    lists: Any,
+    out: Any,
     best_order: Any,
     best_wanted: Any,
 ) -> None:
@@ -239,8 +183,7 @@ def anneal_lists(
         Where to begin, as in `list_flexibly`; the last accepted on return.
     late : float
         What a makespan of twice the cap costs.
-    hot, cold : float
-        Temperatures at the begin and end.
+    cooling : Cooling
     state : array of int, 1
         Of the random numbers; not 0.
     best_order, best_wanted : arrays of int, N
@@ -248,7 +191,7 @@ def anneal_lists(
     """
     n = order.size
     current, best = np.inf, np.inf
-    for trial in range(trials):
+    for trial in range(cooling.trials):
         x, y, i, before = 0, 0, 0, 0
         if trial > 0:
             x = min(int(draw(state) * n), n - 1)
@@ -262,37 +205,14 @@ def anneal_lists(
             before = wanted[i]
             if u > 0.4:
                 a = before + (1 if draw(state) < 0.5 else -1) * (1 + int(3.0 * draw(state) ** 2))
-                wanted[i] = min(max(a, first[i]), first[i + 1] - 1)
+                wanted[i] = min(max(a, jobs.first[i]), jobs.first[i + 1] - 1)
             if y == x and wanted[i] == before:
                 continue
             shift(order, x, y)
-        complete = decode(
-            first,
-            procs,
-            times,
-            release,
-            starts,
-            capacity,
-            order,
-            wanted,
-            squeeze,
-            stretch,
-            cap,
-            waiting,
-            running,
-            row,
-            start,
-            end,
-        )
         value = np.inf
-        if complete:
-            makespan, value = 0.0, 0.0
-            for j in range(n):
-                makespan = max(makespan, end[j])
-                value += weight[j] * end[j]
-            value += late * max(makespan / cap - 1.0, 0.0)
-        heat = hot * (cold / hot) ** (trial / trials)
-        if trial == 0 or value <= current - heat * np.log(max(draw(state), 1e-300)):
+        if decode(jobs, there, order, wanted, shares, cap, lists, out):
+            value = measure(jobs.weight, out.end, cap, late)
+        if trial == 0 or accepts(cooling, trial, current, value, state):
             current = value
             if value < best:
                 best = value
@@ -303,4 +223,4 @@ def anneal_lists(
             wanted[i] = before
 
 
-__all__ = ["anneal_lists", "list_flexibly"]
+__all__ = ["Lists", "Shares", "anneal_lists", "list_flexibly"]

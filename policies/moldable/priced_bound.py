@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.base import never
-from coalloc.policies.moldable.pricing import add_usage, price_jobs
+from coalloc.policies.moldable.pricing import Priced, add_usage, price_jobs
 from coalloc.policies.moldable.queue import MoldableQueue
 from coalloc.policies.moldable.quick_pricing import price_near
 
@@ -160,11 +160,7 @@ class Ascent:
         np.cumsum(prices * self.width, out=self._total[1 : slots + 1])
         self._total[slots + 1 :] = self._total[slots]
         paid = price_near(
-            queue.first,
-            queue.procs,
-            queue.times,
-            queue.weight,
-            queue.release,
+            queue.jobs,
             float(self.grid[1]),
             slots,
             self._total,
@@ -178,8 +174,7 @@ class Ascent:
         return float(paid) - float(prices @ self.there)
 
     def _subgradient(self) -> Floats:
-        queue = self.queue
-        add_usage(queue.procs, queue.times, self._mode, self._start, self.grid, self._used)
+        add_usage(self.queue.jobs, self._mode, self._start, self.grid, self._used)
         slope = self._used - self.there
         # what is left of rounding would be taken for a direction in which nothing ends
         return np.where(np.abs(slope) <= 1e-9 * (self._used + self.there), 0.0, slope)
@@ -251,21 +246,7 @@ def evaluate(
     start: Floats,
 ) -> float:
     """Bound at these prices, and into `mode` and `start` the jobs' choices; see `price_jobs`."""
-    total = np.concatenate(([0.0], np.cumsum(prices * np.diff(grid))))
-    paid = price_jobs(
-        queue.first,
-        queue.procs,
-        queue.times,
-        queue.weight,
-        queue.release,
-        grid,
-        prices,
-        total,
-        np.minimum.accumulate(prices),
-        cap * (1.0 + ROUNDING),
-        mode,
-        start,
-    )
+    paid = price_jobs(queue.jobs, Priced.on(grid, prices), cap * (1.0 + ROUNDING), mode, start)
     return float(paid) - float(prices @ there)
 
 

@@ -11,14 +11,32 @@ best so far are passed in one step.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coalloc.policies.kernel.jit import alone, inlined
 
+Floats = NDArray[np.float64]
+
 BLOCK = 8
 """Slots of a block."""
+
+
+class Priced(NamedTuple):
+    """Prices of a processor-second on G slots."""
+
+    grid: Floats  # G + 1, s: edges of the slots, from 0
+    price: Floats  # G
+    total: Floats  # G + 1: their integral up to each edge
+    lowest: Floats  # G: the least price up to each slot
+
+    @staticmethod
+    def on(grid: Floats, prices: Floats) -> Priced:
+        """With what follows from them."""
+        total = np.concatenate(([0.0], np.cumsum(prices * np.diff(grid))))
+        return Priced(grid, prices, total, np.minimum.accumulate(prices))
 
 
 @inlined
@@ -33,30 +51,21 @@ def slot_of(grid: Any, slots: Any, pace: Any, x: Any) -> Any:
 
 
 @inlined
-def paid_until(grid: Any, price: Any, total: Any, slots: Any, pace: Any, x: Any) -> Any:
+def paid_until(priced: Any, slots: Any, pace: Any, x: Any) -> Any:
     """Integral of the prices from 0 to x."""
+    grid, total = priced.grid, priced.total
     g = slot_of(grid, slots, pace, x)
     if g >= slots:
         return total[slots]
-    return total[g] + price[g] * (x - grid[g])
+    return total[g] + priced.price[g] * (x - grid[g])
 
 
 @inlined
 def cheapest_start(
-    k: Any,
-    p: Any,
-    w: Any,
-    release: Any,
-    grid: Any,
-    price: Any,
-    total: Any,
-    lowest: Any,
-    slots: Any,
-    pace: Any,
-    cap: Any,
-    best: Any,
+    k: Any, p: Any, w: Any, release: Any, priced: Any, slots: Any, pace: Any, cap: Any, best: Any
 ) -> Any:
     """The least cost of one allotment below `best`, and its start; `best` and -1 if none."""
+    grid, price, total = priced.grid, priced.price, priced.total
     found = -1.0
     g = slot_of(grid, slots, pace, release)
     s = release
@@ -66,13 +75,13 @@ def cheapest_start(
         e = s + p
         if e > cap or w * e >= best:
             break
-        passed = paid_until(grid, price, total, slots, pace, e)
+        passed = paid_until(priced, slots, pace, e)
         h = slot_of(grid, slots, pace, grid[after] + p)
-        low = lowest[h] if h < slots else 0.0
+        low = priced.lowest[h] if h < slots else 0.0
         least = w * e + k * max(passed - total[after], p * low)
         if least < best:
             # starts on the grid, and the first of the block
-            before = paid_until(grid, price, total, slots, pace, s)
+            before = paid_until(priced, slots, pace, s)
             value = w * e + k * (passed - before)
             if value < best:
                 best, found = value, s
@@ -120,30 +129,12 @@ def cheapest_start(
 
 
 @alone
-def price_jobs(
-    first: Any,
-    procs: Any,
-    times: Any,
-    weight: Any,
-    release: Any,
-    grid: Any,
-    price: Any,
-    total: Any,
-    lowest: Any,
-    cap: Any,
-    out_mode: Any,
-    out_start: Any,
-) -> Any:
+def price_jobs(jobs: Any, priced: Any, cap: Any, out_mode: Any, out_start: Any) -> Any:
     """Find each job's cheapest allotment and start.
 
     Parameters
     ----------
-    grid : array of float, G + 1
-        Edges of the slots, seconds, from 0.
-    price, total : arrays of float, G and G + 1
-        Price of a processor-second, and its integral up to each edge.
-    lowest : array of float, G
-        The least price up to each slot.
+    jobs, priced : Jobs and Priced
     cap : float
         No job may end later, seconds.
     out_mode, out_start : arrays, N
@@ -155,23 +146,21 @@ def price_jobs(
     float
         Sum of the costs; inf where a job cannot end by `cap`.
     """
-    slots = grid.size - 1
-    pace = slots / grid[slots]
+    first, procs, times = jobs.first, jobs.procs, jobs.times
+    slots = priced.price.size
+    pace = slots / priced.grid[slots]
     cost = 0.0
-    for i in range(weight.size):
-        w, r = weight[i], release[i]
+    for i in range(jobs.weight.size):
+        w, r = jobs.weight[i], jobs.release[i]
         best = np.inf
         a, s = out_mode[i], out_start[i]
         if first[i] <= a < first[i + 1] and r <= s and s + times[a] <= cap:
             e = s + times[a]
             best = w * e + procs[a] * (
-                paid_until(grid, price, total, slots, pace, e)
-                - paid_until(grid, price, total, slots, pace, s)
+                paid_until(priced, slots, pace, e) - paid_until(priced, slots, pace, s)
             )
         for a in range(first[i], first[i + 1]):
-            value, s = cheapest_start(
-                procs[a], times[a], w, r, grid, price, total, lowest, slots, pace, cap, best
-            )
+            value, s = cheapest_start(procs[a], times[a], w, r, priced, slots, pace, cap, best)
             if s >= 0.0:
                 best, out_mode[i], out_start[i] = value, a, s
         cost += best
@@ -179,63 +168,40 @@ def price_jobs(
 
 
 @alone
-def price_rows(
-    first: Any,
-    procs: Any,
-    times: Any,
-    weight: Any,
-    release: Any,
-    grid: Any,
-    price: Any,
-    total: Any,
-    lowest: Any,
-    cap: Any,
-    out_cost: Any,
-    out_start: Any,
-) -> None:
-    """Find the cheapest start of every allotment.
+def price_rows(jobs: Any, priced: Any, cap: Any, out_cost: Any, out_start: Any) -> None:
+    """Find the cheapest start of every allotment; parameters as in `price_jobs`.
 
     Parameters
     ----------
     out_cost, out_start : arrays, A
         The answers; inf and the release where it cannot end by `cap`.
     """
-    slots = grid.size - 1
-    pace = slots / grid[slots]
-    for i in range(weight.size):
-        for a in range(first[i], first[i + 1]):
+    slots = priced.price.size
+    pace = slots / priced.grid[slots]
+    for i in range(jobs.weight.size):
+        w, r = jobs.weight[i], jobs.release[i]
+        for a in range(jobs.first[i], jobs.first[i + 1]):
             value, s = cheapest_start(
-                procs[a],
-                times[a],
-                weight[i],
-                release[i],
-                grid,
-                price,
-                total,
-                lowest,
-                slots,
-                pace,
-                cap,
-                np.inf,
+                jobs.procs[a], jobs.times[a], w, r, priced, slots, pace, cap, np.inf
             )
             out_cost[a] = value
-            out_start[a] = s if s >= 0.0 else release[i]
+            out_start[a] = s if s >= 0.0 else r
 
 
 @alone
-def add_usage(procs: Any, times: Any, mode: Any, start: Any, grid: Any, used: Any) -> None:
+def add_usage(jobs: Any, mode: Any, start: Any, grid: Any, used: Any) -> None:
     """Sum up the processor-seconds that these choices take in each slot."""
     slots = used.size
     pace = slots / grid[slots]
     for g in range(slots):
         used[g] = 0.0
     for i in range(mode.size):
-        k, s = procs[mode[i]], start[i]
-        e = s + times[mode[i]]
+        k, s = jobs.procs[mode[i]], start[i]
+        e = s + jobs.times[mode[i]]
         g = slot_of(grid, slots, pace, s)
         while g < slots and grid[g] < e:
             used[g] += k * max(min(e, grid[g + 1]) - max(s, grid[g]), 0.0)
             g += 1
 
 
-__all__ = ["add_usage", "price_jobs", "price_rows"]
+__all__ = ["Priced", "add_usage", "price_jobs", "price_rows"]

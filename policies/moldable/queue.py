@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,23 @@ Floats = NDArray[np.float64]
 
 EVERY = 1000
 """Counts of processors that bounds look at one by one."""
+
+
+class Jobs(NamedTuple):
+    """The jobs of a queue, as kernels take them; see `MoldableQueue`."""
+
+    first: Ints
+    procs: Ints
+    times: Floats
+    weight: Floats
+    release: Floats
+
+
+class Processors(NamedTuple):
+    """The processors of a queue, as kernels take them; see `MoldableQueue`."""
+
+    starts: Floats
+    capacity: Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +73,16 @@ class MoldableQueue:
     starts: Floats
     capacity: Ints
     is_exact: bool
+
+    @property
+    def jobs(self) -> Jobs:
+        """Without the processors."""
+        return Jobs(self.first, self.procs, self.times, self.weight, self.release)
+
+    @property
+    def processors(self) -> Processors:
+        """Without the jobs."""
+        return Processors(self.starts, self.capacity)
 
     @property
     def size(self) -> int:

@@ -17,14 +17,7 @@ from coalloc.policies.kernel.jit import alone, inlined
 
 @inlined
 def on_grid(
-    k: Any,
-    p: Any,
-    w: Any,
-    release: Any,
-    width: Any,
-    slots: Any,
-    total: Any,
-    cap: Any,
+    k: Any, p: Any, w: Any, release: Any, width: Any, slots: Any, total: Any, cap: Any
 ) -> Any:
     """The least cost of one allotment, and its start; inf and -1 if it cannot end by the cap."""
     q = int(min(p / width, slots + 1.0))
@@ -73,11 +66,7 @@ def on_grid(
 
 @alone
 def price_near(
-    first: Any,
-    procs: Any,
-    times: Any,
-    weight: Any,
-    release: Any,
+    jobs: Any,
     width: Any,
     slots: Any,
     total: Any,
@@ -92,6 +81,7 @@ def price_near(
 
     Parameters
     ----------
+    jobs : Jobs
     width, slots : float and int
         Of the grid: slots of one width, from 0.
     total : array of float, 2 G + 2
@@ -110,9 +100,10 @@ def price_near(
     float
         Sum of the costs; inf where a job cannot end by `cap`.
     """
+    first, procs, times = jobs.first, jobs.procs, jobs.times
     cost = 0.0
-    for i in range(weight.size):
-        w, r = weight[i], release[i]
+    for i in range(jobs.weight.size):
+        w, r = jobs.weight[i], jobs.release[i]
         at = min(max(out_mode[i], first[i]), first[i + 1] - 1)
         best, found = on_grid(procs[at], times[at], w, r, width, slots, total, cap)
         floor[at] = best

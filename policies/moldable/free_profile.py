@@ -1,0 +1,110 @@
+"""Processors that are free over time, and where a run fits in: compiled."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from coalloc.policies.moldable.compiled import piece
+
+
+class Profile(NamedTuple):
+    """Rows of free processors; the last row holds for ever."""
+
+    edge: Any  # s from which a row holds
+    free: Any
+    rows: Any  # 1: how many there are
+
+
+@piece
+def row_at(profile: Any, t: Any) -> Any:
+    """The row that holds at t."""
+    low, high = 0, profile.rows[0]
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if profile.edge[middle] <= t:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@piece
+def split(edge: Any, free: Any, size: Any, a: Any, t: Any) -> None:
+    """Cut row a - 1 at t; row a is new."""
+    for x in range(size, a, -1):
+        edge[x], free[x] = edge[x - 1], free[x - 1]
+    edge[a], free[a] = t, free[a - 1]
+
+
+@piece
+def join(edge: Any, free: Any, size: Any, a: Any) -> Any:
+    """Drop row a where it is like the one before; returns how many rows are left."""
+    if free[a] != free[a - 1]:
+        return size
+    for x in range(a, size - 1):
+        edge[x], free[x] = edge[x + 1], free[x + 1]
+    return size - 1
+
+
+@piece
+def book(profile: Any, s: Any, e: Any, k: Any) -> None:
+    """Take k processors from s to e, or give back -k."""
+    edge, free, size = profile.edge, profile.free, profile.rows[0]
+    a = row_at(profile, s)
+    if edge[a] < s:
+        a += 1
+        split(edge, free, size, a, s)
+        size += 1
+    b = a
+    while b + 1 < size and edge[b + 1] < e:
+        free[b] -= k
+        b += 1
+    # b is the last row before e
+    if b + 1 == size or edge[b + 1] > e:
+        split(edge, free, size, b + 1, e)
+        size += 1
+    free[b] -= k
+    size = join(edge, free, size, b + 1)
+    if a > 0:
+        size = join(edge, free, size, a)
+    profile.rows[0] = size
+
+
+@piece
+def first_fit(profile: Any, k: Any, p: Any, s: Any, last: Any) -> Any:
+    """The first start from s on of a run of p seconds; -1 where that would end after `last`."""
+    edge, free, size = profile.edge, profile.free, profile.rows[0]
+    y = row_at(profile, s)
+    while True:
+        if free[y] < k:
+            y += 1
+            if y >= size:
+                return -1.0
+            s = edge[y]
+            if s + p > last:
+                return -1.0
+        elif y + 1 >= size or edge[y + 1] >= s + p:
+            return s
+        else:
+            y += 1
+
+
+@piece
+def last_fit(profile: Any, k: Any, p: Any, s: Any, release: Any) -> Any:
+    """The last start up to s; -1 where that is before the release."""
+    edge, free = profile.edge, profile.free
+    e = s + p
+    y = row_at(profile, e)
+    if edge[y] >= e and y > 0:
+        y -= 1
+    while True:
+        if free[y] < k:
+            e = edge[y]
+            s = e - p
+            if s + p > e:
+                s -= 2.0**-52 * e
+            if s < release:
+                return -1.0
+        elif edge[y] <= s:
+            return s
+        y -= 1
