@@ -5,38 +5,16 @@ See `split` for the shape of the counts that a link admits.
 
 from __future__ import annotations
 
-from math import inf, sqrt
+from math import inf
 
 from coalloc.policies.kernel.jit import part
-from coalloc.policies.kernel.profile import (
-    load_units,
-)
+from coalloc.policies.kernel.loads import load_units, low_side
 from coalloc.policies.kernel.state import (
     FULL,
     ROUNDING,
     Problem,
     Scratch,
 )
-
-
-@part
-def low_side(gbps: float, procs: int, residual: int, capacity: float) -> int:
-    """The count w of `split`: the link admits 0..w and procs - w..procs; procs if all."""
-    if gbps <= 0.0 or procs <= 1 or capacity == inf:
-        return procs
-    if residual < 0:
-        return 0
-    half = procs // 2
-    if load_units(gbps, procs, half, capacity) <= residual:
-        return procs
-    x = residual / FULL * capacity * (procs - 1) / gbps
-    t = int((procs - sqrt(max(float(procs) * procs - 4.0 * x, 0.0))) / 2.0)
-    t = min(max(t, 0), half)
-    while t > 0 and load_units(gbps, procs, t, capacity) > residual:
-        t -= 1
-    while t < half and load_units(gbps, procs, t + 1, capacity) <= residual:
-        t += 1
-    return t
 
 
 @part

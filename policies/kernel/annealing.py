@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coalloc.policies.kernel.jit import kernel, part
-from coalloc.policies.kernel.listing import MADE, MAKESPAN, Desk, Genes, Rows, listing
+from coalloc.policies.kernel.listing import listing
+from coalloc.policies.kernel.listing_state import MADE, MAKESPAN, Desk, Genes, Rows
 from coalloc.policies.kernel.state import Outcome, Problem
 
 CURRENT, BEST, WARMTH, COOLING, LATEST = 0, 1, 2, 3, 4

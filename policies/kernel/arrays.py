@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from coalloc.policies.kernel.compiled import (
     FULL,
     MEMORY,
+    MOST_LOAD,
     STEPS,
     WIDTH,
     Base,
@@ -186,7 +187,7 @@ def _links(intake: Intake) -> Floats:
 def _load_units(load: Floats, links: Floats) -> Ints:
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(load > 0.0, load / links, 0.0)
-    return (np.minimum(share, 8.0) * FULL + 0.5).astype(np.int64)
+    return (np.minimum(share * FULL, MOST_LOAD) + 0.5).astype(np.int64)
 
 
 def _problem(intake: Intake, class_kind: list[int], powers: list[float], patterns: Any) -> Problem:

@@ -46,7 +46,7 @@ scheduling the IBM SP2 with backfilling", IEEE TPDS 12(6), 2001 (EASY and conser
 
 from __future__ import annotations
 
-from coalloc.policies.kernel.allotment import allot, fill, low_side, spread
+from coalloc.policies.kernel.allotment import allot, fill, spread
 from coalloc.policies.kernel.decoders import (
     begin,
     decode,
@@ -69,19 +69,19 @@ from coalloc.policies.kernel.fit import (
     window,
 )
 from coalloc.policies.kernel.jit import kernel, part
+from coalloc.policies.kernel.loads import data_ready, load_units, low_side
 from coalloc.policies.kernel.profile import (
     add_block,
     book,
     bound,
     cut,
     drop,
-    load_units,
     locate,
     move,
     reset,
     undo,
 )
-from coalloc.policies.kernel.seek import clear, commit, data_ready, recall, remember, seek
+from coalloc.policies.kernel.seek import clear, commit, recall, remember, seek
 from coalloc.policies.kernel.state import (
     BLOCKS,
     EASY,
@@ -92,6 +92,7 @@ from coalloc.policies.kernel.state import (
     FULL,
     INSERT,
     MEMORY,
+    MOST_LOAD,
     REMEMBERED,
     ROUNDING,
     ROWS,
@@ -122,6 +123,7 @@ __all__ = [
     "FULL",
     "INSERT",
     "MEMORY",
+    "MOST_LOAD",
     "REMEMBERED",
     "ROUNDING",
     "ROWS",

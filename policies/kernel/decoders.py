@@ -9,11 +9,12 @@ import numpy as np
 
 from coalloc.policies.kernel.fit import closes
 from coalloc.policies.kernel.jit import kernel, part
+from coalloc.policies.kernel.loads import data_ready
 from coalloc.policies.kernel.profile import (
     locate,
     reset,
 )
-from coalloc.policies.kernel.seek import commit, data_ready, recall, remember, seek
+from coalloc.policies.kernel.seek import commit, recall, remember, seek
 from coalloc.policies.kernel.state import (
     BLOCKS,
     EASY,

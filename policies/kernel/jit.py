@@ -16,8 +16,10 @@ from zlib import crc32
 
 from numba import njit
 
-SOURCES = ("state.py", "profile.py", "allotment.py", "fit.py", "seek.py", "decoders.py")
-SEARCH = ("listing.py", "annealing.py")
+SHARED = ("state.py", "loads.py")
+"""Read by `SOURCES` and by `SEARCH`: to change them recompiles both."""
+SOURCES = ("profile.py", "allotment.py", "fit.py", "seek.py", "decoders.py")
+SEARCH = ("listing_state.py", "listing_place.py", "listing.py", "annealing.py")
 """Kernels of their own, which call none of `SOURCES`: to change them recompiles these only."""
 EXACT = ("exact_state.py", "exact_bounds.py", "exact_kernel.py")
 """Those of the exact search, in the folder of `oas`."""
@@ -37,10 +39,11 @@ def _checksum(names: tuple[str, ...], package: str = __package__) -> str:
 
 
 # "_n" for kernels without counts of references: a flag is no part of numba's cache key
-_SUFFIX = f"_n_{_checksum(SOURCES)}"
+_SHARED_SUFFIX = f"_s_{_checksum(SHARED)}"
+_SUFFIX = f"_n_{_checksum((*SHARED, *SOURCES))}"
 _EXACT_SUFFIX = f"_{_checksum(EXACT, 'coalloc.policies.oas')}"
 _FLOW_SUFFIX = f"_{_checksum(FLOW, 'coalloc.policies.workflow')}"
-_SEARCH_SUFFIX = f"_i_{_checksum(('state.py', *SEARCH))}"
+_SEARCH_SUFFIX = f"_i_{_checksum((*SHARED, *SEARCH))}"
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -51,6 +54,14 @@ def kernel(function: Callable[..., Any]) -> Any:
 def part(function: Callable[..., Any]) -> Any:
     """Compile what only kernels call: without the wrappers for calls from Python."""
     return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def shared(function: Callable[..., Any]) -> Any:
+    """Compile what the kernels of `SOURCES` and of `SEARCH` call, into them."""
+    function.__qualname__ += _SHARED_SUFFIX
+    return _cached(
+        function, _nrt=False, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
+    )
 
 
 def alone(function: Callable[..., Any]) -> Any:

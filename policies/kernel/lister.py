@@ -11,7 +11,7 @@ from coalloc.policies.kernel.annealing import Anneal, anneal, evaluate
 from coalloc.policies.kernel.arrays import Floats, Ints, make_outcome
 from coalloc.policies.kernel.compiled import BLOCKS, Outcome, Profile
 from coalloc.policies.kernel.decoding import Planner, Schedule
-from coalloc.policies.kernel.listing import Desk, Genes, Rows
+from coalloc.policies.kernel.listing_state import Desk, Genes, Rows
 
 ANY, WHOLE = -1, -2
 """Homes: any clusters; any one cluster."""

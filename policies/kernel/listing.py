@@ -23,328 +23,29 @@ Cost: a waiting item that obviously does not fit costs some ns an event, a start
 
 from __future__ import annotations
 
-from math import inf, sqrt
-from typing import Any, NamedTuple
+from math import inf
 
 import numpy as np
 
 from coalloc.policies.kernel.jit import part
-from coalloc.policies.kernel.state import FULL, ROUNDING, SHORTEST, TOL, Outcome, Problem
-
-MAKESPAN, WEIGHTED = 0, 1
-MADE, BLEND, HELD = 0, 1, 2
-LENGTH, LOADS, RUNNING, USED, STARTED = 0, 1, 2, 3, 4
-
-
-class Rows(NamedTuple):
-    """What is free before anything is listed, T stretches of time; never written by a kernel."""
-
-    time: Any  # T
-    free: Any  # T x C, units
-    load: Any  # T x K, units of a link's capacity
-    dips: Any  # T: something becomes less after this row
-    able: Any  # 1, power of all usable slots
-    weight: Any  # N
-    weight_sum: Any  # 1, of the jobs listed
-    job: Any  # N, place in the queue
-    area: Any  # N, least power * s
-    ready: Any  # N, s
-    missing: Any  # N, parents without a place
-    first_use: Any  # 1, where the uses of listed items may begin
-
-
-class Genes(NamedTuple):
-    """What a search chooses."""
-
-    order: Any  # L
-    mode: Any  # N
-    level: Any  # N
-    home: Any  # N
-    block: Any  # N
-    sc: Any  # N
-
-
-class Desk(NamedTuple):
-    """Working memory."""
-
-    free: Any  # C
-    least: Any  # C
-    avail: Any  # K
-    low: Any  # K
-    upper: Any  # K
-    rank: Any  # K
-    take: Any  # K
-    best: Any  # K
-    load: Any  # K
-    ahead: Any  # K
-    limit: Any  # K
-    cost: Any  # K
-    count: Any  # C, processes that each allowed class takes
-    use_class: Any  # C
-    use_procs: Any  # C
-    follows: Any  # L
-    procs: Any  # L, by order
-    started: Any  # L
-    running: Any  # L, by falling end
-    units: Any  # N x K, load of a running item
-    ready: Any  # N
-    missing: Any  # N
-    last: Any  # jobs, latest end
-    power: Any  # N, power that a running item holds
-    measure: Any  # MADE, s; BLEND, see `listing`; HELD, power of what `lay` laid
-    counters: Any  # 8
-
-
-@part
-def units_of(gbps: float, procs: int, inside: int, capacity: float) -> int:
-    """Equation (4) in units of the link's capacity."""
-    if gbps <= 0.0 or procs <= 1 or inside == 0 or inside == procs or capacity == inf:
-        return 0
-    load = gbps * inside * (procs - inside) / (procs - 1)
-    if load >= 64.0 * capacity:
-        return 64 * FULL
-    return int(load / capacity * FULL + 0.5)
-
-
-@part
-def low_count(gbps: float, procs: int, room: int, capacity: float) -> int:
-    """The count w of `split`: the link admits 0..w and procs - w..procs; procs if all."""
-    if gbps <= 0.0 or procs <= 1 or capacity == inf:
-        return procs
-    if room < 0:
-        return 0
-    half = procs // 2
-    if units_of(gbps, procs, half, capacity) <= room:
-        return procs
-    x = room / FULL * capacity * (procs - 1) / gbps
-    t = int((procs - sqrt(max(float(procs) * procs - 4.0 * x, 0.0))) / 2.0)
-    t = min(max(t, 0), half)
-    while t > 0 and units_of(gbps, procs, t, capacity) > room:
-        t -= 1
-    while t < half and units_of(gbps, procs, t + 1, capacity) <= room:
-        t += 1
-    return t
-
-
-@part
-def divide(procs: int, desk: Desk) -> bool:
-    """Split over clusters into desk.best: fewest, then least load (see `split`)."""
-    clusters = desk.avail.size
-    avail, upper, low, rank, take = desk.avail, desk.upper, desk.low, desk.rank, desk.take
-    for k in range(clusters):
-        upper[k] = min(avail[k], low[k])
-        j = k
-        while j > 0 and upper[rank[j - 1]] < upper[k]:
-            rank[j] = rank[j - 1]
-            j -= 1
-        rank[j] = k
-    best, best_square = 0, 0
-    for lead in range(-1, clusters):
-        rest, used, square = procs, 0, 0
-        for k in range(clusters):
-            take[k] = 0
-        if lead >= 0:
-            if low[lead] < 1 or avail[lead] < procs - low[lead] or avail[lead] <= upper[lead]:
-                continue
-            take[lead] = avail[lead]
-            rest -= avail[lead]
-            used, square = 1, avail[lead] * avail[lead]
-        for j in range(clusters):
-            k = rank[j]
-            if k != lead and rest > 0 and upper[k] > 0:
-                take[k] = min(upper[k], rest)
-                rest -= take[k]
-                used += 1
-                square += take[k] * take[k]
-        if rest <= 0 and (best == 0 or used < best or (used == best and square > best_square)):
-            best, best_square = used, square
-            for k in range(clusters):
-                desk.best[k] = take[k]
-    return best > 0
-
-
-@part
-def closing(problem: Problem, group: int, c: int, t: float) -> float:
-    """When a reservation next closes a class to a group, at or after t; inf never."""
-    at = inf
-    for x in range(problem.closed_first[c], problem.closed_first[c + 1]):
-        r = problem.closed[x]
-        if problem.exempt[group, r] == 0 and problem.reserved[r, 1] > t:
-            at = min(at, max(t, problem.reserved[r, 0]))
-    return at
-
-
-@part
-def foresee(rows: Rows, desk: Desk, row: int, end: float) -> None:
-    """Lower what is free, and raise the load, to what the rows until `end` leave."""
-    for c in range(desk.free.size):
-        desk.least[c] = desk.free[c]
-    for k in range(desk.load.size):
-        desk.ahead[k] = desk.load[k]
-    for r in range(row + 1, rows.time.size):
-        if rows.time[r] >= end:
-            break
-        for c in range(desk.free.size):
-            count = desk.free[c] + rows.free[r, c] - rows.free[row, c]
-            desk.least[c] = min(desk.least[c], count)
-        for k in range(desk.load.size):
-            units = desk.load[k] + rows.load[r, k] - rows.load[row, k]
-            desk.ahead[k] = max(desk.ahead[k], units)
-
-
-@part
-def choose(
-    problem: Problem, desk: Desk, item: int, procs: int, size: int, home: int, sc: float
-) -> bool:
-    """Write into desk.best how many processes each cluster gets; False if there is no way."""
-    clusters = problem.link_gbps.size
-    chosen = -1
-    for k in range(clusters):
-        desk.best[k] = 0
-        if desk.avail[k] < procs or (home >= 0 and k != home):
-            continue
-        desk.cost[k] = 0.0
-        left = procs
-        for x in range(size - 1, -1, -1):
-            c = problem.group_class[problem.item_group[item], x]
-            if problem.class_cluster[c] == k and left > 0:
-                count = min(left, desk.count[x])
-                left -= count
-                desk.cost[k] += count * problem.class_power[c]
-        if chosen >= 0:
-            less = desk.cost[k] < desk.cost[chosen] * (1.0 - 1e-12)
-            same = desk.cost[k] <= desk.cost[chosen] * (1.0 + 1e-12)
-            if not less and not (same and desk.avail[k] < desk.avail[chosen]):
-                continue
-        chosen = k
-    if chosen >= 0:
-        desk.best[chosen] = procs
-        desk.counters[LOADS] = 0
-        return True
-    if home != -1 or not problem.item_splits[item]:
-        return False
-    gbps = problem.item_gbps[item]
-    for k in range(clusters):
-        most = min(int(sc * FULL), desk.limit[k]) + ROUNDING
-        desk.low[k] = low_count(gbps, procs, most - desk.ahead[k], problem.link_gbps[k])
-    desk.counters[LOADS] = 1 if gbps > 0.0 else 0
-    return divide(procs, desk)
-
-
-@part
-def lay(problem: Problem, desk: Desk, item: int, size: int) -> float:
-    """Lay desk.best on classes, weakest first; the least power used."""
-    group = problem.item_group[item]
-    length, weakest, power = 0, inf, 0.0
-    for x in range(size - 1, -1, -1):
-        c = problem.group_class[group, x]
-        k = problem.class_cluster[c]
-        count = min(desk.best[k], desk.count[x])
-        if count > 0:
-            desk.best[k] -= count
-            desk.use_class[length] = c
-            desk.use_procs[length] = count
-            length += 1
-            power += count * problem.class_power[c]
-            weakest = min(weakest, problem.class_power[c])
-    desk.counters[LENGTH] = length
-    desk.measure[HELD] = power
-    return weakest
-
-
-@part
-def try_now(
-    problem: Problem, rows: Rows, genes: Genes, desk: Desk, item: int, t: float, row: int, only: int
-) -> float:
-    """End of an item that starts now, or inf; what it takes is left in use_class and use_procs."""
-    group, home = problem.item_group[item], genes.home[item]
-    if only >= 0:
-        home = only
-    mode = problem.mode_first[item] + genes.mode[item]
-    procs, scaled, fixed = (
-        problem.mode_procs[mode],
-        problem.mode_scaled[mode],
-        problem.mode_fixed[mode],
-    )
-    sc = genes.sc[item]
-    if only >= 0:
-        fixed += problem.mode_comm[mode] * problem.inverse_intra[only]
-    level = genes.level[item]
-    lowest, highest = 0.0, inf
-    if level >= 0:
-        lowest = problem.class_power[level % problem.class_power.size]
-        if level >= problem.class_power.size:
-            highest = lowest
-    size = problem.group_size[group]
-    bare = rows.dips[row] == 0 and problem.closed.size == 0
-    for k in range(desk.avail.size):
-        desk.avail[k] = 0
-        desk.ahead[k] = desk.load[k]
-    total = 0
-    for y in range(size):
-        c = problem.group_class[group, y]
-        power = problem.class_power[c]
-        if bare:
-            desk.count[y] = 0
-            if power <= highest:
-                desk.count[y] = desk.free[c] // problem.need[group, c]
-            desk.avail[problem.class_cluster[c]] += desk.count[y]
-            total += desk.count[y]
-        last = y + 1 == size
-        if not last:
-            after = problem.class_power[problem.group_class[group, y + 1]]
-            if after == power or after >= lowest > 0.0 or (bare and total < procs):
-                continue
-        if not bare:
-            end = t + max(scaled / power + fixed * sc, SHORTEST)
-            foresee(rows, desk, row, end)
-            total = 0
-            for k in range(desk.avail.size):
-                desk.avail[k] = 0
-            for x in range(y + 1):
-                c = problem.group_class[group, x]
-                count = desk.least[c] // problem.need[group, c]
-                if problem.class_power[c] > highest or (
-                    problem.closed_first[c] < problem.closed_first[c + 1]
-                    and closing(problem, group, c, t) < end
-                ):
-                    count = 0
-                desk.count[x] = max(count, 0)
-                desk.avail[problem.class_cluster[c]] += desk.count[x]
-                total += desk.count[x]
-        if total >= procs and choose(problem, desk, item, procs, y + 1, home, sc):
-            weakest = lay(problem, desk, item, y + 1)
-            if desk.counters[LOADS] == 0:
-                sc = 1.0
-            return t + max(scaled / weakest + fixed * sc, SHORTEST)
-        if lowest > 0.0:
-            return inf
-    return inf
-
-
-@part
-def wait_for_data(problem: Problem, out: Outcome, item: int, k: int) -> float:
-    """When the parents' data have reached cluster k, s."""
-    ready = problem.item_arrival[item, k]
-    for x in range(problem.parent_first[item], problem.parent_first[item + 1]):
-        parent = problem.parent[x]
-        ready = max(ready, out.end[parent])
-        if problem.parent_gbit[x] < 0.0:
-            continue
-        slowest, latency, same = inf, 0.0, True
-        first = out.use_first[parent]
-        for u in range(first, first + out.use_count[parent]):
-            other = problem.class_cluster[out.use_class[u]]
-            same = same and other == k
-            slowest = min(slowest, problem.link_gbps[other])
-            latency = max(latency, problem.latency[other])
-        if not same:
-            slowest = min(slowest, problem.link_gbps[k])
-            delay = max(latency, problem.latency[k])
-            if problem.parent_gbit[x] > 0.0:
-                delay += problem.parent_gbit[x] / slowest
-            ready = max(ready, out.end[parent] + delay)
-    return ready
+from coalloc.policies.kernel.listing_place import best_now
+from coalloc.policies.kernel.listing_state import (
+    BLEND,
+    HELD,
+    LENGTH,
+    LOADS,
+    MADE,
+    MAKESPAN,
+    RUNNING,
+    STARTED,
+    USED,
+    WEIGHTED,
+    Desk,
+    Genes,
+    Rows,
+)
+from coalloc.policies.kernel.loads import data_ready, load_units
+from coalloc.policies.kernel.state import FULL, MOST_LOAD, TOL, Outcome, Problem
 
 
 @part
@@ -379,7 +80,7 @@ def start(
     out.missing[item] = desk.counters[LOADS]
     if desk.counters[LOADS] > 0:
         for k in range(clusters):
-            units = units_of(problem.item_gbps[item], procs, desk.take[k], problem.link_gbps[k])
+            units = load_units(problem.item_gbps[item], procs, desk.take[k], problem.link_gbps[k])
             desk.units[item, k] = units
             desk.load[k] += units
             if units > 0:
@@ -397,7 +98,7 @@ def start(
             if problem.item_apart[child]:
                 desk.ready[child] = inf
                 for k in range(clusters):
-                    at = wait_for_data(problem, out, child, k)
+                    at = data_ready(problem, out, child, k)
                     desk.ready[child] = min(desk.ready[child], at)
             else:
                 desk.ready[child] = problem.item_release[child]
@@ -427,7 +128,7 @@ def finish(problem: Problem, genes: Genes, desk: Desk, out: Outcome, t: float) -
                 desk.load[k] -= desk.units[item, k]
     if loads:
         for k in range(clusters):
-            desk.limit[k] = 64 * FULL
+            desk.limit[k] = MOST_LOAD
         for x in range(desk.counters[RUNNING]):
             item = desk.running[x]
             if out.missing[item] > 0:
@@ -447,7 +148,7 @@ def open_desk(rows: Rows, genes: Genes, desk: Desk, out: Outcome, problem: Probl
         desk.free[c] = rows.free[0, c]
     for k in range(desk.load.size):
         desk.load[k] = rows.load[0, k]
-        desk.limit[k] = 64 * FULL
+        desk.limit[k] = MOST_LOAD
     for x in range(desk.last.size):
         desk.last[x] = 0.0
     area = 0.0
@@ -475,36 +176,6 @@ def go_on(problem: Problem, rows: Rows, desk: Desk, row: int, t: float) -> int:
         for k in range(desk.load.size):
             desk.load[k] += rows.load[row, k] - rows.load[row - 1, k]
     return row
-
-
-@part
-def best_now(
-    problem: Problem,
-    rows: Rows,
-    genes: Genes,
-    desk: Desk,
-    out: Outcome,
-    item: int,
-    t: float,
-    row: int,
-) -> float:
-    """`try_now`; for what moves data, on the first cluster that the data have reached."""
-    if not problem.item_apart[item]:
-        return try_now(problem, rows, genes, desk, item, t, row, -1)
-    soonest = inf
-    for k in range(problem.link_gbps.size):
-        if genes.home[item] >= 0 and genes.home[item] != k:
-            continue
-        ready = wait_for_data(problem, out, item, k)
-        if ready <= t:
-            end = try_now(problem, rows, genes, desk, item, t, row, k)
-            if end < inf:
-                return end
-        else:
-            soonest = min(soonest, ready)
-    if soonest < inf:
-        desk.ready[item] = soonest
-    return inf
 
 
 @part

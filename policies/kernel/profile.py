@@ -5,14 +5,12 @@ See `compiled` for how rows, blocks and dips work.
 
 from __future__ import annotations
 
-from math import inf
-
 from coalloc.policies.kernel.jit import kernel, part
+from coalloc.policies.kernel.loads import load_units
 from coalloc.policies.kernel.state import (
     BLOCKS,
     FREE_BLOCKS,
     FREE_ROWS,
-    FULL,
     ROWS,
     WIDTH,
     Base,
@@ -193,17 +191,6 @@ def reset(problem: Problem, base: Base, profile: Profile) -> None:
         profile.dip[block, i] = 0
         if i + 1 == WIDTH // 2 or r + 1 == base.time.size:
             bound(profile, block)
-
-
-@part
-def load_units(gbps: float, procs: int, inside: int, capacity: float) -> int:
-    """Equation (4) in units of the link's capacity."""
-    if gbps <= 0.0 or procs <= 1 or inside == 0 or inside == procs or capacity == inf:
-        return 0
-    load = gbps * inside * (procs - inside) / (procs - 1)
-    if load >= 8.0 * capacity:
-        return 8 * FULL
-    return int(load / capacity * FULL + 0.5)
 
 
 @kernel

@@ -8,6 +8,7 @@ from coalloc.policies.kernel.fit import (
     window,
 )
 from coalloc.policies.kernel.jit import kernel, part
+from coalloc.policies.kernel.loads import data_ready
 from coalloc.policies.kernel.profile import (
     book,
     locate,
@@ -67,32 +68,6 @@ def clear(
         j = 0
         if at >= blocks or profile.time[profile.block[at], 0] >= end:
             return place, i, start
-
-
-@part
-def data_ready(problem: Problem, out: Outcome, item: int, k: int) -> float:
-    """When the parents' data have reached cluster k, s."""
-    ready = problem.item_arrival[item, k]
-    for x in range(problem.parent_first[item], problem.parent_first[item + 1]):
-        parent = problem.parent[x]
-        ready = max(ready, out.end[parent])
-        if problem.parent_gbit[x] < 0.0:
-            continue
-        slowest, latency, same = inf, 0.0, True
-        first = out.use_first[parent]
-        for u in range(first, first + out.use_count[parent]):
-            other = problem.class_cluster[out.use_class[u]]
-            same = same and other == k
-            slowest = min(slowest, problem.link_gbps[other])
-            latency = max(latency, problem.latency[other])
-        if not same:
-            slowest = min(slowest, problem.link_gbps[k])
-            latency = max(latency, problem.latency[k])
-            delay = latency
-            if problem.parent_gbit[x] > 0.0:
-                delay += problem.parent_gbit[x] / slowest
-            ready = max(ready, out.end[parent] + delay)
-    return ready
 
 
 @kernel

@@ -13,6 +13,8 @@ SHORTEST = 5e-7
 """No placement is shorter, seconds: below the checker's tolerance, above a double's near 1e9."""
 FULL = 1 << 44
 """Load units of a link's whole capacity."""
+MOST_LOAD = 64 * FULL
+"""What a load counts as at most: sums of them stay whole numbers of 64 bits."""
 ROUNDING = 1 << 12
 """Load units by which the sum may pass: 2.3e-10, for the rounding of each load."""
 STRICT, INSERT, EVENT, EASY = 0, 1, 2, 3

@@ -14,7 +14,7 @@ import numpy as np
 from coalloc.policies.kernel.annealing import Anneal
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.lister import Lister
-from coalloc.policies.kernel.listing import Genes
+from coalloc.policies.kernel.listing_state import Genes
 from coalloc.policies.kernel.modes import Item
 from coalloc.policies.simple import sort_items
 

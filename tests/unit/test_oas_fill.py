@@ -13,7 +13,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.lister import Lister
-from coalloc.policies.kernel.listing import MADE, MAKESPAN
+from coalloc.policies.kernel.listing_state import MADE, MAKESPAN
 from coalloc.policies.oas.exact import ExactSearch
 from coalloc.policies.oas.fill import Filling, applies
 from coalloc.policies.options import read_options
