@@ -68,9 +68,7 @@ def test_the_ranks_of_a_job_meet_without_being_told_where(site: Running) -> None
 @pytest.mark.parametrize(
     ("argv", "state", "words"),
     [
-        pytest.param(
-            ["sh", "-c", "exit 3"], "failed", "alpha: rank 0 exited with 3", id="exit code"
-        ),
+        pytest.param(["sh", "-c", "exit 3"], "failed", ": rank 0 exited with 3", id="exit code"),
         pytest.param(["/nowhere/frob"], "failed", "frob", id="no such command"),
         pytest.param(["/etc/passwd"], "failed", "/etc/passwd", id="not executable"),
     ],
