@@ -12,16 +12,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import os
 import pwd
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,13 +26,23 @@ from coalloc.adapters.batch_command import BatchError
 from coalloc.adapters.gridengine_command import GridEngine
 from coalloc.adapters.gridengine_text import Status, parse_status
 from coalloc.adapters.part_status import descendants
-from tests.slurm.bed import PR_SET_CHILD_SUBREAPER, free_ports, wait_gone, wait_port
+from tests.bed_processes import (
+    UP_LIMIT_S,
+    BedError,
+    bed_folder,
+    by_hand,
+    free_ports,
+    kill,
+    up,
+    wait_gone,
+    wait_port,
+    wait_until,
+)
 
 BIN = Path("/usr/lib/gridengine")
 SHARE = Path("/usr/share/gridengine")
 PROGRAMS = ("sge_qmaster", "sge_execd", "qstat", "qsub", "qdel", "qconf", "spooldefaults.bin")
 PACKAGES = "gridengine-master gridengine-exec gridengine-client"
-UP_LIMIT_S = 30.0
 
 BOOTSTRAP = """\
 Version: 6.2
@@ -90,10 +96,6 @@ urgency_slots      min
 accounting_summary FALSE
 qsort_args         NONE
 """
-
-
-class BedError(Exception):
-    """The cells do not come up; the message says why."""
 
 
 def missing() -> str:
@@ -268,17 +270,8 @@ class Bed:
             self.wait(cell.is_idle, f"the queue of {cell.name} is idle")
 
     def wait(self, holds: Callable[[], bool], what: str, limit_s: float = UP_LIMIT_S) -> None:
-        """Wait for something that Grid Engine offers no event for.
-
-        Raises
-        ------
-        BedError
-        """
-        end = time.monotonic() + limit_s
-        while not holds():
-            if time.monotonic() > end:
-                raise BedError(f"not within {limit_s:g} s: {what}\n{self.logs()}")
-            time.sleep(0.05)
+        """See `wait_until`."""
+        wait_until(holds, what, self.logs, limit_s)
 
     def logs(self) -> str:
         """The last lines of every daemon's log."""
@@ -298,11 +291,11 @@ class Bed:
         ]
         pids = {process.pid for process in own}
         left = _marked(self)
-        _kill([*pids, *left])
+        kill([*pids, *left])
         for process in own:
             process.wait()
         while left := [pid for pid in {*left, *_marked(self)} if Path(f"/proc/{pid}").exists()]:
-            _kill(left)
+            kill(left)
             wait_gone(left)
             for pid in left:
                 with contextlib.suppress(ChildProcessError):
@@ -327,19 +320,8 @@ def bed(cells: int = 1, *, slots: int = 4, keep: bool = False) -> Iterator[Bed]:
     absent = missing()
     if absent:
         raise BedError(absent)
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    root = Path(tempfile.mkdtemp(prefix="co-ge-"))
-    root.chmod(0o755)
-    try:
-        running = Bed(root, cells, slots)
-        try:
-            running.start()
-            yield running
-        finally:
-            running.stop()
-    finally:
-        if not keep:
-            shutil.rmtree(root, ignore_errors=True)
+    with bed_folder("ge", keep=keep) as root, up(Bed(root, cells, slots)) as running:
+        yield running
 
 
 def changed(text: str, values: dict[str, str]) -> str:
@@ -377,38 +359,19 @@ def _marked(running: Bed) -> list[int]:
     return list(found)
 
 
-def _kill(pids: list[int]) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
 def main() -> int:
     """Run cells until interrupted."""
     parser = argparse.ArgumentParser(description="Real Grid Engine cells on this machine.")
     parser.add_argument("--cells", type=int, default=1)
     parser.add_argument("--slots", type=int, default=4, help="of each cell's host")
-    parser.add_argument("--once", action="store_true", help="up, and down again at once")
-    parser.add_argument("--keep", action="store_true", help="keep the folder with the logs")
-    args = parser.parse_args()
-    began = time.monotonic()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with bed(args.cells, slots=args.slots, keep=args.keep) as running:
-            print(f"up after {time.monotonic() - began:.2f} s", flush=True)
-            for cell in running:
-                steering = cell.commands.steering()
-                print("export " + " ".join(f"{key}={value}" for key, value in steering.items()))
-            sys.stdout.flush()
-            if not args.once:
-                with contextlib.suppress(KeyboardInterrupt):
-                    signal.pause()
-            began = time.monotonic()
-    except BedError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    print(f"down after {time.monotonic() - began:.2f} s")
-    return 0
+    return by_hand(
+        parser,
+        lambda args: bed(args.cells, slots=args.slots, keep=args.keep),
+        lambda running: (
+            " ".join(f"{key}={value}" for key, value in cell.commands.steering().items())
+            for cell in running
+        ),
+    )
 
 
 if __name__ == "__main__":

@@ -14,36 +14,40 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import os
 import pwd
-import random
 import secrets
-import select
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from coalloc.adapters.batch_command import BatchError
 from coalloc.adapters.part_status import descendants
 from coalloc.adapters.slurm_command import Slurm
+from tests.bed_processes import (
+    UP_LIMIT_S,
+    BedError,
+    bed_folder,
+    by_hand,
+    free_ports,
+    kill,
+    up,
+    wait_gone,
+    wait_port,
+    wait_until,
+)
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "squeue", "sinfo", "scontrol", "salloc", "srun")
 PACKAGES = (
     "slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurmrestd"
 )
-PORTS = range(20000, 32000)
 SBIN = "/usr/sbin"
-UP_LIMIT_S = 30.0
 MARK = "COALLOC_BED"
-PR_SET_CHILD_SUBREAPER = 36
 
 CONF = """\
 ClusterName={name}
@@ -83,10 +87,6 @@ CPUs={cpus} RealMemory=16000 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
 {partitions}
 """
-
-
-class BedError(Exception):
-    """The clusters do not come up; the message says why."""
 
 
 def missing() -> str:
@@ -184,7 +184,7 @@ class Cluster:
         process = self.nodes.pop(name)
         left = [pid for pid in _marked(self._mark(name)) if pid != process.pid] if steps else []
         process.kill()
-        _kill(left)
+        kill(left)
         process.wait()
         wait_gone(left)
 
@@ -232,17 +232,8 @@ class Bed:
             self.wait(cluster.is_idle, f"every node of {cluster.name} is idle")
 
     def wait(self, holds: Callable[[], bool], what: str, limit_s: float = UP_LIMIT_S) -> None:
-        """Wait for something that Slurm offers no event for.
-
-        Raises
-        ------
-        BedError
-        """
-        end = time.monotonic() + limit_s
-        while not holds():
-            if time.monotonic() > end:
-                raise BedError(f"not within {limit_s:g} s: {what}\n{self.logs()}")
-            time.sleep(0.02)
+        """See `wait_until`."""
+        wait_until(holds, what, self.logs, limit_s)
 
     def logs(self) -> str:
         """The last lines of every controller's log."""
@@ -261,13 +252,13 @@ class Bed:
         own = {process.pid for process in daemons}
         # The state is thrown away: nothing is gained by letting a controller write it.
         left = [pid for pid in _marked(f"{self.root}/") if pid not in own]
-        _kill([*own, *left])
+        kill([*own, *left])
         for process in daemons:
             process.wait()
         while left:
             self._reap(left)
             left = _marked(f"{self.root}/")
-            _kill(left)
+            kill(left)
         _reap_dead(but=own)
 
     def _reap(self, pids: Sequence[int]) -> None:
@@ -345,20 +336,8 @@ def bed(*shapes: ClusterShape, keep: bool = False) -> Iterator[Bed]:
     absent = missing()
     if absent:
         raise BedError(absent)
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    # A socket's path holds 107 bytes, and everybody's jobs must reach the socket.
-    root = Path(tempfile.mkdtemp(prefix="co-slurm-"))
-    root.chmod(0o755)
-    try:
-        running = Bed(root, shapes)
-        try:
-            running.start()
-            yield running
-        finally:
-            running.stop()
-    finally:
-        if not keep:
-            shutil.rmtree(root, ignore_errors=True)
+    with bed_folder("slurm", keep=keep) as root, up(Bed(root, shapes)) as running:
+        yield running
 
 
 def alike(clusters: int, nodes: int, *, cpus: int = 8, conf: str = "") -> list[ClusterShape]:
@@ -367,52 +346,6 @@ def alike(clusters: int, nodes: int, *, cpus: int = 8, conf: str = "") -> list[C
         ClusterShape(name=chr(ord("a") + number), nodes=nodes, cpus=cpus, conf=conf)
         for number in range(clusters)
     ]
-
-
-def free_ports(count: int, taken: set[int]) -> int:
-    """The first of so many consecutive ports that nobody listens on.
-
-    Raises
-    ------
-    BedError
-    """
-    for _ in range(200):
-        first = random.randrange(PORTS.start, PORTS.stop - count)
-        wanted = range(first, first + count)
-        if taken.isdisjoint(wanted) and all(_is_free(port) for port in wanted):
-            taken.update(wanted)
-            return first
-    raise BedError(f"no {count} consecutive free ports in {PORTS.start}-{PORTS.stop}")
-
-
-def wait_port(port: int, process: subprocess.Popen[bytes] | None, what: str) -> None:
-    """Wait until somebody listens on a port of loopback.
-
-    Raises
-    ------
-    BedError
-    """
-    end = time.monotonic() + UP_LIMIT_S
-    while True:
-        with socket.socket() as sock:
-            if sock.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        if process is not None and process.poll() is not None:
-            raise BedError(f"{what} ended with exit code {process.returncode}")
-        if time.monotonic() > end:
-            raise BedError(f"{what} does not listen on port {port}")
-        time.sleep(0.01)
-
-
-def wait_gone(pids: Iterable[int]) -> None:
-    """Wait until processes that were killed have ended."""
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            fd = os.pidfd_open(pid)
-            try:
-                select.select([fd], [], [], 1.0)
-            finally:
-                os.close(fd)
 
 
 def _daemon(command: Sequence[str], output: Path, mark: str = "") -> subprocess.Popen[bytes]:
@@ -426,16 +359,6 @@ def _daemon(command: Sequence[str], output: Path, mark: str = "") -> subprocess.
             start_new_session=True,
             env=Slurm().environment() | {MARK: mark or str(output.parent)},
         )
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def _tail(path: Path) -> str:
@@ -476,38 +399,17 @@ def _marked(mark: str) -> list[int]:
     return list(found)
 
 
-def _kill(pids: Iterable[int]) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
 def main() -> int:
     """Run clusters until interrupted."""
     parser = argparse.ArgumentParser(description="Real Slurm clusters on this machine.")
     parser.add_argument("--clusters", type=int, default=3)
     parser.add_argument("--nodes", type=int, default=16, help="of each cluster")
     parser.add_argument("--cpus", type=int, default=8, help="of each node")
-    parser.add_argument("--once", action="store_true", help="up, and down again at once")
-    parser.add_argument("--keep", action="store_true", help="keep the folder with the logs")
-    args = parser.parse_args()
-    began = time.monotonic()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with bed(*alike(args.clusters, args.nodes, cpus=args.cpus), keep=args.keep) as running:
-            print(f"up after {time.monotonic() - began:.2f} s", flush=True)
-            for cluster in running:
-                print(f"export SLURM_CONF={cluster.conf}")
-            sys.stdout.flush()
-            if not args.once:
-                with contextlib.suppress(KeyboardInterrupt):
-                    signal.pause()
-            began = time.monotonic()
-    except BedError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    print(f"down after {time.monotonic() - began:.2f} s")
-    return 0
+    return by_hand(
+        parser,
+        lambda args: bed(*alike(args.clusters, args.nodes, cpus=args.cpus), keep=args.keep),
+        lambda running: (f"SLURM_CONF={cluster.conf}" for cluster in running),
+    )
 
 
 if __name__ == "__main__":

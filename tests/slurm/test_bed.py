@@ -12,7 +12,8 @@ import pytest
 
 from coalloc.adapters.batch_command import RefusedError, UnreachableError
 from coalloc.adapters.part_status import descendants
-from tests.slurm.bed import Bed, ClusterShape, alike, bed, free_ports
+from tests.bed_processes import free_ports
+from tests.slurm.bed import Bed, ClusterShape, alike, bed
 
 ROOT = Path(__file__).resolve().parents[2]
 
