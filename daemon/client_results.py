@@ -53,63 +53,22 @@ class Progress(Struct, frozen=True, kw_only=True):
     unit: str = "tasks"
 
 
-class TaskRow(Struct, frozen=True, kw_only=True):
-    """One task of a workflow.
+class MemberRow(Struct, frozen=True, kw_only=True):
+    """What is run under a number of its own as part of a job.
 
     Attributes
     ----------
     id : str
         Of its record, such as ``17.3``.
-    task : str
-        Its name in the workflow.
-    state : str
-        As of a job, or ``not_run``: it was never placed, and never will be.
-    attempt, failures : int
-        Starts tried; runs that have failed.
-    planned : float
-        Planned run time of the current attempt, seconds.
-    start_estimate : float or None
-        When one that waits is expected to start.
-    """
-
-    id: str
-    task: str
-    state: str
-    attempt: int = 0
-    failures: int = 0
-    nodes: dict[str, int] = field(default_factory=dict)
-    clusters: tuple[str, ...] = ()
-    started: float | None = None
-    ended: float | None = None
-    exit_code: int | None = None
-    planned: float = 0.0
-    start_estimate: float | None = None
-    reason: str = ""
-    detail: str = ""
-
-
-class PieceRow(Struct, frozen=True, kw_only=True):
-    """One piece of a divisible job.
-
-    Attributes
-    ----------
-    id : str
-        Of its record, such as ``17.3``.
-    first, chunks : int
-        Its first chunk, counted from 0, and how many it has.
     state : str
         As of a job.
     attempt, failures : int
         Starts tried; runs that have failed.
     planned : float
         Planned run time of the current attempt, seconds.
-    not_before : float or None
-        Of one that waits to be tried again.
     """
 
     id: str
-    first: int
-    chunks: int
     state: str
     attempt: int = 0
     failures: int = 0
@@ -119,9 +78,41 @@ class PieceRow(Struct, frozen=True, kw_only=True):
     ended: float | None = None
     exit_code: int | None = None
     planned: float = 0.0
-    not_before: float | None = None
     reason: str = ""
     detail: str = ""
+
+
+class TaskRow(MemberRow, frozen=True, kw_only=True):
+    """One task of a workflow.
+
+    Attributes
+    ----------
+    task : str
+        Its name in the workflow.
+    state : str
+        As of a job, or ``not_run``: it was never placed, and never will be.
+    start_estimate : float or None
+        When one that waits is expected to start.
+    """
+
+    task: str
+    start_estimate: float | None = None
+
+
+class PieceRow(MemberRow, frozen=True, kw_only=True):
+    """One piece of a divisible job.
+
+    Attributes
+    ----------
+    first, chunks : int
+        Its first chunk, counted from 0, and how many it has.
+    not_before : float or None
+        Of one that waits to be tried again.
+    """
+
+    first: int
+    chunks: int
+    not_before: float | None = None
 
 
 class QueueRow(Struct, frozen=True, kw_only=True):
