@@ -38,6 +38,8 @@ from coalloc.adapters.slurm_part_claim import (
 
 STEP_END_S = 1.0
 RELEASE_S = 5.0
+SETTLE_S = 15.0
+"""An ending job's nodes are waited for so long before its end is reported without their cause."""
 POLL_S = 0.01
 UNDO_S = 60.0
 """A submission that was never answered is looked for so long, seconds."""
@@ -171,7 +173,7 @@ class SlurmJob:
 
     def settled_state(self) -> tuple[str | None, str]:
         """The state of a job that is ending: Slurm hides it while nodes are still cleaned up."""
-        end = time.monotonic() + RELEASE_S
+        end = time.monotonic() + SETTLE_S
         while True:
             state, reason = self.state()
             if state != ENDING or time.monotonic() >= end:
