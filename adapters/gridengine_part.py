@@ -10,7 +10,7 @@ import socket
 
 from coalloc.adapters.gridengine_part_job import GridEngineJob
 from coalloc.adapters.part_held import HeldPart
-from coalloc.adapters.part_runner import nest
+from coalloc.adapters.part_nest import nest
 
 
 class GridEnginePart(HeldPart):

@@ -26,6 +26,8 @@ class LocalLauncher(PartLauncher):
         The folder cannot be used, or another executor uses it.
     """
 
+    runner = "local_part"
+
     def __init__(self, settings: LocalSettings, state_dir: Path) -> None:
         self._nodes = {node.name: node for node in settings.nodes}
         super().__init__(state_dir)

@@ -1,6 +1,6 @@
 """Runs one part of a job whose nodes a batch system gives, from its claim to its end.
 
-Runs as a process of its own on the executor's machine, forked by a nest (see `part_runner`), and
+Runs as a process of its own on the executor's machine, forked by a nest (see `part_nest`), and
 outlives the executor. A `PartJob` asks the batch system for exactly the chosen nodes; one wrapper
 on each of them (`part_node`) brings the processes up and connects to the barrier
 (`part_barrier`), which is kept by `part_hold`.

@@ -49,7 +49,7 @@ class PartLauncher:
     """
 
     folder_type: type[PartFolder] = PartFolder
-    runner = "part_runner"
+    runner: str
     """Module of the nest that hatches the runners."""
 
     def __init__(self, state_dir: Path) -> None:

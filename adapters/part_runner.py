@@ -1,7 +1,7 @@
 """Holds one part of a job at its barrier, starts its processes, and sees them end.
 
 Runs as a process of its own, which outlives the executor, with the standard library only and
-under ``-I -S``. One *nest* process, kept warm by the launcher, forks a runner for each claim.
+under ``-I -S``, forked for each claim by a nest (`part_nest`).
 The runner forks its ranks at once, and they wait on a pipe: between the order to go and the exec
 lie one small write to disk and one to the pipe.
 
@@ -16,25 +16,20 @@ session or whose parent is gone, so the end of a part is the end of all its proc
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import pwd
 import select
 import signal
-import socket
 import time
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from coalloc.adapters.part_rank import FaultError, Rank, prctl
 from coalloc.adapters.part_status import (
     END,
-    NEST_NAME,
     PAGE,
     READY,
     RUN,
-    RUNNER_NAME,
     START,
     StatusFile,
     boot_id,
@@ -42,7 +37,6 @@ from coalloc.adapters.part_status import (
     descendants,
 )
 
-ORDERS_FD, LOCK_FD = 0, 1
 PR_SET_CHILD_SUBREAPER = 36
 LEFTOVER_GRACE_S = 1.0
 SWEEP_S = 0.05
@@ -375,67 +369,3 @@ class Runner:
     def _mark_started(self) -> None:
         """Put on disk that the point of no return is passed."""
         self.status.write(START, {"boot": boot_id()}, durable=True)
-
-
-# ---- the nest -----------------------------------------------------------------------------
-
-
-class Runs(Protocol):
-    """Made of a part's folder, the descriptors of its orders and its lock."""
-
-    def run(self) -> None:
-        """Carry the part to its end and record it."""
-
-
-def named(name: str) -> None:
-    """Give this process the name that `ps` and the reader of loads know it by."""
-    with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as file:
-        file.write(name)
-
-
-def nest(sock: socket.socket, runner: Callable[[str, int, int], Runs]) -> None:
-    """Fork a runner for every folder that comes over the socket, until it is closed.
-
-    Runners are reaped here, so that their CPU time stays with this process's.
-    """
-    named(NEST_NAME)
-    os.chdir("/")
-    wake_read, wake_write = os.pipe()
-    for fd in (wake_read, wake_write):
-        os.set_blocking(fd, False)
-    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    for ignored in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(ignored, signal.SIG_IGN)
-    poller = select.poll()
-    poller.register(sock, select.POLLIN)
-    poller.register(wake_read, select.POLLIN)
-    gc.freeze()
-    while True:
-        for fd, _ in poller.poll():
-            if fd == wake_read:
-                os.read(wake_read, 4096)
-                with contextlib.suppress(ChildProcessError):
-                    while os.waitpid(-1, os.WNOHANG)[0]:
-                        pass
-                continue
-            folder, fds, _, _ = socket.recv_fds(sock, PAGE, 2)
-            if not folder:
-                return
-            if os.fork() == 0:
-                try:
-                    sock.close()
-                    os.setsid()
-                    named(RUNNER_NAME)
-                    for passed in fds:
-                        os.set_inheritable(passed, False)
-                    runner(os.fsdecode(folder), fds[ORDERS_FD], fds[LOCK_FD]).run()
-                finally:
-                    os._exit(0)
-            for passed in fds:
-                os.close(passed)
-
-
-def main(argv: list[str]) -> None:
-    """Be the nest at the other end of the socket with this descriptor."""
-    nest(socket.socket(fileno=int(argv[0])), Runner)

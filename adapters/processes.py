@@ -39,7 +39,7 @@ class Nest:
         Of this package: whose `main` the process runs.
     """
 
-    def __init__(self, module: str = "part_runner") -> None:
+    def __init__(self, module: str) -> None:
         self._boot = _BOOT.replace("{module}", module)
         self._child: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 
 from coalloc.adapters.part_held import HeldPart
-from coalloc.adapters.part_runner import nest
+from coalloc.adapters.part_nest import nest
 from coalloc.adapters.slurm_part_job import SlurmJob
 
 

@@ -50,6 +50,7 @@ DEFERRED = {("daemon", "coalloc.simulation")}
 
 PROCESSES = (
     "adapters/processes.py",
+    "adapters/part_nest.py",
     "adapters/part_runner.py",
     "adapters/batch_command.py",
     "daemon/solver.py",
