@@ -76,7 +76,9 @@ def started(site: Running, folder: Path, text: str, *options: str) -> subprocess
     """Snakemake in a folder of its own."""
     folder.mkdir(exist_ok=True)
     (folder / "Snakefile").write_text(text)
-    command = [str(SNAKEMAKE), "--executor", "coalloc", "--jobs", "4", "--latency-wait", "10"]
+    # Interrupts are ignored in whatever a shell runs in the background, and that is inherited.
+    command = ["env", "--default-signal=INT", str(SNAKEMAKE), "--executor", "coalloc"]
+    command += ["--jobs", "4", "--latency-wait", "10"]
     return subprocess.Popen(
         [*command, "--coalloc-config", str(site.config), *options],
         cwd=folder,

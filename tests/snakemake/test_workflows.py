@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -52,25 +51,12 @@ def test_failures_name_the_log_and_are_retried(site: Running, tmp_path: Path) ->
         assert "the reason is here" in Path(log).read_text()
 
 
-def _interrupted(process: subprocess.Popen[str]) -> str:
-    """Press Ctrl-C until Snakemake hears it; what it said.
-
-    An interrupt that comes while it collects garbage or imports is lost, as in any Python program.
-    """
-    for _ in range(8):
-        process.send_signal(signal.SIGINT)
-        try:
-            return process.communicate(timeout=15)[0]
-        except subprocess.TimeoutExpired:
-            continue
-    raise AssertionError("it hears no interrupt")
-
-
 def test_an_interrupt_ends_the_jobs(site: Running, tmp_path: Path) -> None:
     process = flows.started(site, tmp_path, flows.LONG)
     try:
         site.until(lambda: all((tmp_path / f"running{n}").exists() for n in range(2)))
-        said = _interrupted(process)
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=80)
     finally:
         process.kill()
         process.wait()
