@@ -25,7 +25,6 @@ from coalloc.adapters.base import (
     AdapterError,
     ClaimRefusedError,
     PartKey,
-    PartSpec,
 )
 from coalloc.adapters.base import PartReport as LauncherReport
 from coalloc.core.executor import (
@@ -59,6 +58,7 @@ from coalloc.core.messages import (
 )
 from coalloc.core.records import PartState
 from coalloc.daemon.executor_access import OPEN_ACCESS, ExecutorAccess
+from coalloc.daemon.executor_parts import message_of, refused, spec_of
 from coalloc.daemon.executor_state import kept_identity
 from coalloc.daemon.logs import RateLimit
 from coalloc.daemon.wire.codec import WireError, decode_for_executor, encode_message
@@ -358,70 +358,3 @@ class Executor:
                 self._complain("reading_failed", str(failure))
                 self._say(Read(cluster=self.cluster, error=str(failure)))
             await asyncio.sleep(max(0.0, self.interval_s - (loop.time() - began)))
-
-
-def message_of(report: LauncherReport) -> PartReport:
-    """What the launcher says, for the wire."""
-    return PartReport(
-        job=report.key.job,
-        attempt=report.key.attempt,
-        part=report.key.part,
-        state=PartState(str(report.state)),
-        exit_code=report.exit_code,
-        started=report.started,
-        ended=report.ended,
-        reason=report.reason,
-        detail=report.detail,
-    )
-
-
-def refused(order: Prepare, reason: str, detail: str) -> PartReport:
-    """The report of a claim that was not granted."""
-    return PartReport(
-        job=order.job,
-        attempt=order.attempt,
-        part=order.part,
-        state=PartState.REFUSED,
-        reason=reason,
-        detail=detail,
-    )
-
-
-def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
-    """What the launcher is told of a part."""
-    launch = order.launch
-    env = {} if launch is None else dict(launch.env)
-    if order.array_index is not None:
-        env["COALLOC_ARRAY_TASK_ID"] = str(order.array_index)
-        env["COALLOC_ARRAY_JOB_ID"] = order.job.partition("_")[0]
-    if order.name:
-        env["COALLOC_JOB_NAME"] = order.name
-    if order.task:
-        env["COALLOC_TASK"] = order.task
-        env["COALLOC_WORKFLOW"] = order.job.partition(".")[0]
-    own = os.getuid()
-    return PartSpec(
-        job=order.job,
-        attempt=order.attempt,
-        part=order.part,
-        cluster=cluster,
-        epoch=epoch,
-        argv=() if launch is None else launch.argv,
-        script="" if launch is None else launch.script,
-        env=env,
-        cwd="/" if launch is None else launch.cwd,
-        stdout="" if launch is None else launch.stdout,
-        stderr="" if launch is None else launch.stderr,
-        uid=None if order.uid in {own, -1} else order.uid,
-        gid=None if order.uid in {own, -1} else order.gid,
-        nodes=tuple(order.nodes.items()),
-        first_rank=order.first_rank,
-        size=order.size,
-        nodelist=fold(order.all_nodes),
-        hosts=tuple(order.all_nodes.items()),
-        rendezvous=order.rendezvous,
-        time_limit_s=order.time_limit,
-        lease_s=order.lease_s,
-        foreign=order.foreign,
-        chunks=(order.chunk_first, order.chunks, order.chunks_total) if order.chunks else None,
-    )

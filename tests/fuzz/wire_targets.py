@@ -23,7 +23,7 @@ from coalloc.daemon.access import Access
 from coalloc.daemon.answering import QUESTIONS, Sources, array_of
 from coalloc.daemon.caller import Caller, RefusedError
 from coalloc.daemon.config import AccessConfig, ClusterConfig, Config
-from coalloc.daemon.executor import spec_of
+from coalloc.daemon.executor_parts import spec_of
 from coalloc.daemon.journal import writes_of
 from coalloc.daemon.keys import KeyTable
 from coalloc.daemon.store import SqliteStore

@@ -24,7 +24,8 @@ from coalloc.adapters.slurm_handover import HandedLauncher
 from coalloc.adapters.slurm_settings import SlurmSettings
 from coalloc.core.executor import DismissJob
 from coalloc.core.messages import Prepare
-from coalloc.daemon.executor import Executor, spec_of
+from coalloc.daemon.executor import Executor
+from coalloc.daemon.executor_parts import spec_of
 from coalloc.daemon.logs import get_logger
 from coalloc.model.reading import ClusterReading
 
