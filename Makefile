@@ -43,7 +43,7 @@ mutation: .venv/.installed
 	$(BIN)/mutmut results --all true | $(BIN)/python -m tests.mutation_score
 
 test-slurm: .venv/.installed slurm
-	$(BIN)/pytest -m "slurm and not nightly" -rs tests/slurm tests/contract
+	$(BIN)/pytest -n 2 --dist loadfile -m "slurm and not nightly" -rs tests/slurm tests/contract
 
 slurm-demo: .venv/.installed slurm
 	$(BIN)/python -m tests.slurm.demo

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 PORTS = range(20000, 32000)
+SHARES = 4
 UP_LIMIT_S = 30.0
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -98,13 +99,16 @@ def free_ports(count: int, taken: set[int]) -> int:
     ------
     BedError
     """
+    # Those who run tests side by side choose from different ports.
+    share = len(PORTS) // SHARES
+    begin = PORTS.start + share * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % SHARES)
     for _ in range(200):
-        first = random.randrange(PORTS.start, PORTS.stop - count)
+        first = random.randrange(begin, begin + share - count)
         wanted = range(first, first + count)
         if taken.isdisjoint(wanted) and all(_is_free(port) for port in wanted):
             taken.update(wanted)
             return first
-    raise BedError(f"no {count} consecutive free ports in {PORTS.start}-{PORTS.stop}")
+    raise BedError(f"no {count} consecutive free ports from {begin} on")
 
 
 def wait_port(port: int, process: subprocess.Popen[bytes] | None, what: str) -> None:
