@@ -301,6 +301,8 @@ class Coordinator:
                 self._behind(cluster, statement, now)
                 for report in statement.parts:
                     starting.reported(state, statement.cluster, report, now)
+                if cluster.connected and statement.last_seq >= cluster.acked_seq:
+                    restoring.release_claims(state, statement)
             case Read():
                 readings.taken_in(state, cluster, statement, now)
             case Goodbye():

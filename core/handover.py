@@ -24,6 +24,7 @@ from coalloc.core.ending import dismiss, end_waiting
 from coalloc.core.queue import never_fits, planned_job
 from coalloc.core.records import JobRecord, JobState, Launch
 from coalloc.core.requests import Submit
+from coalloc.core.restoring import is_held
 from coalloc.core.starting import CANCELLED_THERE
 from coalloc.core.state import ClusterState, State
 from coalloc.model.errors import InputError
@@ -69,11 +70,13 @@ def taken_in(
             _queue(state, name, entry, now)
         elif not entry.claimed and (record := state.jobs.get(job)) is not None:
             _follow(state, record, entry, now)
-    if not is_of_now:
+    if not is_of_now or name in state.unsure:
         return
     known = state.handed.get(name, {})
     absent = frozenset(
-        there for there, job in known.items() if there not in present and job in state.waiting
+        there
+        for there, job in known.items()
+        if there not in present and job in state.waiting and not is_held(state.jobs[job])
     )
     for there in sorted(absent & cluster.unseen):
         record = state.jobs[known[there]]

@@ -6,6 +6,9 @@ may have ended, and of jobs that came later it knows nothing. Executors know wha
 - a part of a later attempt than the record's means that the job was started after the copy was
   made: the job is held with that for its reason, and is not started again unless somebody releases
   it, which ends the older attempt;
+- a claim of a job that came later, or of a later attempt of one that has ended, is released, since
+  nobody will ever start it;
+- a part of a job that somebody has cancelled in the meantime is ended, of whatever attempt it is;
 - a part that its executor does not have any more has ended, nobody can say how: it is lost;
 - a part that was told to start, and whose start may have been dropped with the copy's orders, is
   told again, which does nothing to one that runs.
@@ -16,17 +19,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coalloc.core.effects import SaveMeta
-from coalloc.core.messages import Hello, PartReport, Start
+from coalloc.core.flows import Flow, flow_of, named
+from coalloc.core.messages import Abort, Hello, PartReport, Report, Start
 from coalloc.core.pieces import Pool
 from coalloc.core.records import PART_ENDED, WAITING, JobRecord, JobState, PartState
 from coalloc.core.state import State
-from coalloc.core.workflows import part_record
+from coalloc.core.workflows import part_record, task_record
 from coalloc.model.jobs import DivisibleJob
 
 OVERTAKEN = "started_after_backup"
 """Reason of a held job of which an executor knows a later attempt than the store."""
 MARK = "restored."
 """Before a cluster's name: the key under which the store says that it was restored."""
+CANCELLED = "cancelled"
+"""Reason of a job that somebody has cancelled; other ends without a run have others."""
+CLAIMED = frozenset({PartState.PREPARING, PartState.READY})
 
 
 def overtaken(state: State, cluster: str, report: PartReport, now: float) -> bool:
@@ -41,9 +48,11 @@ def overtaken(state: State, cluster: str, report: PartReport, now: float) -> boo
     if record is None:
         return _hold_workflow(state, cluster, report, now)
     if record.flow and record.state in WAITING:
-        later = report.attempt > record.attempt
-        return later and _hold_workflow(state, cluster, report, now)
-    if record.reason == OVERTAKEN and record.state is JobState.HELD:
+        if report.attempt > record.attempt:
+            return _hold_workflow(state, cluster, report, now)
+        is_known = report.attempt == record.attempt and report.state not in PART_ENDED
+        return is_known and is_held(state.jobs.get(record.flow))
+    if is_held(record):
         known = report.attempt <= record.attempt and report.state not in PART_ENDED
         if not known:
             _hold(state, record, cluster, report, max(record.attempt, report.attempt), now)
@@ -58,18 +67,40 @@ def overtaken(state: State, cluster: str, report: PartReport, now: float) -> boo
     return True
 
 
+def is_held(record: JobRecord | None) -> bool:
+    """A job waits for somebody to decide whether it runs again."""
+    return record is not None and record.state is JobState.HELD and record.reason == OVERTAKEN
+
+
 def _hold_workflow(state: State, cluster: str, report: PartReport, now: float) -> bool:
     """A task or a piece that the store does not know to have begun."""
-    flow = report.job.partition(".")[0]
-    if flow == report.job or flow not in state.flows or report.state is PartState.REFUSED:
+    whole, _ = flow_of(report.job)
+    if whole not in state.flows:
         return False
-    record = state.jobs[flow]
-    pool = state.flows[flow]
-    if isinstance(pool, Pool):
-        _disown(state, pool, report, now)
-    if record.state is not JobState.HELD:
+    flow = state.flows[whole]
+    is_refused = report.state is PartState.REFUSED
+    if isinstance(flow, Flow):
+        _number_up(state, flow, report)
+    elif is_refused and report.job in state.jobs:
+        state.put(replace(state.jobs[report.job], attempt=report.attempt))
+    else:
+        _disown(state, flow, report, now)
+    if is_refused:
+        return False
+    record = state.jobs[whole]
+    if not is_held(record):
         _hold(state, record, cluster, report, record.attempt, now)
     return True
+
+
+def _number_up(state: State, flow: Flow, report: PartReport) -> None:
+    """Never give the number of a task's attempt to another one."""
+    found = named(state.jobs[flow.id].job, flow_of(report.job)[1])
+    if found is None or found[1] not in flow.open:
+        return
+    record = task_record(state, flow, found[1])
+    if report.attempt > record.attempt:
+        state.put(replace(record, attempt=report.attempt))
 
 
 def _disown(state: State, pool: Pool, report: PartReport, now: float) -> None:
@@ -105,6 +136,12 @@ def _hold(
     state.note("job_overtaken", level="warning", job=record.id, detail=detail)
 
 
+def is_cancelled(state: State, report: PartReport) -> bool:
+    """Whether somebody has cancelled a job, or the whole of a task or piece, that has ended so."""
+    record = state.jobs.get(flow_of(report.job)[0] or report.job)
+    return record is not None and record.state is JobState.CANCELLED and record.reason == CANCELLED
+
+
 def never_again(state: State, report: PartReport) -> None:
     """A number that an executor knows is not given to a new job."""
     text = report.job.partition("_")[0].partition(".")[0]
@@ -123,6 +160,26 @@ def first_contact(state: State, hello: Hello) -> tuple[PartReport, ...]:
     lost = missing_parts(state, hello, "its executor does not know it; the store is an older copy")
     repeat_starts(state, hello.cluster)
     return lost
+
+
+def release_claims(state: State, report: Report) -> None:
+    """Have claims released that no daemon will start any more.
+
+    `report` is of an executor that has heard our welcome, so that it takes no start from the daemon
+    before us: what it says is ready will not run.
+    """
+    for part in report.parts:
+        if part.state in CLAIMED and _is_unknown(state, part):
+            why = "the daemon does not know this start"
+            state.send(report.cluster, Abort(job=part.job, attempt=part.attempt, reason=why))
+
+
+def _is_unknown(state: State, part: PartReport) -> bool:
+    """A part of a job that the store does not have, or of a later attempt of one that has ended."""
+    record = state.jobs.get(part.job)
+    if record is None:
+        return flow_of(part.job)[0] not in state.flows
+    return record.is_ended and part.attempt > record.attempt
 
 
 def missing_parts(state: State, hello: Hello, detail: str) -> tuple[PartReport, ...]:

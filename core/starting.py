@@ -19,7 +19,7 @@ from coalloc.core.fitting import remembered_runs
 from coalloc.core.flows import part_fields
 from coalloc.core.messages import Abort, Forget, PartReport, Prepare, Start
 from coalloc.core.records import PART_ENDED, JobRecord, JobState, PartRecord, PartState
-from coalloc.core.restoring import never_again, overtaken, repeat_starts
+from coalloc.core.restoring import is_cancelled, never_again, overtaken, repeat_starts
 from coalloc.core.state import State
 from coalloc.core.workflows import settle, task_ended, tries_again
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob
@@ -137,9 +137,12 @@ def _answer_stranger(state: State, cluster: str, report: PartReport, now: float)
         state.send(cluster, Forget(job=report.job, attempt=report.attempt))
     elif left_alone:
         return
-    elif record is not None and (
-        report.attempt < record.attempt
-        or (report.attempt == record.attempt and not record.is_placed)
+    elif is_cancelled(state, report) or (
+        record is not None
+        and (
+            report.attempt < record.attempt
+            or (report.attempt == record.attempt and not record.is_placed)
+        )
     ):
         state.send(
             cluster, Abort(job=report.job, attempt=report.attempt, reason="superseded attempt")

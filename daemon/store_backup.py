@@ -35,13 +35,11 @@ from coalloc.daemon.record_json import read_record, write_record
 from coalloc.daemon.store_disk import make_private
 from coalloc.daemon.store_errors import StoreBusyError, StoreCorruptError, StoreError, error_of
 from coalloc.daemon.store_schema import APPLICATION_ID, MIGRATIONS, migrate
+from coalloc.daemon.succession import highest, succeed, unprepared
 
 PAGES_AT_ONCE = 100
 PAUSE_S = 0.002
 """Between two runs of pages, in which the daemon has its store for itself, seconds."""
-ORDERS_AHEAD = 1_000_000
-NUMBERS_AHEAD = 10_000
-"""Jobs and events that may have been numbered since the copy was made."""
 LOCK_BYTE, LOCK_BYTES = 0x4000_0002, 510
 """Where SQLite locks a file that it uses: https://sqlite.org/fileformat2.html#the_lock_byte_page"""
 HEADER_BYTES = 100
@@ -186,13 +184,8 @@ def _numbers(store: Path) -> dict[str, int]:
 
 def _highest(connection: sqlite3.Connection) -> dict[str, int]:
     meta = dict(connection.execute("SELECT key, value FROM meta"))
-    numbers = {
-        key: int(value)
-        for key, value in meta.items()
-        if key in {"epoch", "last_job"} or key.startswith("seq.")
-    }
     event = connection.execute("SELECT ifnull(max(seq), 0) FROM events").fetchone()[0]
-    return {**numbers, "event": int(event)}
+    return highest(meta, int(event))
 
 
 def _copy_checked(backup: Path, fresh: Path) -> None:
@@ -227,30 +220,20 @@ def _succeed(fresh: Path, backup: Path, former: dict[str, int], now: float) -> R
         connection.execute("PRAGMA synchronous = FULL")
         migrate(connection, fresh)
         connection.execute("BEGIN IMMEDIATE")
-        own = _highest(connection)
-        high = {key: max(own.get(key, 0), former.get(key, 0)) for key in {*own, *former}}
-        epoch = max(int(now), high.get("epoch", 0) + 1)
-        meta = {
-            "epoch": str(epoch),
-            "last_job": str(max(high.get("last_job", 0), _last_job(connection)) + NUMBERS_AHEAD),
-            "paused": "1",
-        }
-        for key, number in high.items():
-            if key.startswith("seq."):
-                meta[key] = str(number + ORDERS_AHEAD)
-                meta[f"restored.{key[4:]}"] = "1"
-        connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", meta.items())
+        after = succeed(_highest(connection), former, _last_job(connection), now)
+        rows = after.meta.items()
+        connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
         connection.execute("DELETE FROM outbox")
-        unprepared = _unprepare(connection)
+        waiting = _unprepare(connection)
         connection.execute(
             "INSERT INTO events (seq, time, kind, job, body)"
             " VALUES (?, ?, 'store_restored', '', ?)",
-            (high["event"] + NUMBERS_AHEAD, now, json.dumps({"backup": str(backup)})),
+            (after.event, now, json.dumps({"backup": str(backup)})),
         )
         active = connection.execute("SELECT count(*) FROM jobs WHERE ended IS NULL").fetchone()[0]
         connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode = DELETE")
-    return Restored(kept=None, active=active, unprepared=unprepared, epoch=epoch)
+    return Restored(kept=None, active=active, unprepared=waiting, epoch=after.epoch)
 
 
 def _last_job(connection: sqlite3.Connection) -> int:
@@ -264,16 +247,7 @@ def _unprepare(connection: sqlite3.Connection) -> int:
         "SELECT id, body FROM jobs WHERE ended IS NULL AND state = ?", (str(JobState.PREPARING),)
     ).fetchall()
     for job, body in rows:
-        record = read_record(body)
-        waits = replace(
-            record,
-            state=JobState.PENDING,
-            attempt=record.attempt - 1,
-            parts=(),
-            link_gbps={},
-            deadline=None,
-            rendezvous="",
-        )
+        waits = unprepared(read_record(body))
         connection.execute(
             "UPDATE jobs SET state = ?, body = ? WHERE id = ?",
             (str(waits.state), write_record(waits), job),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from coalloc.core.coordinator import Remembered
 from coalloc.core.effects import (
@@ -20,7 +20,9 @@ from coalloc.core.effects import (
 from coalloc.core.messages import Order
 from coalloc.core.records import JobRecord, Launch
 from coalloc.core.replacing import MARK as EXECUTOR
+from coalloc.core.restoring import MARK as RESTORED
 from coalloc.daemon.journal import drained_of
+from coalloc.daemon.succession import highest, succeed, unprepared
 
 
 class FullError(Exception):
@@ -37,13 +39,56 @@ class Disk:
     meta: dict[str, str] = field(default_factory=dict)
     history: dict[str, tuple[float, ...]] = field(default_factory=dict)
     outbox: dict[str, dict[int, Order]] = field(default_factory=dict)
-    sent_to: dict[str, int] = field(default_factory=dict)
-    """The highest number ever written of each cluster's orders."""
     last_event: int = 0
-    epoch: int = 0
     is_full: bool = False
     changed: dict[str, tuple[JobRecord | None, JobRecord]] = field(default_factory=dict)
     """Records of the last commit, with what stood there before."""
+
+    @property
+    def epoch(self) -> int:
+        """Of the daemon that uses it."""
+        return int(self.meta.get("epoch", "0"))
+
+    @property
+    def unsure(self) -> frozenset[str]:
+        """Clusters that were not heard of since it was restored."""
+        return frozenset(
+            key.removeprefix(RESTORED)
+            for key, value in self.meta.items()
+            if key.startswith(RESTORED) and value
+        )
+
+    def copied(self) -> Disk:
+        """What `coalloc backup` writes now."""
+        return replace(
+            self,
+            jobs=dict(self.jobs),
+            launches=dict(self.launches),
+            tokens=dict(self.tokens),
+            meta=dict(self.meta),
+            history=dict(self.history),
+            outbox={name: dict(box) for name, box in self.outbox.items()},
+            is_full=False,
+            changed={},
+        )
+
+    def restored(self, former: Disk | None, now: float) -> Disk:
+        """What `coalloc restore` makes of this copy in the place of the former store.
+
+        Parameters
+        ----------
+        former : Disk or None
+            None where it cannot be read.
+        """
+        fresh = self.copied()
+        known = {} if former is None else highest(former.meta, former.last_event)
+        last = max((int(_number(job)) for job in self.jobs), default=0)
+        after = succeed(highest(self.meta, self.last_event), known, last, now)
+        fresh.meta |= after.meta
+        fresh.last_event = after.event
+        fresh.outbox.clear()
+        fresh.jobs = {job: unprepared(record) for job, record in self.jobs.items()}
+        return fresh
 
     def commit(self, effects: Iterable[Effect]) -> None:
         """Write what is persistent among the effects.
@@ -73,7 +118,6 @@ class Disk:
                     self.history[key] = values
                 case Send(cluster=cluster, seq=seq, order=order):
                     self.outbox.setdefault(cluster, {})[seq] = order
-                    self.sent_to[cluster] = max(seq, self.sent_to.get(cluster, 0))
                 case Drop(cluster=cluster, through_seq=through):
                     box = self.outbox.get(cluster, {})
                     self.outbox[cluster] = {s: o for s, o in box.items() if s > through}
@@ -82,7 +126,7 @@ class Disk:
 
     def recall(self, clusters: Iterable[str]) -> Remembered:
         """What a daemon that starts now reads; it begins a new epoch."""
-        self.epoch += 1
+        self.meta["epoch"] = str(self.epoch + 1)
         return Remembered(
             jobs=list(self.jobs.values()),
             tokens=dict(self.tokens),
@@ -91,6 +135,7 @@ class Disk:
             history=dict(self.history),
             drained=drained_of(self.meta.get("drained", "")),
             paused=bool(self.meta.get("paused")),
+            unsure=self.unsure,
             identities={
                 key.removeprefix(EXECUTOR): value
                 for key, value in self.meta.items()
@@ -101,3 +146,7 @@ class Disk:
             last_job=int(self.meta.get("last_job", "0")),
             last_event=self.last_event,
         )
+
+
+def _number(job: str) -> str:
+    return job.partition("_")[0].partition(".")[0]

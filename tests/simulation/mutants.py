@@ -24,11 +24,12 @@ from coalloc.core import (
     placing,
     queue,
     replacing,
+    restoring,
     starting,
     state,
     workflows,
 )
-from coalloc.daemon import delivery
+from coalloc.daemon import delivery, succession
 from tests.simulation import daemon as shell
 
 
@@ -225,6 +226,49 @@ MUTANTS: dict[str, Mutant] = {
         of=replacing.taken_over,
         old="    if not known or hello",
         new="    if True or hello",
+    ),
+    # A store that is an older copy of itself
+    "restored-under-its-old-epoch": Mutant(
+        of=succession.succeed,
+        old='epoch = max(int(now), high.get("epoch", 0) + 1)',
+        new='epoch = own.get("epoch", 0)',
+        steps=800,
+    ),
+    "restored-without-asking-executors": Mutant(
+        of=succession.succeed,
+        old='] = "1"',
+        new='] = ""',
+        steps=800,
+    ),
+    "restored-with-numbers-used-again": Mutant(
+        of=succession.succeed,
+        old="last_job) + NUMBERS_AHEAD)",
+        new="last_job))",
+        steps=800,
+    ),
+    "restored-while-being-prepared": Mutant(
+        of=succession.unprepared,
+        old="    if record.state is not",
+        new="    if True or record.state is not",
+        steps=800,
+    ),
+    "overtaken-jobs-not-held": Mutant(
+        of=restoring._hold,
+        old="state=JobState.HELD, attempt=attempt, ",
+        new="attempt=attempt, ",
+        steps=800,
+    ),
+    "overtaken-workflows-not-held": Mutant(
+        of=restoring._hold_workflow,
+        old="    if not is_held(record):",
+        new="    if False:",
+        steps=800,
+    ),
+    "claims-of-nobody-kept": Mutant(
+        of=restoring._is_unknown,
+        old='    """A part of',
+        new='    return False\n    """A part of',
+        steps=600,
     ),
 }
 """Every planted defect."""

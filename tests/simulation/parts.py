@@ -85,6 +85,10 @@ class Batch:
     guests: Guests = field(default_factory=Guests)
     parts: dict[Key, Part] = field(default_factory=dict)
     claimed: set[Key] = field(default_factory=set)
+    spared: set[Key] = field(default_factory=set)
+    """What runs of these goes on: a restored daemon does not know of them."""
+    is_strict: bool = False
+    """Nodes that others hold are not given to a claim, whatever the daemon thinks of them."""
     faults: float = 0.0
 
     def claim(self, order: Prepare) -> None:
@@ -101,7 +105,7 @@ class Batch:
         assert part.key not in self.claimed, f"{part.key} is claimed a second time"
         self.claimed.add(part.key)
         self.parts[part.key] = part
-        if self.dice.random() < 0.2 * self.faults:
+        if self.dice.random() < 0.2 * self.faults or (self.is_strict and self._taken(part)):
             part.refuse("nodes_taken")
         elif order.foreign and not self.guests.bind(order.foreign):
             part.refuse("cancelled_there")
@@ -131,9 +135,26 @@ class Batch:
         part.state, part.started = PartState.RUNNING, now
         part.ends = now + self.dice.choice([0.0, 1.0, 5.0, 30.0])
 
+    def _taken(self, part: Part) -> bool:
+        """Some of its nodes have less free slots than it needs."""
+        used = dict(part.order.nodes)
+        for other in self.parts.values():
+            if other is not part and other.state not in PART_ENDED:
+                for node, count in other.order.nodes.items():
+                    used[node] = used.get(node, 0) + count
+        return any(used[node] > self.slots[node] for node in part.order.nodes)
+
     def end(self, key: Key, now: float) -> None:
-        """Release a claim, or end processes."""
+        """Release a claim, or end processes.
+
+        Raises
+        ------
+        AssertionError
+            If it runs, and a restored daemon does not know of it.
+        """
         part = self.parts[key]
+        runs = part.state is PartState.RUNNING
+        assert not runs or key not in self.spared, f"{key} is ended by a restoration"
         if part.state in HELD:
             part.refuse("aborted")
         elif part.state is PartState.RUNNING:

@@ -14,8 +14,14 @@ TOLERANCE = 1e-9
 DECIDED = frozenset({JobState.STARTING, JobState.RUNNING})
 
 
-def at_commit(daemon: DaemonHost, capacity: dict[str, float]) -> None:
+def at_commit(daemon: DaemonHost, capacity: dict[str, float], touched: set[str]) -> None:
     """What each transaction must keep.
+
+    Parameters
+    ----------
+    touched : set of job
+        Some of it ran, and the store was replaced by an older copy: one that was cancelled before
+        anybody heard of that may be put back by its batch system, and be a new job here.
 
     Raises
     ------
@@ -38,7 +44,8 @@ def at_commit(daemon: DaemonHost, capacity: dict[str, float]) -> None:
         _chunks_apart(disk.jobs, flow)
     guests: dict[tuple[str, str], str] = {}
     for record in disk.jobs.values():
-        if record.origin:
+        is_put_back = record.state is JobState.CANCELLED and record.id in touched
+        if record.origin and not is_put_back:
             first = guests.setdefault((record.origin, record.foreign), record.id)
             assert first == record.id, f"jobs {first} and {record.id} are one of {record.origin}"
     load = dict.fromkeys(capacity, 0.0)
@@ -133,8 +140,13 @@ def _members(daemon: DaemonHost, number: str) -> list[JobRecord]:
     return [jobs[name] for name in (number, f"{number}_1", f"{number}_2") if name in jobs]
 
 
-def at_end(daemon: DaemonHost, batches: dict[str, Batch], users: Users) -> None:
+def at_end(daemon: DaemonHost, batches: dict[str, Batch], touched: set[str]) -> None:
     """What holds once everything has come to an end.
+
+    Parameters
+    ----------
+    touched : set of job
+        Some of it ran, and the store was replaced by an older copy.
 
     Raises
     ------
@@ -153,7 +165,8 @@ def at_end(daemon: DaemonHost, batches: dict[str, Batch], users: Users) -> None:
             assert ran.get(record.attempt) == parts, (
                 f"job {record.id} is completed, and did not run"
             )
-        if ran and not _was_put_back(record, batches):
+        is_touched = (record.flow or record.id) in touched
+        if ran and not is_touched and not _was_put_back(record, batches):
             assert record.attempt in ran, f"job {record.id} ran as {ran}, not as {record.attempt}"
     for record in disk.jobs.values():
         if isinstance(record.job, WorkflowJob):
@@ -164,7 +177,7 @@ def at_end(daemon: DaemonHost, batches: dict[str, Batch], users: Users) -> None:
             guest = batches[record.origin].guests.jobs[record.foreign]
             here, there = record.state is JobState.COMPLETED, guest.state == "completed"
             # Whoever asks for its end may be too late for it.
-            may = here or guest.is_unwanted or bool(record.exit_code)
+            may = here or guest.is_unwanted or bool(record.exit_code) or record.id in touched
             assert here <= there <= may, f"job {record.id} is {record.state}: {guest}"
     for name, batch in batches.items():
         assert not batch.parts, f"{name} still keeps {sorted(batch.parts)}"

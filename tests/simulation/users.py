@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from coalloc.core.events import Requested
-from coalloc.core.records import Launch
+from coalloc.core.records import JobState, Launch
 from coalloc.core.requests import (
     Cancel,
     Command,
@@ -21,6 +22,8 @@ from coalloc.core.requests import (
     Submit,
     SubmitWorkflow,
 )
+from coalloc.daemon.journal import drained_of
+from tests.simulation.disk import Disk
 from tests.site import workflow
 
 RETRY_S = 5.0
@@ -67,6 +70,11 @@ class Users:
     paused: bool = False
     made: int = 0
     asked: int = 0
+    requests: dict[str, Command] = field(default_factory=dict)
+    """What was submitted, by token."""
+    owners: dict[str, str] = field(default_factory=dict)
+    """Tokens of all job numbers that were ever acknowledged."""
+    on_wish: Callable[[Command], None] = lambda _: None
 
     def want(self, *, calm: bool) -> None:
         """Think of something new; once calm, only new jobs and undoing."""
@@ -106,9 +114,30 @@ class Users:
             case _:
                 pass
 
-    def cancel(self, job: str) -> None:
-        """Ask for the end of a job."""
-        self._wish(Cancel(job=job))
+    def ask_for(self, command: Command) -> None:
+        """Ask for something beside what users think of."""
+        self._wish(command)
+
+    def restored(self, disk: Disk) -> None:
+        """The daemon's store is an older copy: ask only for what it has, submit some again.
+
+        Clients end with their daemon, and changes of mind that they had not heard of with them.
+        """
+        jobs = disk.jobs
+        self.wishes = {name: w for name, w in self.wishes.items() if isinstance(w.command, Submit)}
+        for token, job in list(self.acknowledged.items()):
+            if job not in jobs and f"{job}_1" not in jobs:
+                del self.acknowledged[token]
+                if self.dice.random() < 0.5:
+                    self.wishes[token] = Wish(self.requests[token])
+        self.cancelled = {
+            job
+            for job in self.cancelled
+            if job not in jobs or jobs[job].is_ended or jobs[job].cancelled_by
+        }
+        self.held = {job for job, record in jobs.items() if record.state is JobState.HELD}
+        self.drained = set(drained_of(disk.meta.get("drained", "")))
+        self.paused = False
 
     def _undo(self) -> None:
         """Nothing is left held, drained or paused."""
@@ -132,7 +161,7 @@ class Users:
         if kind < 0.4:
             self.needs[token] = ()
             made = self._workflow(token) if kind < 0.25 else self._divisible(token)
-            self.wishes[token] = Wish(made)
+            self._want(token, made)
             return
         job: dict[str, object] = {
             "kind": "rigid",
@@ -147,9 +176,11 @@ class Users:
         self.needs[token] = needs
         array = (1, 2) if dice.random() < 0.3 else ()
         launch = Launch(argv=("work",))
-        self.wishes[token] = Wish(
-            Submit(token=token, job=job, launch=launch, needs=needs, array=array)
-        )
+        self._want(token, Submit(token=token, job=job, launch=launch, needs=needs, array=array))
+
+    def _want(self, token: str, command: Submit) -> None:
+        self.requests[token] = command
+        self.wishes[token] = Wish(command)
 
     def _workflow(self, token: str) -> SubmitWorkflow:
         dice = self.dice
@@ -167,6 +198,7 @@ class Users:
 
     def _wish(self, command: Command) -> None:
         self.asked += 1
+        self.on_wish(command)
         self.wishes[f"w{self.asked}"] = Wish(command)
 
     def ask(self, now: float) -> Requested | None:
@@ -192,6 +224,8 @@ class Users:
         match answer:
             case Done(body=body) if name.startswith("t"):
                 job = str(body["job"])
+                owner = self.owners.setdefault(job, name)
+                assert owner == name, f"job {job} was {owner}, and is {name} now"
                 before = self.acknowledged.setdefault(name, job)
                 assert before == job, f"{name} was job {before}, and is job {job} now"
                 self.wishes.pop(name, None)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from coalloc.core.messages import Prepare
+from coalloc.core.requests import Cancel
 from coalloc.core.settings import ClusterSettings, Settings, Trigger
 from tests.simulation import promises
 from tests.simulation.daemon import DaemonHost
@@ -14,6 +15,7 @@ from tests.simulation.executors import ExecutorHost
 from tests.simulation.guests import OVER
 from tests.simulation.network import Network
 from tests.simulation.parts import Batch
+from tests.simulation.restoring import Restorations
 from tests.simulation.users import Users
 from tests.site import reading
 
@@ -86,6 +88,9 @@ class World:
             )
             self.batches[name] = batch
             self.executors[name] = ExecutorHost(name, batch, self.network, read)
+        self.restorations = Restorations(
+            seed, self.daemon, self.executors, self.batches, self.users
+        )
         self._ticks = dict.fromkeys(names, 0.0)
         self.steps = 0
         self._calm = False
@@ -104,10 +109,11 @@ class World:
             batch.faults = faults
 
     def _committed(self) -> None:
-        promises.at_commit(self.daemon, self.capacity)
+        promises.at_commit(self.daemon, self.capacity, self.restorations.touched)
 
     def _started(self, cluster: str, order: Prepare) -> None:
-        promises.at_start(self.daemon, self.batches[cluster], self.users, order)
+        if not self.restorations.is_former(cluster, order):
+            promises.at_start(self.daemon, self.batches[cluster], self.users, order)
 
     def step(self) -> None:
         """One thing happens.
@@ -134,6 +140,7 @@ class World:
             what = "time passes"
         if self.faults and dice.random() < 0.15 * self.faults:
             what = self._fail()
+        what = self._restorations() or what
         self._mend()
         self._timers()
         self.daemon.step(self.now)
@@ -144,6 +151,14 @@ class World:
         promises.at_step(self.daemon, self.batches, self.users)
         if self.tell is not None:
             self.tell(f"{self.now:10.2f}  {what}")
+
+    def _restorations(self) -> str:
+        """A backup, a restoration, and what an operator does about it."""
+        if self.faults and (done := self.restorations.fail(self.now)):
+            if self.daemon.core is None:
+                self._back["daemon"] = self.now + self.dice.choice([2.0, 2.0 * LEASE_S])
+            return done
+        return self.restorations.operate(self.now)
 
     def _deliver(self) -> str:
         if self.dice.random() < 0.5:
@@ -207,7 +222,7 @@ class World:
                 for record in self.daemon.disk.jobs.values():
                     if (record.origin, record.foreign) == (name, guest.id) and not record.is_ended:
                         guest.is_unwanted = True
-                        self.users.cancel(record.id)
+                        self.users.ask_for(Cancel(job=record.id))
             case _:
                 pass
         return f"guest {guest.id} of {name} is {guest.state}"
@@ -233,6 +248,7 @@ class World:
                 self._back[name] = until
                 if dice.random() < 0.2:
                     executor.lose_state()
+                    self.restorations.lost_state(name)
                     return f"{name}'s executor is killed, and its state is gone"
                 executor.crash()
                 return f"{name}'s executor is killed"
@@ -284,7 +300,7 @@ class World:
             if self.now - began > SETTLED_S:
                 states = {job: str(r.state) for job, r in self.daemon.disk.jobs.items()}
                 raise UnsettledError(f"not settled: {states}, wishes {list(self.users.wishes)}")
-        promises.at_end(self.daemon, self.batches, self.users)
+        promises.at_end(self.daemon, self.batches, self.restorations.touched)
 
     def is_over(self) -> bool:
         """Every wish was answered, every job has ended, no executor keeps anything."""
@@ -292,6 +308,7 @@ class World:
         guests = [batch.guests for batch in self.batches.values()]
         return (
             self.users.is_calm()
+            and self.restorations.is_over()
             and all(len(guest.jobs) == GUESTS and guest.are_over() for guest in guests)
             and all(record.is_ended for record in disk.jobs.values())
             and not any(batch.parts for batch in self.batches.values())

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from coalloc.core.coordinator import Remembered
 from coalloc.core.events import Stated
 from coalloc.core.messages import Abort, Dismiss, PartReport, Prepare, Read, Start
 from coalloc.core.records import JobRecord, JobState, PartState
 from coalloc.core.requests import Cancel, Done, Hold, Refused
+from coalloc.core.restoring import OVERTAKEN
 from coalloc.daemon.record_json import read_record, write_record
 from coalloc.model.jobs import RigidJob
 from coalloc.model.reading import HandedJob
@@ -286,3 +288,26 @@ def test_a_part_of_an_unknown_handed_job_is_reported() -> None:
     report = PartReport(job="99", attempt=1, part=0, state=PartState.RUNNING)
     site.report("b", report)
     assert site.notes("unknown_part_found")
+
+
+def test_a_job_that_began_after_the_copy_is_not_taken_for_gone() -> None:
+    """Its batch system does not list it as waiting, because it runs there."""
+    before = Site(solving=False)
+    see(before, entry())
+    record = only(before)
+    past = Remembered(
+        jobs=(record,),
+        tokens=dict(before.state.tokens),
+        seqs={"b": 1_000_050},
+        unsure=frozenset("b"),
+        paused=True,
+        last_job=before.state.last_job,
+    )
+    site = Site(remembered=past)
+    report = PartReport(job=record.id, attempt=1, part=0, state=PartState.RUNNING)
+    site.report("b", report)
+    see(site)
+    see(site)
+    site.report("b", report)
+    assert site.job(record.id).reason == OVERTAKEN
+    assert not site.orders_for(record.id, Abort)

@@ -7,9 +7,9 @@ import pytest
 from coalloc.core.coordinator import Remembered
 from coalloc.core.effects import SaveMeta
 from coalloc.core.events import Stated
-from coalloc.core.messages import Abort, Hello, PartReport, Prepare, Start
-from coalloc.core.records import JobRecord, JobState, PartState
-from coalloc.core.requests import PauseRounds, Release, ResumeRounds
+from coalloc.core.messages import Abort, Hello, PartReport, Prepare, Report, Start
+from coalloc.core.records import JobRecord, JobState, Launch, PartState
+from coalloc.core.requests import Cancel, PauseRounds, Release, ResumeRounds, Submit
 from coalloc.core.restoring import MARK, OVERTAKEN
 from tests.site import Site
 
@@ -130,3 +130,91 @@ def test_a_workflow_is_held_of_which_a_task_has_begun_unseen() -> None:
     held = site.job(record.id)
     assert (held.state, held.reason) == (JobState.HELD, OVERTAKEN)
     assert f"task {record.id}.1" in held.detail
+
+
+def test_claims_that_nobody_will_start_are_released() -> None:
+    """Of a job that came after the copy; what runs of another goes on."""
+    site = Site(remembered=copy_of(Site()))
+    hello(site, "b", part("41", 1, PartState.READY))
+    assert not site.orders_for("41", Abort), "an executor not yet welcomed may be told to start it"
+    site.report("b", part("41", 1, PartState.READY), part("42", 1, PartState.RUNNING))
+    assert [c for c, _ in site.orders_for("41", Abort)] == ["b"]
+    assert not site.orders_for("42", Abort)
+
+
+def test_a_late_report_releases_nothing() -> None:
+    site = Site(remembered=copy_of(Site()))
+    hello(site, "b", part("41", 1, PartState.READY))
+    report = Report(cluster="b", last_seq=60, parts=(part("41", 1, PartState.READY),))
+    site.do(Stated(statement=report))
+    assert not site.orders_for("41", Abort)
+
+
+def test_a_claim_of_a_later_attempt_of_what_has_ended_is_released() -> None:
+    before = Site()
+    job = before.submit(1)
+    before.run(job)
+    before.finish(job, code=1)
+    site = Site(remembered=copy_of(before, before.job(job)))
+    site.report("b", part(job, 2, PartState.READY))
+    assert [(c, o.attempt) for c, o in site.orders_for(job, Abort)] == [("b", 2)]
+
+
+def test_a_part_of_a_job_that_was_cancelled_before_it_was_heard_of_is_ended() -> None:
+    before = Site()
+    record = waiting(before)
+    site = Site(remembered=copy_of(before, record))
+    site.ask(Cancel(job=record.id))
+    site.report("b", part(record.id, 2, PartState.RUNNING))
+    assert [(c, o.attempt) for c, o in site.orders_for(record.id, Abort)] == [("b", 2)]
+
+
+def restored_workflow() -> tuple[Site, str]:
+    """A site whose executor b runs a task that its store takes for waiting."""
+    before = Site()
+    before.ask(PauseRounds(), operator=True)
+    record = before.job(before.submit_workflow("a b", "a>b"))
+    site = Site(remembered=copy_of(before, record))
+    task = f"{record.id}.1"
+    hello(site, "b", part(task, 1, PartState.RUNNING))
+    return site, record.id
+
+
+def test_a_task_that_runs_unseen_is_left_alone_while_its_workflow_is_held() -> None:
+    site, flow = restored_workflow()
+    site.report("b", part(f"{flow}.1", 1, PartState.RUNNING))
+    assert not site.orders_for(f"{flow}.1", Abort)
+
+
+def test_a_released_workflow_gives_its_task_another_attempt() -> None:
+    site, flow = restored_workflow()
+    task = f"{flow}.1"
+    site.ask(ResumeRounds(), operator=True)
+    site.ask(Release(job=flow))
+    assert [order.attempt for _, order in site.orders_for(task, Prepare)] == [2]
+    site.report("b", part(task, 1, PartState.RUNNING))
+    assert [(c, o.attempt) for c, o in site.orders_for(task, Abort)] == [("b", 1)]
+
+
+def test_a_refused_task_only_moves_the_number() -> None:
+    before = Site()
+    before.ask(PauseRounds(), operator=True)
+    record = before.job(before.submit_workflow("a b", "a>b"))
+    site = Site(remembered=copy_of(before, record))
+    hello(site, "b", part(f"{record.id}.1", 3, PartState.REFUSED))
+    assert site.job(record.id).state is JobState.PENDING
+    assert site.job(f"{record.id}.1").attempt == 3
+
+
+def test_a_refused_piece_keeps_its_number_from_others() -> None:
+    before = Site()
+    before.ask(PauseRounds(), operator=True)
+    job = {"kind": "divisible", "work": 4.0, "chunk_s": 1.0}
+    launch = Launch(argv=("work",))
+    before.ask(Submit(token="d", job=job, launch=launch))
+    (record,) = before.state.jobs.values()
+    site = Site(remembered=copy_of(before, record))
+    hello(site, "b", part(f"{record.id}.1", 1, PartState.REFUSED))
+    site.ask(ResumeRounds(), operator=True)
+    assert not site.orders_for(f"{record.id}.1", Prepare)
+    assert site.orders_for(f"{record.id}.2", Prepare)

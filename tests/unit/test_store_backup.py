@@ -14,9 +14,10 @@ from coalloc.daemon import cli
 from coalloc.daemon.journal import recall
 from coalloc.daemon.record_json import write_record
 from coalloc.daemon.store import SqliteStore
-from coalloc.daemon.store_backup import NUMBERS_AHEAD, ORDERS_AHEAD, restore
+from coalloc.daemon.store_backup import restore
 from coalloc.daemon.store_errors import StoreBusyError, StoreCorruptError, StoreError
 from coalloc.daemon.store_writes import AppendEvent, PutJob, PutMeta, PutOutbox, Write
+from coalloc.daemon.succession import NUMBERS_AHEAD, ORDERS_AHEAD
 from coalloc.model.jobs import RigidJob
 
 NOW = 1_800_000_000.0
