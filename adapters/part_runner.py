@@ -57,7 +57,8 @@ class Runner:
         self.codes: list[int | None] = []
         self.ready = self.execs = 0
         self.first_ns: int | None = None
-        self.go_asked = self.is_started = self.is_over = self.are_leftovers_told = False
+        self.go_asked = self.is_started = self.is_over = self.has_given_up = False
+        self.are_leftovers_told = False
         self.reason = self.detail = ""
         self.group = 0
         self.cpu_s = self.max_rss_mb = 0.0
@@ -310,8 +311,9 @@ class Runner:
         self.give_up_at = min(self.give_up_at, now + UNKILLABLE_S)
         self.kill_at = now + SWEEP_S
         while not self._reap():
-            # Children first and at once: one that multiplies is another a moment later.
-            for pid in (*children(os.getpid()), *descendants(os.getpid())):
+            # Only children, and at once: whose parent is killed is a child in the next turn, and
+            # of one that multiplies a list of all descendants is out of date when it is made.
+            for pid in children(os.getpid()) or descendants(os.getpid()):
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
             if time.monotonic() >= self.kill_at:
@@ -319,10 +321,10 @@ class Runner:
         else:
             return False
         if now >= self.give_up_at:
-            if not self.is_over:
+            if not self.has_given_up:
                 living = descendants(os.getpid())[:5]
                 self.detail = f"{self.detail} (could not be killed: {living})".strip()
-            self.is_over = True
+            self.is_over = self.has_given_up = True
             return False
         return True
 

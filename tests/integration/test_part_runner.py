@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,7 +14,6 @@ import pytest
 
 from coalloc.adapters.base import PartReport, PartState
 from coalloc.adapters.part_status import END, PAGE
-from coalloc.adapters.processes import kill_marked
 from tests.integration.launching import Bed, Signpost, is_alive, wait_dead
 
 
@@ -322,21 +320,29 @@ def test_processes_that_multiply_are_ended(bed: Bed, sign: Signpost) -> None:
     code = (
         "import os, signal, sys\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "os.set_inheritable(os.open(sys.argv[2], os.O_WRONLY), True)\n"
         "open(sys.argv[1], 'w').write('up\\n')\n"
         "while True:\n"
         "    if os.fork(): os._exit(0)\n"
         "    os.setsid()\n"
     )
-    spec = bed.shell(f'{sys.executable} -c "{code}" {sign.path}; exec sleep 600', grace_s=0.1)
+    held = Path(f"{sign.path}.held")
+    os.mkfifo(held, 0o666)
+    last = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
+    spec = bed.shell(
+        f'{sys.executable} -c "{code}" {sign.path} {held}; exec sleep 600', grace_s=0.1
+    )
     bed.start(spec)
     sign.line()
+    with pytest.raises(BlockingIOError):
+        os.read(last, 1)
     bed.launcher.cancel(spec.key)
     report = bed.ended(spec.key)
     assert report.reason == "cancelled"
     assert "could not be killed" not in report.detail
-    mark = (bed.state / spec.key.folder / "spec.json").read_text()
-    claim = json.loads(mark)["claim"]
-    assert kill_marked(f"COALLOC_CLAIM={claim}") == 0
+    # The end of the pipe: nobody is left that holds its other side.
+    assert os.read(last, 1) == b""
+    os.close(last)
 
 
 def test_stopped_processes_are_ended_too(bed: Bed, sign: Signpost) -> None:
