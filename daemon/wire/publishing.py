@@ -17,8 +17,12 @@ from coalloc.daemon.wire.curve import Listening, OnHandshake
 from coalloc.daemon.wire.frames import PROTOCOL, encode
 from coalloc.daemon.wire.gatekeeper import Admits, Gatekeeper
 from coalloc.daemon.wire.sockets import Port, new_context
+from coalloc.daemon.wire.subscriptions import Subscriptions
 
 MAX_SUBSCRIPTION_BYTES = 1024
+SUBSCRIPTIONS_UNREAD = 10
+"""Of one connection that may lie here: ZeroMQ takes what does into its tree before anybody counts
+it, and goes on while more comes. With room for a thousand it took a hundred thousand at once."""
 
 
 class Publisher:
@@ -50,6 +54,7 @@ class Publisher:
         """Bind and begin to greet."""
         self._loop = loop
         self._context = new_context()
+        self._subscriptions = Subscriptions()
         if self._security is not None and self._admits is not None:
             self._gate = Gatekeeper(self._context, (self._security.domain,), self._admits)
             self._gate.start()
@@ -58,6 +63,7 @@ class Publisher:
             zmq.XPUB,
             self._subscribed,
             max_bytes=MAX_SUBSCRIPTION_BYTES,
+            receive_hwm=SUBSCRIPTIONS_UNREAD,
             security=self._security,
             on_handshake=self._on_handshake,
         )
@@ -90,7 +96,9 @@ class Publisher:
 
     def _subscribed(self, frames: list[bytes]) -> None:
         """A subscription: greet it, so that a watcher knows where the stream stands."""
-        if self._port is not None and frames and frames[0][:1] == b"\x01":
-            topic = frames[0][1:]
+        if self._port is None or not frames or frames[0][:1] != b"\x01":
+            return
+        topic = frames[0][1:]
+        if self._subscriptions.takes(self._port.descriptor, len(topic)):
             welcome = {"watch_seq": self.watch_seq, "welcome": True, "protocol": PROTOCOL}
             self._port.send([topic, encode(welcome)])

@@ -15,12 +15,15 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import zmq
 
 from coalloc.daemon.wire.curve import Handshakes, Listening, OnHandshake, Security
 
 OnFrames = Callable[[list[bytes]], None]
+
+T = TypeVar("T", int, str)
 
 DEALER = zmq.DEALER
 MAX_FRAMES_AT_ONCE, MAX_DRAIN_S = 2000, 0.01
@@ -48,6 +51,8 @@ class Port:
     ----------
     sender : str
         While `on_frames` runs: the public key that sent them; empty without CURVE.
+    descriptor : int
+        While `on_frames` of an XPUB runs: of the connection that sent them; -1 where none did.
     """
 
     def __init__(
@@ -65,6 +70,8 @@ class Port:
         self.socket = context.socket(kind)
         self.on_frames = on_frames
         self.sender = ""
+        self.descriptor = -1
+        self._is_publisher = kind == zmq.XPUB
         self._is_shared = isinstance(security, Listening)
         self._on_handshake = on_handshake
         self._handshakes: Handshakes | None = None
@@ -165,14 +172,22 @@ class Port:
         self._soon()
 
     def _received(self) -> list[bytes]:
-        if not self._is_shared:
+        if not self._is_shared and not self._is_publisher:
             return self.socket.recv_multipart(zmq.NOBLOCK)
         frames = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
-        try:
-            self.sender = str(frames[-1].get("User-Id"))
-        except zmq.ZMQError:
-            self.sender = ""
+        if self._is_shared:
+            self.sender = _told(frames[-1], "User-Id", "")
+        if self._is_publisher:
+            self.descriptor = _told(frames[-1], zmq.SRCFD, -1)
         return [frame.bytes for frame in frames]
+
+
+def _told(frame: zmq.Frame, what: int | str, otherwise: T) -> T:
+    """What ZeroMQ knows of where a frame came from; some are its own."""
+    try:
+        return type(otherwise)(frame.get(what))
+    except zmq.ZMQError:
+        return otherwise
 
 
 def new_context() -> zmq.Context[zmq.Socket[bytes]]:
