@@ -7,7 +7,16 @@ from dataclasses import dataclass
 
 from coalloc.core.messages import Statement
 from coalloc.core.requests import Command
+from coalloc.model.jobs import Edge, Task
 from coalloc.model.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """The tasks and edges of a workflow, each as it should be, and not yet looked at together."""
+
+    tasks: tuple[Task, ...]
+    edges: tuple[Edge, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +31,8 @@ class Requested:
     uid, gid : int
     operator : bool
         May act on other people's jobs and on the service.
+    graph : Graph or None
+        What the job of a submitted workflow says of its tasks and edges, where it was read already.
     """
 
     origin: Hashable
@@ -30,6 +41,7 @@ class Requested:
     gid: int
     operator: bool
     command: Command
+    graph: Graph | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,6 +130,18 @@ class Flow:
         return [task for task in self.open if task not in left_out]
 
 
+def are_in_order(tasks: Collection[Task], edges: Iterable[Edge]) -> bool:
+    """Every task comes once, and after its parents: so there is no cycle, and no end is missing.
+
+    True of most files; where it is not, `coalloc.model.job_json.check_graph` says what there is.
+    """
+    place = {task.id: n for n, task in enumerate(tasks)}
+    if len(place) < len(tasks):
+        return False
+    missing = len(place)
+    return all(place.get(e.parent, missing) < place.get(e.child, -1) for e in edges)
+
+
 def is_stopping(record: JobRecord, flow: Flow | Pool) -> bool:
     """No further task of this workflow, or piece of this job, is started."""
     return bool(record.cancelled_by) or (bool(flow.failed) and not record.keep_going)

@@ -10,8 +10,8 @@ from coalloc.core import admission, workflows
 from coalloc.core.effects import Reply, SaveLaunch, SaveMeta, SaveToken
 from coalloc.core.ending import abort_parts, cannot_be_met, end_waiting
 from coalloc.core.estimates import completed, history_key
-from coalloc.core.events import Requested
-from coalloc.core.flows import Flow, flow_of, named
+from coalloc.core.events import Graph, Requested
+from coalloc.core.flows import Flow, are_in_order, flow_of, named
 from coalloc.core.records import JobRecord, JobState, Launch
 from coalloc.core.requests import (
     Answer,
@@ -25,7 +25,7 @@ from coalloc.core.requests import (
 )
 from coalloc.core.state import State
 from coalloc.model.errors import InputError
-from coalloc.model.job_json import read_job
+from coalloc.model.job_json import check_graph, read_job
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.split import TOLERANCE, low_side, split
 
@@ -52,7 +52,7 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
         refusal = needs
     if refusal is None:
         try:
-            job, sources = planned_job(state, event.user, command, now)
+            job, sources = planned_job(state, event.user, command, now, event.graph)
         except InputError as error:
             refusal = Refused(code="bad_request", message=str(error))
     if refusal is not None:
@@ -116,9 +116,14 @@ def _command_name(command: Submit) -> str:
 
 
 def planned_job(
-    state: State, user: str, command: Submit, now: float
+    state: State, user: str, command: Submit, now: float, graph: Graph | None = None
 ) -> tuple[Job, Mapping[str, str]]:
     """The job as the planner will see it, and where its figures came from.
+
+    Parameters
+    ----------
+    graph : Graph, optional
+        Tasks and edges of `command.job`, read already.
 
     Raises
     ------
@@ -141,13 +146,29 @@ def planned_job(
     for cluster in body.get("clusters") or ():
         if cluster not in state.clusters or not state.clusters[cluster].configured:
             raise InputError("job.clusters", f"there is no cluster {cluster!r}")
-    job, warnings = read_job(body, "job", now)
+    job, warnings = _read(body, graph, now)
     if warnings:
         sources[REPAIRED] = "; ".join(warnings).removeprefix("job new: ")
     admission.check(command, job, state.settings.max_tasks)
     if job.earliest < now:
         job = replace(job, earliest=now)
     return job, sources
+
+
+def _read(body: dict[str, Any], graph: Graph | None, now: float) -> tuple[Job, list[str]]:
+    """The job, and what was repaired of it.
+
+    Raises
+    ------
+    InputError
+    """
+    if graph is None or "started" in body:
+        return read_job(body, "job", now)
+    job, warnings = read_job({**body, "tasks": body["tasks"][:1], "edges": ()}, "job", now)
+    if not are_in_order(graph.tasks, graph.edges):
+        check_graph(graph.tasks, graph.edges, "job")
+    assert isinstance(job, WorkflowJob)
+    return replace(job, tasks=graph.tasks, edges=graph.edges), warnings
 
 
 def _too_many(state: State, event: Requested, command: Submit) -> Refused | None:

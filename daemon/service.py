@@ -38,7 +38,7 @@ from coalloc.core.effects import (
 from coalloc.core.events import Event, Requested, Ticked
 from coalloc.core.messages import Welcome
 from coalloc.core.records import JobRecord
-from coalloc.core.requests import Answer, Done, Refused, Submit
+from coalloc.core.requests import Answer, Done, Refused, Submit, SubmitWorkflow
 from coalloc.daemon.access import Access
 from coalloc.daemon.answering import (
     QUESTIONS,
@@ -62,6 +62,7 @@ from coalloc.daemon.store_errors import StoreError
 from coalloc.daemon.tokens import forget_tokens
 from coalloc.daemon.waiters import Waiters
 from coalloc.daemon.wire.codec import WireError, decode_command
+from coalloc.daemon.wire.graphs import read_graph
 from coalloc.daemon.wire.server import Endpoints, Origin, Server
 from coalloc.daemon.writing import Writer
 
@@ -334,6 +335,7 @@ class Service:
                 gid=caller.gid,
                 operator=caller.is_operator,
                 command=command,
+                graph=read_graph(command.job) if isinstance(command, SubmitWorkflow) else None,
             )
         )
 

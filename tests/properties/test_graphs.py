@@ -1,0 +1,122 @@
+"""Workflows that are read all at once: the same job, or the same error, as key by key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coalloc.core.events import Graph, Requested
+from coalloc.core.records import Launch
+from coalloc.core.requests import Answer, Done, SubmitWorkflow
+from coalloc.daemon.wire.frames import decode_object, encode
+from coalloc.daemon.wire.graphs import read_graph
+from coalloc.model.job_json import write_job
+from tests.site import Site
+
+NAMES = st.sampled_from(["a", "b", "c", "d", "é", ""])
+NUMBERS = st.sampled_from([0, 1, 2, 0.5, 1.0, 2.0, -1, 1e18, 1e19, 10**30, True, None, "1", [1]])
+COUNTS = st.sampled_from([0, 1, 2, 4, 2.0, 1.5, -1, 10**9, 10**9 + 1, True, None, "1"])
+GOOD_TASK = st.fixed_dictionaries(
+    {"id": st.sampled_from("abcdef"), "work": st.floats(0.0, 1e6)},
+    optional={
+        "parallel_fraction": st.floats(0.0, 1.0),
+        "min_procs": st.integers(1, 2),
+        "max_procs": st.integers(2, 4),
+        "comm_gb": st.integers(0, 3),
+    },
+)
+ANY_TASK = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": NAMES,
+        "work": NUMBERS,
+        "parallel_fraction": NUMBERS,
+        "min_procs": COUNTS,
+        "max_procs": COUNTS,
+        "comm_gb": NUMBERS,
+        "colour": NUMBERS,
+    },
+)
+GOOD_EDGE = st.fixed_dictionaries(
+    {"from": st.sampled_from("abc"), "to": st.sampled_from("bcd")},
+    optional={"gb": st.integers(0, 3)},
+)
+ANY_EDGE = st.fixed_dictionaries({}, optional={"from": NAMES, "to": NAMES, "gb": NUMBERS})
+ONE_OF_EACH = [{"id": name, "work": 1.0} for name in "abcd"]
+TASKS: st.SearchStrategy[Any] = (
+    st.just(ONE_OF_EACH)
+    | st.lists(GOOD_TASK, max_size=5, unique_by=lambda task: task["id"])
+    | st.lists(GOOD_TASK | ANY_TASK, max_size=3)
+    | st.sampled_from([None, {}, "ab", 3, [3], [[]]])
+)
+EDGES: st.SearchStrategy[Any] = (
+    st.lists(GOOD_EDGE, max_size=6)
+    | st.lists(GOOD_EDGE | ANY_EDGE, max_size=3)
+    | st.sampled_from([None, {}, "ab", [3]])
+)
+
+
+def submitted(job: dict[str, Any], graph: Graph | None) -> tuple[Answer, dict[str, Any]]:
+    """The answer to a submit of a job, and what was queued."""
+    site = Site(solving=False)
+    command = SubmitWorkflow(token="t", job=job, launch=Launch(argv=("run",)))
+    request = Requested(
+        origin="o", user="u", uid=1, gid=1, operator=False, command=command, graph=graph
+    )
+    site.do(request)
+    return site.answers[-1], {n: write_job(record.job) for n, record in site.state.jobs.items()}
+
+
+@given(tasks=TASKS, edges=EDGES, extra=st.sampled_from([{}, {"weight": 2.0}, {"weight": -1.0}]))
+def test_read_at_once_or_key_by_key_it_is_the_same(
+    tasks: Any, edges: Any, extra: dict[str, Any]
+) -> None:
+    job = {"kind": "workflow", "tasks": tasks, "edges": edges, **extra}
+    assert submitted(job, read_graph(job)) == submitted(job, None)
+
+
+def test_a_workflow_in_order_is_read_at_once() -> None:
+    job = {
+        "kind": "workflow",
+        "tasks": [{"id": "a", "work": 3, "min_procs": 2}, {"id": "b", "work": 0.5}],
+        "edges": [{"from": "a", "to": "b", "gb": 1}],
+    }
+    graph = read_graph(decode_object(encode({"type": "submit_workflow", "job": job}))["job"])
+    assert graph is not None
+    assert [(task.id, task.min_procs, task.max_procs) for task in graph.tasks] == [
+        ("a", 2, 2),
+        ("b", 1, 1),
+    ]
+    answer, jobs = submitted(job, graph)
+    assert isinstance(answer, Done)
+    assert jobs["1"]["edges"] == [{"from": "a", "to": "b", "gb": 1.0}]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "edges", "told"),
+    [
+        pytest.param("ab", "ba ab", "lies on or behind a cycle", id="a cycle"),
+        pytest.param("ab", "ac", "there is no task 'c'", id="an end that is missing"),
+        pytest.param("aba", "", "is used twice", id="a name twice"),
+        pytest.param("ab", "ba", "", id="a child before its parent, which is in order"),
+    ],
+)
+def test_what_is_wrong_with_the_whole_is_told(tasks: str, edges: str, told: str) -> None:
+    job = {
+        "kind": "workflow",
+        "tasks": [{"id": name, "work": 1.0} for name in tasks],
+        "edges": [{"from": edge[0], "to": edge[1]} for edge in edges.split()],
+    }
+    graph = read_graph(job)
+    assert graph is not None
+    answer, jobs = submitted(job, graph)
+    assert isinstance(answer, Done) is (not told)
+    assert told in getattr(answer, "message", "")
+    assert bool(jobs) is (not told)
+
+
+def test_other_kinds_of_jobs_are_not_read_here() -> None:
+    assert read_graph({"kind": "rigid", "procs": 1}) is None
