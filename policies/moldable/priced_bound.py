@@ -39,6 +39,8 @@ SLOTS, STEPS = 100, 200
 RECENT = 24
 POLISH, FEW = 8, 16
 """Last steps that are exact; of so few jobs, all."""
+LEVELS, FIRST = 8, 0.1
+"""First steps, which raise all prices alike; by how much the first of them does, in mean prices."""
 ROUNDING = 1e-12
 """How much later than the cap a job may end, relative; the verifier allows as much."""
 
@@ -182,7 +184,9 @@ class Ascent:
     def run(self, steps: int, stop: Callable[[], bool] = never) -> None:
         """Take steps towards a target a little above the best; a smaller one where it fails."""
         quick = steps - min(POLISH, steps // 8) if self.queue.size > FEW else 0
-        for done in range(steps if self.best < inf else 0):
+        is_tight = self.steps == 0 and self.cap < inf and self.best < inf
+        raised = self._raise(min(LEVELS, steps // 8)) if is_tight else 0
+        for done in range(raised, steps if self.best < inf else 0):
             if stop():
                 break
             if done == quick > 0:
@@ -196,6 +200,30 @@ class Ascent:
             step = (target - self._current) / length
             self.prices = np.maximum(self.prices + step * slope / self.width, 0.0)
             self._advance(self._near if done < quick else self.value)
+
+    def _raise(self, most: int) -> int:
+        """Raise all prices alike while jobs take more than there is; returns the steps taken.
+
+        Where the cap leaves little room, all prices are high. Steps along the subgradient, which
+        shift work between slots in turn, are long in getting there.
+        """
+        base, worth = self.prices, self._near if self.queue.size > FEW else self.value
+        low, high, level, slope = 0.0, inf, 0.0, self._direction
+        for done in range(most):
+            if slope.sum() > 0.0:
+                low = level
+            else:
+                high = level
+            if high <= 0.0:
+                return done
+            level = (low + high) / 2.0 if high < inf else 2.0 * low or FIRST * float(base.mean())
+            value, slope = worth(base + level), self._subgradient()
+            self.steps += 1
+            if value > self.best:
+                self.best, self.best_prices = value, base + level
+        if most:
+            self._resume()
+        return most
 
     def _resume(self) -> None:
         """Go on from the best prices, with their exact value."""
