@@ -34,7 +34,7 @@ from coalloc.policies.moldable.archive import Archive, Point
 from coalloc.policies.moldable.building import CALL, Builder, Prices
 from coalloc.policies.moldable.demt_laying import Lister
 from coalloc.policies.moldable.priced_bound import Ascent, transferred
-from coalloc.policies.moldable.queue import MoldableQueue
+from coalloc.policies.moldable.queue import MoldableQueue, thinned
 from coalloc.policies.moldable.two_shelf import two_shelf
 from coalloc.policies.moldable.two_shelf_schedule import two_shelf_schedule
 
@@ -55,6 +55,8 @@ DEARER = (1.0, 1.0, 1.0, 1.3, 1.7)
 SLOTS = 50
 PRICING, FEWEST_STEPS, MOST_STEPS = 0.25, 4, 100
 """Share of the work that goes into steps of prices, between so many for each end."""
+THIN = 16
+"""Allotments of a job that steps of prices look at; with all of them prices are no better."""
 QUICK = 4
 """Jobs priced in a step that count as one that is placed."""
 LARGE = 4000
@@ -114,6 +116,7 @@ class Engine:
         self.prices: list[Prices] = []
         self.builder = Builder(queue, budget.seed)
         self.lister = Lister(queue)
+        self._thin = thinned(queue, THIN) if queue.size <= LARGE else queue
         self.stopped = False
         self._rng = np.random.default_rng(budget.seed)
         share = PRICING * QUICK * work / (queue.size * (len(needed) + FEWEST + 2))
@@ -171,7 +174,7 @@ class Engine:
 
     def _price(self, cap: float, horizon: float = inf) -> None:
         """Prices for one end, and the schedules built at them."""
-        ascent = Ascent(self.queue, horizon=min(cap, horizon), cap=cap, slots=SLOTS)
+        ascent = Ascent(self._thin, horizon=min(cap, horizon), cap=cap, slots=SLOTS)
         steps = 2 * self._steps
         if self.ascents and ascent.best < inf:
             near = min(self.ascents, key=lambda known: abs(known.grid[-1] - ascent.grid[-1]))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -158,15 +159,36 @@ def _ladder(item: Item, power: float, limit: int | None) -> list[Row]:
         (index, procs, scaled / power + fixed)
         for index, (procs, scaled, fixed, _) in enumerate(item.modes)
     ]
-    if limit is None or len(rows) <= limit:
-        return rows
-    low, high = rows[0][1], rows[-1][1]
-    ratio = (high / low) ** (1.0 / (limit - 1))
-    kept = [rows[0]]
-    for row in rows[1:-1]:
-        if row[1] >= kept[-1][1] * ratio:
-            kept.append(row)
-    return [*kept, rows[-1]]
+    return rows if limit is None else [rows[n] for n in _spread([row[1] for row in rows], limit)]
+
+
+def _spread(procs: Sequence[int], limit: int) -> list[int]:
+    """Places of about `limit` of these rising counts, by geometric steps, and of both ends."""
+    if len(procs) <= limit:
+        return list(range(len(procs)))
+    ratio = (procs[-1] / procs[0]) ** (1.0 / (limit - 1))
+    kept = [0]
+    for n in range(1, len(procs) - 1):
+        if procs[n] >= procs[kept[-1]] * ratio:
+            kept.append(n)
+    return [*kept, len(procs) - 1]
+
+
+def thinned(queue: MoldableQueue, limit: int) -> MoldableQueue:
+    """The same queue with about `limit` allotments of each job, by geometric steps."""
+    procs = queue.procs.tolist()
+    kept = [
+        [begin + n for n in _spread(procs[begin:end], limit)]
+        for begin, end in pairwise(queue.first.tolist())
+    ]
+    rows = np.array([row for part in kept for row in part], dtype=np.int64)
+    return replace(
+        queue,
+        first=np.concatenate(([0], np.cumsum([len(part) for part in kept]))).astype(np.int64),
+        procs=queue.procs[rows],
+        times=queue.times[rows],
+        mode=queue.mode[rows],
+    )
 
 
 def every_allotment(item: Item, power: float, width: int) -> list[Row]:

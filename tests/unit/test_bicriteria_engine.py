@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ from coalloc.policies.moldable.building import Builder, Prices
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.engine import Engine
 from coalloc.policies.moldable.priced_bound import Ascent
-from coalloc.policies.moldable.queue import MoldableQueue, of_planner
+from coalloc.policies.moldable.queue import MoldableQueue, of_planner, thinned
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 
 
@@ -52,6 +54,14 @@ def test_every_step_keeps_to_the_profile(family: str) -> None:
     assert builder.point().cmax <= first.cmax * (1.0 + 1e-9)
 
 
+def test_prices_soon_refute_an_end_that_the_work_does_not_fit_under() -> None:
+    queue = queue_of("cirne", 60, 16)
+    cap = 0.9 * float(np.minimum.reduceat(queue.procs * queue.times, queue.first[:-1]).sum()) / 16
+    ascent = Ascent(queue, horizon=cap, cap=cap, slots=20)
+    ascent.run(80)
+    assert ascent.best > cap * queue.weight.sum()
+
+
 def test_prices_name_the_cheapest_allotment() -> None:
     queue = queue_of("highly", 20, 16)
     ascent = Ascent(queue, horizon=20.0, cap=20.0, slots=20)
@@ -60,6 +70,21 @@ def test_prices_name_the_cheapest_allotment() -> None:
     value = ascent.value(ascent.best_prices)
     paid = prices.least[prices.cheapest].sum() - float(ascent.best_prices @ ascent.there)
     assert paid == pytest.approx(value, rel=1e-9)
+
+
+def test_a_thinned_queue_offers_fewer_of_the_same_allotments() -> None:
+    queue = queue_of("highly", 20, 64)
+    thin = thinned(queue, 8)
+    assert np.diff(thin.first).max() <= 8 < np.diff(queue.first).max()
+    for whole, part in zip(rows_of(queue), rows_of(thin), strict=True):
+        assert set(part) <= set(whole)
+        assert (part[0], part[-1]) == (whole[0], whole[-1])
+    assert rows_of(thinned(queue, 64)) == rows_of(queue)
+
+
+def rows_of(queue: MoldableQueue) -> list[list[tuple[int, float, int]]]:
+    rows = list(zip(queue.procs.tolist(), queue.times.tolist(), queue.mode.tolist(), strict=True))
+    return [rows[begin:end] for begin, end in pairwise(queue.first.tolist())]
 
 
 def test_more_work_never_harms() -> None:
