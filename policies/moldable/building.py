@@ -45,10 +45,12 @@ class Prices:
         self.cap = ascent.cap
         self.least, self.ideal = np.empty(queue.procs.size), np.empty(queue.procs.size)
         price_rows(queue.jobs, priced, self.cap, self.least, self.ideal)
-        self.cheapest = _argmin(queue.first, self.least)
+        job = np.repeat(np.arange(queue.size), np.diff(queue.first))
+        ranked = np.lexsort((self.least, job))
+        self.cheapest = ranked[queue.first[:-1]]
         self.order = np.argsort(self.ideal[self.cheapest], kind="stable")
         width = float(ascent.grid[1] - ascent.grid[0])
-        self.costs = Costs(self.least, self.ideal, self.cheapest, priced.price, priced.total, width)
+        self.costs = Costs(self.least, self.ideal, ranked, priced.price, priced.total, width)
 
 
 class Builder:
@@ -198,11 +200,3 @@ class Builder:
 
 def _unplaced(jobs: int) -> Placed:
     return Placed(np.zeros(jobs, dtype=np.int64), np.zeros(jobs), np.zeros(jobs))
-
-
-def _argmin(first: Ints, values: Floats) -> Ints:
-    """Index of the least value of each job, the first of equal ones."""
-    least = np.minimum.reduceat(values, first[:-1])
-    hits = np.flatnonzero(values == np.repeat(least, np.diff(first)))
-    job = np.searchsorted(first, hits, side="right") - 1
-    return hits[np.searchsorted(job, np.arange(first.size - 1))].astype(np.int64)

@@ -2,7 +2,8 @@
 
 A job goes where it costs least at prices of processor time: w (s + p) + k * integral of the prices
 over its run. The cheapest start of each allotment in an empty profile is known (`price_rows`); from
-there the nearest free place is sought on both sides, allotments that cannot be cheaper are passed.
+there the nearest free place is sought on both sides, for one allotment after the other until those
+that are left cannot be cheaper.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Costs(NamedTuple):
 
     least: Any  # A, where nothing is in the way
     ideal: Any  # A, s: the start for that
-    cheapest: Any  # N, the allotment to look at first
+    ranked: Any  # A, each job's allotments by that cost
     price: Any  # G, of a processor-second
     total: Any  # G + 1, its integral up to each edge
     width: Any  # s
@@ -54,10 +55,10 @@ def place(jobs: Any, costs: Any, i: Any, share: Any, cap: Any, profile: Any) -> 
     """Find job i's allotment and start."""
     w, release = jobs.weight[i], jobs.release[i]
     best, found, begin = np.inf, -1, 0.0
-    for x in range(jobs.first[i] - 1, jobs.first[i + 1]):
-        a = costs.cheapest[i] if x < jobs.first[i] else x
+    for x in range(jobs.first[i], jobs.first[i + 1]):
+        a = costs.ranked[x]
         if costs.least[a] >= best:
-            continue
+            break
         k, p = jobs.procs[a], jobs.times[a]
         wanted = min(max(costs.ideal[a], release), cap - p)
         if wanted < release:
