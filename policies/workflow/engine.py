@@ -25,15 +25,19 @@ from coalloc.policies.kernel.arrays import Ints
 from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.oas.search import Orders, Search
 from coalloc.policies.workflow import portfolio, search_case
-from coalloc.policies.workflow.annealing import Track, tracks
+from coalloc.policies.workflow.annealing import FEW, LEAST_CYCLE, Track, tracks
 from coalloc.policies.workflow.bound import WorkflowBound
 from coalloc.policies.workflow.search_case import Case, read_case
 from coalloc.policies.workflow.search_place import MAKESPAN, Genes
 from coalloc.policies.workflow.search_place import WEIGHTED as WEIGHING
 
 SIMPLE: Orders = (("fpfs", "event"), ("conservative", "insert"))
-FEW = 100
+SMALL = 100
 """Items from which on `patience` counts by item."""
+PATIENT = 20_000
+"""Items placed that one of `patience` stands for with few tasks, if its moves are fewer; up to the
+shortest cycle on each track, which has cooled by then.
+"""
 CHUNK = 20_000
 """Items placed between two looks at the clock."""
 MANY = 500
@@ -269,8 +273,11 @@ class Engine(Search):
         """Whether nothing has improved for so many moves per item and track."""
         if self.patience is None:
             return False
-        still = self.patience * max(self.case.size, FEW) * len(self.tracks)
-        return bool(self.trials - self.improved > still)
+        size = max(self.case.size, 1)
+        still = self.patience * max(size, SMALL)
+        if size <= FEW:
+            still = max(still, min(self.patience * PATIENT, LEAST_CYCLE) // size)
+        return bool(self.trials - self.improved > still * len(self.tracks))
 
 
 def solve(

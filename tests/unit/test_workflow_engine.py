@@ -186,6 +186,19 @@ def test_told_to_stop_it_has_a_plan() -> None:
     assert check(snapshot, plan).ok
 
 
+def test_a_short_patience_lets_few_tasks_cool() -> None:
+    """Too few moves to cool once would leave what the portfolio found."""
+    shape = Shape(tasks=12, levels=3, edge_gb=1.0, mix=(0.25, 0.25, 0.5))
+    job = draw_workflow(shape, 3100)
+    tasks = tuple(replace(t, min_procs=min(t.min_procs, 4)) for t in job.tasks)
+    snapshot = Snapshot(clusters=site(4, 3, 2), queue=(replace(job, tasks=tasks),))
+    options = read_options({"patience": 50}, POLICY.options)
+    plan = POLICY.solve(snapshot, options, Budget())
+    assert plan.status is Status.FEASIBLE
+    assert plan.stats["work"] > 1_000_000
+    assert plan.objective.value <= solve(snapshot, 4_000_000).objective.value * 1.03
+
+
 def test_incumbents_get_better() -> None:
     snapshot = table_1("few", seed=2)[2]
     shown: list[Plan] = []
