@@ -98,7 +98,10 @@ def _known_as(state: State, name: str, entry: HandedJob) -> str | None:
 
 
 def _was_cancelled(record: JobRecord, name: str, there: str) -> bool:
-    return (record.origin, record.foreign) == (name, there) and bool(record.cancelled_by)
+    """Whether this job of theirs was ended here: while it waited, or once it had been placed."""
+    ended_here = record.state is JobState.CANCELLED and record.reason != CANCELLED_THERE
+    is_that = (record.origin, record.foreign) == (name, there)
+    return is_that and (ended_here or bool(record.cancelled_by))
 
 
 def _fields(name: str, entry: HandedJob) -> dict[str, Any]:

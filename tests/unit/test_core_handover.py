@@ -211,6 +211,21 @@ def test_a_cancelled_job_that_is_requeued_meanwhile_is_not_taken_in_anew() -> No
     assert [order.foreign for _, order in site.orders_for(job, Dismiss)] == ["70"]
 
 
+def test_a_requeued_job_that_is_cancelled_while_it_waits_is_not_taken_in_anew() -> None:
+    site = Site({"a": 4, "b": 2})
+    see(site, entry())
+    job = only(site).id
+    site.run(job)
+    site.say(job, PartState.FINISHED, reason="requeued", started=site.now)
+    assert site.job(job).is_waiting
+    site.ask(Cancel(job=job), user="eve")
+    assert site.job(job).state is JobState.CANCELLED
+    # Slurm counts it as submitted anew; that was read before it was cancelled there.
+    see(site, entry(submitted=site.now))
+    assert only(site).id == job
+    assert [order.foreign for _, order in site.orders_for(job, Dismiss)][-1] == "70"
+
+
 def test_what_the_batch_system_holds_is_held() -> None:
     site = Site()
     see(site, entry(waits="Dependency"))
