@@ -37,16 +37,16 @@ from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.archive import Archive
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.demt_laying import Layer
-from coalloc.policies.moldable.engine import LARGE, Engine
+from coalloc.policies.moldable.engine import LARGE, THIN, Engine
 from coalloc.policies.moldable.front import Laid, lay_front, published
 from coalloc.policies.moldable.pareto import BoundCurve, factor
 from coalloc.policies.moldable.preference import cap_of
 from coalloc.policies.moldable.priced_bound import PricedBound
-from coalloc.policies.moldable.queue import MoldableQueue, of_planner, why_not
+from coalloc.policies.moldable.queue import MoldableQueue, of_planner, thinned, why_not
 from coalloc.policies.moldable.rolling import roll
 
 LADDER, COARSE = 60, 14
-"""Allotments of a job that are searched, and that prices are sought on; of each of many jobs."""
+"""Allotments of a job that are searched; of each of many jobs."""
 
 
 class Bicriteria:
@@ -67,7 +67,7 @@ class Bicriteria:
         self.least = cmax_bound(self.queue)
         if why_not(planner) is None:
             whole = of_planner(planner, for_bounds=True)
-            self.curve = BoundCurve(self.queue, whole)
+            self.curve = BoundCurve(thinned(self.queue, THIN), whole)
             self.least = self.curve.cmax
         self.published: list[Laid] = []
         if self.layer.is_exact and self.queue.size <= LARGE:

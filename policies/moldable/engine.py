@@ -301,4 +301,4 @@ def shelved(queue: MoldableQueue) -> Point:
     return Point(cmax=laid.makespan, total=total, rows=laid.rows, start=laid.start)
 
 
-__all__ = ["LARGE", "Engine"]
+__all__ = ["LARGE", "THIN", "Engine"]
