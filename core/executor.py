@@ -151,6 +151,8 @@ class ExecutorState:
     epoch: int = 0
     last_seq: int = 0
     parts: dict[Key, PartReport] = field(default_factory=dict)
+    let_go: set[Key] = field(default_factory=set)
+    """Told to start by this run of the executor, which may hear later than that that they have."""
     welcomed: bool = False
     last_heard: float = float("-inf")
     last_said: float = float("-inf")
@@ -258,6 +260,7 @@ class ExecutorCore:
             case Start(job=job, attempt=attempt):
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state in {PartState.READY, PartState.PREPARING}:
+                        self.state.let_go.add(key)
                         self._out.append(StartPart(key=key))
             case Abort(job=job, attempt=attempt, reason=reason):
                 for key in self._keys(job, attempt):
@@ -267,6 +270,7 @@ class ExecutorCore:
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state in PART_ENDED:
                         del self.state.parts[key]
+                        self.state.let_go.discard(key)
                         self._out.append(RemovePart(key=key))
             case Dismiss(foreign=foreign):
                 self._out.append(DismissJob(foreign=foreign))
@@ -320,7 +324,8 @@ class ExecutorCore:
                 state.silent = True
                 self._tell("daemon_silent", "warning", seconds=round(now - state.last_heard, 1))
             for key, report in state.parts.items():
-                if report.state in {PartState.PREPARING, PartState.READY}:
+                is_held = report.state in {PartState.PREPARING, PartState.READY}
+                if is_held and key not in state.let_go:
                     self._out.append(EndPart(key=key, reason="lease over: the daemon is silent"))
         if now - state.last_said >= self.report_every_s:
             if state.welcomed and now - state.last_heard <= state.lease_s:

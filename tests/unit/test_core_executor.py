@@ -200,6 +200,18 @@ def test_claims_lapse_when_the_daemon_is_silent_and_running_parts_go_on() -> Non
     assert [e.key[0] for e in ended] == ["1"]
 
 
+def test_what_was_let_go_is_not_ended_though_its_start_was_not_heard_of() -> None:
+    """The executor stood still in between; the launcher knows better whether it runs."""
+    bench = Bench()
+    for job in ("1", "2"):
+        bench.order(prepare(job))
+        bench.news(PartState.READY, job)
+    bench.order(Start(job="1", attempt=1))
+    bench.now += 61.0
+    effects = bench.core.handle(Ticked(), bench.now)
+    assert [e.key[0] for e in effects if isinstance(e, EndPart)] == ["2"]
+
+
 def test_a_ping_renews_the_leases_and_a_newer_epoch_asks_for_a_hello() -> None:
     bench = Bench()
     bench.order(prepare())
