@@ -151,7 +151,8 @@ class Restorations:
         for batch in self._batches.values():
             batch.spared = {key for key in batch.spared if whole(key[0]) != job}
             for name in [name for name in batch.starts if is_again and whole(name) == job]:
-                if name not in jobs or not jobs[name].is_ended:
+                known = jobs.get(name)
+                if known is None or not (known.is_ended or known.is_placed):
                     del batch.starts[name]
         record = jobs.get(job)
         if record is not None and record.origin:
