@@ -1,7 +1,8 @@
 """Cycles of annealing on one case, with tasks split over clusters or without.
 
 Each cycle starts from the best genes that are known, calm, hot and warm in turn, and is twice as
-long as the one before, up to a limit. Two tracks that anneal the same case, one without splits,
+long as the one before, up to a limit. With few tasks, two cycles in five anneal many schedules side
+by side. Two tracks that anneal the same case, one without splits,
 keep what co-allocation might cost in check: the better of them is at least as good as the one
 without.
 """
@@ -9,7 +10,7 @@ without.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import cycle
 from math import inf
 
@@ -26,9 +27,31 @@ from coalloc.policies.workflow.search_place import (
     Genes,
 )
 
-WARM, WARM_FEW, COLD = (0.0015, 0.1, 0.01), (0.0015, 0.5, 0.01), 0.0001
-"""First temperatures of the cycles in turn, also with few tasks, and the last of each, by the
-value."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """How a cycle cools.
+
+    Attributes
+    ----------
+    hot, cold : float
+        First and last temperature, by the value.
+    walkers : int
+        Schedules that are annealed side by side.
+    """
+
+    hot: float
+    cold: float = 0.0001
+    walkers: int = 1
+
+
+CALM, WARM, HERD = Course(hot=0.0015), Course(hot=0.01), Course(hot=0.03, cold=0.002, walkers=40)
+COURSES = CALM, Course(hot=0.1), WARM
+"""Of the cycles in turn."""
+COURSES_FEW = CALM, Course(hot=0.5), HERD, WARM, HERD
+"""The same with few tasks."""
+STAGES = 15
+"""Temperatures of a cycle of many walkers."""
 FEW = 40
 """Tasks up to which a hot cycle forgets where it began."""
 FIRST_CYCLE = 200
@@ -65,14 +88,15 @@ class Track:
         self.reached = inf
         self.length = FIRST_CYCLE * max(case.size, 1)
         self.in_vain = False
-        self._warms = cycle(WARM_FEW if case.size <= FEW else WARM)
+        self._courses: Iterator[Course] = cycle(COURSES_FEW if case.size <= FEW else COURSES)
+        self._random = np.random.default_rng(seed)
         self._blends = cycle(BLENDS)
 
     def adopt(self, genes: Genes, value: float) -> bool:
         """Go on from other genes if they are better and this track may have them."""
         if value >= self.reached or self._splits_too_much(genes):
             return False
-        self.top = Genes(*(np.array(entry) for entry in genes))
+        self.top = copy(genes)
         self.reached = value
         return True
 
@@ -84,23 +108,68 @@ class Track:
         """One cycle in chunks of at most so many moves; yields them, and whether it improved."""
         if self.top is None:
             return
-        state, current = self.listing.state, Genes(*(np.array(entry) for entry in self.top))
+        state, course = self.listing.state, next(self._courses)
         state.value[BLEND] = next(self._blends)
-        energy = self.listing.run(current, current, 0)
+        length = max(self.length // IN_VAIN if self.in_vain else self.length, 1)
+        self.length = self._next_length()
+        energy = self.listing.run(self.top, self.top, 0)
         state.value[BEST] = self.reached
         state.value[CURRENT] = energy
-        left = max(self.length // IN_VAIN if self.in_vain else self.length, 1)
-        warm = next(self._warms)
-        state.value[WARMTH] = warm * energy
-        state.value[COOLING] = (COLD / warm) ** (1.0 / left)
-        self.length = self._next_length()
-        while left > 0:
-            moves = min(chunk(), left)
-            self.listing.run(current, self.top, moves)
-            left -= moves
+        steps = self._alone if course.walkers == 1 else self._together
+        for moves in steps(course, energy, length, chunk):
             better = bool(state.value[BEST] < self.reached)
             self.reached = min(self.reached, float(state.value[BEST]))
             yield moves, better
+
+    def _alone(
+        self, course: Course, energy: float, length: int, chunk: Callable[[], int]
+    ) -> Iterator[int]:
+        """Cool after each move."""
+        assert self.top is not None
+        value, current = self.listing.state.value, copy(self.top)
+        value[WARMTH] = course.hot * energy
+        value[COOLING] = (course.cold / course.hot) ** (1.0 / length)
+        while length > 0:
+            moves = min(chunk(), length)
+            self.listing.run(current, self.top, moves)
+            length -= moves
+            yield moves
+
+    def _together(
+        self, course: Course, energy: float, length: int, chunk: Callable[[], int]
+    ) -> Iterator[int]:
+        """Cool in stages; before each, the better walkers multiply and the worse give way.
+
+        A walker of energy E goes on as exp((1 / T - 1 / T') E) copies in the mean, where T' is the
+        next temperature: so the walkers stay near the distribution of the temperature.
+
+        References
+        ----------
+        Hukushima, Iba, "Population annealing and its application to a spin glass", AIP Conference
+        Proceedings 690, 2003.
+        """
+        assert self.top is not None
+        value, count = self.listing.state.value, course.walkers
+        walkers = [copy(self.top) for _ in range(count)]
+        reached, share = np.zeros(count), max(length // (count * STAGES), 1)
+        temperatures = energy * np.geomspace(course.hot, course.cold, STAGES)
+        value[COOLING] = 1.0
+        for stage, temperature in enumerate(temperatures.tolist()):
+            if stage > 0:
+                colder = 1.0 / temperature - 1.0 / temperatures[stage - 1]
+                weight = np.exp(-colder * (reached - reached.min()))
+                draws = (np.arange(count) + self._random.random()) / count
+                chosen = np.searchsorted(np.cumsum(weight / weight.sum()), draws)
+                walkers = [copy(walkers[x]) for x in np.minimum(chosen, count - 1).tolist()]
+            for x, walker in enumerate(walkers):
+                value[WARMTH] = temperature
+                left = share
+                while left > 0:
+                    moves = min(chunk(), left)
+                    self.listing.run(walker, self.top, moves)
+                    left -= moves
+                    yield moves
+                reached[x] = value[CURRENT]
 
     def _next_length(self) -> int:
         size = max(self.case.size, 1)
@@ -115,6 +184,11 @@ class Track:
         kept = float(state.value[CURRENT])
         self.listing.measure(self.top)
         state.value[CURRENT] = kept
+
+
+def copy(genes: Genes) -> Genes:
+    """The same genes in arrays of their own."""
+    return Genes(*(np.array(entry) for entry in genes))
 
 
 def tracks(case: Case, seed: int, objective: int) -> list[Track]:

@@ -19,6 +19,7 @@ from coalloc.policies.check import check
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
+from coalloc.policies.workflow.annealing import FIRST_CYCLE, HERD, STAGES, tracks
 from coalloc.policies.workflow.portfolio import MEMBERS
 from coalloc.policies.workflow.search_case import Search, read_case
 from coalloc.policies.workflow.search_place import MAKESPAN, SPLIT
@@ -197,6 +198,21 @@ def test_a_short_patience_lets_few_tasks_cool() -> None:
     assert plan.status is Status.FEASIBLE
     assert plan.stats["work"] > 1_000_000
     assert plan.objective.value <= solve(snapshot, 4_000_000).objective.value * 1.03
+
+
+def test_many_walkers_side_by_side_shorten_a_schedule() -> None:
+    planner = Planner(table_1("few", seed=1)[0], read_options({}, POLICY.options))
+    case = read_case(planner, 0.25)
+    track = tracks(case, 1, MAKESPAN)[0]
+    genes = track.listing.genes(case.graph.order, case.items.low)
+    begun = track.listing.measure(genes)
+    assert track.adopt(track.listing.settled(genes), begun)
+    track._courses = iter((HERD,))
+    moves = [moves for moves, _ in track.cycle(lambda: 3)]
+    assert set(moves) == {1, 3}  # 200 moves an item make 7 of each walker at each temperature
+    assert sum(moves) == FIRST_CYCLE * case.size // (HERD.walkers * STAGES) * HERD.walkers * STAGES
+    assert track.top is not None
+    assert track.listing.measure(track.top) == track.reached < 0.9 * begun
 
 
 def test_incumbents_get_better() -> None:
