@@ -76,7 +76,10 @@ def taken_in(
     absent = frozenset(
         there
         for there, job in known.items()
-        if there not in present and job in state.waiting and not is_held(state.jobs[job])
+        if there not in present
+        and job in state.waiting
+        and not is_held(state.jobs[job])
+        and not 0.0 < cluster.reading_at <= cluster.put_back.get(there, 0.0)
     )
     for there in sorted(absent & cluster.unseen):
         record = state.jobs[known[there]]

@@ -174,6 +174,7 @@ def _advance(state: State, record: JobRecord, now: float) -> None:
     elif all(s in PART_ENDED for s in states):
         back = next((p for p in record.parts if p.reason == REQUEUED), None)
         if record.foreign and back is not None and not record.cancelled_by:
+            state.clusters[back.cluster].put_back[record.foreign] = back.ended or 0.0
             _give_back(state, record, now, back.cluster, back.reason, back.detail)
             return
         started = any(p.started is not None or p.state is PartState.LOST for p in record.parts)

@@ -56,6 +56,9 @@ class ClusterState:
     """The order an executor says it is at, while there are later ones, and since when."""
     unseen: frozenset[str] = frozenset()
     """Handed jobs that the latest reading should have had, and did not."""
+    put_back: dict[str, float] = field(default_factory=dict)
+    """Handed jobs that the batch system put back into its queue, and when, by its executor's
+    clock: an earlier reading does not have them."""
     unknown: frozenset[str] = frozenset()
     """Words of the batch system that nobody here knows, and that were logged."""
     asked: dict[tuple[str, str, int], int] = field(default_factory=dict)

@@ -12,10 +12,10 @@ from tests.simulation.mutants import MUTANTS, planted
 from tests.simulation.world import World
 
 
-def run(seed: int, steps: int, mutant: str = "") -> tuple[int, str]:
+def run(seed: int, steps: int, mutant: str = "", *, restores: bool = True) -> tuple[int, str]:
     """One seed: its steps, and which promise it broke; empty if none."""
     with planted(mutant):
-        world = World(seed)
+        world = World(seed, restores=restores)
         try:
             for _ in range(steps):
                 world.step()
@@ -25,16 +25,16 @@ def run(seed: int, steps: int, mutant: str = "") -> tuple[int, str]:
     return world.steps, ""
 
 
-def _job(arguments: tuple[int, int, str]) -> tuple[int, int, str]:
-    seed, steps, mutant = arguments
-    return seed, *run(seed, steps, mutant)
+def _job(arguments: tuple[int, int, str, bool]) -> tuple[int, int, str]:
+    seed, steps, mutant, restores = arguments
+    return seed, *run(seed, steps, mutant, restores=restores)
 
 
 def run_all(
-    seeds: range, steps: int, processes: int, mutant: str = ""
+    seeds: range, steps: int, processes: int, mutant: str = "", *, restores: bool = True
 ) -> Iterator[tuple[int, int, str]]:
     """Seed, steps and broken promise, as they come."""
-    jobs = [(seed, steps, mutant) for seed in seeds]
+    jobs = [(seed, steps, mutant, restores) for seed in seeds]
     if processes == 1:
         yield from map(_job, jobs)
         return
@@ -50,13 +50,18 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--trace", action="store_true", help="print each step of --seed")
+    parser.add_argument(
+        "--no-restorations", action="store_true", help="no world puts back a copy of the store"
+    )
     parser.add_argument("--mutant", default="", choices=["", *MUTANTS], help="with this defect")
     args = parser.parse_args(argv)
+    restores = not args.no_restorations
     if args.seed is not None:
-        return _replay(args.seed, args.steps, args.mutant, trace=args.trace)
+        return _replay(args.seed, args.steps, args.mutant, trace=args.trace, restores=restores)
     began, steps, broken = time.monotonic(), 0, 0
     seeds = range(args.first, args.first + args.seeds)
-    for seed, done, why in run_all(seeds, args.steps, args.processes, args.mutant):
+    cases = run_all(seeds, args.steps, args.processes, args.mutant, restores=restores)
+    for seed, done, why in cases:
         steps += done
         if why:
             broken += 1
@@ -66,9 +71,9 @@ def main(argv: list[str] | None = None) -> int:
     return 1 if broken else 0
 
 
-def _replay(seed: int, steps: int, mutant: str, *, trace: bool) -> int:
+def _replay(seed: int, steps: int, mutant: str, *, trace: bool, restores: bool) -> int:
     with planted(mutant):
-        world = World(seed, tell=print if trace else None)
+        world = World(seed, tell=print if trace else None, restores=restores)
         for _ in range(steps):
             world.step()
         world.settle()

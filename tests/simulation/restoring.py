@@ -35,6 +35,11 @@ def whole(job: str) -> str:
 class Restorations:
     """Copies of the daemon's store, made and put back in half of all worlds.
 
+    Parameters
+    ----------
+    seed : int or None
+        Of the world; None: no copy is made.
+
     Attributes
     ----------
     touched : set of job
@@ -44,14 +49,14 @@ class Restorations:
 
     def __init__(
         self,
-        seed: int,
+        seed: int | None,
         daemon: DaemonHost,
         executors: dict[str, ExecutorHost],
         batches: dict[str, Batch],
         users: Users,
     ) -> None:
         self._dice = random.Random(f"restorations {seed}")
-        self._happen = self._dice.random() < 0.5
+        self._happen = seed is not None and self._dice.random() < 0.5
         self._daemon, self._executors, self._batches = daemon, executors, batches
         self._users = users
         self._copy: Disk | None = None

@@ -47,7 +47,12 @@ class World:
     """
 
     def __init__(
-        self, seed: int, faults: float = 0.15, tell: Callable[[str], None] | None = None
+        self,
+        seed: int,
+        faults: float = 0.15,
+        tell: Callable[[str], None] | None = None,
+        *,
+        restores: bool = True,
     ) -> None:
         self.dice = random.Random(seed)
         self.now = 1_000_000.0
@@ -89,7 +94,7 @@ class World:
             self.batches[name] = batch
             self.executors[name] = ExecutorHost(name, batch, self.network, read)
         self.restorations = Restorations(
-            seed, self.daemon, self.executors, self.batches, self.users
+            seed if restores else None, self.daemon, self.executors, self.batches, self.users
         )
         self._ticks = dict.fromkeys(names, 0.0)
         self.steps = 0

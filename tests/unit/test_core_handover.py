@@ -198,6 +198,21 @@ def test_a_requeued_job_waits_again() -> None:
     assert list(site.state.jobs) == [job]
 
 
+def test_readings_from_before_it_was_put_back_end_nothing() -> None:
+    site = Site()
+    see(site, entry(), at=10.0)
+    job = only(site).id
+    site.run(job)
+    site.say(job, PartState.FINISHED, reason="requeued", started=20.0, ended=50.0)
+    for at in (40.0, 45.0, 50.0):  # it ran when that was read, and the answers came late
+        see(site, at=at)
+        assert site.job(job).is_waiting
+    see(site, at=51.0)
+    assert site.job(job).is_waiting
+    see(site, at=52.0)
+    assert site.job(job).state is JobState.CANCELLED
+
+
 def test_a_cancelled_job_that_is_requeued_meanwhile_is_not_taken_in_anew() -> None:
     site = Site({"a": 4, "b": 2})
     see(site, entry())
