@@ -14,15 +14,16 @@ from typing import Any
 import zmq
 
 from coalloc.daemon.wire.curve import Listening, OnHandshake
+from coalloc.daemon.wire.floods import FloodGuard
 from coalloc.daemon.wire.frames import PROTOCOL, encode
 from coalloc.daemon.wire.gatekeeper import Admits, Gatekeeper
 from coalloc.daemon.wire.sockets import Port, new_context
 from coalloc.daemon.wire.subscriptions import Subscriptions
 
 MAX_SUBSCRIPTION_BYTES = 1024
-SUBSCRIPTIONS_UNREAD = 10
+SUBSCRIPTIONS_UNREAD = 1
 """Of one connection that may lie here: ZeroMQ takes what does into its tree before anybody counts
-it, and goes on while more comes. With room for a thousand it took a hundred thousand at once."""
+it, and goes on while more comes. With room for ten it took fifty thousand at once."""
 
 
 class Publisher:
@@ -49,6 +50,7 @@ class Publisher:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._port: Port | None = None
         self._gate: Gatekeeper | None = None
+        self._guard: FloodGuard | None = None
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         """Bind and begin to greet."""
@@ -69,17 +71,25 @@ class Publisher:
         )
         self._port.bind(self.endpoint)
         self._port.attach(loop)
+        self._guard = FloodGuard(self.endpoint, self._busy_since)
+        self._guard.start()
 
     def close(self, linger_ms: int = 200) -> None:
         """End every connection; on return the end point is free."""
         if self._port is None:
             return
+        if self._guard is not None:
+            self._guard.stop()
+            self._guard = None
         self._port.close(linger_ms)
         self._port = None
         if self._gate is not None:
             self._gate.stop()
             self._gate = None
         self._context.term()
+
+    def _busy_since(self) -> float | None:
+        return self._port.busy_since if self._port is not None else None
 
     def reopen(self) -> None:
         """End every connection, and let those come back that may."""

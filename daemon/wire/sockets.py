@@ -53,6 +53,8 @@ class Port:
         While `on_frames` runs: the public key that sent them; empty without CURVE.
     descriptor : int
         While `on_frames` of an XPUB runs: of the connection that sent them; -1 where none did.
+    busy_since : float or None
+        When the call of ZeroMQ that now runs began, ``time.monotonic()``; None between calls.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Port:
         self.on_frames = on_frames
         self.sender = ""
         self.descriptor = -1
+        self.busy_since: float | None = None
         self._is_publisher = kind == zmq.XPUB
         self._is_shared = isinstance(security, Listening)
         self._on_handshake = on_handshake
@@ -142,11 +145,13 @@ class Port:
 
     def send(self, frames: Sequence[bytes]) -> bool:
         """Send without blocking; False if the peer is gone or full."""
+        self.busy_since = time.monotonic()
         try:
             self.socket.send_multipart(frames, zmq.NOBLOCK)
         except (zmq.Again, zmq.ZMQError):
             return False
         finally:
+            self.busy_since = None
             self._soon()
         return True
 
@@ -160,12 +165,13 @@ class Port:
         for _ in range(MAX_FRAMES_AT_ONCE):
             if self.socket.closed or self._resting is not None:
                 return
+            self.busy_since = time.monotonic()
             try:
                 frames = self._received()
-            except zmq.Again:
-                return
             except zmq.ZMQError:
                 return
+            finally:
+                self.busy_since = None
             self.on_frames(frames)
             if time.perf_counter() > end:
                 break

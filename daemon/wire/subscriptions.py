@@ -13,8 +13,9 @@ may be another file, so the inode, which no two open sockets share, tells connec
 from __future__ import annotations
 
 import os
-import socket
 from dataclasses import dataclass
+
+from coalloc.daemon.wire.floods import end
 
 MOST_SUBSCRIPTIONS = 1000
 MOST_BYTES = 32 << 10
@@ -57,7 +58,7 @@ class Subscriptions:
         account.size += size
         if account.count <= MOST_SUBSCRIPTIONS and account.size <= MOST_BYTES:
             return True
-        _end(descriptor)
+        end(descriptor)
         return False
 
     def _forget(self) -> None:
@@ -74,12 +75,3 @@ def _inode(descriptor: int) -> int | None:
         return os.fstat(descriptor).st_ino
     except OSError:
         return None
-
-
-def _end(descriptor: int) -> None:
-    """Shut a connection down; ZeroMQ, whose it is, sees that and forgets its subscriptions."""
-    try:
-        with socket.socket(fileno=os.dup(descriptor)) as connection:
-            connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return  # it has gone by itself

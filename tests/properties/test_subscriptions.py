@@ -5,30 +5,30 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import os
 import socket
-import struct
+import subprocess
+import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import psutil
 import pytest
 import zmq
 
+from coalloc.daemon.wire.floods import UNREAD_BYTES, FloodGuard
 from coalloc.daemon.wire.publishing import Publisher
 from coalloc.daemon.wire.subscriptions import MOST_BYTES, MOST_SUBSCRIPTIONS, Subscriptions
 
-FLOOD = 100_000
-TOPIC_BYTES = 60
-"""Unbounded, a flood of these takes some hundreds of megabytes of the publisher."""
-GROWTH_MB = 48.0
+FLOOD = 200_000
+"""Unbounded, they take a gigabyte of the publisher."""
+GROWTH_MB = 250.0
+CUT_OFF = 3
+"""At least; how often depends on how soon the publisher gets its turn."""
 LIMIT_S = 120.0
-GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
-READY = b"\x05READY\x0bSocket-Type" + struct.pack(">I", 3) + b"SUB"
-"""Of ZMTP 3.0, https://rfc.zeromq.org/spec/23/, where a subscription is a message."""
 
 
 @pytest.fixture
@@ -38,40 +38,14 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-class Flood(threading.Thread):
-    """Subscribes to so many different topics, and connects again where it is cut off."""
+async def watched(folder: Path) -> tuple[int, list[int], float]:
+    """Flood a publisher while somebody watches.
 
-    def __init__(self, path: Path, topics: int) -> None:
-        super().__init__(daemon=True)
-        self.path, self.topics = path, topics
-        self.connections = 0
-        self.sent = 0
-
-    def run(self) -> None:
-        while self.sent < self.topics:
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(LIMIT_S)
-                try:
-                    self._subscribe(connection)
-                except OSError:
-                    continue  # cut off
-
-    def _subscribe(self, connection: socket.socket) -> None:
-        connection.connect(str(self.path))
-        self.connections += 1
-        connection.sendall(GREETING)
-        received = 0
-        while received < len(GREETING):
-            received += len(connection.recv(len(GREETING) - received))
-        connection.sendall(bytes([4, len(READY)]) + READY)
-        while self.sent < self.topics:
-            topics = [b"\1" + os.urandom(TOPIC_BYTES // 2).hex().encode() for _ in range(100)]
-            connection.sendall(b"".join(bytes([0, len(topic)]) + topic for topic in topics))
-            self.sent += len(topics)
-
-
-async def watched(folder: Path) -> tuple[Flood, list[int], float]:
-    """Flood a publisher while somebody watches; what he saw, and by how much it grew in MB."""
+    Returns
+    -------
+    tuple
+        How often the flood was cut off, what the watcher saw, by how much the publisher grew in MB.
+    """
     path = folder / "w"
     publisher = Publisher(f"ipc://{path}")
     publisher.open(asyncio.get_running_loop())
@@ -80,14 +54,17 @@ async def watched(folder: Path) -> tuple[Flood, list[int], float]:
     watcher.connect(f"ipc://{path}")
     watcher.subscribe(b"event.")
     seen: list[int] = []
-    flood = Flood(path, FLOOD)
     try:
         while not _look(watcher, seen):
             await asyncio.sleep(0.001)
         gc.collect()
         before = psutil.Process().memory_info().rss
-        flood.start()
-        while flood.is_alive():
+        flood = subprocess.Popen(
+            [sys.executable, "-m", "tests.properties.flooding", str(path), str(FLOOD)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        while flood.poll() is None:
             publisher.publish("event.job_submitted.1", {"job": "1"})
             await asyncio.sleep(0.001)
             _look(watcher, seen)
@@ -100,7 +77,8 @@ async def watched(folder: Path) -> tuple[Flood, list[int], float]:
         watcher.close(0)
         context.term()
         publisher.close()
-    return flood, seen, grown / 1e6
+    connections = int(flood.communicate()[0])
+    return connections - 1, seen, grown / 1e6
 
 
 def _look(watcher: zmq.Socket[bytes], seen: list[int]) -> bool:
@@ -112,9 +90,8 @@ def _look(watcher: zmq.Socket[bytes], seen: list[int]) -> bool:
 
 
 def test_a_flood_of_subscriptions_costs_neither_memory_nor_a_watcher(folder: Path) -> None:
-    flood, seen, grown_mb = asyncio.run(asyncio.wait_for(watched(folder), LIMIT_S))
-    assert flood.sent >= FLOOD
-    assert flood.connections > 10, "it was cut off again and again"
+    cut_off, seen, grown_mb = asyncio.run(asyncio.wait_for(watched(folder), LIMIT_S))
+    assert cut_off >= CUT_OFF
     assert seen == list(range(seen[-1] + 1)), "greeted once, and nothing was missed"
     assert grown_mb < GROWTH_MB
 
@@ -133,6 +110,54 @@ def test_a_connection_is_ended_at_its_limit(size: int, most: int) -> None:
         taken = [subscriptions.takes(mine.fileno(), size) for _ in range(most + 1)]
         assert taken == [True] * most + [False]
         assert theirs.recv(1) == b"", "it is shut down"
+
+
+@pytest.mark.parametrize("family", [socket.AF_UNIX, socket.AF_INET])
+def test_only_who_keeps_a_call_from_returning_is_ended(folder: Path, family: int) -> None:
+    with ExitStack() as opened:
+        listener = opened.enter_context(socket.socket(family))
+        listener.bind(str(folder / "l") if family == socket.AF_UNIX else ("127.0.0.1", 0))
+        listener.listen()
+        here = listener.getsockname()
+        flooding, other = (opened.enter_context(socket.socket(family)) for _ in range(2))
+        for each, sent in ((flooding, UNREAD_BYTES), (other, UNREAD_BYTES - 1)):
+            each.connect(here)
+            opened.enter_context(listener.accept()[0])
+            each.sendall(bytes(sent))
+        endpoint = f"ipc://{here}" if family == socket.AF_UNIX else f"tcp://127.0.0.1:{here[1]}"
+        guard = FloodGuard(endpoint, lambda: 0.0)
+        guard.start()
+        flooding.settimeout(LIMIT_S)
+        assert flooding.recv(1) == b"", "it is shut down"
+        guard.stop()
+        other.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            other.recv(1)
+
+
+def test_a_call_that_has_only_begun_ends_nobody(folder: Path) -> None:
+    looks = threading.Semaphore(0)
+
+    def begun() -> float:
+        looks.release()
+        return time.monotonic()
+
+    with ExitStack() as opened:
+        listener = opened.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(str(folder / "l"))
+        listener.listen()
+        flooding = opened.enter_context(socket.socket(socket.AF_UNIX))
+        flooding.connect(str(folder / "l"))
+        opened.enter_context(listener.accept()[0])
+        flooding.sendall(bytes(UNREAD_BYTES))
+        guard = FloodGuard(f"ipc://{folder / 'l'}", begun)
+        guard.start()
+        for _ in range(2):
+            assert looks.acquire(timeout=LIMIT_S)
+        guard.stop()
+        flooding.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            flooding.recv(1)
 
 
 def test_another_connection_under_the_same_descriptor_has_an_account_of_its_own() -> None:
