@@ -133,10 +133,8 @@ def task_ended(state: State, record: JobRecord, now: float) -> None:
     if flow is None or workflow is None:
         return
     if record.state is not JobState.COMPLETED:
-        if not workflow.cancelled_by and len(flow.failed) == 1:
-            which = " ".join(*part_fields(record).items())
-            why = f"{which} {record.state}: {record.detail or record.reason}"
-            reason = PIECE_FAILED if record.chunks else TASK_FAILED
+        if not workflow.cancelled_by and not workflow.reason:
+            reason, why = _first_failure(state, flow)
             state.put(replace(workflow, reason=reason, detail=why))
         state.rounds.outdated()
     elif _is_off(state, record):
@@ -144,6 +142,15 @@ def task_ended(state: State, record: JobRecord, now: float) -> None:
     if record.chunks:
         state.rounds.happened("job_finished")  # No plan says what comes next on its nodes.
     settle(state, flow, now)
+
+
+def _first_failure(state: State, flow: Flow | Pool) -> tuple[str, str]:
+    """Reason and detail of a workflow, some task of which has ended otherwise than completed."""
+    failed = [state.jobs[flow.job_of(task)] for task in flow.failed]
+    first = min(failed, key=lambda record: record.ended or 0.0)
+    which = " ".join(*part_fields(first).items())
+    why = f"{which} {first.state}: {first.detail or first.reason}"
+    return PIECE_FAILED if first.chunks else TASK_FAILED, why
 
 
 def _is_off(state: State, record: JobRecord) -> bool:
@@ -186,11 +193,12 @@ def _end_of(state: State, workflow: JobRecord, flow: Flow | Pool) -> JobRecord:
         return replace(workflow, state=JobState.COMPLETED, reason="", detail="", exit_code=0)
     failed = [state.jobs[flow.job_of(task)] for task in flow.failed]
     codes = [record.exit_code for record in failed if record.exit_code]
+    reason, why = _first_failure(state, flow)
     return replace(
         workflow,
         state=JobState.FAILED,
-        reason=TASK_FAILED if isinstance(flow, Flow) else PIECE_FAILED,
-        detail=f"{workflow.detail}; {_tally(flow)}",
+        reason=reason,
+        detail=f"{why}; {_tally(flow)}",
         exit_code=codes[0] if codes else None,
     )
 

@@ -196,6 +196,18 @@ def test_a_released_workflow_gives_its_task_another_attempt() -> None:
     assert [(c, o.attempt) for c, o in site.orders_for(task, Abort)] == [("b", 1)]
 
 
+def test_a_workflow_stays_held_for_somebody_to_decide_when_another_task_is_lost() -> None:
+    before = Site({"a": 1, "b": 1})
+    flow = before.submit_workflow("a b", "", keep_going=True)
+    before.run(f"{flow}.1")
+    records = (before.job(flow), before.job(f"{flow}.1"))
+    site = Site({"a": 1, "b": 1}, remembered=copy_of(before, *records, unsure="b"))
+    hello(site, "b", part(f"{flow}.2", 1, PartState.RUNNING))
+    site.report("a", part(f"{flow}.1", 1, PartState.LOST))
+    assert site.job(f"{flow}.1").state is JobState.LOST
+    assert (site.job(flow).state, site.job(flow).reason) == (JobState.HELD, OVERTAKEN)
+
+
 def test_a_refused_task_only_moves_the_number() -> None:
     before = Site()
     before.ask(PauseRounds(), operator=True)

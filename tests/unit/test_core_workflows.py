@@ -218,6 +218,17 @@ def test_keep_going_runs_what_does_not_depend_on_the_failure() -> None:
     assert "2 of 4 tasks completed, 1 not run" in site.job(job).detail
 
 
+def test_what_failed_is_named_in_the_end_though_the_workflow_was_held_since() -> None:
+    site = patient({"a": 1})
+    job = site.submit_workflow("a b", "", keep_going=True)
+    complete(site, f"{job}.1", code=1)
+    assert site.job(job).detail == "task a failed: exit code 1"
+    site.ask(Hold(job=job))
+    site.ask(Release(job=job))
+    complete(site, f"{job}.2")
+    assert site.job(job).detail == "task a failed: exit code 1; 1 of 2 tasks completed"
+
+
 def test_a_failed_task_is_tried_again_after_a_pause() -> None:
     site = patient({"a": 1}, backoff_first_s=5.0)
     job = site.submit_workflow("a b", "a>b", retries=2)
