@@ -48,6 +48,9 @@ class PartState(StrEnum):
 
 
 PART_ENDED = frozenset({PartState.FINISHED, PartState.REFUSED, PartState.LOST})
+REQUEUED = "requeued"
+"""Reason of a part that ended: the batch system that handed its job over has it in its queue again.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

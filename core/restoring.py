@@ -9,7 +9,9 @@ may have ended, and of jobs that came later it knows nothing. Executors know wha
 - a claim of a job that came later, or of a later attempt of one that has ended, is released, since
   nobody will ever start it;
 - a part of a job that somebody has cancelled in the meantime is ended, of whatever attempt it is;
-- a part that its executor does not have any more has ended, nobody can say how: it is lost;
+- a part that its executor does not have any more has ended, nobody can say how: it is lost. A job
+  that a batch system has handed over waits again instead: it may have been put back there into the
+  queue, and the next readings tell;
 - a part that was told to start, and whose start may have been dropped with the copy's orders, is
   told again, which does nothing to one that runs.
 """
@@ -22,7 +24,14 @@ from coalloc.core.effects import SaveMeta
 from coalloc.core.flows import Flow, flow_of, named
 from coalloc.core.messages import Abort, Hello, PartReport, Report, Start
 from coalloc.core.pieces import Pool
-from coalloc.core.records import PART_ENDED, WAITING, JobRecord, JobState, PartState
+from coalloc.core.records import (
+    PART_ENDED,
+    REQUEUED,
+    WAITING,
+    JobRecord,
+    JobState,
+    PartState,
+)
 from coalloc.core.state import State
 from coalloc.core.workflows import part_record, task_record
 from coalloc.model.jobs import DivisibleJob
@@ -159,7 +168,8 @@ def first_contact(state: State, hello: Hello) -> tuple[PartReport, ...]:
     state.out.append(SaveMeta(key=f"{MARK}{hello.cluster}", value=""))
     lost = missing_parts(state, hello, "its executor does not know it; the store is an older copy")
     repeat_starts(state, hello.cluster)
-    return lost
+    theirs = {record.id for record in state.placed_records() if record.foreign}
+    return tuple(replace(p, reason=REQUEUED) if p.job in theirs else p for p in lost)
 
 
 def release_claims(state: State, report: Report) -> None:

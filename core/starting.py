@@ -18,7 +18,14 @@ from coalloc.core.estimates import history_key, remembered
 from coalloc.core.fitting import remembered_runs
 from coalloc.core.flows import part_fields
 from coalloc.core.messages import Abort, Forget, PartReport, Prepare, Start
-from coalloc.core.records import PART_ENDED, JobRecord, JobState, PartRecord, PartState
+from coalloc.core.records import (
+    PART_ENDED,
+    REQUEUED,
+    JobRecord,
+    JobState,
+    PartRecord,
+    PartState,
+)
 from coalloc.core.restoring import is_cancelled, never_again, overtaken, repeat_starts
 from coalloc.core.state import State
 from coalloc.core.workflows import settle, task_ended, tries_again
@@ -220,8 +227,6 @@ def _some_ended(state: State, record: JobRecord) -> None:
     abort_parts(state, record, f"part on {bad.cluster}: {why}")
 
 
-REQUEUED = "requeued"
-"""A handed job that the batch system has put back into its queue: ours, once more."""
 CANCELLED_THERE = "cancelled_there"
 """Its user, or an administrator, ended it in the batch system."""
 

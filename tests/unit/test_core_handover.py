@@ -7,10 +7,11 @@ from typing import Any
 
 from coalloc.core.coordinator import Remembered
 from coalloc.core.events import Stated
-from coalloc.core.messages import Abort, Dismiss, PartReport, Prepare, Read, Start
+from coalloc.core.messages import Abort, Dismiss, Hello, PartReport, Prepare, Read, Start
 from coalloc.core.records import JobRecord, JobState, PartState
 from coalloc.core.requests import Cancel, Done, Hold, Refused
 from coalloc.core.restoring import OVERTAKEN
+from coalloc.core.starting import CANCELLED_THERE
 from coalloc.daemon.record_json import read_record, write_record
 from coalloc.model.jobs import RigidJob
 from coalloc.model.reading import HandedJob
@@ -341,3 +342,39 @@ def test_a_job_that_began_after_the_copy_is_not_taken_for_gone() -> None:
     site.report("b", report)
     assert site.job(record.id).reason == OVERTAKEN
     assert not site.orders_for(record.id, Abort)
+
+
+def restored(before: Site) -> Site:
+    """The daemon on a copy in which the only job runs; its executor knows nothing of it."""
+    past = Remembered(
+        jobs=(only(before),),
+        tokens=dict(before.state.tokens),
+        seqs={"a": 1_000_050, "b": 1_000_050},
+        store=before.state.store,
+        unsure=frozenset("b"),
+        paused=True,
+        last_job=before.state.last_job,
+    )
+    site = Site(before.sizes, remembered=past)
+    site.do(Stated(statement=Hello(cluster="b", store=before.state.store, last_seq=60)))
+    return site
+
+
+def running() -> Site:
+    site = Site({"a": 4, "b": 2})
+    see(site, entry())
+    site.run(only(site).id)
+    return site
+
+
+def test_a_job_that_was_put_back_after_the_copy_is_the_same_job() -> None:
+    site = restored(running())
+    see(site, entry(submitted=5000.0))
+    assert only(site).state is JobState.PENDING
+
+
+def test_a_job_that_ran_on_after_the_copy_and_has_gone_ends() -> None:
+    site = restored(running())
+    for _ in range(2):
+        see(site)
+    assert (only(site).state, only(site).reason) == (JobState.CANCELLED, CANCELLED_THERE)
