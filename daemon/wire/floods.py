@@ -17,8 +17,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-import psutil
-
 CALM_S, ALERT_S = 0.1, 0.01
 """Between two looks at the caller, and how long a call may take unsuspected."""
 ALERT_LASTS_S = 60.0
@@ -72,14 +70,22 @@ class FloodGuard(threading.Thread):
         return True
 
     def _descriptors(self) -> Iterator[int]:
-        """Of all connections of this end point."""
-        kind = "unix" if self._kind == "ipc" else "tcp"
+        """Of all connections of this end point, and its listener."""
         port = self._address.rpartition(":")[2]
-        for connection in psutil.Process().net_connections(kind):
-            here: object = connection.laddr
-            at_port = isinstance(here, tuple) and [str(each) for each in here[1:]] == [port]
+        for name in os.listdir("/proc/self/fd"):
+            here = _address(int(name))
+            at_port = isinstance(here, tuple) and str(here[1]) == port
             if at_port or here == self._address:
-                yield connection.fd
+                yield int(name)
+
+
+def _address(descriptor: int) -> object:
+    """Path of a socket, or its host, port and more; None of what is none."""
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as connection:
+            return connection.getsockname()
+    except OSError:
+        return None
 
 
 def end(descriptor: int) -> None:

@@ -21,9 +21,10 @@ from coalloc.daemon.wire.sockets import Port, new_context
 from coalloc.daemon.wire.subscriptions import Subscriptions
 
 MAX_SUBSCRIPTION_BYTES = 1024
-SUBSCRIPTIONS_UNREAD = 1
+SUBSCRIPTIONS_UNREAD = 2
 """Of one connection that may lie here: ZeroMQ takes what does into its tree before anybody counts
-it, and goes on while more comes. With room for ten it took fifty thousand at once."""
+it, and goes on while more comes. With room for ten it took fifty thousand at once; with room for
+one, none comes through CURVE."""
 
 
 class Publisher:
