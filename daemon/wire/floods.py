@@ -82,16 +82,26 @@ class FloodGuard(threading.Thread):
 def _address(descriptor: int) -> object:
     """Path of a socket, or its host, port and more; None of what is none."""
     try:
-        with socket.socket(fileno=os.dup(descriptor)) as connection:
+        with _copied(descriptor) as connection:
             return connection.getsockname()
     except OSError:
         return None
 
 
+def _copied(descriptor: int) -> socket.socket:
+    """Return a socket of its own for one that is ZeroMQ's; an OSError where it is none."""
+    copy = os.dup(descriptor)
+    try:
+        return socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy)
+        raise
+
+
 def end(descriptor: int) -> None:
     """Shut a connection down; ZeroMQ, whose it is, sees that and forgets its subscriptions."""
     # An OSError: it has gone by itself.
-    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
+    with suppress(OSError), _copied(descriptor) as connection:
         connection.shutdown(socket.SHUT_RDWR)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -125,11 +126,13 @@ def test_only_who_keeps_a_call_from_returning_is_ended(folder: Path, family: int
             opened.enter_context(listener.accept()[0])
             each.sendall(bytes(sent))
         endpoint = f"ipc://{here}" if family == socket.AF_UNIX else f"tcp://127.0.0.1:{here[1]}"
+        opened_before = len(os.listdir("/proc/self/fd"))
         guard = FloodGuard(endpoint, lambda: 0.0)
         guard.start()
         flooding.settimeout(LIMIT_S)
         assert flooding.recv(1) == b"", "it is shut down"
         guard.stop()
+        assert len(os.listdir("/proc/self/fd")) == opened_before
         other.setblocking(False)
         with pytest.raises(BlockingIOError):
             other.recv(1)
