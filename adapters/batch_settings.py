@@ -7,8 +7,45 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coalloc.model.errors import InputError
-from coalloc.model.fields import Table, mapping, read_fields, shown
+from coalloc.model.fields import Field, Table, mapping, read_fields, shown
 from coalloc.model.nodeset import expand
+
+SHARED: Table = {
+    "nodes": Field(kind="text", default="", doc="Only these nodes, a node set; default: all."),
+    "qualified": Field(
+        kind="flag",
+        default=False,
+        doc="Publish cluster/node, where another cluster has nodes of the same names.",
+    ),
+    "power": Field(
+        kind="number",
+        low=0,
+        above=True,
+        high=1,
+        default=1.0,
+        doc="Speed of a node of which nothing else is said, relative to the fastest.",
+    ),
+    "power_by_node": Field(
+        kind="loads", low=0, above=True, high=1, default={}, doc="Speed by node set."
+    ),
+    "address": Field(
+        kind="text",
+        default="",
+        doc="Where the nodes reach the executor's machine; default its full name.",
+    ),
+    "ports": Field(
+        kind="integers",
+        low=1,
+        high=65535,
+        default=[],
+        doc="First and last port on which the executor's machine listens to the nodes, one for "
+        "each part; default any that is free.",
+    ),
+    "python": Field(
+        kind="text", default="python3", doc="Python 3.9 or later on the nodes, by name or path."
+    ),
+}
+"""Settings that mean the same in every batch system."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,3 +141,21 @@ def common_fields(fields: Mapping[str, Any], prefix: str) -> dict[str, Any]:
         "power_by_node": by_node,
         "nodes": frozenset(expand(only, f"{prefix}nodes")) if only else None,
     }
+
+
+def check_word(text: str, where: str, system: str, pattern: str = "") -> None:
+    """Refuse what a command would read as several arguments, as an option, or as a pattern.
+
+    Parameters
+    ----------
+    system : str
+        Name of the batch system, for errors.
+    pattern : str
+        Characters that stand for others there.
+
+    Raises
+    ------
+    InputError
+    """
+    if text.startswith("-") or any(c in text for c in " \t\n,|=\"'" + pattern):
+        raise InputError(where, f"{shown(text)} is not a name in {system}")

@@ -16,9 +16,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from coalloc.adapters.batch_settings import BatchSettings, common_fields, read_batch
+from coalloc.adapters.batch_settings import (
+    SHARED,
+    BatchSettings,
+    check_word,
+    common_fields,
+    read_batch,
+)
 from coalloc.model.errors import InputError
-from coalloc.model.fields import Field, Table, shown
+from coalloc.model.fields import Field, Table
 
 Slots = Literal["queue", "node"]
 LoadUse = Literal["gridengine", "none"]
@@ -50,7 +56,7 @@ SETTINGS: Table = {
         default="all.q",
         doc="The cluster queue whose hosts are the nodes; parts are submitted to it.",
     ),
-    "nodes": Field(kind="text", default="", doc="Only these hosts, a node set; default: all."),
+    "nodes": SHARED["nodes"],
     "slots": Field(
         kind="text",
         choices=("queue", "node"),
@@ -64,22 +70,9 @@ SETTINGS: Table = {
         doc="Parallel environment with allocation_rule $pe_slots, for parts with more than one "
         "slot of a host.",
     ),
-    "qualified": Field(
-        kind="flag",
-        default=False,
-        doc="Publish cluster/host, where another cluster has hosts of the same names.",
-    ),
-    "power": Field(
-        kind="number",
-        low=0,
-        above=True,
-        high=1,
-        default=1.0,
-        doc="Speed of a host of which nothing else is said, relative to the fastest.",
-    ),
-    "power_by_node": Field(
-        kind="loads", low=0, above=True, high=1, default={}, doc="Speed by node set."
-    ),
+    "qualified": SHARED["qualified"],
+    "power": SHARED["power"],
+    "power_by_node": SHARED["power_by_node"],
     "load": Field(
         kind="text",
         choices=("gridengine", "none"),
@@ -96,22 +89,9 @@ SETTINGS: Table = {
         doc="A part that Grid Engine has not started after this long is refused, s; more than its "
         "schedule_interval.",
     ),
-    "address": Field(
-        kind="text",
-        default="",
-        doc="Where the hosts reach the executor's machine; default its full name.",
-    ),
-    "ports": Field(
-        kind="integers",
-        low=1,
-        high=65535,
-        default=[],
-        doc="First and last port on which the executor's machine listens to the hosts, one for "
-        "each part; default any that is free.",
-    ),
-    "python": Field(
-        kind="text", default="python3", doc="Python 3.9 or later on the hosts, by name or path."
-    ),
+    "address": SHARED["address"],
+    "ports": SHARED["ports"],
+    "python": SHARED["python"],
     "project": Field(kind="text", default="", doc="-P of what is submitted."),
     "account": Field(kind="text", default="", doc="-A of what is submitted."),
 }
@@ -164,11 +144,5 @@ def read_settings(value: Any, cluster: str, where: str = "") -> GridEngineSettin
         if key in fields and not fields[key]:
             raise InputError(f"{prefix}{key}", "is empty")
     for key in ("queue", "pe", "cell", "project", "account"):
-        _word(fields.get(key, ""), f"{prefix}{key}")
+        check_word(fields.get(key, ""), f"{prefix}{key}", "Grid Engine", pattern="@*?[]!&()")
     return GridEngineSettings(cluster=cluster, **common_fields(fields, prefix))
-
-
-def _word(text: str, where: str) -> None:
-    """Refuse what would be read as several arguments, as an option, or as a pattern."""
-    if text.startswith("-") or any(c in text for c in " \t\n,|=\"'@*?[]!&()"):
-        raise InputError(where, f"{shown(text)} is not a name in Grid Engine")

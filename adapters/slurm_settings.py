@@ -18,7 +18,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from coalloc.adapters.batch_settings import BatchSettings, common_fields, read_batch
+from coalloc.adapters.batch_settings import (
+    SHARED,
+    BatchSettings,
+    check_word,
+    common_fields,
+    read_batch,
+)
 from coalloc.model.errors import InputError
 from coalloc.model.fields import Field, Table, shown
 
@@ -41,26 +47,15 @@ SETTINGS: Table = {
         doc="Only nodes of these; parts are submitted to the first. Default: all nodes, and the "
         "default partition.",
     ),
-    "nodes": Field(kind="text", default="", doc="Only these nodes, a node set; default: all."),
+    "nodes": SHARED["nodes"],
     "slots": Field(
         kind="text",
         choices=("node", "cpus"),
         default="node",
         doc="A node takes one process and is claimed whole, or one for each CPU.",
     ),
-    "qualified": Field(
-        kind="flag",
-        default=False,
-        doc="Publish cluster/node, where another cluster has nodes of the same names.",
-    ),
-    "power": Field(
-        kind="number",
-        low=0,
-        above=True,
-        high=1,
-        default=1.0,
-        doc="Speed of a node of which nothing else is said, relative to the fastest.",
-    ),
+    "qualified": SHARED["qualified"],
+    "power": SHARED["power"],
     "power_by_feature": Field(
         kind="loads",
         low=0,
@@ -69,9 +64,7 @@ SETTINGS: Table = {
         default={},
         doc="Speed of nodes with a feature; of several the lowest.",
     ),
-    "power_by_node": Field(
-        kind="loads", low=0, above=True, high=1, default={}, doc="Speed by node set."
-    ),
+    "power_by_node": SHARED["power_by_node"],
     "load": Field(
         kind="text",
         choices=("auto", "slurm", "none"),
@@ -108,22 +101,9 @@ SETTINGS: Table = {
         default="salloc",
         doc="How parts are claimed: at once, or through the queue.",
     ),
-    "address": Field(
-        kind="text",
-        default="",
-        doc="Where the nodes reach the executor's machine; default its full name.",
-    ),
-    "ports": Field(
-        kind="integers",
-        low=1,
-        high=65535,
-        default=[],
-        doc="First and last port on which the executor's machine listens to the nodes, one for "
-        "each part; default any that is free.",
-    ),
-    "python": Field(
-        kind="text", default="python3", doc="Python 3.9 or later on the nodes, by name or path."
-    ),
+    "address": SHARED["address"],
+    "ports": SHARED["ports"],
+    "python": SHARED["python"],
     "partition": Field(
         kind="text", default="", doc="Where parts are submitted; default the first of partitions."
     ),
@@ -203,10 +183,12 @@ def read_settings(value: Any, cluster: str, where: str = "") -> SlurmSettings:
     """
     fields, prefix = read_batch(value, SETTINGS, where, ("conf", "bin"))
     for key in ("partition", "handover_partition", "account", "qos", "reservation"):
-        _word(fields.get(key, ""), f"{prefix}{key}")
+        check_word(fields.get(key, ""), f"{prefix}{key}", "Slurm")
     partitions = tuple(fields.get("partitions", ()))
     for i, partition in enumerate(partitions):
-        _word(partition, f"{prefix}partitions[{i}]", needed=True)
+        if not partition:
+            raise InputError(f"{prefix}partitions[{i}]", "is empty")
+        check_word(partition, f"{prefix}partitions[{i}]", "Slurm")
     handed = fields.get("handover_partition", "")
     target = fields.get("partition") or (partitions[0] if partitions else "")
     if handed and not target:
@@ -217,9 +199,3 @@ def read_settings(value: Any, cluster: str, where: str = "") -> SlurmSettings:
         raise InputError(f"{prefix}handover_partition", f"{shown(handed)} is where parts run")
     given = common_fields(fields | {"partitions": partitions, "partition": target}, prefix)
     return SlurmSettings(cluster=cluster, **given)
-
-
-def _word(text: str, where: str, *, needed: bool = False) -> None:
-    """Refuse what would be read as several arguments, or as an option."""
-    if (needed and not text) or text.startswith("-") or any(c in text for c in " \t\n,|=\"'"):
-        raise InputError(where, f"{shown(text)} is not a name in Slurm")
