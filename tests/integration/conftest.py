@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.launching import Bed, Signpost
+
 
 @pytest.fixture
 def root() -> Iterator[Path]:
@@ -16,3 +18,17 @@ def root() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="co-"))
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> Iterator[Bed]:
+    bed = Bed(tmp_path)
+    yield bed
+    bed.close()
+
+
+@pytest.fixture
+def sign(tmp_path: Path) -> Iterator[Signpost]:
+    sign = Signpost(tmp_path / "sign")
+    yield sign
+    sign.close()

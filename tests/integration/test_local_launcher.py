@@ -1,16 +1,14 @@
-"""The launcher across restarts, crashes, users and full disks."""
+"""The launcher across restarts, crashes and full disks."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import select
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,33 +24,6 @@ from coalloc.adapters.base import (
 from coalloc.adapters.local_launcher import LocalLauncher
 from coalloc.adapters.part_status import PAGE, START, encoded
 from tests.integration.launching import LIMIT_S, Bed, Signpost, wait_dead
-
-NOBODY = 65534
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs jobs of other users")
-
-
-@pytest.fixture
-def bed(tmp_path: Path) -> Iterator[Bed]:
-    bed = Bed(tmp_path)
-    yield bed
-    bed.close()
-
-
-@pytest.fixture
-def sign(tmp_path: Path) -> Iterator[Signpost]:
-    sign = Signpost(tmp_path / "sign")
-    yield sign
-    sign.close()
-
-
-@pytest.fixture
-def open_root() -> Iterator[Path]:
-    """A folder that other users can enter."""
-    path = Path(tempfile.mkdtemp(prefix="coalloc-test-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
-
 
 # ---- claims ----------------------------------------------------------------------------------
 
@@ -365,95 +336,3 @@ def test_exit_code_arrives_from_a_full_disk(tmp_path: Path, small_disk: Path) ->
     (small_disk / "filler").unlink()
     assert bed.run(bed.spec("true", job="2")).codes == (0,)  # it recovers
     bed.close()
-
-
-# ---- other users -----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def user_bed(open_root: Path) -> Iterator[Bed]:
-    bed = Bed(open_root)
-    os.chown(bed.cwd, NOBODY, -1)
-    yield bed
-    bed.close()
-
-
-@needs_root
-def test_runs_as_the_user(user_bed: Bed) -> None:
-    bed = user_bed
-    account = pwd.getpwuid(NOBODY)
-    script = "#!/bin/sh\nid -u; id -g; id -G; umask; echo $HOME $USER $LOGNAME $1\n"
-    script += 'cat "$COALLOC_HOSTFILE"; ls -ln "$0"\n'
-    env = {"HOME": "/root", "USER": "root", "PATH": os.environ["PATH"]}
-    spec = bed.spec("job.sh", "x", script=script, env=env, uid=NOBODY)
-    assert bed.run(spec).codes == (0,)
-    lines = bed.output().splitlines()
-    groups = os.getgrouplist(account.pw_name, account.pw_gid)
-    assert lines[:4] == [str(NOBODY), str(account.pw_gid), " ".join(map(str, groups)), "0022"]
-    assert lines[4] == f"{account.pw_dir} nobody nobody x"
-    assert lines[5] == "n1 slots=1"
-    assert lines[6].split()[2] == str(NOBODY)
-    output = (bed.cwd / "coalloc-1.out").stat()
-    assert (output.st_uid, output.st_mode & 0o777) == (NOBODY, 0o644)
-
-
-@needs_root
-def test_group_of_the_job(user_bed: Bed) -> None:
-    spec = user_bed.spec("id", "-g", uid=NOBODY, gid=12)
-    assert user_bed.run(spec).codes == (0,)
-    assert user_bed.output() == "12\n"
-
-
-@needs_root
-def test_nothing_is_done_for_a_user_with_roots_rights(user_bed: Bed, tmp_path: Path) -> None:
-    """Links and folders of the user lead nowhere the user could not go."""
-    bed = user_bed
-    secret = tmp_path / "secret"
-    secret.write_text("untouched")
-    (bed.cwd / "link").symlink_to(secret)
-    report = bed.claim(bed.spec("true", uid=NOBODY, stdout="link"))
-    assert report.reason == "output_unwritable"
-    assert secret.read_text() == "untouched"
-    assert bed.claim(bed.spec("true", job="2", uid=NOBODY, cwd="/root")).reason == "cwd_missing"
-    private = tmp_path / "tool"
-    private.write_text("#!/bin/sh\n")
-    private.chmod(0o700)
-    report = bed.claim(bed.spec(str(private), job="3", uid=NOBODY))
-    assert report.reason in {"not_executable", "not_found"}
-    state = bed.state / bed.spec("true").key.folder
-    command = f"cat {state}/spec.json || echo go > {state}/barrier || ls {bed.state}"
-    assert bed.run(bed.shell(command, job="4", uid=NOBODY)).exit_code != 0
-
-
-@needs_root
-def test_state_folder_that_the_user_cannot_enter(user_bed: Bed) -> None:
-    user_bed.state.chmod(0o700)
-    report = user_bed.claim(user_bed.spec("job.sh", script="#!/bin/sh\n", uid=NOBODY))
-    assert (report.state, report.reason) == (PartState.REFUSED, "state_unreachable")
-
-
-@needs_root
-def test_another_users_processes_are_ended(user_bed: Bed) -> None:
-    spec = user_bed.shell("trap '' TERM; echo up; sleep 600 & wait", uid=NOBODY)
-    user_bed.start(spec)
-    user_bed.launcher.cancel(spec.key, grace_s=0.1)
-    assert user_bed.ended(spec.key).reason == "cancelled"
-
-
-def test_state_is_closed_to_others(bed: Bed) -> None:
-    spec = bed.spec("true", script="#!/bin/sh\n")
-    bed.claim(spec)
-    folder = bed.state / spec.key.folder
-    modes = {
-        path.relative_to(folder).as_posix(): path.stat().st_mode & 0o777
-        for path in folder.rglob("*")
-    }
-    assert modes == {
-        "spec.json": 0o600,
-        "lock": 0o600,
-        "barrier": 0o600,
-        "status": 0o600,
-        "user": 0o700,
-        "user/script": 0o700,
-        "user/hostfile": 0o600,
-    }

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -29,13 +28,6 @@ def busy_s() -> float:
     """CPU seconds used on this machine, by whomever."""
     t = psutil.cpu_times()
     return float(sum(t) - t.idle - t.iowait - t.guest - t.guest_nice)
-
-
-@pytest.fixture
-def bed(tmp_path: Path) -> Iterator[Bed]:
-    bed = Bed(tmp_path)
-    yield bed
-    bed.close()
 
 
 def test_first_reading_is_the_configuration() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,13 +10,6 @@ from coalloc.adapters import part_launcher
 from coalloc.adapters.base import PartKey, PartReport, PartState
 from coalloc.adapters.local_parts import PartFolder
 from tests.integration.launching import LIMIT_S, Bed
-
-
-@pytest.fixture
-def bed(tmp_path: Path) -> Iterator[Bed]:
-    bed = Bed(tmp_path)
-    yield bed
-    bed.close()
 
 
 def test_news_of_one_part_are_no_reason_to_look_at_the_others(

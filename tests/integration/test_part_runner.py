@@ -6,29 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from coalloc.adapters.base import PartReport, PartState
+from coalloc.adapters.base import PartState
 from coalloc.adapters.part_status import END, PAGE
 from tests.integration.launching import Bed, Signpost, is_alive, wait_dead
-
-
-@pytest.fixture
-def bed(tmp_path: Path) -> Iterator[Bed]:
-    bed = Bed(tmp_path)
-    yield bed
-    bed.close()
-
-
-@pytest.fixture
-def sign(tmp_path: Path) -> Iterator[Signpost]:
-    sign = Signpost(tmp_path / "sign")
-    yield sign
-    sign.close()
 
 
 def test_processes_run_and_end_with_their_codes(bed: Bed) -> None:
@@ -160,85 +144,6 @@ def test_pinning(tmp_path: Path) -> None:
     assert bed.output("cpus-0") == f"{sorted(os.sched_getaffinity(0))}\n"
     assert bed.output("cpus-1") == f"[{cpu}]\n"
     bed.close()
-
-
-# ---- what cannot start: refused before anything runs, with the reason -----------------------
-
-
-def refused(bed: Bed, *argv: str, **fields: Any) -> PartReport:
-    report = bed.claim(bed.spec(*argv, **fields))
-    assert report.state is PartState.REFUSED
-    assert report.codes == ()
-    assert report.started is None
-    assert report.exit_code is None
-    return report
-
-
-def test_missing_command(bed: Bed) -> None:
-    report = refused(bed, "no-such-command-of-ours")
-    assert (report.reason, report.detail) == (
-        "not_found",
-        "no-such-command-of-ours: no such command",
-    )
-    assert refused(bed, "/no/such/file", job="2").reason == "not_found"
-    assert refused(bed, "./absent", job="3").reason == "not_found"
-
-
-def test_command_that_is_not_executable(bed: Bed) -> None:
-    (bed.cwd / "plain").write_text("text")
-    report = refused(bed, "./plain")
-    assert (report.reason, report.detail) == ("not_executable", "./plain: is not executable")
-    assert refused(bed, "/tmp", job="2").detail == "/tmp: is a folder"
-
-
-@pytest.mark.parametrize(
-    ("first_line", "detail"),
-    [
-        ("#!/no/such/shell -e", "job.sh: its interpreter /no/such/shell cannot be executed"),
-        (  # written on another system
-            "#!/bin/sh\r",
-            "job.sh: its interpreter /bin/sh cannot be executed "
-            "(the line ends in a carriage return)",
-        ),
-        ("#! \t/etc/passwd", "job.sh: its interpreter /etc/passwd cannot be executed"),
-    ],
-)
-def test_script_with_a_bad_interpreter(bed: Bed, first_line: str, detail: str) -> None:
-    report = refused(bed, "job.sh", script=f"{first_line}\necho no\n")
-    assert (report.reason, report.detail) == ("bad_script", detail)
-
-
-def test_bad_folder_or_output(bed: Bed) -> None:
-    report = refused(bed, "true", cwd="/no/such/folder")
-    assert (report.reason, report.detail) == (
-        "cwd_missing",
-        "/no/such/folder: No such file or directory",
-    )
-    report = refused(bed, "true", job="2", stdout="absent/%j.out")
-    assert (report.reason, report.detail) == (
-        "output_unwritable",
-        "absent/2.out: No such file or directory",
-    )
-    assert refused(bed, "true", job="3", stdout="/tmp").reason == "output_unwritable"
-    os.mkfifo(bed.cwd / "pipe")  # nobody reads it: opening it must not hang the part
-    assert refused(bed, "true", job="4", stdout="pipe").reason == "output_unwritable"
-
-
-def test_unknown_user(bed: Bed) -> None:
-    if os.geteuid() != 0:
-        report = refused(bed, "true", uid=os.geteuid() + 1)
-        assert "only root" in report.detail
-    else:
-        report = refused(bed, "true", uid=3_999_999_999)
-        assert report.detail == "there is no user with uid 3999999999"
-    assert report.reason == "user_unknown"
-
-
-def test_arguments_that_only_the_exec_finds_too_long(bed: Bed) -> None:
-    report = bed.run(bed.spec("true", "x" * 200_000))  # over the limit for one argument
-    assert report.state is PartState.FINISHED
-    assert report.reason == "not_executable"
-    assert "Argument list too long" in report.detail
 
 
 # ---- the end: limits, orders, and what tries to stay -----------------------------------------
