@@ -31,7 +31,6 @@ Blanco, Castella, Lerida, Guirado, "Multiple Job Allocation in Multicluster Syst
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
 from typing import Any
@@ -42,35 +41,7 @@ from coalloc.policies.allocation.placing import Allocation, link_totals, overloa
 from coalloc.policies.allocation.scene import Scene, load
 from coalloc.policies.mip.links import whole_row
 from coalloc.policies.mip.runner import End, Limits, Outcome, run
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stratum:
-    """Classes of one cluster that the same jobs may use, the strongest first."""
-
-    cluster: int
-    classes: tuple[int, ...]
-    shares_memory: bool
-
-
-def strata_of(scene: Scene, jobs: Sequence[int]) -> list[Stratum]:
-    """Sort the classes that some of the jobs may use into strata."""
-    found: dict[Any, list[int]] = {}
-    needs_memory = any(scene.candidates[j].memory_mb > 0 for j in jobs)
-    for c, one in enumerate(scene.classes):
-        users = tuple(j for j in jobs if c in scene.candidates[j].room)
-        mixed = needs_memory and one.slots > 1 and one.memory_mb < inf
-        if users:
-            key = (one.cluster, users, one.closes_at, c if mixed else -1)
-            found.setdefault(key, []).append(c)
-    return [
-        Stratum(
-            cluster=key[0],
-            classes=tuple(sorted(classes, key=lambda c: -scene.classes[c].power)),
-            shares_memory=key[3] >= 0,
-        )
-        for key, classes in found.items()
-    ]
+from coalloc.policies.mip.strata import strata_of
 
 
 class ClassModel:
