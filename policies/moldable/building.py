@@ -116,6 +116,8 @@ class Builder:
         trials: int,
         heats: tuple[float, float],
         late: float = 2.0,
+        *,
+        waits: bool = False,
     ) -> bool:
         """Change a list a little, so many times; the best schedule is then at hand.
 
@@ -125,6 +127,8 @@ class Builder:
             Squeeze and stretch.
         heats : pair of float
             Temperatures at the begin and end, as shares of the weighted completion.
+        waits : bool
+            Each job gets its place before any later one, though processors wait for it.
         """
         queue = self.queue
         order, wanted = order.copy(), wanted.copy()
@@ -143,10 +147,17 @@ class Builder:
             Cooling(trials, heats[0] * scale, heats[1] * scale),
             self._random,
             self._lists,
+            self._profile,
+            waits,
             self._now,
             best_order,
             best_wanted,
         )
+        if waits:
+            self.rows[:] = best_wanted
+            self._clear()
+            settle(queue.jobs, best_order, self._profile, self._now)
+            return True
         return self.list(best_order, best_wanted, cap, *shares)
 
     def settle(self) -> None:

@@ -69,8 +69,12 @@ TRIALS, HEATS = 0.03, (5e-4, 3e-5)
 """Share of the work, and temperatures, of annealing a list."""
 BELOW = 0.998
 """Where lists are held that shall end sooner than another."""
-FEW, STARTS = 12, 0.4
-"""Of so few jobs, lists are annealed from anywhere, with this share of the work."""
+FEW, STARTS, START = 12, 0.4, 0.015
+"""Of so few jobs, lists are annealed from anywhere, with this share of the work, this for each."""
+HOTTEST, LATE_HOT = 0.1, 0.05
+"""Their temperatures at the begin, in weighted completions, and in costs of a makespan's delay."""
+WAITING = 0.5
+"""Share of these in which processors may wait for a job though a later one fits."""
 
 
 class Engine:
@@ -159,13 +163,27 @@ class Engine:
             if self.work >= until or self._is_over():
                 return
             order = self._rng.permutation(self.queue.size)
-            self._anneal(order, self._rng.integers(first, last), cap, late, 0.1)
+            rows = self._rng.integers(first, last)
+            is_waiting = bool(self._rng.random() < WAITING)
+            hot = max(HOTTEST, LATE_HOT * late)
+            self._anneal(order, rows, cap, late, hot, share=START, waits=is_waiting)
 
-    def _anneal(self, order: Ints, rows: Ints, cap: float, late: float, hot: float) -> None:
-        each = self.builder.list_work
-        trials = max(int(TRIALS * self.limit / each), 10)
+    def _anneal(
+        self,
+        order: Ints,
+        rows: Ints,
+        cap: float,
+        late: float,
+        hot: float,
+        *,
+        share: float = TRIALS,
+        waits: bool = False,
+    ) -> None:
+        trials = max(int(share * self.limit / self.builder.list_work), 10)
         shares = SHARES[self._rng.integers(len(SHARES))]
-        if self.builder.anneal(order, rows, cap, shares, trials, (hot, HEATS[1]), late):
+        if self.builder.anneal(
+            order, rows, cap, shares, trials, (hot, HEATS[1]), late, waits=waits
+        ):
             self._keep(self.builder.point())
 
     def _is_over(self) -> bool:

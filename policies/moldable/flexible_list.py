@@ -13,6 +13,7 @@ import numpy as np
 
 from coalloc.policies.moldable.compiled import piece, whole
 from coalloc.policies.moldable.drawing import accepts, draw
+from coalloc.policies.moldable.insertion import place_in_turn
 
 
 class Shares(NamedTuple):
@@ -159,6 +160,18 @@ def measure(weight: Any, end: Any, cap: Any, late: Any) -> Any:
     return total + late * max(makespan / cap - 1.0, 0.0)
 
 
+@piece
+def in_turn(jobs: Any, there: Any, order: Any, wanted: Any, profile: Any, out: Any) -> None:
+    """Give each job in this order its place, on just what is wanted, before any later one."""
+    size = there.starts.size
+    for x in range(size):
+        profile.edge[x], profile.free[x] = there.starts[x], there.capacity[x]
+    profile.rows[0] = size
+    for j in range(wanted.size):
+        out.row[j] = wanted[j]
+    place_in_turn(jobs, order, profile, out)
+
+
 @whole
 def anneal_lists(
     jobs: Any,
@@ -171,6 +184,8 @@ def anneal_lists(
     cooling: Any,
     state: Any,
     lists: Any,
+    profile: Any,
+    waits: Any,
     out: Any,
     best_order: Any,
     best_wanted: Any,
@@ -181,6 +196,11 @@ def anneal_lists(
     ----------
     order, wanted : arrays, N
         Where to begin, as in `list_flexibly`; the last accepted on return.
+    profile : Profile
+        Working memory.
+    waits : bool
+        Processors may wait for a job though another fits: places are given `in_turn`. Lists never
+        let them, and not every optimum is a list.
     late : float
         What a makespan of twice the cap costs.
     cooling : Cooling
@@ -209,8 +229,12 @@ def anneal_lists(
             if y == x and wanted[i] == before:
                 continue
             shift(order, x, y)
-        value = np.inf
-        if decode(jobs, there, order, wanted, shares, cap, lists, out):
+        value, placed = np.inf, True
+        if waits:
+            in_turn(jobs, there, order, wanted, profile, out)
+        else:
+            placed = decode(jobs, there, order, wanted, shares, cap, lists, out)
+        if placed:
             value = measure(jobs.weight, out.end, cap, late)
         if trial == 0 or accepts(cooling, trial, current, value, state):
             current = value

@@ -113,8 +113,8 @@ def insert_all(
         book(profile, s, out.end[i], jobs.procs[a])
 
 
-@whole
-def settle(jobs: Any, order: Any, profile: Any, out: Any) -> None:
+@piece
+def place_in_turn(jobs: Any, order: Any, profile: Any, out: Any) -> None:
     """Place all jobs in this order into a profile, each on its allotment as early as it fits."""
     for x in range(order.size):
         i = order[x]
@@ -124,4 +124,10 @@ def settle(jobs: Any, order: Any, profile: Any, out: Any) -> None:
         book(profile, s, s + p, k)
 
 
-__all__ = ["Costs", "Placed", "insert_all", "place", "settle"]
+@whole
+def settle(jobs: Any, order: Any, profile: Any, out: Any) -> None:
+    """`place_in_turn`, for callers that are not compiled."""
+    place_in_turn(jobs, order, profile, out)
+
+
+__all__ = ["Costs", "Placed", "insert_all", "place", "place_in_turn", "settle"]
