@@ -115,6 +115,7 @@ MUTANTS: dict[str, Mutant] = {
         of=executor.ExecutorCore._ordered,
         old="not state.welcomed or numbered.epoch != state.epoch",
         new="not state.welcomed",
+        within=600,
     ),
     "orders-carried-out-again": Mutant(
         of=executor.ExecutorCore._ordered,
