@@ -72,7 +72,11 @@ class FloodGuard(threading.Thread):
     def _descriptors(self) -> Iterator[int]:
         """Of all connections of this end point, and its listener."""
         port = self._address.rpartition(":")[2]
-        for name in os.listdir("/proc/self/fd"):
+        try:
+            names = os.listdir("/proc/self/fd")
+        except OSError:
+            return  # no descriptor is left to look with
+        for name in names:
             here = _address(int(name))
             at_port = isinstance(here, tuple) and str(here[1]) == port
             if at_port or here == self._address:
