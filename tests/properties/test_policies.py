@@ -41,9 +41,21 @@ def known(name: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(snapshot=snapshots(), options=OPTIONS)
 def test_plan_is_allowed(name: str, snapshot: Snapshot, options: dict[str, Any]) -> None:
+    assert_allowed(name, snapshot, options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", POLICIES)
+@settings(max_examples=60)
+@given(snapshot=snapshots(), options=OPTIONS)
+def test_more_plans_are_allowed(name: str, snapshot: Snapshot, options: dict[str, Any]) -> None:
+    assert_allowed(name, snapshot, options)
+
+
+def assert_allowed(name: str, snapshot: Snapshot, options: dict[str, Any]) -> None:
     policy = POLICIES[name]
     complete = read_options(known(name, options), policy.options)
     before = copy.deepcopy(snapshot)

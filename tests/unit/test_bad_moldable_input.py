@@ -16,6 +16,7 @@ from coalloc.policies.check import check
 from tests.unit.demt_case import Row, snapshot_of, solved
 
 POLICIES = ("bicriteria", "two-shelf", "demt", "list-saf")
+WORK = 20_000
 GIANT: list[Row] = [("giant", [1e6, 9e5], 1.0), *((f"j{n}", [2.0, 1.5], 3.0) for n in range(6))]
 
 
@@ -63,7 +64,7 @@ def test_a_repair_names_the_job(times: list[float]) -> None:
     assert "odd" in snapshot.warnings[0]
     assert "2" in snapshot.warnings[0]
     for name in POLICIES:
-        assert check(snapshot, solved(name, snapshot)).violations == ()
+        assert check(snapshot, solved(name, snapshot, work=WORK)).violations == ()
 
 
 def test_the_command_line_prints_the_repair_and_the_error(
@@ -94,7 +95,7 @@ def test_the_command_line_prints_the_repair_and_the_error(
 )
 def test_odd_queues_have_correct_plans_and_bounds(name: str, rows: list[Row], procs: int) -> None:
     snapshot = snapshot_of(rows, procs)
-    plan = solved(name, snapshot)
+    plan = solved(name, snapshot, work=WORK)
     result = check(snapshot, plan)
     assert result.violations == ()
     assert result.unverified == ()
