@@ -1,7 +1,9 @@
 # Thin targets; each does its own set-up in .venv and may be called again and again.
 # `rm -rf .venv` starts over.  PYTHON=/path/to/python chooses the interpreter.
 
-ROOTS := model core policies adapters daemon simulation
+# The packages: what src/coalloc links to. setup.py names them, and a test compares the two.
+ROOTS := $(notdir $(wildcard src/coalloc/[a-z]*))
+ROOTS := $(filter-out py.typed,$(ROOTS))
 BIN   := .venv/bin
 PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 
@@ -127,8 +129,9 @@ clean:
 
 # Without the links mypy finds nothing to check and passes.
 links:
+	@test -n "$(ROOTS)" || { echo "error: src/coalloc links to no package" >&2; exit 1; }
 	@for root in $(ROOTS); do \
-	  test -L src/coalloc/$$root && test -f src/coalloc/$$root/__init__.py || \
+	  test "$$(readlink src/coalloc/$$root)" = ../../$$root && test -f src/coalloc/$$root/__init__.py || \
 	    { echo "error: src/coalloc/$$root is not a link to ../../$$root" >&2; exit 1; }; \
 	done
 
