@@ -2,7 +2,10 @@
 
 from setuptools import find_packages, setup
 
-ROOTS = ("model", "core", "policies", "adapters", "daemon", "simulation")
+ROOTS = (
+    *("model", "core", "policies", "adapters", "wire", "runtime"),
+    *("client", "executor", "daemon", "simulation", "cli"),
+)
 SUBS = {f"coalloc.{root}": root for root in ROOTS}
 SUBS |= {
     f"coalloc.{root}.{package}": f"{root}/{package.replace('.', '/')}"

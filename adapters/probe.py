@@ -28,9 +28,9 @@ from dataclasses import dataclass
 
 import psutil
 
-from coalloc.adapters.batch_command import BatchError
-from coalloc.adapters.node_load import probe_text
-from coalloc.adapters.slurm_command import Slurm
+from coalloc.adapters.batch.node_load import probe_text
+from coalloc.adapters.runner.command import BatchError
+from coalloc.adapters.slurm.commands import Slurm
 
 STEP = "slurmstepd"
 SAMPLE_S = 2.0

@@ -57,40 +57,40 @@ def adapter_kind(name: str, where: str = "adapter") -> AdapterKind:
 
 
 def _check_gridengine(value: Any, cluster: str, where: str) -> object:
-    from coalloc.adapters.gridengine_settings import read_settings
+    from coalloc.adapters.gridengine.settings import read_settings
 
     return read_settings(value, cluster, where)
 
 
 def _open_gridengine(value: Any, cluster: str, where: str, state_dir: Path) -> Adapter:
-    from coalloc.adapters.gridengine import open_gridengine
-    from coalloc.adapters.gridengine_settings import read_settings
+    from coalloc.adapters.gridengine.adapter import open_gridengine
+    from coalloc.adapters.gridengine.settings import read_settings
 
     return open_gridengine(read_settings(value, cluster, where), state_dir)
 
 
 def _check_local(value: Any, cluster: str, where: str) -> object:
-    from coalloc.adapters.local_settings import read_settings
+    from coalloc.adapters.local.settings import read_settings
 
     return read_settings(value, cluster, where)
 
 
 def _open_local(value: Any, cluster: str, where: str, state_dir: Path) -> Adapter:
-    from coalloc.adapters.local import open_local
-    from coalloc.adapters.local_settings import read_settings
+    from coalloc.adapters.local.adapter import open_local
+    from coalloc.adapters.local.settings import read_settings
 
     return open_local(read_settings(value, cluster, where), state_dir)
 
 
 def _check_slurm(value: Any, cluster: str, where: str) -> object:
-    from coalloc.adapters.slurm_settings import read_settings
+    from coalloc.adapters.slurm.settings import read_settings
 
     return read_settings(value, cluster, where)
 
 
 def _open_slurm(value: Any, cluster: str, where: str, state_dir: Path) -> Adapter:
-    from coalloc.adapters.slurm import open_slurm
-    from coalloc.adapters.slurm_settings import read_settings
+    from coalloc.adapters.slurm.adapter import open_slurm
+    from coalloc.adapters.slurm.settings import read_settings
 
     return open_slurm(read_settings(value, cluster, where), state_dir)
 

@@ -12,14 +12,14 @@ import time
 from pathlib import Path
 
 from benchmarks.round import make_snapshot
-from coalloc.daemon.planning import NODE_ENTRIES
-from coalloc.daemon.record_json import read_object
-from coalloc.daemon.solver import SolverPool
-from coalloc.daemon.wire.frames import encode
+from coalloc.daemon.solver.planner import NODE_ENTRIES
+from coalloc.daemon.solver.pool import SolverPool
+from coalloc.daemon.store.records_json import read_object
 from coalloc.model.plan_json import read_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
 from coalloc.policies.plain import plain_fcfs
+from coalloc.wire.frames import encode
 
 JOBS = (1_000, 10_000)
 POLICIES = ("fcfs", "easy", "conservative", "auto")

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 from tests.integration.running import Running
 
-from coalloc.daemon.wire.client import Asker
+from coalloc.wire.client import Asker
 
 SYNC_SUBMITS = 300
 CLIENTS = 32

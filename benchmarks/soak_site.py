@@ -25,10 +25,10 @@ from coalloc.core.messages import Numbered, PartReport, Ping, Read, Statement, W
 from coalloc.core.records import Launch, PartState
 from coalloc.core.requests import Done, Submit
 from coalloc.core.settings import ClusterSettings, Settings, Trigger
-from coalloc.daemon.delivery import Delivery
-from coalloc.daemon.journal import recall, without_submits, writes_of
-from coalloc.daemon.store import SqliteStore
-from coalloc.daemon.store_errors import StoreError
+from coalloc.daemon.outbox import Delivery
+from coalloc.daemon.store.errors import StoreError
+from coalloc.daemon.store.journal import recall, without_submits, writes_of
+from coalloc.daemon.store.sqlite import SqliteStore
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.policies.plain import plain_fcfs
 

@@ -28,10 +28,10 @@ from coalloc.core.coordinator import Coordinator
 from coalloc.core.effects import Record, SaveJob, SaveLaunch, SaveToken
 from coalloc.core.records import JobRecord, Launch
 from coalloc.core.settings import Settings
-from coalloc.daemon.journal import recall, writes_of
-from coalloc.daemon.store import SqliteStore
-from coalloc.daemon.store_writes import AppendEvent, PutJob, PutLaunch, Write
-from coalloc.daemon.upkeep import PAGES_AT_ONCE, PRUNED_AT_ONCE
+from coalloc.daemon.store.journal import recall, writes_of
+from coalloc.daemon.store.sqlite import SqliteStore
+from coalloc.daemon.store.upkeep import PAGES_AT_ONCE, PRUNED_AT_ONCE
+from coalloc.daemon.store.writes import AppendEvent, PutJob, PutLaunch, Write
 from coalloc.model.jobs import RigidJob
 
 BATCHES = (1, 32, 500)

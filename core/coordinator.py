@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coalloc.core import (
+    after_restore,
     clock,
-    dispatching,
+    dispatch,
+    executor_identity,
     queue,
     readings,
-    replacing,
-    restoring,
-    rounding,
+    rounds,
     starting,
 )
 from coalloc.core.effects import Drop, Effect, Greet, Resend, Wake
@@ -33,7 +33,6 @@ from coalloc.core.events import (
     Ticked,
     TimerFired,
 )
-from coalloc.core.fitting import Run
 from coalloc.core.messages import Goodbye, Hello, Read, Report
 from coalloc.core.records import JobRecord, JobState
 from coalloc.core.requests import (
@@ -50,6 +49,7 @@ from coalloc.core.requests import (
     Submit,
 )
 from coalloc.core.settings import ClusterSettings, Settings
+from coalloc.core.speedup_fit import Run
 from coalloc.core.state import ClusterState, State, arrival
 from coalloc.core.triggers import RoundControl
 
@@ -143,15 +143,15 @@ class Coordinator:
             case Ticked():
                 self._ticked(now)
             case IncumbentFound():
-                rounding.incumbent(state, event, now)
+                rounds.incumbent(state, event, now)
             case Solved():
-                rounding.solved(state, event, now)
+                rounds.solved(state, event, now)
             case SolveFailed():
-                rounding.failed(state, event, now)
+                rounds.failed(state, event, now)
             case SubmitsLost(jobs=jobs):
                 self._take_back(jobs)
-        dispatching.carry_on(state, now)
-        rounding.begin_if_due(state, now)
+        dispatch.carry_on(state, now)
+        rounds.begin_if_due(state, now)
         self._forget_oldest()
         out, state.out = state.out, []
         return out
@@ -302,7 +302,7 @@ class Coordinator:
                 for report in statement.parts:
                     starting.reported(state, statement.cluster, report, now)
                 if cluster.connected and statement.last_seq >= cluster.acked_seq:
-                    restoring.release_claims(state, statement)
+                    after_restore.release_claims(state, statement)
             case Read():
                 readings.taken_in(state, cluster, statement, now)
             case Goodbye():
@@ -312,9 +312,9 @@ class Coordinator:
 
     def _greeted(self, cluster: ClusterState, hello: Hello, now: float) -> None:
         state = self.state
-        if not replacing.is_admitted(state, cluster, hello, now):
+        if not executor_identity.is_admitted(state, cluster, hello, now):
             return
-        missing = replacing.taken_over(state, cluster, hello)
+        missing = executor_identity.taken_over(state, cluster, hello)
         if not cluster.connected:
             state.note("executor_connected", cluster=hello.cluster, parts=len(hello.parts))
             state.record(now, "executor_connected", cluster=hello.cluster)
@@ -328,7 +328,7 @@ class Coordinator:
                 starting.skip_numbers(state, hello.cluster, hello.last_seq)
             self._acked(cluster, hello.cluster, hello.last_seq)
         if hello.cluster in state.unsure:
-            missing = restoring.first_contact(state, hello)
+            missing = after_restore.first_contact(state, hello)
         cluster.heard_at = now
         base = cluster.acked_seq + 1
         state.out.append(Greet(cluster=hello.cluster, base_seq=base))
@@ -367,7 +367,7 @@ class Coordinator:
     def _ticked(self, now: float) -> None:
         state = self.state
         starting.give_up_late(state, now)
-        dispatching.return_due(state, now)
+        dispatch.return_due(state, now)
         ready = [
             record.not_before
             for record in (state.jobs[job] for job in state.backing_off)

@@ -11,10 +11,10 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coalloc.core.fitting import Run
 from coalloc.core.messages import Order
 from coalloc.core.records import JobRecord, Launch
 from coalloc.core.requests import Answer
+from coalloc.core.speedup_fit import Run
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.snapshot import Snapshot
 

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from coalloc.core.fitting import Run, fitted
 from coalloc.core.settings import JobDefaults
+from coalloc.core.speedup_fit import Run, fitted
 from coalloc.model.errors import InputError
 from coalloc.model.history import History
 from coalloc.model.job_json import read_speedup, write_speedup

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from coalloc.core.commit import Occupation, loads_of, meeting_place, parts_of
 from coalloc.core.flows import Flow, is_stopping
+from coalloc.core.occupation import Occupation, loads_of, meeting_place, parts_of
 from coalloc.core.pieces import REST, Pool, Share, shares
 from coalloc.core.records import JobRecord, JobState
 from coalloc.core.starting import prepare

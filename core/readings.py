@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coalloc.core import handover
+from coalloc.core import native_jobs
 from coalloc.core.messages import Read
 from coalloc.core.power import updated
 from coalloc.core.state import ClusterState, State
@@ -49,7 +49,7 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
     }
     cluster.drained_nodes = {n.name for n in read.reading.nodes if n.name in state.drained}
     is_of_now = read.epoch in {0, state.epoch}
-    handover.taken_in(state, cluster, read.reading, now, is_of_now=is_of_now)
+    native_jobs.taken_in(state, cluster, read.reading, now, is_of_now=is_of_now)
     _name_unknown(state, cluster, read.reading)
     for notice in read.reading.notices:
         if before is None or notice not in before.notices:

@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from coalloc.core.after_restore import is_cancelled, never_again, overtaken, repeat_starts
 from coalloc.core.effects import Publish, SaveHistory, SaveMeta, Wake
 from coalloc.core.ending import abort_parts, end_waiting, release_dependents
 from coalloc.core.estimates import history_key, remembered
-from coalloc.core.fitting import remembered_runs
 from coalloc.core.flows import part_fields
 from coalloc.core.messages import Abort, Forget, PartReport, Prepare, Start
 from coalloc.core.records import (
@@ -26,7 +26,7 @@ from coalloc.core.records import (
     PartRecord,
     PartState,
 )
-from coalloc.core.restoring import is_cancelled, never_again, overtaken, repeat_starts
+from coalloc.core.speedup_fit import remembered_runs
 from coalloc.core.state import State
 from coalloc.core.workflows import settle, task_ended, tries_again
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob

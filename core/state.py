@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coalloc.core.effects import Effect, Note, Record, SaveJob, SaveMeta, Send
-from coalloc.core.fitting import Run
 from coalloc.core.flows import Flow
-from coalloc.core.lanes import Lanes
 from coalloc.core.messages import Abort, Dismiss, Forget, Order
 from coalloc.core.pieces import Pool
+from coalloc.core.plan_order import Lanes
 from coalloc.core.power import PowerState
 from coalloc.core.records import WAITING, JobRecord, JobState, Outlook
 from coalloc.core.settings import ClusterSettings, Settings
+from coalloc.core.speedup_fit import Run
 from coalloc.core.triggers import RoundControl
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan

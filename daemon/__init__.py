@@ -1,1 +1,1 @@
-"""The service, the executor, the store, the client and the command line."""
+"""The service `coallocd`: the loop around the core, its timer, outbox and launches."""

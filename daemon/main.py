@@ -17,27 +17,29 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import coalloc
-from coalloc.adapters.local_settings import LocalSettings, refuse_collisions
+from coalloc.adapters.local.settings import LocalSettings, refuse_collisions
 from coalloc.adapters.registry import adapter_kind
 from coalloc.core.effects import Note
 from coalloc.core.events import Ticked, TimerFired
-from coalloc.daemon import logs, notify, upkeep, watchdog
-from coalloc.daemon.config import Config, ConfigError
-from coalloc.daemon.config_file import changes, find_config, load, needs_restart
-from coalloc.daemon.config_settings import core_settings
-from coalloc.daemon.config_text import toml_text
-from coalloc.daemon.enrol import Enrolment, opened_access
-from coalloc.daemon.key_files import KeyFileError
-from coalloc.daemon.keys import KeyTableError
+from coalloc.daemon import watchdog
+from coalloc.daemon.access.enrolment import Enrolment, opened_access
+from coalloc.daemon.access.key_table import KeyTableError
 from coalloc.daemon.metrics import Metrics
-from coalloc.daemon.process_name import set_process_name
 from coalloc.daemon.service import Service
-from coalloc.daemon.solver import SolverPool
-from coalloc.daemon.store import SqliteStore
-from coalloc.daemon.store_errors import StoreError
+from coalloc.daemon.settings import core_settings
+from coalloc.daemon.solver.pool import SolverPool
+from coalloc.daemon.store import upkeep
+from coalloc.daemon.store.errors import StoreError
+from coalloc.daemon.store.sqlite import SqliteStore
 from coalloc.daemon.timer import Timers
-from coalloc.daemon.wire.curve import is_key
 from coalloc.model.errors import InputError
+from coalloc.runtime import logs, systemd
+from coalloc.runtime.config.dump import toml_text
+from coalloc.runtime.config.file import changes, find_config, load, needs_restart
+from coalloc.runtime.config.schema import Config, ConfigError
+from coalloc.runtime.key_files import KeyFileError
+from coalloc.runtime.process_name import set_process_name
+from coalloc.wire.curve import is_key
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -147,7 +149,7 @@ async def _serve(config: Config, path: Path | None) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, _reload, service, timers, path)
-        interval_s = notify.watchdog_interval_s()
+        interval_s = systemd.watchdog_interval_s()
         if interval_s is not None:
             fed = loop.create_task(watchdog.feed(service, interval_s))
             stack.callback(fed.cancel)
@@ -167,10 +169,10 @@ async def _serve(config: Config, path: Path | None) -> None:
             waiting=len(state.waiting),
             placed=len(state.placed),
         )
-        notify.notify(notify.READY, notify.status("serving"))
+        systemd.notify(systemd.READY, systemd.status("serving"))
         await stop.wait()
         service.is_stopping = True
-        notify.notify(notify.STOPPING)
+        systemd.notify(systemd.STOPPING)
         log.info("daemon_stopping", waiting=len(state.waiting), placed=len(state.placed))
     log.info("daemon_stopped")
 
@@ -192,12 +194,12 @@ def _periods(config: Config) -> dict[int, float]:
 
 def _reload(service: Service, timers: Timers, path: Path | None) -> None:
     log = service.log
-    notify.notify(*notify.reloading())
+    systemd.notify(*systemd.reloading())
     try:
         config = load(path, check=_check)
     except ConfigError as error:
         log.error("reload_failed", why=str(error), kept="the old configuration")
-        notify.notify(notify.READY)
+        systemd.notify(systemd.READY)
         return
     changed = changes(service.config, config)
     later = [key for key in changed if needs_restart(key)]
@@ -205,7 +207,7 @@ def _reload(service: Service, timers: Timers, path: Path | None) -> None:
     timers.configure(_periods(config))
     logs.configure(config.daemon.log_level, config.daemon.log_format)
     log.info("configuration_reloaded", changed=changed, needs_restart=later)
-    notify.notify(notify.READY)
+    systemd.notify(systemd.READY)
 
 
 async def _tended(service: Service, store: SqliteStore) -> None:

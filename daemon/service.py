@@ -6,7 +6,7 @@ is group commit, and why an acknowledged job cannot be lost.
 
 While nothing can be written (disk full, read-only file system) submits are refused, no round
 starts, and what happens to running work is kept in memory and written when space returns
-(`coalloc.daemon.writing`).
+(`coalloc.daemon.store.writer`).
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ from coalloc.core.events import Event, Requested, Ticked
 from coalloc.core.messages import Welcome
 from coalloc.core.records import JobRecord
 from coalloc.core.requests import Answer, Done, Refused, Submit, SubmitWorkflow
-from coalloc.daemon.access import Access
-from coalloc.daemon.answering import (
+from coalloc.core.tokens import forget_tokens
+from coalloc.daemon.access.access import Access
+from coalloc.daemon.heartbeats import Contacts
+from coalloc.daemon.launches import Launches
+from coalloc.daemon.outbox import Delivery
+from coalloc.daemon.queries.answers import (
     QUESTIONS,
     Sources,
     array_of,
     asked_job,
 )
-from coalloc.daemon.backing import backup_target, written_backup
-from coalloc.daemon.caller import Caller, RefusedError
-from coalloc.daemon.config import Config
-from coalloc.daemon.config_settings import core_settings
-from coalloc.daemon.contacts import Contacts
-from coalloc.daemon.delivery import Delivery
-from coalloc.daemon.estimating import estimated
-from coalloc.daemon.explaining import Explainer
-from coalloc.daemon.journal import recall
-from coalloc.daemon.launching import Launches
-from coalloc.daemon.planning import Planner, Solver
-from coalloc.daemon.store import Store
-from coalloc.daemon.store_errors import StoreError
-from coalloc.daemon.tokens import forget_tokens
-from coalloc.daemon.waiters import Waiters
-from coalloc.daemon.wire.codec import WireError, decode_command
-from coalloc.daemon.wire.graphs import read_graph
-from coalloc.daemon.wire.server import Endpoints, Origin, Server
-from coalloc.daemon.writing import Writer
+from coalloc.daemon.queries.backing import backup_target, written_backup
+from coalloc.daemon.queries.caller import Caller, RefusedError
+from coalloc.daemon.queries.estimate import estimated
+from coalloc.daemon.queries.waiters import Waiters
+from coalloc.daemon.queries.why import Explainer
+from coalloc.daemon.settings import core_settings
+from coalloc.daemon.solver.planner import Planner, Solver
+from coalloc.daemon.store.errors import StoreError
+from coalloc.daemon.store.journal import recall
+from coalloc.daemon.store.sqlite import Store
+from coalloc.daemon.store.writer import Writer
+from coalloc.runtime.config.schema import Config
+from coalloc.wire.codec import WireError, decode_command
+from coalloc.wire.server import Endpoints, Origin, Server
+from coalloc.wire.workflow_graph import read_graph
 
 LEVELS = {"warning": logging.WARNING, "error": logging.ERROR}
 INTERNAL = Refused(code="internal", message="internal error; see the daemon's log")

@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Hashable
 
 from coalloc.core.coordinator import Coordinator
-from coalloc.daemon import notify
 from coalloc.daemon.service import Service
+from coalloc.runtime import systemd
 
 ROUND_GRACE_S = 30.0
 """How much longer than its limit a step of a round may take, seconds."""
@@ -73,5 +73,5 @@ async def feed(service: Service, interval_s: float) -> None:
         if progress.is_moving(step, loop.time(), limit_s):
             state = service.core.state
             text = f"{len(state.waiting)} waiting, {len(state.placed)} placed"
-            notify.notify(notify.WATCHDOG, notify.status(text))
+            systemd.notify(systemd.WATCHDOG, systemd.status(text))
         await asyncio.sleep(interval_s)

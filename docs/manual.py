@@ -11,7 +11,9 @@ import shtab
 from argparse_manpage.manpage import Manpage
 
 import coalloc
-from coalloc.daemon import cli, executor_main, main
+from coalloc.cli import main as cli
+from coalloc.daemon import main
+from coalloc.executor import main as executor_main
 
 BUILD = Path(__file__).resolve().parent.parent / "build"
 PARSERS: Mapping[str, tuple[Callable[[], argparse.ArgumentParser], int]] = {

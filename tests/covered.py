@@ -24,7 +24,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "parsers": (
         "adapters/formats/*.py",
         "adapters/slurm_text*.py",
-        "adapters/gridengine_text.py",
+        "adapters/gridengine/parse_xml.py",
     ),
 }
 

@@ -8,14 +8,20 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from coalloc.adapters import gridengine_text, part_status
-from coalloc.adapters.gridengine_settings import read_settings as gridengine_settings
-from coalloc.adapters.gridengine_view import chosen_queues, measured, running_jobs, waiting_count
-from coalloc.adapters.node_load import probe_text, read_probe
-from coalloc.adapters.part_barrier import Barrier
-from coalloc.adapters.part_status import READY
-from coalloc.adapters.part_token import claim_in_name, parse_comment
-from coalloc.adapters.slurm_text import (
+from coalloc.adapters.batch.node_load import probe_text, read_probe
+from coalloc.adapters.batch.token import claim_in_name, parse_comment
+from coalloc.adapters.gridengine import parse_xml
+from coalloc.adapters.gridengine.reading import chosen_queues, measured, running_jobs, waiting_count
+from coalloc.adapters.gridengine.settings import read_settings as gridengine_settings
+from coalloc.adapters.runner import status as part_status
+from coalloc.adapters.runner.barrier import Barrier
+from coalloc.adapters.runner.status import READY
+from coalloc.adapters.slurm.parse_json import (
+    parse_jobs_json,
+    parse_nodes_json,
+    parse_reservations_json,
+)
+from coalloc.adapters.slurm.parse_text import (
     QUEUE_FIELDS,
     RECORD,
     parse_clock,
@@ -25,12 +31,7 @@ from coalloc.adapters.slurm_text import (
     parse_queue,
     parse_reservations,
 )
-from coalloc.adapters.slurm_text_json import (
-    parse_jobs_json,
-    parse_nodes_json,
-    parse_reservations_json,
-)
-from coalloc.adapters.slurm_text_records import ParseError
+from coalloc.adapters.slurm.records import ParseError
 from tests.fuzz.target import Target
 
 MARK = "\x1f3f9a\x1f"
@@ -120,11 +121,11 @@ def _slurm_seeds() -> list[bytes]:
 
 def _gridengine(content: bytes) -> None:
     text = content.decode("utf-8", "replace")
-    gridengine_text.parse_size_mb(text)
-    gridengine_text.parse_span(text)
-    gridengine_text.parse_time(text)
-    gridengine_text.tasks_in(text)
-    status = gridengine_text.parse_status(text)
+    parse_xml.parse_size_mb(text)
+    parse_xml.parse_span(text)
+    parse_xml.parse_time(text)
+    parse_xml.tasks_in(text)
+    status = parse_xml.parse_status(text)
     settings = gridengine_settings({"queue": "all.q", "pe": "coalloc"}, "ge", "settings")
     entries = chosen_queues(settings, status)
     measured(entries, status)
@@ -193,7 +194,7 @@ TARGETS: dict[str, Target] = {
     ),
     "gridengine": Target(
         run=_gridengine,
-        allowed=(gridengine_text.ParseError,),
+        allowed=(parse_xml.ParseError,),
         seeds=_gridengine_seeds,
         words=(
             b"<job_list>",

@@ -19,9 +19,9 @@ from typing import Any
 
 import zmq
 
-from coalloc.daemon.wire.client import Asker, NoAnswerError
-from coalloc.daemon.wire.curve import Calling, KeyPair
-from coalloc.daemon.wire.frames import WireError, decode_any, encode
+from coalloc.wire.client import Asker, NoAnswerError
+from coalloc.wire.curve import Calling, KeyPair
+from coalloc.wire.frames import WireError, decode_any, encode
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.wire_targets import (
     WORDS,

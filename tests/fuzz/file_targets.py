@@ -15,40 +15,41 @@ from coalloc.adapters.formats.platforms import parse_platform
 from coalloc.adapters.formats.swf import read_stream
 from coalloc.adapters.formats.swf_jobs import make_jobs
 from coalloc.adapters.formats.workflow import parse_workflow
-from coalloc.daemon import cli_parse, config_file
-from coalloc.daemon.cli_common import CommandError
-from coalloc.daemon.cli_script import read_script
-from coalloc.daemon.config import ConfigError
-from coalloc.daemon.key_files import KeyFileError, parse_key
-from coalloc.daemon.keys import KeyTableError, parse_table
-from coalloc.daemon.workflow_submission import workflow_submission
+from coalloc.cli import arguments
+from coalloc.cli.command import CommandError
+from coalloc.cli.files import read_script
+from coalloc.client.workflow_submission import workflow_submission
+from coalloc.daemon.access.key_table import KeyTableError, parse_table
 from coalloc.model.errors import InputError
 from coalloc.model.nodeset import expand
 from coalloc.model.plan_json import read_plan
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
 from coalloc.model.text import decode_json, encode_json
 from coalloc.policies.check import check
+from coalloc.runtime.config import file as config_file
+from coalloc.runtime.config.schema import ConfigError
+from coalloc.runtime.key_files import KeyFileError, parse_key
 from tests.fuzz.target import Target
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS: dict[str, Callable[[str], object]] = {
-    "seconds": cli_parse.seconds,
-    "time_limit": cli_parse.time_limit,
-    "gbps": cli_parse.gbps,
-    "mebibytes": cli_parse.mebibytes,
-    "procs": cli_parse.procs,
-    "number": cli_parse.number,
-    "fraction": cli_parse.fraction,
-    "count": cli_parse.count,
-    "speedup": cli_parse.speedup,
-    "times": cli_parse.times,
-    "names": cli_parse.names,
-    "features": cli_parse.features,
-    "indices": cli_parse.indices,
-    "needs": cli_parse.needs,
-    "job": cli_parse.job,
-    "begin": lambda text: cli_parse.begin(text, 1e9),
-    "exported": lambda text: cli_parse.exported(text, {"A": "1"}),
+    "seconds": arguments.seconds,
+    "time_limit": arguments.time_limit,
+    "gbps": arguments.gbps,
+    "mebibytes": arguments.mebibytes,
+    "procs": arguments.procs,
+    "number": arguments.number,
+    "fraction": arguments.fraction,
+    "count": arguments.count,
+    "speedup": arguments.speedup,
+    "times": arguments.times,
+    "names": arguments.names,
+    "features": arguments.features,
+    "indices": arguments.indices,
+    "needs": arguments.needs,
+    "job": arguments.job,
+    "begin": lambda text: arguments.begin(text, 1e9),
+    "exported": lambda text: arguments.exported(text, {"A": "1"}),
 }
 
 
@@ -87,7 +88,7 @@ def _platform(content: bytes) -> None:
 
 def _script(content: bytes) -> None:
     text = read_script(content, "job.sh")
-    for _ in cli_parse.script_options(text):
+    for _ in arguments.script_options(text):
         pass
 
 
@@ -150,7 +151,7 @@ def _platforms() -> list[bytes]:
 
 
 def _keys() -> list[bytes]:
-    from coalloc.daemon.wire.curve import new_pair
+    from coalloc.wire.curve import new_pair
 
     pair = new_pair()
     body: dict[str, Any] = {"format": "coalloc-key/1", "public": pair.public}
@@ -158,7 +159,7 @@ def _keys() -> list[bytes]:
 
 
 def _tables() -> list[bytes]:
-    from coalloc.daemon.wire.curve import new_pair
+    from coalloc.wire.curve import new_pair
 
     row = {"key": new_pair().public, "user": "ann", "uid": 7, "gid": 7, "role": "submit"}
     other = {**row, "role": "executor", "clusters": ["alpha"], "revoked": 1.5}

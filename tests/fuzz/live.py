@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from coalloc.daemon.wire.client import Asker
+from coalloc.wire.client import Asker
 from tests.fuzz.blind import resident_mb
 from tests.integration.loads import percentile
 from tests.integration.multi_user import ADA, BOB, MultiUser

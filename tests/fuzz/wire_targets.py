@@ -18,19 +18,19 @@ import structlog
 from coalloc.core.events import Requested, Stated, Ticked
 from coalloc.core.executor import ClaimPart, ExecutorCore, ExecutorState, Heard, Say
 from coalloc.core.requests import Refused
-from coalloc.daemon import enrol
-from coalloc.daemon.access import Access
-from coalloc.daemon.answering import QUESTIONS, Sources, array_of
-from coalloc.daemon.caller import Caller, RefusedError
-from coalloc.daemon.config import AccessConfig, ClusterConfig, Config
-from coalloc.daemon.executor_parts import spec_of
-from coalloc.daemon.journal import writes_of
-from coalloc.daemon.keys import KeyTable
-from coalloc.daemon.store import SqliteStore
-from coalloc.daemon.store_errors import StoreError
-from coalloc.daemon.store_schema import STATEMENTS, migrate
-from coalloc.daemon.waiters import Waiters
-from coalloc.daemon.wire.codec import (
+from coalloc.daemon.access import enrolment as enrol
+from coalloc.daemon.access.access import Access
+from coalloc.daemon.access.key_table import KeyTable
+from coalloc.daemon.queries.answers import QUESTIONS, Sources, array_of
+from coalloc.daemon.queries.caller import Caller, RefusedError
+from coalloc.daemon.queries.waiters import Waiters
+from coalloc.daemon.store.errors import StoreError
+from coalloc.daemon.store.journal import writes_of
+from coalloc.daemon.store.schema import STATEMENTS, migrate
+from coalloc.daemon.store.sqlite import SqliteStore
+from coalloc.executor.parts import spec_of
+from coalloc.runtime.config.schema import AccessConfig, ClusterConfig, Config
+from coalloc.wire.codec import (
     COMMANDS,
     FROM_EXECUTOR,
     ORDERS,
@@ -40,9 +40,9 @@ from coalloc.daemon.wire.codec import (
     encode,
     encode_message,
 )
-from coalloc.daemon.wire.curve import KeyPair, new_pair
-from coalloc.daemon.wire.frames import WireError, decode_any, decode_object
-from coalloc.daemon.wire.server import Origin
+from coalloc.wire.curve import KeyPair, new_pair
+from coalloc.wire.frames import WireError, decode_any, decode_object
+from coalloc.wire.server import Origin
 from tests.fuzz.target import Target
 from tests.site import Site
 

@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from coalloc.adapters.batch_command import BatchError
-from coalloc.adapters.gridengine_command import GridEngine
-from coalloc.adapters.gridengine_text import Status, parse_status
-from coalloc.adapters.part_status import descendants
+from coalloc.adapters.gridengine.commands import GridEngine
+from coalloc.adapters.gridengine.parse_xml import Status, parse_status
+from coalloc.adapters.runner.command import BatchError
+from coalloc.adapters.runner.status import descendants
 from tests.bed_processes import (
     UP_LIMIT_S,
     BedError,

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from coalloc.adapters.base import PartSpec
-from coalloc.adapters.gridengine_launcher import GridEngineLauncher
-from coalloc.adapters.gridengine_settings import GridEngineSettings, read_settings
+from coalloc.adapters.gridengine.launcher import GridEngineLauncher
+from coalloc.adapters.gridengine.settings import GridEngineSettings, read_settings
 from tests.gridengine.bed import BIN, Cell, bed
 from tests.integration.launching import Bed as LaunchBed
 from tests.slurm.launching import PYTHON

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.base import AdapterError, ClaimRefusedError, PartState
-from coalloc.adapters.part_held_launcher import HeldLauncher
-from coalloc.adapters.part_token import claim_in_name
+from coalloc.adapters.batch.launcher import HeldLauncher
+from coalloc.adapters.batch.token import claim_in_name
 from tests.gridengine.bed import Bed
 from tests.gridengine.launching import GridEngineBed
 from tests.integration.launching import Signpost, wait_dead

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from coalloc.adapters.base import PartKey, PartReport, PartSpec, PartState
-from coalloc.adapters.local_launcher import LocalLauncher
-from coalloc.adapters.local_settings import read_settings
-from coalloc.adapters.part_launcher import PartLauncher
-from coalloc.adapters.part_status import PAGE, READY, decoded
+from coalloc.adapters.launcher import PartLauncher
+from coalloc.adapters.local.launcher import LocalLauncher
+from coalloc.adapters.local.settings import read_settings
+from coalloc.adapters.runner.status import PAGE, READY, decoded
 
 LIMIT_S = 20.0
 NODES = {"nodes": ["n[1-4]"], "slots": 4}

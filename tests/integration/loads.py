@@ -8,7 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 
-from coalloc.daemon.wire.client import Asker, NoAnswerError
+from coalloc.wire.client import Asker, NoAnswerError
 from tests.integration.running import ENDED, Running
 
 HONEST = frozenset({"part_missing", "lost"})

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from coalloc.daemon import enrol_client
-from coalloc.daemon.key_files import KeyFile, read_key, write_key
-from coalloc.daemon.wire.client import Asker
-from coalloc.daemon.wire.curve import Calling, KeyPair, new_pair
+from coalloc.client import enrolment
+from coalloc.runtime.key_files import KeyFile, read_key, write_key
+from coalloc.wire.client import Asker
+from coalloc.wire.curve import Calling, KeyPair, new_pair
 from tests.integration.running import Running
 
 NOBODY = 65534
@@ -56,13 +56,13 @@ class MultiUser(Running):
         """The enrolment socket is there, and with it all others."""
         try:
             self.admin("list")
-        except enrol_client.EnrolmentError:
+        except enrolment.EnrolmentError:
             return False
         return True
 
     def admin(self, verb: str, **fields: Any) -> Mapping[str, Any]:
         """Ask the enrolment socket as this process's user, who is the daemon's."""
-        return enrol_client.ask(self.enrolment, verb, **fields)
+        return enrolment.ask(self.enrolment, verb, **fields)
 
     def key(self, user: str, role: str = "submit", clusters: tuple[str, ...] = ()) -> Calling:
         """A new key of a user."""

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from coalloc.daemon.wire.client import Asker, NoAnswerError
+from coalloc.wire.client import Asker, NoAnswerError
 
 LIMIT_S = 60.0
 CACHE = tempfile.mkdtemp(prefix="co-numba-")
@@ -114,7 +114,7 @@ class Running:
 
     def start_executor(self, cluster: str) -> None:
         """Start one cluster's executor."""
-        self._start(cluster, "daemon.executor_main", ["--cluster", cluster])
+        self._start(cluster, "executor.main", ["--cluster", cluster])
 
     def start(self) -> None:
         """Start everything, and wait until every cluster is read."""

@@ -14,7 +14,7 @@ import psutil
 import pytest
 import zmq
 
-from coalloc.daemon.wire.client import Asker, NoAnswerError
+from coalloc.wire.client import Asker, NoAnswerError
 from tests.integration.running import ENDED, Running
 
 

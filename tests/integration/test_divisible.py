@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.daemon import cli
+from coalloc.cli import main
 from tests.integration.running import ENDED, Running
 
 SCRIPT = """\
@@ -96,7 +96,7 @@ def test_failure_and_what_is_shown(
         site.start()
         words = ["--divisible", "2s", "--chunk", "0.1s", "-o", "/dev/null", "--retries", "1", "-k"]
         command = scan(site, "test $chunk -ne 13 || exit 7")
-        assert cli.main(["submit", *words, "--wait", "--", *command]) == 7
+        assert main.main(["submit", *words, "--wait", "--", *command]) == 7
         out = capsys.readouterr()
         assert out.out == "Submitted job 1\n"
         assert "failed" in out.err
@@ -109,18 +109,18 @@ def test_failure_and_what_is_shown(
         others = set(range(20)) - lost
         assert others <= ran(site).keys()
         assert shown["progress"]["completed"] == len(others)
-        assert cli.main(["queue", "--all"]) == 0
+        assert main.main(["queue", "--all"]) == 0
         (line,) = capsys.readouterr().out.splitlines()[1:]
         assert f"{len(others)}/20 chunks" in line
-        assert cli.main(["show", "1"]) == 0
+        assert main.main(["show", "1"]) == 0
         text = capsys.readouterr().out
         assert f"{len(others)} of 20 chunks completed, 0 placed, {len(lost)} failed" in text
         assert "2 s in 20 chunks of 0.1 s" in text
-        assert cli.main(["show", bad[0]["id"]]) == 0
+        assert main.main(["show", bad[0]["id"]]) == 0
         assert f"({len(lost)} in all) of divisible job 1" in capsys.readouterr().out
-        assert cli.main(["wait", bad[0]["id"]]) == 7
+        assert main.main(["wait", bad[0]["id"]]) == 7
         capsys.readouterr()
-        assert cli.main(["show", "1.99"]) == 1
+        assert main.main(["show", "1.99"]) == 1
         assert "job 1 has no piece 99" in capsys.readouterr().err
     finally:
         site.stop()

@@ -31,7 +31,7 @@ def test_the_examples_run(root: Path) -> None:
     site = Running(root)
     site.start()
     try:
-        cli = [sys.executable, "-m", "coalloc.daemon.cli"]
+        cli = [sys.executable, "-m", "coalloc.cli.main"]
         job = run(site, *cli, "submit", "--parsable", str(EXAMPLES / "hello.sh"), "world").strip()
         assert site.wait(job)["state"] == "completed"
         lines = (site.work / f"coalloc-{job}.out").read_text().splitlines()

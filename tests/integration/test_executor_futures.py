@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from coalloc import Client, Executor
-from coalloc.daemon import client_events
-from coalloc.daemon.client import NoAnswerError, RefusedError
-from coalloc.daemon.futures_job import JobFailedError
-from coalloc.daemon.wire.client import Asker
+from coalloc.client import events
+from coalloc.client.client import NoAnswerError, RefusedError
+from coalloc.client.futures.future import JobFailedError
+from coalloc.wire.client import Asker
 from tests.integration import jobs_called as called
 from tests.integration.running import Running
 
@@ -180,7 +180,7 @@ def test_a_daemon_that_is_killed_and_comes_back(root: Path) -> None:
 
 @pytest.mark.slow
 def test_a_daemon_that_stays_away_is_an_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_events, "QUIET_S", 0.5)
+    monkeypatch.setattr(events, "QUIET_S", 0.5)
     site = Running(root)
     site.start()
     try:

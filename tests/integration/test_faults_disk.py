@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.daemon import cli
+from coalloc.cli import main
 from tests.integration.running import Running
 
 
@@ -91,7 +91,7 @@ def test_a_damaged_page_keeps_the_daemon_down_until_a_backup_is_restored(
     site.until(lambda: {site.job(job)["state"] for job in (runs, ended)} == {"running"})
     later = site.submit(recorded(site, "c", until="go"), hold=True)
     copy = site.root / "copy.db"
-    assert cli.main(["backup", str(copy), *config]) == 0
+    assert main.main(["backup", str(copy), *config]) == 0
     (site.work / "end").touch()
     assert site.wait(ended)["state"] == "completed"
     site.ask("release", job=later)
@@ -99,7 +99,7 @@ def test_a_damaged_page_keeps_the_daemon_down_until_a_backup_is_restored(
     lost = site.submit(["true"], hold=True)
     epoch = site.ask("status")["epoch"]
 
-    assert cli.main(["restore", str(copy), *config]) == 1
+    assert main.main(["restore", str(copy), *config]) == 1
     assert "is in use; stop coallocd first" in capsys.readouterr().err
     site.kill("coallocd", signal.SIGTERM)
     spoil(site.root / "state" / "coalloc.db")
@@ -108,7 +108,7 @@ def test_a_damaged_page_keeps_the_daemon_down_until_a_backup_is_restored(
     said = site.log.read_text().splitlines()[-1]
     assert "is damaged" in said
     assert "coalloc restore FILE" in said
-    assert cli.main(["restore", str(copy), *config]) == 0
+    assert main.main(["restore", str(copy), *config]) == 0
     site.start_daemon()
     site.until(site.is_complete)
 

@@ -30,7 +30,7 @@ class Proxied(Running):
 
     def start_executor(self, cluster: str) -> None:
         arguments = ["--config", str(self.elsewhere), "--cluster", cluster]
-        self._start(cluster, "daemon.executor_main", arguments)
+        self._start(cluster, "executor.main", arguments)
 
     def stop(self) -> None:
         super().stop()

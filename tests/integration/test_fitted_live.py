@@ -14,7 +14,7 @@ WORK = '#!/bin/sh\nexec sleep "$(awk "BEGIN {print 0.1 + 0.8 / $COALLOC_SIZE}")"
 
 def coalloc(site: Running, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "coalloc.daemon.cli", *words],
+        [sys.executable, "-m", "coalloc.cli.main", *words],
         cwd=site.work,
         env={**os.environ, "COALLOC_CONFIG": str(site.config)},
         capture_output=True,

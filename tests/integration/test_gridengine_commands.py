@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from coalloc.adapters.base import AdapterError, PartState
-from coalloc.adapters.gridengine_launcher import GridEngineLauncher
-from coalloc.adapters.gridengine_settings import read_settings
+from coalloc.adapters.gridengine.launcher import GridEngineLauncher
+from coalloc.adapters.gridengine.settings import read_settings
 from tests.integration.launching import Bed
 
 HEAD = '#!/bin/sh\nroot={root}\necho "$(basename $0) $*" >> $root/asked\n'

@@ -21,8 +21,8 @@ from coalloc.adapters.base import (
     PartKey,
     PartState,
 )
-from coalloc.adapters.local_launcher import LocalLauncher
-from coalloc.adapters.part_status import PAGE, START, encoded
+from coalloc.adapters.local.launcher import LocalLauncher
+from coalloc.adapters.runner.status import PAGE, START, encoded
 from tests.integration.launching import LIMIT_S, Bed, Signpost, wait_dead
 
 # ---- claims ----------------------------------------------------------------------------------
@@ -127,8 +127,8 @@ EXECUTOR = """
 import os, select, sys
 from pathlib import Path
 from coalloc.adapters.base import PartSpec, PartState
-from coalloc.adapters.local_launcher import LocalLauncher
-from coalloc.adapters.local_settings import read_settings
+from coalloc.adapters.local.launcher import LocalLauncher
+from coalloc.adapters.local.settings import read_settings
 
 state, cwd, sign, until = sys.argv[1:]
 launcher = LocalLauncher(read_settings({"nodes": ["n[1-4]"], "slots": 4}, "c"), Path(state))

@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from coalloc.adapters.base import AdapterError
-from coalloc.adapters.local import open_local
-from coalloc.adapters.local_reader import LEAST_INTERVAL_S, LocalReader
-from coalloc.adapters.local_settings import read_settings
+from coalloc.adapters.local.adapter import open_local
+from coalloc.adapters.local.reader import LEAST_INTERVAL_S, LocalReader
+from coalloc.adapters.local.settings import read_settings
 from coalloc.model.errors import InputError
 from tests.integration.launching import Bed
 

@@ -6,9 +6,9 @@ import select
 
 import pytest
 
-from coalloc.adapters import part_launcher
+from coalloc.adapters import launcher
 from coalloc.adapters.base import PartKey, PartReport, PartState
-from coalloc.adapters.local_parts import PartFolder
+from coalloc.adapters.part_folder import PartFolder
 from tests.integration.launching import LIMIT_S, Bed
 
 
@@ -27,7 +27,7 @@ def test_news_of_one_part_are_no_reason_to_look_at_the_others(
         return report(folder)
 
     monkeypatch.setattr(PartFolder, "report", counted)
-    monkeypatch.setattr(part_launcher, "LOOK_S", float("inf"))
+    monkeypatch.setattr(launcher, "LOOK_S", float("inf"))
     mine = specs[2].key
     bed.launcher.go(mine)
     news = bed.launcher.fileno()

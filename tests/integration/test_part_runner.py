@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.base import PartState
-from coalloc.adapters.part_status import END, PAGE
+from coalloc.adapters.runner.status import END, PAGE
 from tests.integration.launching import Bed, Signpost, is_alive, wait_dead
 
 

@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return what one run of the command has written."""
     path = tmp_path_factory.mktemp("reproduction")
     done = subprocess.run(
-        [sys.executable, "-m", "coalloc.daemon.cli", "reproduce", "all", "--quick", "-o", path],
+        [sys.executable, "-m", "coalloc.cli.main", "reproduce", "all", "--quick", "-o", path],
         capture_output=True,
         text=True,
         timeout=LONGEST_S,

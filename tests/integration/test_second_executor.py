@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.core.messages import Goodbye, Hello, Ping, Read
-from coalloc.daemon.wire.codec import encode_message
+from coalloc.wire.codec import encode_message
 from tests.integration.running import Running
 from tests.integration.test_wire_server import Body, Site, answer, until
 from tests.integration.test_wire_server import serve as serve  # a fixture

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 import zmq
 
+from coalloc.cli import main
+from coalloc.client.enrolment import EnrolmentError
 from coalloc.core.messages import Hello
-from coalloc.daemon import cli
-from coalloc.daemon.enrol_client import EnrolmentError
-from coalloc.daemon.key_files import KeyFile, read_key, write_key
-from coalloc.daemon.wire.client import Asker, KeyRefusedError, NoAnswerError, Watcher
-from coalloc.daemon.wire.codec import tagged
-from coalloc.daemon.wire.curve import Calling, new_pair
-from coalloc.daemon.wire.frames import decode_any, encode
+from coalloc.runtime.key_files import KeyFile, read_key, write_key
+from coalloc.wire.client import Asker, KeyRefusedError, NoAnswerError, Watcher
+from coalloc.wire.codec import tagged
+from coalloc.wire.curve import Calling, new_pair
+from coalloc.wire.frames import decode_any, encode
 from tests.integration.multi_user import ADA, BOB, NOBODY, MultiUser, Tap
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root is more than one user")
@@ -345,27 +345,27 @@ def test_keys_by_the_command_line(
     path = site.root / "mine" / "key.json"
     monkeypatch.setenv("COALLOC_CONFIG", str(site.config))
     monkeypatch.setenv("COALLOC_KEY", str(path))
-    assert cli.main(["queue"]) == 1
+    assert main.main(["queue"]) == 1
     assert "'coalloc keys new' makes one" in capsys.readouterr().err
-    assert cli.main(["keys", "new"]) == 0
+    assert main.main(["keys", "new"]) == 0
     public = capsys.readouterr().out.strip()
     assert (path.stat().st_mode & 0o777, read_key(path).server) == (0o600, site.server)
-    assert cli.main(["queue"]) == 0
-    assert cli.main(["drain", "alpha"]) == 1
+    assert main.main(["queue"]) == 0
+    assert main.main(["drain", "alpha"]) == 1
     assert "only an operator may do this" in capsys.readouterr().err
-    assert cli.main(["keys", "authorize", public, "--role", "operator"]) == 0
-    assert cli.main(["drain", "alpha"]) == cli.main(["resume", "alpha"]) == 0
-    assert cli.main(["keys", "new"]) == 0  # the same key once more, which keeps it enrolled
+    assert main.main(["keys", "authorize", public, "--role", "operator"]) == 0
+    assert main.main(["drain", "alpha"]) == main.main(["resume", "alpha"]) == 0
+    assert main.main(["keys", "new"]) == 0  # the same key once more, which keeps it enrolled
     capsys.readouterr()
-    assert cli.main(["keys", "list", "--json"]) == 0
+    assert main.main(["keys", "list", "--json"]) == 0
     rows = {row["key"]: row for row in json.loads(capsys.readouterr().out)}
     assert (rows[public]["revoked"], rows[public]["role"]) == (None, "operator")
-    assert cli.main(["keys", "revoke", public[:10]]) == 0
-    assert cli.main(["queue"]) == 1
+    assert main.main(["keys", "revoke", public[:10]]) == 0
+    assert main.main(["queue"]) == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("coalloc: error: the daemon at ipc://")
     assert "refuses this key" in error
     path.chmod(0o644)
-    assert cli.main(["queue"]) == 1
+    assert main.main(["queue"]) == 1
     assert "a private key is 0600" in capsys.readouterr().err
     assert site.audited("key_revoked", "None")["key"] == public[:12]

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.daemon.client import Client
-from coalloc.daemon.key_files import KeyFile, write_key
+from coalloc.client.client import Client
+from coalloc.runtime.key_files import KeyFile, write_key
 from tests.integration.loads import percentile
 from tests.integration.multi_user import ADA, BOB, MultiUser
 
 FLOOD = """
 import json, os, sys, time
 from pathlib import Path
-from coalloc.daemon.key_files import calling, read_key
-from coalloc.daemon.wire.client import Asker, NoAnswerError
+from coalloc.runtime.key_files import calling, read_key
+from coalloc.wire.client import Asker, NoAnswerError
 endpoint, key, body = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
 askers = [Asker(endpoint, security=calling(read_key(key), "", key)) for _ in range(20)]
 print("ready", flush=True)

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from coalloc.adapters.base import AdapterError, PartState
-from coalloc.adapters.part_hold import has_started
-from coalloc.adapters.part_status import READY, StatusFile, boot_id
-from coalloc.adapters.slurm_launcher import SlurmLauncher
-from coalloc.adapters.slurm_settings import read_settings
+from coalloc.adapters.runner.hold import has_started
+from coalloc.adapters.runner.status import READY, StatusFile, boot_id
+from coalloc.adapters.slurm.launcher import SlurmLauncher
+from coalloc.adapters.slurm.settings import read_settings
 from tests.integration.launching import Bed
 
 HEAD = '#!/bin/sh\necho "$(basename $0) $*" >> {log}\n'

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from coalloc.daemon import solver as solver_module
-from coalloc.daemon.solver import SolveOutcome, SolverPool
+from coalloc.daemon.solver import pool as solver_module
+from coalloc.daemon.solver.pool import SolveOutcome, SolverPool
 from coalloc.model.plan import Status
 from coalloc.model.plan_json import read_plan
 

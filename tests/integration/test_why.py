@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from coalloc.daemon.client import Client
+from coalloc.client.client import Client
 from tests.integration.running import Running
 
 WARM_S = 180.0
@@ -37,7 +37,7 @@ def client(site: Running) -> Iterator[Client]:
 
 
 def ask(site: Running, *words: str) -> str:
-    command = [sys.executable, "-m", "coalloc.daemon.cli", "why", *words]
+    command = [sys.executable, "-m", "coalloc.cli.main", "why", *words]
     environ = {**os.environ, "COALLOC_CONFIG": str(site.config)}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60.0)
     assert done.returncode == 0, done.stderr

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from coalloc import Client
-from coalloc.daemon.client import RefusedError, submission
+from coalloc.client.client import RefusedError, submission
 from tests.integration.running import Running
 
 LIMIT_S = 60.0
@@ -34,7 +34,7 @@ def site() -> Iterator[Running]:
 def coalloc(site: Running, *words: str, code: int = 0, stdin: str = "") -> str:
     """Run ``coalloc`` as a user would; returns what it printed."""
     done = subprocess.run(
-        [sys.executable, "-m", "coalloc.daemon.cli", *words],
+        [sys.executable, "-m", "coalloc.cli.main", *words],
         cwd=site.work,
         env={**os.environ, "COALLOC_CONFIG": str(site.config)},
         input=stdin,

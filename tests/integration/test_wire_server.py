@@ -14,9 +14,9 @@ import zmq
 import zmq.asyncio
 
 from coalloc.core.messages import Ping, Read, Statement
-from coalloc.daemon.wire.codec import encode_message
-from coalloc.daemon.wire.frames import encode
-from coalloc.daemon.wire.server import Endpoints, Origin, Server
+from coalloc.wire.codec import encode_message
+from coalloc.wire.frames import encode
+from coalloc.wire.server import Endpoints, Origin, Server
 
 LIMIT_S = 20.0
 MAX_BYTES = 1 << 20

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.daemon import cli
+from coalloc.cli import main
 from tests.integration.running import ENDED, Running
 
 WIDTH = 8
@@ -99,7 +99,7 @@ def test_commands_variables_failure_and_what_is_shown(
     file.write_text(json.dumps({"name": "two", "tasks": tasks, "edges": edges}))
     try:
         site.start()
-        code = cli.main(["submit-workflow", str(file), "--retries", "1", "-k", "--wait"])
+        code = main.main(["submit-workflow", str(file), "--retries", "1", "-k", "--wait"])
         out = capsys.readouterr()
         assert out.out == "Submitted workflow 1 (4 tasks)\n"
         assert "task bad failed" in out.err
@@ -116,14 +116,14 @@ def test_commands_variables_failure_and_what_is_shown(
         assert site.job("1.bad")["exit_code"] == 7
         assert site.job("1.2")["id"] == "1.2"
         assert site.job("1.after")["reason"] == "not_run"
-        assert cli.main(["wait", "1.after", "1.free"]) == 1
+        assert main.main(["wait", "1.after", "1.free"]) == 1
         assert "job 1.3 cancelled: never runs" in capsys.readouterr().out
-        assert cli.main(["queue", "--all"]) == 0
+        assert main.main(["queue", "--all"]) == 0
         (line,) = capsys.readouterr().out.splitlines()[1:]
         assert "2/4 tasks" in line
-        assert cli.main(["show", "1"]) == 0
+        assert main.main(["show", "1"]) == 0
         assert "2 of 4 tasks completed, 0 placed, 1 failed" in capsys.readouterr().out
-        assert cli.main(["show", "1.nothing"]) == 1
+        assert main.main(["show", "1.nothing"]) == 1
         assert "job 1 has no task nothing" in capsys.readouterr().err
     finally:
         site.stop()
@@ -139,11 +139,11 @@ def test_a_template_stands_for_the_commands_and_is_needed_where_there_are_none(
     file.write_text(json.dumps({"tasks": [{"id": "a b", "work": 0.1}, {"id": "c", "work": 0.1}]}))
     try:
         site.start()
-        assert cli.main(["submit-workflow", str(file)]) == 2
+        assert main.main(["submit-workflow", str(file)]) == 2
         assert "task a b: has no command" in capsys.readouterr().err
         template = "echo {task} {name} {id} {procs}"
         words = ["--command-template", template, "-J", "named", "--wait", "--parsable"]
-        assert cli.main(["submit-workflow", str(file), *words]) == 0
+        assert main.main(["submit-workflow", str(file), *words]) == 0
         assert capsys.readouterr().out == "1\n"
         assert (site.work / "coalloc-1.1.out").read_text() == "a b named 1.1 1\n"
         assert (site.work / "coalloc-1.2.out").read_text() == "c named 1.2 1\n"

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from coalloc.core.events import Graph, Requested
 from coalloc.core.records import Launch
 from coalloc.core.requests import Answer, Done, SubmitWorkflow
-from coalloc.daemon.wire.frames import decode_object, encode
-from coalloc.daemon.wire.graphs import read_graph
 from coalloc.model.job_json import write_job
+from coalloc.wire.frames import decode_object, encode
+from coalloc.wire.workflow_graph import read_graph
 from tests.site import Site
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "é", ""])

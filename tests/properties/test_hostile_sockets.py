@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from coalloc.core.events import Requested, Stated
 from coalloc.core.messages import Statement
-from coalloc.daemon.access import Access
-from coalloc.daemon.config import AccessConfig, ClusterConfig, Config
-from coalloc.daemon.enrol import Enrolment, Peer
-from coalloc.daemon.keys import KeyTable
-from coalloc.daemon.wire.codec import COMMANDS, decode_command, decode_object
-from coalloc.daemon.wire.curve import new_pair
-from coalloc.daemon.wire.frames import WireError, decode_any, encode
-from coalloc.daemon.wire.server import Endpoints, Origin, Server
+from coalloc.daemon.access.access import Access
+from coalloc.daemon.access.enrolment import Enrolment, Peer
+from coalloc.daemon.access.key_table import KeyTable
+from coalloc.runtime.config.schema import AccessConfig, ClusterConfig, Config
+from coalloc.wire.codec import COMMANDS, decode_command, decode_object
+from coalloc.wire.curve import new_pair
+from coalloc.wire.frames import WireError, decode_any, encode
+from coalloc.wire.server import Endpoints, Origin, Server
 from tests.fuzz.wire_targets import commands, enrolments, questions, statements
 from tests.properties.test_wire_bytes import VALUES
 from tests.properties.test_workflow_bytes import replaced

@@ -20,9 +20,9 @@ import psutil
 import pytest
 import zmq
 
-from coalloc.daemon.wire.floods import UNREAD_BYTES, FloodGuard
-from coalloc.daemon.wire.publishing import Publisher
-from coalloc.daemon.wire.subscriptions import MOST_BYTES, MOST_SUBSCRIPTIONS, Subscriptions
+from coalloc.wire.floods import UNREAD_BYTES, FloodGuard
+from coalloc.wire.publisher import Publisher
+from coalloc.wire.subscriptions import MOST_BYTES, MOST_SUBSCRIPTIONS, Subscriptions
 
 FLOOD = 200_000
 """Unbounded, they take a gigabyte of the publisher."""

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from coalloc.core import messages, requests
 from coalloc.core.messages import Numbered, PartReport
 from coalloc.core.records import Launch, PartState
-from coalloc.daemon.wire import codec
-from coalloc.daemon.wire.frames import WireError, encode
 from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.wire import codec
+from coalloc.wire.frames import WireError, encode
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
 COUNTS = st.dictionaries(TEXT, st.integers(1, 64), max_size=3)

@@ -24,8 +24,8 @@ from coalloc.core.events import (
 from coalloc.core.messages import Hello, Numbered, Ping, Statement, Welcome
 from coalloc.core.requests import Refused, Submit, SubmitWorkflow
 from coalloc.core.settings import Settings
-from coalloc.daemon.delivery import Delivery
-from coalloc.daemon.journal import without_submits
+from coalloc.daemon.outbox import Delivery
+from coalloc.daemon.store.journal import without_submits
 from tests.simulation.disk import Disk, FullError
 from tests.simulation.network import Network
 from tests.simulation.planning import Planner

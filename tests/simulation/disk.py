@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from coalloc.core.after_restore import MARK as RESTORED
 from coalloc.core.coordinator import Remembered
 from coalloc.core.effects import (
     Drop,
@@ -17,12 +18,11 @@ from coalloc.core.effects import (
     SaveToken,
     Send,
 )
+from coalloc.core.executor_identity import MARK as EXECUTOR
 from coalloc.core.messages import Order
 from coalloc.core.records import JobRecord, Launch
-from coalloc.core.replacing import MARK as EXECUTOR
-from coalloc.core.restoring import MARK as RESTORED
-from coalloc.daemon.journal import drained_of
-from coalloc.daemon.succession import highest, succeed, unprepared
+from coalloc.daemon.store.journal import drained_of
+from coalloc.daemon.store.succession import highest, succeed, unprepared
 
 
 class FullError(Exception):

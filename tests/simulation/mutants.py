@@ -15,21 +15,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from coalloc.core import (
-    commit,
+    after_restore,
     coordinator,
     executor,
+    executor_identity,
     flows,
-    handover,
+    native_jobs,
+    occupation,
     pieces,
     placing,
     queue,
-    replacing,
-    restoring,
     starting,
     state,
     workflows,
 )
-from coalloc.daemon import delivery, succession
+from coalloc.daemon import outbox
+from coalloc.daemon.store import succession
 from tests.simulation import daemon as shell
 
 
@@ -144,7 +145,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # What survives a restart
     "outbox-forgotten": Mutant(
-        of=delivery.Delivery.restore,
+        of=outbox.Delivery.restore,
         old="self._boxes[cluster] = Outbox(orders=dict(kept), sent=min(kept, default=1) - 1)",
         new="pass",
     ),
@@ -178,10 +179,10 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Nodes and links
     "plans-not-checked-again": Mutant(
-        of=commit.misfit, old='    """Why', new='    return ""\n    """Why'
+        of=occupation.misfit, old='    """Why', new='    return ""\n    """Why'
     ),
     "links-not-counted": Mutant(
-        of=commit.loads_of, old='    """Link load', new='    return {}\n    """Link load'
+        of=occupation.loads_of, old='    """Link load', new='    return {}\n    """Link load'
     ),
     # Order among jobs, and time
     "dependencies-ignored": Mutant(
@@ -202,7 +203,7 @@ MUTANTS: dict[str, Mutant] = {
         new="failures = record.failures",
     ),
     "guests-taken-twice": Mutant(
-        of=handover._queue,
+        of=native_jobs._queue,
         old="state.out.append(SaveToken(",
         new="(lambda effect: None)(SaveToken(",
     ),
@@ -213,18 +214,18 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Executors that are not the one before
     "orders-of-the-former-carried-out-by-the-next": Mutant(
-        of=replacing.taken_over,
+        of=executor_identity.taken_over,
         old="    forget_orders(state, hello.cluster)\n",
         new="",
         steps=1000,
     ),
     "identity-not-saved": Mutant(
-        of=replacing.taken_over,
+        of=executor_identity.taken_over,
         old="    state.out.append(SaveMeta(",
         new="    (lambda effect: None)(SaveMeta(",
     ),
     "lost-states-not-noticed": Mutant(
-        of=replacing.taken_over,
+        of=executor_identity.taken_over,
         old="    if not known or hello",
         new="    if True or hello",
     ),
@@ -254,19 +255,19 @@ MUTANTS: dict[str, Mutant] = {
         steps=800,
     ),
     "overtaken-jobs-not-held": Mutant(
-        of=restoring._hold,
+        of=after_restore._hold,
         old="state=JobState.HELD, attempt=attempt, ",
         new="attempt=attempt, ",
         steps=800,
     ),
     "overtaken-workflows-not-held": Mutant(
-        of=restoring._hold_workflow,
+        of=after_restore._hold_workflow,
         old="    if not is_held(record):",
         new="    if False:",
         steps=800,
     ),
     "claims-of-nobody-kept": Mutant(
-        of=restoring._is_unknown,
+        of=after_restore._is_unknown,
         old='    """A part of',
         new='    return False\n    """A part of',
         steps=600,

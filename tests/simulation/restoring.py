@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import random
 
+from coalloc.core.after_restore import OVERTAKEN
 from coalloc.core.executor import Key
 from coalloc.core.messages import Prepare
 from coalloc.core.records import JobRecord, JobState, PartState
 from coalloc.core.requests import Cancel, Command, Release, ResumeRounds
-from coalloc.core.restoring import OVERTAKEN
 from tests.simulation.daemon import DaemonHost
 from tests.simulation.disk import Disk
 from tests.simulation.executors import ExecutorHost

@@ -26,9 +26,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coalloc.adapters.batch_command import BatchError
-from coalloc.adapters.part_status import descendants
-from coalloc.adapters.slurm_command import Slurm
+from coalloc.adapters.runner.command import BatchError
+from coalloc.adapters.runner.status import descendants
+from coalloc.adapters.slurm.commands import Slurm
 from tests.bed_processes import (
     UP_LIMIT_S,
     BedError,

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from coalloc.daemon.demo import START_LIMIT_S, WARM_LIMIT_S, DemoError, Show, say
+from coalloc.cli.demo import START_LIMIT_S, WARM_LIMIT_S, DemoError, Show, say
 from tests.bed_processes import BedError
 from tests.slurm.bed import Bed, ClusterShape, bed
 from tests.slurm.launching import PYTHON

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from coalloc.adapters.base import PartSpec
-from coalloc.adapters.slurm_launcher import SlurmLauncher
-from coalloc.adapters.slurm_settings import SlurmSettings, read_settings
+from coalloc.adapters.slurm.launcher import SlurmLauncher
+from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
 from tests.integration.launching import Bed as LaunchBed
 from tests.slurm.bed import Bed, Cluster, ClusterShape, bed
 

@@ -16,8 +16,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from coalloc.daemon.wire.client import NoAnswerError
 from coalloc.model.snapshot_json import read_snapshot
+from coalloc.wire.client import NoAnswerError
 from tests.integration.running import ENDED
 from tests.slurm.bed import Bed, ClusterShape
 from tests.slurm.site import SlurmSite

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.adapters.batch_command import RefusedError, UnreachableError
-from coalloc.adapters.part_status import descendants
+from coalloc.adapters.runner.command import RefusedError, UnreachableError
+from coalloc.adapters.runner.status import descendants
 from tests.bed_processes import free_ports
 from tests.slurm.bed import Bed, ClusterShape, alike, bed
 

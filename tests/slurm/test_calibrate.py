@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.probe import main as probe
-from coalloc.adapters.slurm_reader import SlurmReader
-from coalloc.adapters.slurm_settings import read_settings
-from coalloc.daemon.cli import main
+from coalloc.adapters.slurm.reader import SlurmReader
+from coalloc.adapters.slurm.settings import read_settings
+from coalloc.cli.main import main
 from tests.slurm.bed import Bed
 
 CONFIG = """\

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.batch_command import UnreachableError
+from coalloc.adapters.runner.command import UnreachableError
 from tests.slurm.bed import Bed, alike, bed
 from tests.slurm.commands import EMPTY, GARBAGE, SLOW, Commands
 from tests.slurm.site import SlurmSite

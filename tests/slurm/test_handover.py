@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.base import ClaimRefusedError, PartKey, PartReport, PartSpec, PartState
-from coalloc.adapters.batch_command import UnreachableError
-from coalloc.adapters.slurm_command import Slurm
-from coalloc.adapters.slurm_handover import HandedLauncher
-from coalloc.adapters.slurm_reader import SlurmReader
-from coalloc.adapters.slurm_settings import read_settings
+from coalloc.adapters.runner.command import UnreachableError
+from coalloc.adapters.slurm.commands import Slurm
+from coalloc.adapters.slurm.native_jobs import HandedLauncher
+from coalloc.adapters.slurm.reader import SlurmReader
+from coalloc.adapters.slurm.settings import read_settings
 from coalloc.model.reading import HandedJob
 from tests.slurm.bed import Bed, ClusterShape, bed
 

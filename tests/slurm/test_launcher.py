@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from coalloc.adapters.base import ClaimRefusedError, PartState
-from coalloc.adapters.part_token import parse_comment
+from coalloc.adapters.batch.token import parse_comment
 from tests.integration.launching import Signpost, wait_dead
 from tests.slurm.bed import Bed
 from tests.slurm.launching import SlurmBed

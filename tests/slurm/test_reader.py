@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.base import AdapterError
-from coalloc.adapters.slurm_command import Slurm
-from coalloc.adapters.slurm_reader import SlurmReader
-from coalloc.adapters.slurm_settings import SlurmSettings, read_settings
+from coalloc.adapters.slurm.commands import Slurm
+from coalloc.adapters.slurm.reader import SlurmReader
+from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import ClusterReading
 from tests.slurm.bed import Bed, Cluster, ClusterShape, bed

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.base import PartState
-from coalloc.adapters.slurm_launcher import SlurmLauncher, commands_of
-from coalloc.adapters.slurm_reader import SlurmReader
+from coalloc.adapters.slurm.launcher import SlurmLauncher, commands_of
+from coalloc.adapters.slurm.reader import SlurmReader
 from tests.slurm.bed import Bed, alike, bed
 from tests.slurm.launching import SlurmBed
 

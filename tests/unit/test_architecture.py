@@ -50,13 +50,13 @@ LAZY = {"coalloc.Client": "coalloc.daemon", "coalloc.Executor": "coalloc.daemon"
 DEFERRED = {("daemon", "coalloc.simulation")}
 
 PROCESSES = (
-    "adapters/processes.py",
-    "adapters/part_nest.py",
-    "adapters/part_runner.py",
-    "adapters/batch_command.py",
-    "daemon/solver.py",
-    "daemon/solver_worker.py",
-    "daemon/demo.py",
+    "adapters/fork_server.py",
+    "adapters/runner/fork_server.py",
+    "adapters/runner/runner.py",
+    "adapters/runner/command.py",
+    "daemon/solver/pool.py",
+    "daemon/solver/worker.py",
+    "cli/demo.py",
     "policies/mip/cbc.py",
 )
 # Modules under policies/ that own a mixed-integer program.
@@ -277,10 +277,10 @@ def test_every_package_has_its_rules() -> None:
         ("core", "from coalloc import policies"),
         ("core", "from ..policies import checker"),  # relative, out of the package
         ("policies", "def f():\n    from coalloc.adapters import formats"),  # deferral is no excuse
-        ("adapters", "from coalloc.daemon.store import Store"),
+        ("adapters", "from coalloc.daemon.store.sqlite import Store"),
         ("adapters", "from coalloc import Client"),  # loads the daemon
         ("adapters", "import importlib\nimportlib.import_module('coalloc.daemon')"),
-        ("simulation", "from coalloc.adapters.local import Local"),
+        ("simulation", "from coalloc.adapters.local.adapter import Local"),
         ("simulation", "import coalloc\ncoalloc.daemon.main()"),  # reached, not imported
         ("daemon", "from coalloc.simulation import replay"),
         ("daemon", "if x:\n    import coalloc.simulation.replay"),
@@ -318,10 +318,10 @@ def test_layer_rule_can_pass(package: str, source: str) -> None:
         ("core/queue.py", "import sqlite3"),
         ("policies/oas.py", "def f():\n    import pulp"),
         ("policies/oas.py", "from numba import njit"),
-        ("adapters/slurm.py", "import subprocess"),
-        ("adapters/slurm.py", "import os\nos.fork()"),
-        ("adapters/slurm.py", "from os import system as run"),
-        ("adapters/slurm.py", "import asyncio\nasyncio.create_subprocess_exec('squeue')"),
+        ("adapters/slurm/adapter.py", "import subprocess"),
+        ("adapters/slurm/adapter.py", "import os\nos.fork()"),
+        ("adapters/slurm/adapter.py", "from os import system as run"),
+        ("adapters/slurm/adapter.py", "import asyncio\nasyncio.create_subprocess_exec('squeue')"),
     ],
 )
 def test_home_rule_can_fail(path: str, source: str) -> None:
@@ -331,13 +331,13 @@ def test_home_rule_can_fail(path: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("daemon/wire/server.py", "import zmq"),
+        ("wire/server.py", "import zmq"),
         ("adapters/local_nodes.py", "import psutil"),
         ("adapters/local/readings.py", "import psutil"),
-        ("daemon/store.py", "import sqlite3"),
+        ("daemon/store/sqlite.py", "import sqlite3"),
         ("policies/kernel/profile.py", "from numba import njit"),
-        ("adapters/processes.py", "import asyncio\nasyncio.create_subprocess_exec('squeue')"),
-        ("adapters/slurm.py", "import os\nos.environ"),
+        ("adapters/fork_server.py", "import asyncio\nasyncio.create_subprocess_exec('squeue')"),
+        ("adapters/slurm/adapter.py", "import os\nos.environ"),
     ],
 )
 def test_home_rule_can_pass(path: str, source: str) -> None:
@@ -382,7 +382,7 @@ def test_bare_and_integration_rules_can_fail() -> None:
     assert list(bare_faults(read_uses("from model import job")))
     assert list(bare_faults(read_uses("def f():\n    import daemon.wire")))
     assert not list(bare_faults(read_uses("from coalloc import model\nfrom models import x")))
-    assert list(integration_faults(read_uses("from coalloc.daemon.client import Client")))
+    assert list(integration_faults(read_uses("from coalloc.client.client import Client")))
     assert not list(integration_faults(read_uses("from coalloc import Client")))
 
 

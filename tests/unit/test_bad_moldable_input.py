@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.daemon.cli import main
+from coalloc.cli.main import main
 from coalloc.model.errors import InputError
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.bounds import proofs_of

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from coalloc.daemon.cli import main
+from coalloc.cli.main import main
 from coalloc.model.plan_json import write_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from coalloc.daemon import call_runner
-from coalloc.daemon.calls import (
+from coalloc.client.futures import call_runner
+from coalloc.client.futures.calls import (
     CallError,
     NotCallableThereError,
     as_json,
@@ -20,8 +20,8 @@ from coalloc.daemon.calls import (
     function_name,
     read_outcomes,
 )
-from coalloc.daemon.futures_job import Ending, JobFailedError
-from coalloc.daemon.futures_results import finished, only, pattern, returned
+from coalloc.client.futures.future import Ending, JobFailedError
+from coalloc.client.futures.results import finished, only, pattern, returned
 
 
 class Named:

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from coalloc.daemon import cli, cli_offline, cli_operate, cli_show
-from coalloc.daemon.cli_common import error_line
-from coalloc.daemon.client import NoAnswerError, RefusedError
+from coalloc.cli import main, offline, operate, queue
+from coalloc.cli.command import error_line
+from coalloc.client.client import NoAnswerError, RefusedError
 from coalloc.model.jobs import WorkflowJob
 from coalloc.policies.registry import POLICIES
 
@@ -37,7 +37,7 @@ SNAPSHOT = {
 
 
 def run(*words: str) -> int:
-    return cli.main(list(words))
+    return main.main(list(words))
 
 
 def error_of(capsys: pytest.CaptureFixture[str]) -> str:
@@ -49,11 +49,11 @@ def error_of(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_every_command_is_listed_once() -> None:
-    listed = [name for _, names in cli.GROUPS for name in names]
-    assert sorted(listed) == sorted(cli.MODULES)
+    listed = [name for _, names in main.GROUPS for name in names]
+    assert sorted(listed) == sorted(main.MODULES)
 
 
-@pytest.mark.parametrize("name", cli.MODULES)
+@pytest.mark.parametrize("name", main.MODULES)
 def test_every_help_page_has_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     if name == "simulate":
         pytest.importorskip("coalloc.simulation.command")
@@ -64,14 +64,14 @@ def test_every_help_page_has_an_example(name: str, capsys: pytest.CaptureFixture
 
 
 def test_the_whole_parser_builds() -> None:
-    names = re.findall(r"^    ([a-z-]+)(?: |$)", cli.build_parser().format_help(), re.MULTILINE)
-    assert sorted(names) == sorted(cli.MODULES)
+    names = re.findall(r"^    ([a-z-]+)(?: |$)", main.build_parser().format_help(), re.MULTILINE)
+    assert sorted(names) == sorted(main.MODULES)
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--help") == 0
     page = capsys.readouterr().out
-    assert all(re.search(rf"^  {name} ", page, re.MULTILINE) for name in cli.MODULES)
+    assert all(re.search(rf"^  {name} ", page, re.MULTILINE) for name in main.MODULES)
     assert run() == 2
     assert capsys.readouterr().out == page
     assert run("--version") == 0
@@ -140,7 +140,7 @@ def test_what_goes_wrong_later(
     def fail(args: Any) -> None:
         raise error
 
-    monkeypatch.setattr(cli_show, "connect", fail)
+    monkeypatch.setattr(queue, "connect", fail)
     assert run("queue") == code
     err = capsys.readouterr().err
     assert "Traceback" not in err
@@ -151,13 +151,13 @@ def test_a_defect_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None
     def fail(args: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(cli_show, "connect", fail)
+    monkeypatch.setattr(queue, "connect", fail)
     with pytest.raises(ZeroDivisionError):
         run("queue")
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
-    command = f"{sys.executable} -m coalloc.daemon.cli policies --json"
+    command = f"{sys.executable} -m coalloc.cli.main policies --json"
     shell = f"{command} | head -c 1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True)
     assert done.stderr == ""
@@ -198,7 +198,7 @@ def test_one_refusal_does_not_keep_the_others_back(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = Refusing()
-    monkeypatch.setattr(cli_operate, "connect", lambda args: client)
+    monkeypatch.setattr(operate, "connect", lambda args: client)
     assert run("cancel", "1", "2", "3") == 1
     assert client.asked == [("cancel", "1"), ("cancel", "2"), ("cancel", "3")]
     assert error_of(capsys) == "job 2 has ended already (completed)\n"
@@ -349,7 +349,7 @@ def test_a_snapshot_of_a_log_and_a_platform(
     out = tmp_path / "s.json"
     words = ["snapshot", "--workload", str(log), "--platform", str(platform), "--limit", "3"]
     assert run(*words, "-o", str(out)) == 0
-    made = cli_offline.load_snapshot(out)
+    made = offline.load_snapshot(out)
     assert [job.id for job in made.queue] == ["1", "2", "3"]
     assert made.time == made.queue[-1].submitted
     assert len(list(made.nodes())) == 4
@@ -369,7 +369,7 @@ def test_a_snapshot_of_a_workflow_and_a_platform(
     words = ["snapshot", "--workload", str(flow), "--platform", str(platform)]
     assert run(*words, "-o", f"{tmp_path}/s.json") == 0
     assert "flow.dax: 1 of 2 tasks name no run time; 60 s are assumed" in capsys.readouterr().err
-    (job,) = cli_offline.load_snapshot(tmp_path / "s.json").queue
+    (job,) = offline.load_snapshot(tmp_path / "s.json").queue
     assert isinstance(job, WorkflowJob)
     assert [(task.id, task.work, task.min_procs) for task in job.tasks] == [
         ("x", 60.0, 1),
@@ -408,4 +408,4 @@ def test_queue_starts_light(tmp_path: Path) -> None:
 
 def test_the_entry_point_is_installed() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    assert scripts["coalloc"] == "coalloc.daemon.cli:main"
+    assert scripts["coalloc"] == "coalloc.cli.main:main"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.daemon import cli_parse as parse
+from coalloc.cli import arguments as parse
 
 
 @pytest.mark.parametrize(

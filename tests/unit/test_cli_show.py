@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from coalloc.daemon.cli_events import event_line
-from coalloc.daemon.cli_gantt import headline, html_gantt, rows_of, svg_gantt, text_gantt
-from coalloc.daemon.cli_job import job_lines
-from coalloc.daemon.cli_nodes import cluster_line, node_lines
-from coalloc.daemon.cli_show import queue_lines, status_lines
-from coalloc.daemon.cli_text import aligned, figure, length, node_set, printable, show_table
-from coalloc.daemon.client_results import ClusterRow, Event, NodeRow, QueueRow, ServiceStatus
+from coalloc.cli.events import event_line
+from coalloc.cli.gantt import headline, html_gantt, rows_of, svg_gantt, text_gantt
+from coalloc.cli.job_details import job_lines
+from coalloc.cli.nodes import cluster_line, node_lines
+from coalloc.cli.output import aligned, figure, length, node_set, printable, show_table
+from coalloc.cli.queue import queue_lines, status_lines
+from coalloc.client.answers import ClusterRow, Event, NodeRow, QueueRow, ServiceStatus
 from coalloc.model.plan import Objective, Placement, Plan, Status
 
 NOW = time.mktime((2030, 5, 17, 14, 30, 0, 0, 0, -1))

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from coalloc.daemon import cli, cli_order
-from coalloc.daemon.client import Client
-from coalloc.daemon.client_results import EndedJob, Estimate, Submitted
+from coalloc.cli import main, submit_options
+from coalloc.client.answers import EndedJob, Estimate, Submitted
+from coalloc.client.client import Client
 
 
 class FakeClient:
@@ -41,7 +41,7 @@ class FakeClient:
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeClient:
     fake = FakeClient()
-    monkeypatch.setattr(cli_order, "connect", lambda args: fake)
+    monkeypatch.setattr(submit_options, "connect", lambda args: fake)
     monkeypatch.chdir(tmp_path)
     return fake
 
@@ -52,13 +52,13 @@ def script(text: str, name: str = "job.sh") -> str:
 
 
 def sent(client: FakeClient, *words: str) -> dict[str, Any]:
-    assert cli.main(["submit", *words]) == 0
+    assert main.main(["submit", *words]) == 0
     return client.sent[-1]
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """The one line of a command line that is refused."""
-    assert cli.main(["submit", *words]) == 2
+    assert main.main(["submit", *words]) == 2
     out, err = capsys.readouterr()
     assert not out
     assert err.startswith("coalloc: error: ")
@@ -274,7 +274,7 @@ def test_wait_ends_with_the_jobs_exit_code(
         EndedJob(id="7_1", state="failed", exit_code=3, detail="exit code 3"),
         EndedJob(id="7_2", state="cancelled"),
     )
-    assert cli.main(["submit", "--wait", "--parsable", "--", "true"]) == 3
+    assert main.main(["submit", "--wait", "--parsable", "--", "true"]) == 3
     out, err = capsys.readouterr()
     assert out == "7\n"
     assert err == "coalloc: job 7_1 failed, exit code 3\ncoalloc: job 7_2 cancelled\n"
@@ -287,14 +287,14 @@ def test_an_interrupted_wait_says_that_the_job_goes_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(client, "wait", interrupted)
-    assert cli.main(["submit", "-W", "--", "true"]) == 130
+    assert main.main(["submit", "-W", "--", "true"]) == 130
     assert capsys.readouterr().err == "coalloc: no longer waiting; job 7 goes on\n"
 
 
 def test_an_estimate_that_there_is_none_of(
     client: FakeClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["submit", "--test-only", "--", "true"]) == 1
+    assert main.main(["submit", "--test-only", "--", "true"]) == 1
     expected = "coalloc: error: no start can be estimated: no node is up\n"
     assert capsys.readouterr().err == expected
 

@@ -13,9 +13,9 @@ import pytest
 import zmq
 
 from coalloc import Client
-from coalloc.daemon import client as client_module
-from coalloc.daemon import client_events
-from coalloc.daemon.client import NoAnswerError, RefusedError, submission
+from coalloc.client import client as client_module
+from coalloc.client import events as client_events
+from coalloc.client.client import NoAnswerError, RefusedError, submission
 
 Respond = Callable[[dict[str, Any]], list[bytes] | dict[str, Any] | None]
 STOP = b"stop"

@@ -10,12 +10,12 @@ import pytest
 from msgspec import inspect
 
 from coalloc.core.settings import ClusterSettings, JobDefaults, Settings
-from coalloc.daemon.config import ClusterConfig, Config, ConfigError
-from coalloc.daemon.config_file import changes, find_config, load, needs_restart, parse
-from coalloc.daemon.config_settings import core_settings
-from coalloc.daemon.config_text import toml_text
 from coalloc.daemon.main import _check
+from coalloc.daemon.settings import core_settings
 from coalloc.model.errors import InputError
+from coalloc.runtime.config.dump import toml_text
+from coalloc.runtime.config.file import changes, find_config, load, needs_restart, parse
+from coalloc.runtime.config.schema import ClusterConfig, Config, ConfigError
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "etc" / "coallocd.toml"
 USER = {"HOME": "/home/ann", "XDG_RUNTIME_DIR": "/run/user/7"}
@@ -352,7 +352,7 @@ def test_folders_are_settled(
     path = tmp_path / "coallocd.toml"
     path.touch()
     if system:
-        monkeypatch.setattr("coalloc.daemon.config_file.SYSTEM_PATH", path)
+        monkeypatch.setattr("coalloc.runtime.config.file.SYSTEM_PATH", path)
     config = load(path, environ, uid)
     assert config.daemon.state_dir == state
     assert config.daemon.runtime_dir == runtime
@@ -372,7 +372,7 @@ def test_named_folders_and_end_points_stand() -> None:
 
 def test_file_is_searched_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     system = tmp_path / "etc" / "coallocd.toml"
-    monkeypatch.setattr("coalloc.daemon.config_file.SYSTEM_PATH", system)
+    monkeypatch.setattr("coalloc.runtime.config.file.SYSTEM_PATH", system)
     environ = {"HOME": str(tmp_path)}
     assert find_config(None, environ) is None
     system.parent.mkdir()

@@ -4,7 +4,7 @@ import tomli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.daemon.config_lines import key_lines, line_of
+from coalloc.runtime.config.lines import key_lines, line_of
 
 TEXT = '''\
 # [not.a.header]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.core import assemble
+from coalloc.core import snapshots
 from coalloc.core.records import Launch
 from coalloc.core.requests import Refused, Submit
 from coalloc.core.settings import ClusterSettings
@@ -54,7 +54,7 @@ def test_the_round_would_say_the_same() -> None:
         for procs in range(3, 9):
             site = linked(a=1.0, b=0.5)
             job = RigidJob(id="1", procs=procs, base_time=60.0, proc_gbps=gbps)
-            snapshot = replace(assemble.snapshot(site.state, site.now), queue=(job,))
+            snapshot = replace(snapshots.snapshot(site.state, site.now), queue=(job,))
             never = any(d.reason == "infeasible" for d in plain_fcfs(snapshot).deferred)
             assert bool(refusal(site, procs=procs, proc_gbps=gbps)) is never
 

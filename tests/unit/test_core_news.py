@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from coalloc.core import assemble
+from coalloc.core import snapshots
 from coalloc.core.coordinator import STALLED_S, STRANGERS_NAMED
 from coalloc.core.effects import Resend, SaveLaunch, Solve
 from coalloc.core.events import Disconnected, SolveFailed, Stated, SubmitsLost
@@ -140,7 +140,7 @@ def test_a_cluster_that_is_configured_no_more_is_planned_on_no_more() -> None:
     site = Site({"a": 1, "b": 1}, solving=False)
     job = site.submit(job={"clusters": ["a", "b"]})
     site.core.reconfigure(replace(site.settings, clusters=(ClusterSettings(name="b"),)))
-    snapshot = assemble.snapshot(site.state, site.now)
+    snapshot = snapshots.snapshot(site.state, site.now)
     assert {cluster.name for cluster in snapshot.clusters} == {"b"}
     assert next(one for one in snapshot.queue if one.id == job).clusters == ("b",)
 

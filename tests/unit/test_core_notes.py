@@ -10,8 +10,8 @@ from typing import Any
 from coalloc.core.coordinator import Remembered
 from coalloc.core.effects import SaveNotes, Solve
 from coalloc.core.events import Solved
-from coalloc.daemon.journal import recall, writes_of
-from coalloc.daemon.store import SqliteStore
+from coalloc.daemon.store.journal import recall, writes_of
+from coalloc.daemon.store.sqlite import SqliteStore
 from coalloc.model.plan import NOTES
 from tests.site import Site, first_fit
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.core import assemble
+from coalloc.core import snapshots
 from coalloc.core.events import IncumbentFound, Solved, Stated
 from coalloc.core.messages import Abort, Hello, PartReport, Prepare, Read
 from coalloc.core.pieces import Pool
@@ -325,7 +325,7 @@ def test_dependents_start_after_the_last_piece() -> None:
     assert (waiting.id, waiting.after) == (after, (f"{job}.1",))
     end(site, f"{job}.1")
     assert site.job(job).state is JobState.COMPLETED
-    assert assemble.snapshot(site.state, site.now).queue[0].after == ()
+    assert snapshots.snapshot(site.state, site.now).queue[0].after == ()
 
 
 def test_what_waits_for_a_held_job_is_not_planned_as_if_that_had_ended() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from coalloc.core.after_restore import MARK, OVERTAKEN
 from coalloc.core.coordinator import Remembered
 from coalloc.core.effects import SaveMeta
 from coalloc.core.events import Stated
 from coalloc.core.messages import Abort, Hello, PartReport, Prepare, Report, Start
 from coalloc.core.records import JobRecord, JobState, Launch, PartState
 from coalloc.core.requests import Cancel, PauseRounds, Release, ResumeRounds, Submit
-from coalloc.core.restoring import MARK, OVERTAKEN
 from tests.site import Site
 
 

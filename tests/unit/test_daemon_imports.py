@@ -14,8 +14,8 @@ HEAVY = ("numba", "llvmlite", "matplotlib", "pulp", "coalloc.simulation")
     ("module", "also"),
     [
         pytest.param("coalloc.daemon.main", (), id="daemon"),
-        pytest.param("coalloc.daemon.executor_main", (), id="executor"),
-        pytest.param("coalloc.daemon.cli", ("numpy", "rich"), id="command line"),
+        pytest.param("coalloc.executor.main", (), id="executor"),
+        pytest.param("coalloc.cli.main", ("numpy", "rich"), id="command line"),
         pytest.param("coalloc", ("zmq", "numpy"), id="the package itself"),
     ],
 )

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.part_rank import chunk_variables
+from coalloc.adapters.runner.rank import chunk_variables
+from coalloc.cli import main
+from coalloc.client.submission import submission
 from coalloc.core.estimates import completed
 from coalloc.core.records import JobRecord, JobState
 from coalloc.core.settings import JobDefaults
-from coalloc.daemon import cli
-from coalloc.daemon.record_json import read_record, write_record
-from coalloc.daemon.submission import submission
+from coalloc.daemon.store.records_json import read_record, write_record
 from coalloc.model.jobs import DivisibleJob, RigidJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
@@ -125,7 +125,7 @@ def test_a_submit_of_work_in_chunks() -> None:
 def test_what_makes_no_sense_together_is_refused(
     words: list[str], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["submit", *words, "--", "true"]) == 2
+    assert main.main(["submit", *words, "--", "true"]) == 2
     assert why in capsys.readouterr().err
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import msgspec
 
+from coalloc.cli.nodes import cluster_line, node_lines
+from coalloc.client.answers import ClusterRow
 from coalloc.core.requests import Done, Drain, Resume
-from coalloc.daemon.cli_nodes import cluster_line, node_lines
-from coalloc.daemon.client_results import ClusterRow
-from coalloc.daemon.journal import recall, writes_of
-from coalloc.daemon.store import SqliteStore
-from coalloc.daemon.store_writes import PutMeta
-from coalloc.daemon.views import node_rows, why
+from coalloc.daemon.queries.job_views import node_rows, why
+from coalloc.daemon.store.journal import recall, writes_of
+from coalloc.daemon.store.sqlite import SqliteStore
+from coalloc.daemon.store.writes import PutMeta
 from tests.site import Site
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.base import Adapter
-from coalloc.daemon.executor import Executor
-from coalloc.daemon.logs import get_logger
+from coalloc.executor.service import Executor
 from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.runtime.logs import get_logger
 
 
 class NoLauncher:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.daemon import cli
+from coalloc.cli import main
 from coalloc.model.errors import InputError
 from coalloc.model.plan_json import write_plan
 from coalloc.model.snapshot import Snapshot
@@ -202,7 +202,7 @@ def off_line(
     plan = planned("conservative", snapshot)
     (folder / "p.json").write_text(json.dumps(write_plan(plan)))
     given = [str(folder / word) if word.endswith(".json") else word for word in words]
-    assert cli.main(["why", *given]) == code
+    assert main.main(["why", *given]) == code
     said = capsys.readouterr()
     return said.out + said.err
 

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from coalloc.daemon import explaining
-from coalloc.daemon.cli_why import why_lines
-from coalloc.daemon.client_results import Why
-from coalloc.daemon.explaining import COLD, Explainer
-from coalloc.daemon.planning import Planner
-from coalloc.daemon.solver_explain import explained
-from coalloc.daemon.solver_frames import Request
+from coalloc.cli.why import why_lines
+from coalloc.client.answers import Why
+from coalloc.daemon.queries import why as explaining
+from coalloc.daemon.queries.why import COLD, Explainer
+from coalloc.daemon.solver.explain import explained
+from coalloc.daemon.solver.frames import Request
+from coalloc.daemon.solver.planner import Planner
 from coalloc.model.snapshot_json import read_snapshot
 from tests.site import Site
 

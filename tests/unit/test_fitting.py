@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from coalloc.core.estimates import completed
-from coalloc.core.fitting import (
+from coalloc.core.settings import JobDefaults
+from coalloc.core.speedup_fit import (
     KEPT_OF_A_SIZE,
     KEPT_SIZES,
     Run,
     fitted,
     remembered_runs,
 )
-from coalloc.core.settings import JobDefaults
 from coalloc.model.errors import InputError
 from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup, Speedup
 

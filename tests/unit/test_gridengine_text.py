@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.adapters.gridengine_text import (
+from coalloc.adapters.gridengine.parse_xml import (
     ParseError,
     parse_number,
     parse_size_mb,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from coalloc.adapters.base import AdapterError
-from coalloc.adapters.batch_command import UnreachableError
-from coalloc.adapters.gridengine_command import GridEngine
-from coalloc.adapters.gridengine_part_claim import (
+from coalloc.adapters.gridengine.commands import GridEngine
+from coalloc.adapters.gridengine.parse_xml import JobEntry, QueueEntry, Status
+from coalloc.adapters.gridengine.part_commands import (
     DELETING,
     FAILED,
     OVERDUE,
@@ -21,10 +21,10 @@ from coalloc.adapters.gridengine_part_claim import (
     refusal,
     request,
 )
-from coalloc.adapters.gridengine_reader import GridEngineReader
-from coalloc.adapters.gridengine_settings import GridEngineSettings, read_settings
-from coalloc.adapters.gridengine_text import JobEntry, QueueEntry, Status
-from coalloc.adapters.gridengine_view import ENDLESS_S, running_jobs, state_of, waiting_count
+from coalloc.adapters.gridengine.reader import GridEngineReader
+from coalloc.adapters.gridengine.reading import ENDLESS_S, running_jobs, state_of, waiting_count
+from coalloc.adapters.gridengine.settings import GridEngineSettings, read_settings
+from coalloc.adapters.runner.command import UnreachableError
 from coalloc.model.errors import InputError
 from coalloc.model.platform import NodeState
 from coalloc.model.snapshot import Running
@@ -265,7 +265,7 @@ def test_every_state_is_explained() -> None:
     ],
 )
 def test_reasons_of_refusals(said: str, reason: str) -> None:
-    from coalloc.adapters.batch_command import Answer
+    from coalloc.adapters.runner.command import Answer
 
     error = GridEngine().failure("qsub", Answer(code=1, out="", err=said))
     assert refusal(error) == reason

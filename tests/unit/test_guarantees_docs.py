@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.daemon.cli import MODULES
+from coalloc.cli.main import MODULES
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMISES = (ROOT / "docs/GUARANTEES.md").read_text(encoding="utf-8")

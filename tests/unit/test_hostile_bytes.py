@@ -12,19 +12,20 @@ from typing import Any
 import pytest
 import structlog
 
-from coalloc.adapters.part_barrier import Barrier
-from coalloc.adapters.part_token import parse_comment
+from coalloc.adapters.batch.token import parse_comment
+from coalloc.adapters.runner.barrier import Barrier
+from coalloc.cli import arguments
 from coalloc.core.records import Launch
 from coalloc.core.requests import Refused, Submit
-from coalloc.daemon import cli_parse, config_file
-from coalloc.daemon.access import Access
-from coalloc.daemon.config import AccessConfig, ClusterConfig, Config, ConfigError
-from coalloc.daemon.enrol import Enrolment, Peer
-from coalloc.daemon.key_files import KeyFileError, parse_key
-from coalloc.daemon.keys import KeyTable, KeyTableError, parse_table
-from coalloc.daemon.wire.curve import is_key, new_pair
+from coalloc.daemon.access.access import Access
+from coalloc.daemon.access.enrolment import Enrolment, Peer
+from coalloc.daemon.access.key_table import KeyTable, KeyTableError, parse_table
 from coalloc.model.errors import InputError
 from coalloc.model.nodeset import expand, fold
+from coalloc.runtime.config import file
+from coalloc.runtime.config.schema import AccessConfig, ClusterConfig, Config, ConfigError
+from coalloc.runtime.key_files import KeyFileError, parse_key
+from coalloc.wire.curve import is_key, new_pair
 from tests.site import Site
 
 
@@ -97,9 +98,9 @@ def test_digits_behind_a_bracket_make_no_endless_range() -> None:
 @pytest.mark.parametrize("text", [f"now+{'9' * 400}", f"now+{'9' * 400}weeks", "9" * 5000, "1e400"])
 def test_times_beyond_all_numbers_are_refused(text: str) -> None:
     with pytest.raises(ArgumentTypeError, match="is not a time"):
-        cli_parse.begin(text, 0.0)
+        arguments.begin(text, 0.0)
     with pytest.raises(ArgumentTypeError, match="is not a time"):
-        cli_parse.seconds(text.removeprefix("now+"))
+        arguments.seconds(text.removeprefix("now+"))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_times_beyond_all_numbers_are_refused(text: str) -> None:
 )
 def test_a_configuration_of_endless_numbers_is_refused(text: str, error: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        config_file.parse(text, "c")
+        file.parse(text, "c")
     assert str(caught.value).startswith(error)
 
 

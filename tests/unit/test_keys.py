@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from coalloc.core.messages import Prepare
-from coalloc.daemon import logs
-from coalloc.daemon.access import REFUSALS_AT_ONCE, UNANSWERED, Access, Bucket
-from coalloc.daemon.config import AccessConfig
-from coalloc.daemon.executor_access import OPEN_ACCESS, ExecutorAccess
-from coalloc.daemon.key_files import KeyFile, KeyFileError, calling, read_key, write_key
-from coalloc.daemon.keys import MAX_KEYS_PER_USER, Grant, KeyTable, KeyTableError, Role
-from coalloc.daemon.wire.curve import Calling, is_key, new_pair
+from coalloc.daemon.access.access import REFUSALS_AT_ONCE, UNANSWERED, Access, Bucket
+from coalloc.daemon.access.key_table import MAX_KEYS_PER_USER, Grant, KeyTable, KeyTableError, Role
+from coalloc.executor.access import OPEN_ACCESS, ExecutorAccess
+from coalloc.runtime import logs
+from coalloc.runtime.config.schema import AccessConfig
+from coalloc.runtime.key_files import KeyFile, KeyFileError, calling, read_key, write_key
+from coalloc.wire.curve import Calling, is_key, new_pair
 
 
 def grant(user: str = "ada", uid: int = 1000, **fields: Any) -> Grant:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coalloc.core.lanes import Lanes
-from coalloc.daemon.cli_critical import critical_paths, path_lines
+from coalloc.cli.critical_path import critical_paths, path_lines
+from coalloc.core.plan_order import Lanes
 from coalloc.model.plan import Objective, Placement, Plan, Status
 
 HEAD, SECOND, THIRD = ("1", "a"), ("1", "b"), ("1", "c")

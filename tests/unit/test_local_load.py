@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from coalloc.adapters.local_reader import ProcessTime, Sample, foreign_loads
+from coalloc.adapters.local.reader import ProcessTime, Sample, foreign_loads
 
 ALL = frozenset({0, 1, 2, 3})
 LEFT, RIGHT = frozenset({0, 1}), frozenset({2, 3})

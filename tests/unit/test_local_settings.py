@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.local_settings import (
+from coalloc.adapters.local.settings import (
     LocalNode,
     read_cpus,
     read_settings,

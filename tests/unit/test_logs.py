@@ -10,7 +10,7 @@ from datetime import datetime
 import pytest
 import structlog
 
-from coalloc.daemon import logs
+from coalloc.runtime import logs
 
 
 class Terminal(io.StringIO):

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from coalloc.daemon.cli import MODULES
+from coalloc.cli.main import MODULES
 
 MANUAL = Path(__file__).parents[2] / "docs" / "manual.py"
 

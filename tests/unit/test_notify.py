@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.daemon.notify import READY, notify, reloading, status, watchdog_interval_s
+from coalloc.runtime.systemd import READY, notify, reloading, status, watchdog_interval_s
 
 
 @pytest.fixture(params=["path", "abstract"])

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from coalloc.core.effects import SaveHistory, Solve
 from coalloc.core.estimates import history_for
-from coalloc.daemon.journal import recall, writes_of
-from coalloc.daemon.store import SqliteStore
-from coalloc.daemon.store_writes import PutHistory
+from coalloc.daemon.store.journal import recall, writes_of
+from coalloc.daemon.store.sqlite import SqliteStore
+from coalloc.daemon.store.writes import PutHistory
 from coalloc.model.errors import InputError
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.adapters import gridengine_text
 from coalloc.adapters.formats import workflow
 from coalloc.adapters.formats.swf_jobs import read_draw
 from coalloc.adapters.formats.workflow import parse_workflow
-from coalloc.adapters.gridengine_text import parse_status
-from coalloc.adapters.slurm_text import (
+from coalloc.adapters.gridengine import parse_xml
+from coalloc.adapters.gridengine.parse_xml import parse_status
+from coalloc.adapters.slurm.parse_text import (
     parse_clock,
     parse_node_list,
     parse_reservations,
     read_duration,
 )
-from coalloc.adapters.slurm_text_records import ParseError
+from coalloc.adapters.slurm.records import ParseError
 from coalloc.model.errors import InputError
 
 KEPT = "ReservationName=r StartTime={} EndTime=2026-11-20T14:00:00 Nodes={} Users=ann,bob\n"
@@ -51,14 +51,14 @@ def test_other_answers_of_slurm() -> None:
 def test_answers_of_grid_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     (queue,) = parse_status(STATUS).queues
     assert queue.used == 4
-    with pytest.raises(gridengine_text.ParseError, match="slots_used: 'four' is not a number"):
+    with pytest.raises(parse_xml.ParseError, match="slots_used: 'four' is not a number"):
         parse_status(STATUS.replace("<slots_used>4<", "<slots_used>four<"))
-    with pytest.raises(gridengine_text.ParseError, match="'x7' is not a job number"):
+    with pytest.raises(parse_xml.ParseError, match="'x7' is not a job number"):
         parse_status(STATUS.replace("<JB_job_number>1<", "<JB_job_number>x7<"))
     missing = STATUS.replace("<slots>2</slots>", "", 1)
     assert parse_status(missing).queues[0].jobs[0].slots == 1
-    monkeypatch.setattr(gridengine_text, "LARGEST", 10)
-    with pytest.raises(gridengine_text.ParseError, match="an answer of 11 characters is too long"):
+    monkeypatch.setattr(parse_xml, "LARGEST", 10)
+    with pytest.raises(parse_xml.ParseError, match="an answer of 11 characters is too long"):
         parse_status("<job_info/>")
 
 

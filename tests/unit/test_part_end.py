@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.part_end import verdict
-from coalloc.adapters.slurm_part_claim import ALIVE, explained
+from coalloc.adapters.runner.part_end import verdict
+from coalloc.adapters.slurm.part_commands import ALIVE, explained
 
 
 class AskedJob:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from coalloc.client.client import Client
 from coalloc.core.records import JobState
 from coalloc.core.requests import Cancel
-from coalloc.daemon import answering
-from coalloc.daemon.answering import QUESTIONS, Sources
-from coalloc.daemon.caller import Caller, RefusedError
-from coalloc.daemon.client import Client
-from coalloc.daemon.store import Store
+from coalloc.daemon.queries import answers
+from coalloc.daemon.queries.answers import QUESTIONS, Sources
+from coalloc.daemon.queries.caller import Caller, RefusedError
+from coalloc.daemon.store.sqlite import Store
 from tests.site import Site
 
 ANN = Caller(user="ann", uid=1, gid=1, is_operator=False)
@@ -39,7 +39,7 @@ class Local(Client):
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.setattr(answering, "ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(answers, "ROWS_AT_ONCE", 3)
     site = Site(solving=False)
     for _ in range(4):
         site.submit()

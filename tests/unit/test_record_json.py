@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coalloc.core.records import JobRecord, JobState, Launch, PartRecord, PartState
-from coalloc.daemon.record_json import read_launch, read_record, write_launch, write_record
+from coalloc.daemon.store.records_json import read_launch, read_record, write_launch, write_record
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.speedup import AmdahlSpeedup, TableSpeedup
 

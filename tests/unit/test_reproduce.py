@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from coalloc.daemon import cli
+from coalloc.cli import main
 from coalloc.simulation.reproduce import command, plots
 from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
 from coalloc.simulation.reproduce.oas_fig4 import spearman
@@ -42,7 +42,7 @@ def test_every_entry_loads(name: str) -> None:
 
 
 def test_the_list_names_every_experiment_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["reproduce", "--list"]) == 0
+    assert main.main(["reproduce", "--list"]) == 0
     words = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line[:1] == " "]
     assert words == list(ENTRIES)
 
@@ -65,7 +65,7 @@ def test_all_is_every_experiment_and_none_twice() -> None:
 def test_bad_usage_is_one_line(
     words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["reproduce", *words]) == 2
+    assert main.main(["reproduce", *words]) == 2
     out, err = capsys.readouterr()
     assert not out
     assert err.startswith(f"coalloc: error: {expected}")
@@ -76,7 +76,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    assert cli.main(["reproduce", "mbpc-fig6", "-o", str(tmp_path / "file" / "deep")]) == 1
+    assert main.main(["reproduce", "mbpc-fig6", "-o", str(tmp_path / "file" / "deep")]) == 1
     assert capsys.readouterr().err.startswith("coalloc: error: ")
 
 
@@ -179,7 +179,7 @@ def test_without_matplotlib_there_are_data_and_text(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr(command, "ENTRIES", {"toy": ENTRY})
     monkeypatch.setattr(command, "load", lambda entry: TOY)
-    assert cli.main(["reproduce", "all", "--quick", "-o", str(tmp_path)]) == 1
+    assert main.main(["reproduce", "all", "--quick", "-o", str(tmp_path)]) == 1
     out, err = capsys.readouterr()
     assert out.startswith("toy ")
     assert "sum 0.1 (reduced)" in out

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from coalloc.cli import main
 from coalloc.core.estimates import KEPT
-from coalloc.daemon import cli
 from coalloc.simulation.reproduce.experiment import Row
 from coalloc.simulation.reproduce.stochastic import OAS, POLICIES, SEARCH, compared
 from coalloc.simulation.reproduce.stochastic_replay import LOAD, LOGS, replay_window, windows
@@ -18,7 +18,7 @@ def test_absent_logs_are_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COALLOC_SHARED", str(tmp_path / "none"))
-    assert cli.main(["reproduce", "oas-stochastic", "-o", str(tmp_path / "out")]) == 2
+    assert main.main(["reproduce", "oas-stochastic", "-o", str(tmp_path / "out")]) == 2
     err = capsys.readouterr().err
     assert err.startswith(f"coalloc: error: {tmp_path}/none/data/swf/{LOGS[0].file}: is absent")
     assert err.count("\n") == 1

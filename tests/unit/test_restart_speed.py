@@ -11,7 +11,7 @@ from coalloc.core.coordinator import Coordinator, Remembered
 from coalloc.core.records import JobRecord, JobState, PartRecord
 from coalloc.core.settings import Settings
 from coalloc.core.state import State
-from coalloc.daemon.record_json import read_record, write_record
+from coalloc.daemon.store.records_json import read_record, write_record
 from coalloc.model.jobs import RigidJob
 from coalloc.model.making import maker
 from tests.site import Site

@@ -17,17 +17,17 @@ from coalloc.adapters.base import (
     PartSpec,
     PartState,
 )
-from coalloc.adapters.batch_command import UnreachableError
-from coalloc.adapters.slurm_command import Slurm
-from coalloc.adapters.slurm_faces import BothLaunchers
-from coalloc.adapters.slurm_handover import HandedLauncher
-from coalloc.adapters.slurm_settings import SlurmSettings
+from coalloc.adapters.runner.command import UnreachableError
+from coalloc.adapters.slurm.commands import Slurm
+from coalloc.adapters.slurm.faces import BothLaunchers
+from coalloc.adapters.slurm.native_jobs import HandedLauncher
+from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.core.executor import DismissJob
 from coalloc.core.messages import Prepare
-from coalloc.daemon.executor import Executor
-from coalloc.daemon.executor_parts import spec_of
-from coalloc.daemon.logs import get_logger
+from coalloc.executor.parts import spec_of
+from coalloc.executor.service import Executor
 from coalloc.model.reading import ClusterReading
+from coalloc.runtime.logs import get_logger
 
 JOB = (
     "JobId=70 JobName=x JobState=PENDING Reason=PartitionDown Partition=coalloc NumNodes=1 "

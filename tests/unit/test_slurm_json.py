@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.slurm_text_json import (
+from coalloc.adapters.slurm.parse_json import (
     parse_jobs_json,
     parse_nodes_json,
     parse_reservations_json,
 )
-from coalloc.adapters.slurm_text_records import NodeEntry, ParseError, QueueEntry, ReservationEntry
+from coalloc.adapters.slurm.records import NodeEntry, ParseError, QueueEntry, ReservationEntry
 
 NODE = {"name": "n1", "cpus": 16, "state": ["IDLE"]}
 JOB = {"job_id": 7, "job_state": "RUNNING", "nodes": "n[1-2]"}

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from coalloc.adapters.node_load import (
+from coalloc.adapters.batch.node_load import (
     LEAST_SHARE,
     REMEMBERED_S,
     Load,
@@ -22,15 +22,15 @@ from coalloc.adapters.node_load import (
     read_probe,
 )
 from coalloc.adapters.probe import STEP, Sample, foreign_share, main, sample
-from coalloc.adapters.slurm_calibration import (
+from coalloc.adapters.slurm.calibration import (
     PROGRAM,
     read_calibration,
     relative,
     write_calibration,
 )
-from coalloc.adapters.slurm_reader_view import relative_power
-from coalloc.adapters.slurm_settings import SlurmSettings
-from coalloc.adapters.slurm_text_records import NodeEntry
+from coalloc.adapters.slurm.reading import relative_power
+from coalloc.adapters.slurm.records import NodeEntry
+from coalloc.adapters.slurm.settings import SlurmSettings
 
 NODE = NodeEntry(name="n1", cpus=8, cpu_load=4.0)
 T0 = 1_000_000.0

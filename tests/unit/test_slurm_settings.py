@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coalloc.adapters.registry import adapter_kind
-from coalloc.adapters.slurm_settings import SETTINGS, SlurmSettings, read_settings
+from coalloc.adapters.slurm.settings import SETTINGS, SlurmSettings, read_settings
 from coalloc.model.errors import InputError
 
 

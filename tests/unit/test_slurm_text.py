@@ -12,7 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.adapters.slurm_text import (
+from coalloc.adapters.slurm.parse_json import (
+    parse_jobs_json,
+    parse_nodes_json,
+    parse_reservations_json,
+)
+from coalloc.adapters.slurm.parse_text import (
     QUEUE_FIELDS,
     RECORD,
     parse_fields,
@@ -24,12 +29,7 @@ from coalloc.adapters.slurm_text import (
     read_integer,
     read_time,
 )
-from coalloc.adapters.slurm_text_json import (
-    parse_jobs_json,
-    parse_nodes_json,
-    parse_reservations_json,
-)
-from coalloc.adapters.slurm_text_records import (
+from coalloc.adapters.slurm.records import (
     HOLDS_NODES,
     ParseError,
     job_state,

@@ -7,26 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.adapters.batch_command import RefusedError, UnreachableError
-from coalloc.adapters.slurm_ledger import Ledger
-from coalloc.adapters.slurm_part_claim import refusal
-from coalloc.adapters.slurm_reader_trouble import (
+from coalloc.adapters.runner.command import RefusedError, UnreachableError
+from coalloc.adapters.slurm.health import (
     clock_notice,
     clock_offset,
     closed_nodes,
     on_our_clock,
     revived_jobs,
 )
-from coalloc.adapters.slurm_reader_view import Answers
-from coalloc.adapters.slurm_settings import SlurmSettings
-from coalloc.adapters.slurm_text import parse_clock, parse_partitions
-from coalloc.adapters.slurm_text_records import (
+from coalloc.adapters.slurm.ledger import Ledger
+from coalloc.adapters.slurm.parse_text import parse_clock, parse_partitions
+from coalloc.adapters.slurm.part_commands import refusal
+from coalloc.adapters.slurm.reading import Answers
+from coalloc.adapters.slurm.records import (
     NodeEntry,
     ParseError,
     PartitionEntry,
     QueueEntry,
     ReservationEntry,
 )
+from coalloc.adapters.slurm.settings import SlurmSettings
 
 MAIN = PartitionEntry(name="main", state="UP", is_default=True)
 GPU = PartitionEntry(name="gpu", state="UP")

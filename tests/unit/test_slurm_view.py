@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from coalloc.adapters.base import PartState
-from coalloc.adapters.slurm_handover_part import (
+from coalloc.adapters.slurm.native_job import (
     HandedPart,
     account_facts,
     exit_code,
     job_facts,
     judge,
 )
-from coalloc.adapters.slurm_reader_view import (
+from coalloc.adapters.slurm.reading import (
     ENDLESS_S,
     Answers,
     handed_jobs,
@@ -27,13 +27,13 @@ from coalloc.adapters.slurm_reader_view import (
     unknown_jobs,
     waiting_count,
 )
-from coalloc.adapters.slurm_settings import SlurmSettings
-from coalloc.adapters.slurm_text_records import (
+from coalloc.adapters.slurm.records import (
     NodeEntry,
     ParseError,
     QueueEntry,
     ReservationEntry,
 )
+from coalloc.adapters.slurm.settings import SlurmSettings
 
 NOW = 1_000_000.0
 NODES = tuple(NodeEntry(name=f"n{i}", cpus=8, states=("IDLE",)) for i in range(1, 5))

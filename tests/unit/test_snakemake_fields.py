@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.daemon.submission import submission
+from coalloc.client.submission import submission
 
 SOURCE = Path(__file__).parents[2] / "integrations" / "snakemake" / "src"
 

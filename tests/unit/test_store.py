@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.daemon.store import SqliteStore, Store
-from coalloc.daemon.store_errors import StoreBusyError, StoreCorruptError, StoreError
-from coalloc.daemon.store_schema import MIGRATIONS, STATEMENTS
-from coalloc.daemon.store_writes import (
+from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError
+from coalloc.daemon.store.schema import MIGRATIONS, STATEMENTS
+from coalloc.daemon.store.sqlite import SqliteStore, Store
+from coalloc.daemon.store.writes import (
     AppendEvent,
     DropJob,
     DropOutbox,
@@ -322,8 +322,8 @@ def test_a_damaged_file_is_refused_with_the_way_out(path: Path, damage: str) -> 
 
 def test_a_killed_writer_loses_nothing_it_acknowledged(path: Path) -> None:
     code = (
-        "import sys, pathlib; from coalloc.daemon.store import SqliteStore\n"
-        "from coalloc.daemon.store_writes import PutJob\n"
+        "import sys, pathlib; from coalloc.daemon.store.sqlite import SqliteStore\n"
+        "from coalloc.daemon.store.writes import PutJob\n"
         "store = SqliteStore(pathlib.Path(sys.argv[1]))\n"
         "for n in range(10**9):\n"
         "    store.commit([PutJob(id=str(n), state='pending', user='a', body='{}')])\n"

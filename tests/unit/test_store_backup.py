@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from coalloc.cli import main as cli
 from coalloc.core.records import JobRecord, JobState, PartRecord, PartState
-from coalloc.daemon import cli
-from coalloc.daemon.journal import recall
-from coalloc.daemon.record_json import write_record
-from coalloc.daemon.store import SqliteStore
-from coalloc.daemon.store_backup import restore
-from coalloc.daemon.store_errors import StoreBusyError, StoreCorruptError, StoreError
-from coalloc.daemon.store_writes import AppendEvent, PutJob, PutMeta, PutOutbox, Write
-from coalloc.daemon.succession import NUMBERS_AHEAD, ORDERS_AHEAD
+from coalloc.daemon.store.backup import restore
+from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError
+from coalloc.daemon.store.journal import recall
+from coalloc.daemon.store.records_json import write_record
+from coalloc.daemon.store.sqlite import SqliteStore
+from coalloc.daemon.store.succession import NUMBERS_AHEAD, ORDERS_AHEAD
+from coalloc.daemon.store.writes import AppendEvent, PutJob, PutMeta, PutOutbox, Write
 from coalloc.model.jobs import RigidJob
 
 NOW = 1_800_000_000.0

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.daemon import logs, upkeep
-from coalloc.daemon.store import SqliteStore
-from coalloc.daemon.store_compacting import INCREMENTAL, SPARE_SHARE
-from coalloc.daemon.store_errors import StoreError
-from coalloc.daemon.store_writes import AppendEvent, PutJob
+from coalloc.daemon.store import upkeep
+from coalloc.daemon.store.compaction import INCREMENTAL, SPARE_SHARE
+from coalloc.daemon.store.errors import StoreError
+from coalloc.daemon.store.sqlite import SqliteStore
+from coalloc.daemon.store.writes import AppendEvent, PutJob
+from coalloc.runtime import logs
 
 EVENTS = 4000
 
@@ -108,7 +109,7 @@ def test_a_large_older_store_is_rewritten_only_where_most_of_it_is_free(
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("DELETE FROM events WHERE seq > 10")
             connection.commit()
-    monkeypatch.setattr("coalloc.daemon.store_compacting.QUICK_BYTES", 0)
+    monkeypatch.setattr("coalloc.daemon.store.compaction.QUICK_BYTES", 0)
     before = os.path.getsize(path)
     store = SqliteStore(path)
     assert store.compact() == 0

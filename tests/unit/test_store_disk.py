@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.daemon import store as store_module
-from coalloc.daemon.store import SqliteStore
-from coalloc.daemon.store_disk import Mount, find_mount, mount_of, write_error
-from coalloc.daemon.store_errors import StoreError, StoreFullError, StoreReadOnlyError
-from coalloc.daemon.store_writes import PutJob
+from coalloc.daemon.store import sqlite as store_module
+from coalloc.daemon.store.disk import Mount, find_mount, mount_of, write_error
+from coalloc.daemon.store.errors import StoreError, StoreFullError, StoreReadOnlyError
+from coalloc.daemon.store.sqlite import SqliteStore
+from coalloc.daemon.store.writes import PutJob
 
 MOUNTINFO = r"""
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
@@ -169,9 +169,9 @@ def test_file_size_limit_is_a_full_disk(tmp_path: Path) -> None:
     script = tmp_path / "limited.py"
     script.write_text(
         "import resource, sys, pathlib\n"
-        "from coalloc.daemon.store import SqliteStore\n"
-        "from coalloc.daemon.store_errors import StoreFullError\n"
-        "from coalloc.daemon.store_writes import PutJob\n"
+        "from coalloc.daemon.store.sqlite import SqliteStore\n"
+        "from coalloc.daemon.store.errors import StoreFullError\n"
+        "from coalloc.daemon.store.writes import PutJob\n"
         "store = SqliteStore(pathlib.Path(sys.argv[1]))\n"
         "hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]\n"
         "job = lambda n, size: PutJob(id=str(n), state='p', user='a', body='x' * size)\n"

@@ -11,12 +11,12 @@ import pytest
 from coalloc.core.messages import Prepare
 from coalloc.core.records import JobRecord, JobState, Launch
 from coalloc.core.workflows import first_record
-from coalloc.daemon.journal import recall
-from coalloc.daemon.launching import Launches
-from coalloc.daemon.record_json import write_launch, write_record
-from coalloc.daemon.store import SqliteStore
-from coalloc.daemon.store_schema import APPLICATION_ID, CREATE_MIGRATIONS, MIGRATIONS
-from coalloc.daemon.store_writes import AppendEvent, DropJob, PutJob, PutLaunch
+from coalloc.daemon.launches import Launches
+from coalloc.daemon.store.journal import recall
+from coalloc.daemon.store.records_json import write_launch, write_record
+from coalloc.daemon.store.schema import APPLICATION_ID, CREATE_MIGRATIONS, MIGRATIONS
+from coalloc.daemon.store.sqlite import SqliteStore
+from coalloc.daemon.store.writes import AppendEvent, DropJob, PutJob, PutLaunch
 from coalloc.model.jobs import Edge, Task, WorkflowJob
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from coalloc.core.handover import NOBODY
-from coalloc.daemon import tokens
-from coalloc.daemon.tokens import forget_tokens
+from coalloc.core import tokens
+from coalloc.core.native_jobs import NOBODY
+from coalloc.core.tokens import forget_tokens
 from tests.site import Site
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.daemon.config_file import SYSTEM_PATH, load
+from coalloc.runtime.config.file import SYSTEM_PATH, load
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "systemd"

@@ -9,10 +9,10 @@ import pytest
 
 from coalloc.core.records import JobRecord
 from coalloc.core.requests import Refused
-from coalloc.daemon import waiters as waiters_module
-from coalloc.daemon.caller import RefusedError
-from coalloc.daemon.waiters import TOO_MANY, Waiters
-from coalloc.daemon.wire.server import Origin
+from coalloc.daemon.queries import waiters as waiters_module
+from coalloc.daemon.queries.caller import RefusedError
+from coalloc.daemon.queries.waiters import TOO_MANY, Waiters
+from coalloc.wire.server import Origin
 from tests.site import Site
 
 

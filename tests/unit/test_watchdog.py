@@ -11,8 +11,8 @@ import pytest
 
 from coalloc.core.events import Solved, SolveFailed
 from coalloc.daemon import watchdog
-from coalloc.daemon.config import Config
 from coalloc.daemon.watchdog import Progress, step_of
+from coalloc.runtime.config.schema import Config
 from tests.site import Site, first_fit
 
 LIMIT_S = 40.0

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from coalloc.client import answers as results
 from coalloc.core import messages, records, requests
-from coalloc.daemon import client_results as results
-from coalloc.daemon.answering import QUESTIONS
-from coalloc.daemon.wire import codec
-from coalloc.daemon.wire.frames import PROTOCOL, WireError, decode_any, encode
+from coalloc.daemon.queries.answers import QUESTIONS
 from coalloc.model.reading import ClusterReading, HandedJob, NodeReading
 from coalloc.model.snapshot import Reservation, Running
+from coalloc.wire import codec
+from coalloc.wire.frames import PROTOCOL, WireError, decode_any, encode
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "PROTOCOL.md").read_text(encoding="utf-8")

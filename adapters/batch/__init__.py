@@ -1,0 +1,1 @@
+"""Machinery that the adapters of batch systems share."""

@@ -1,0 +1,99 @@
+"""Launches parts of which a runner on the executor's machine holds the far end.
+
+What the launchers of batch systems have in common: a runner that has died is replaced as soon as
+it is missed, since the part's processes live on, on nodes of which this machine sees nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from pathlib import Path
+from typing import Any
+
+from coalloc.adapters.base import AdapterError, PartKey, PartReport, PartSpec
+from coalloc.adapters.batch.token import Token
+from coalloc.adapters.launcher import PartLauncher
+from coalloc.adapters.part_folder import PartFolder, ended_report
+from coalloc.adapters.runner.status import END, PAGE, decoded
+
+ORPHANED = "orphaned"
+HATCH_EVERY_S = 1.0
+"""A runner that dies at once is not replaced more often than this, seconds."""
+
+
+class HeldFolder(PartFolder):
+    """A part's folder; where its runner is dead, another takes it over."""
+
+    def _sealed(self) -> PartReport:
+        status = self.status()
+        end = decoded(status[END * PAGE :])
+        return self.reached(status, ORPHANED) if end is None else ended_report(self.key, end)
+
+
+class HeldLauncher(PartLauncher):
+    """Claims nodes of a batch system through runners; a subclass says of which.
+
+    Parameters
+    ----------
+    state_dir : Path
+        See `PartLauncher`.
+    """
+
+    folder_type = HeldFolder
+
+    def __init__(self, state_dir: Path) -> None:
+        self._hatched: dict[PartKey, float] = {}
+        super().__init__(state_dir)
+
+    def claims(self) -> frozenset[str]:
+        """The claims of all parts that were not forgotten, as tokens name them."""
+        return frozenset(folder.claim for folder in tuple(self._parts.values()))
+
+    def poll(self) -> tuple[PartReport, ...]:
+        """Return how every part is that was not forgotten."""
+        reports = super().poll()
+        for report in reports:
+            if report.reason == ORPHANED:
+                self._replace_runner(report.key)
+        return reports
+
+    def _order(self, key: PartKey, line: str) -> None:
+        folder = self._parts.get(key)
+        if folder is None or key in self._ended:
+            return
+        try:
+            if not folder.order(line) and not folder.report().is_ended:
+                self._replace_runner(key)
+                folder.order(line)
+        except OSError as error:
+            raise AdapterError(f"{key}: {error.strerror}") from error
+
+    def _replace_runner(self, key: PartKey) -> None:
+        now = time.monotonic()
+        if now - self._hatched.get(key, float("-inf")) < HATCH_EVERY_S:
+            return
+        self._hatched[key] = now
+        with contextlib.suppress(BlockingIOError, FileNotFoundError):  # one is there
+            self._hatch(self._parts[key])
+
+    def _create(self, part: PartSpec) -> PartFolder:
+        token = Token(
+            job=part.job, attempt=part.attempt, part=part.part, claim=secrets.token_hex(16)
+        )
+        extra = {
+            "site": self._site(part),
+            "key": secrets.token_hex(32),
+            "token": {"name": token.name, "comment": token.comment},
+        }
+        cpus = {name: None for name, _ in part.nodes}
+        return HeldFolder.create(self._root, part, cpus, extra=extra, claim=token.claim)
+
+    def _site(self, part: PartSpec) -> dict[str, Any]:
+        """What the runner has to know of the cluster.
+
+        ``names`` maps the part's nodes to the batch system's names; ``address``, ``ports`` and
+        ``python`` are those of the settings.
+        """
+        raise NotImplementedError

@@ -1,0 +1,23 @@
+"""A real Grid Engine cell by its commands: read (`gridengine.reader`) and launched on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coalloc.adapters.base import Adapter
+from coalloc.adapters.gridengine.launcher import GridEngineLauncher, commands_of
+from coalloc.adapters.gridengine.reader import GridEngineReader
+from coalloc.adapters.gridengine.settings import GridEngineSettings
+
+
+def open_gridengine(settings: GridEngineSettings, state_dir: Path) -> Adapter:
+    """Open both faces; Grid Engine itself is not asked for anything yet.
+
+    Raises
+    ------
+    AdapterError
+        The folder cannot be used.
+    """
+    launcher = GridEngineLauncher(settings, state_dir)
+    reader = GridEngineReader(settings, commands_of(settings), claims=launcher.claims)
+    return Adapter(reader=reader, launcher=launcher)

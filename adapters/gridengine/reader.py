@@ -1,0 +1,115 @@
+"""Reads a Grid Engine cell: hosts, slots, load and jobs, with one command.
+
+``qstat -f -xml -F … -r -u *`` says all of it at one instant. It runs with a clean environment, in
+UTC, and under a time limit. Whatever fails, the cluster is unknown, not empty.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+
+from coalloc.adapters.base import AdapterError
+from coalloc.adapters.batch.node_load import Load, LoadWatch, effective_power
+from coalloc.adapters.gridengine.commands import GridEngine
+from coalloc.adapters.gridengine.parse_xml import ParseError, QueueEntry, Status, parse_status
+from coalloc.adapters.gridengine.reading import (
+    chosen_queues,
+    measured,
+    relative_power,
+    running_jobs,
+    slots_of,
+    state_of,
+    waiting_count,
+)
+from coalloc.adapters.gridengine.settings import GridEngineSettings
+from coalloc.adapters.runner.command import BatchError
+from coalloc.model.reading import ClusterReading, NodeReading
+
+UTC = {"TZ": "UTC"}
+RESOURCES = "num_proc,mem_total,load_short,slots,h_rt,arch"
+QSTAT = ("-f", "-xml", "-F", RESOURCES, "-r", "-u", "*")
+
+
+class GridEngineReader:
+    """Reads one Grid Engine cell.
+
+    Parameters
+    ----------
+    commands : GridEngine
+    claims : callable, optional
+        The claims of our parts, as tokens name them; absent: every token is ours.
+    clock : callable
+        Wall-clock seconds.
+    """
+
+    def __init__(
+        self,
+        settings: GridEngineSettings,
+        commands: GridEngine,
+        *,
+        claims: Callable[[], Collection[str]] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings, self._commands = settings, commands
+        self._claims, self._clock = claims, clock
+        self._loads = LoadWatch(settings.load)
+
+    def read(self) -> ClusterReading:
+        """Return the cluster as Grid Engine describes it now.
+
+        Raises
+        ------
+        AdapterError
+            The command failed, its answer was not understood, or there is no such queue.
+        """
+        status = read_status(self._commands)
+        # After it: a job that is in the queue has its claim on disk.
+        claims = None if self._claims is None else self._claims()
+        settings, now = self._settings, self._clock()
+        entries = chosen_queues(settings, status)
+        if not entries:
+            raise AdapterError(f"qstat: no slots of queue {settings.queue} on any host of ours")
+        loads = self._loads.loads(measured(entries, status), now)
+        unknown: dict[str, int] = {}
+        for letter in "".join(state_of(entry.state)[2] for entry in entries):
+            unknown[f"queue state {letter}"] = unknown.get(f"queue state {letter}", 0) + 1
+        return ClusterReading(
+            cluster=settings.cluster,
+            nodes=tuple(self._node(entry, loads.get(entry.host, Load())) for entry in entries),
+            running=running_jobs(settings, entries, now, claims),
+            waiting=waiting_count(status, claims),
+            unknown=unknown,
+        )
+
+    def _node(self, entry: QueueEntry, load: Load) -> NodeReading:
+        settings = self._settings
+        state, reason, _ = state_of(entry.state)
+        name = settings.published(entry.host)
+        return NodeReading(
+            name=name,
+            power=effective_power(relative_power(settings, entry.host), load),
+            slots=slots_of(settings, entry),
+            features=(entry.arch,) if entry.arch and entry.arch != "-" else (),
+            memory_mb=entry.memory_mb,
+            state=state,
+            load=load.share,
+            address=entry.host if name != entry.host else "",
+            load_age_s=load.age_s,
+            reason=reason,
+        )
+
+
+def read_status(commands: GridEngine) -> Status:
+    """All queue instances and jobs.
+
+    Raises
+    ------
+    AdapterError
+    """
+    try:
+        return parse_status(commands.run("qstat", *QSTAT, env=UTC))
+    except BatchError as error:
+        raise AdapterError(str(error)) from error
+    except ParseError as error:
+        raise AdapterError(f"Grid Engine's answer is not understood: {error}") from error

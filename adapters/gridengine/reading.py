@@ -1,0 +1,185 @@
+"""From Grid Engine's answers to a reading: pure functions, no commands.
+
+Notes
+-----
+The nodes are the hosts of one cluster queue. With a slot for each slot of the queue, a local job
+takes on a host what ``qstat`` says it takes there. What Grid Engine counts as taken beyond the
+jobs that it lists (advance reservations, limits of the host, slots of a moment ago) is an entry
+of its own for each host, of unknown end. With one slot for each host, any local job takes all of
+it, until the last of them must end.
+
+A local job occupies its slots until its h_rt, or the queue's; one that has neither, for a year.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from coalloc.adapters.batch.token import claim_in_name
+from coalloc.adapters.gridengine.parse_xml import JobEntry, QueueEntry, Status
+from coalloc.adapters.gridengine.settings import GridEngineSettings
+from coalloc.model.platform import NodeState
+from coalloc.model.snapshot import Running
+
+ENDLESS_S = 365 * 86400.0
+STATES = {
+    "u": (NodeState.DOWN, "execd is out of reach"),
+    "E": (NodeState.DOWN, "the queue is in error"),
+    "c": (NodeState.DOWN, "the queue's configuration is ambiguous"),
+    "o": (NodeState.DOWN, "the queue is orphaned"),
+    "d": (NodeState.DRAINING, "disabled"),
+    "D": (NodeState.DRAINING, "disabled by its calendar"),
+    "s": (NodeState.DRAINING, "suspended"),
+    "S": (NodeState.DRAINING, "suspended by another queue"),
+    "C": (NodeState.DRAINING, "suspended by its calendar"),
+    "A": (NodeState.DRAINING, "suspended by its load"),
+    "a": (NodeState.DRAINING, "its load is over the threshold"),
+}
+"""Letters of a queue instance's state, the worst first, and what they mean for new work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredHost:
+    """A host as `node_load` wants it; Grid Engine has no place for a probe's reading."""
+
+    name: str
+    cpu_load: float | None
+    cpus: int
+    cpus_taken: int
+    free_mb: int | None = None
+    extra: str = ""
+
+
+def chosen_queues(settings: GridEngineSettings, status: Status) -> list[QueueEntry]:
+    """The instances of the site's queue on the site's hosts."""
+    return [
+        entry
+        for entry in status.queues
+        if entry.queue == settings.queue
+        and entry.slots > 0
+        and (settings.nodes is None or entry.host in settings.nodes)
+    ]
+
+
+def slots_of(settings: GridEngineSettings, entry: QueueEntry) -> int:
+    """Processes that a host takes."""
+    return entry.slots if settings.slots == "queue" else 1
+
+
+def state_of(letters: str) -> tuple[NodeState, str, str]:
+    """What may be done with a queue instance, why, and the letters that are not known."""
+    strange = "".join(letter for letter in letters if letter not in STATES)
+    for letter, (state, reason) in STATES.items():
+        if letter in letters:
+            return state, reason, strange
+    return (NodeState.DRAINING, f"state {strange}", strange) if strange else (NodeState.UP, "", "")
+
+
+def relative_power(settings: GridEngineSettings, host: str) -> float:
+    """Speed of a host when nothing else runs on it, (0, 1]."""
+    return settings.power_by_node.get(host, settings.power)
+
+
+def measured(entries: Iterable[QueueEntry], status: Status) -> list[MeasuredHost]:
+    """Hosts of these instances, and the slots that jobs of any queue have there."""
+    used: dict[str, int] = {}
+    for each in status.queues:
+        used[each.host] = used.get(each.host, 0) + each.used
+    return [
+        MeasuredHost(
+            name=entry.host,
+            cpu_load=entry.load,
+            cpus=max(1, entry.cpus or entry.slots),
+            cpus_taken=used.get(entry.host, 0),
+        )
+        for entry in entries
+    ]
+
+
+def is_ours(entry: JobEntry, claims: Collection[str] | None) -> bool:
+    """Whether a part of ours has this job; a token that no part knows makes it like any other."""
+    claim = claim_in_name(entry.name)
+    return bool(claim) and (claims is None or claim in claims)
+
+
+def running_jobs(
+    settings: GridEngineSettings,
+    entries: Iterable[QueueEntry],
+    now: float,
+    claims: Collection[str] | None,
+) -> tuple[Running, ...]:
+    """Local jobs on these queue instances, with the slots that they take on each host."""
+    taken: dict[str, dict[str, int]] = {}
+    spans: dict[str, tuple[float, float]] = {}
+    for entry in entries:
+        local = [job for job in entry.jobs if not is_ours(job, claims)]
+        ours = sum(job.slots for job in entry.jobs if is_ours(job, claims))
+        if settings.slots == "node":
+            counts = _whole(entry, local, bool(ours), now)
+        else:
+            counts = _counted(entry, local, ours, now)
+        for name, count, start, end in counts:
+            taken.setdefault(name, {})[settings.published(entry.host)] = count
+            first, last = spans.get(name, (start, end))
+            spans[name] = min(first, start), max(last, end)
+    return tuple(
+        Running(
+            id=f"{settings.cluster}:{name}",
+            nodes=nodes,
+            start=spans[name][0],
+            end=spans[name][1],
+            ours=False,
+        )
+        for name, nodes in taken.items()
+    )
+
+
+Share = tuple[str, int, float, float]
+"""Of a job on a host: its id, slots, start and end."""
+
+
+def _counted(entry: QueueEntry, local: list[JobEntry], ours: int, now: float) -> list[Share]:
+    """Slots of each local job; never more than the instance has."""
+    free, shares = entry.slots, []
+    for job in sorted(local, key=lambda job: -span_of(job, entry, now)[1]):
+        count = min(job.slots, free)
+        if count > 0:
+            shares.append((job.id, count, *span_of(job, entry, now)))
+            free -= count
+    rest = min(_taken(entry) - ours - (entry.slots - free), free)
+    if rest > 0:
+        shares.append((f"rest:{entry.host}", rest, now, now))
+    return shares
+
+
+def _whole(entry: QueueEntry, local: list[JobEntry], is_held: bool, now: float) -> list[Share]:
+    """The host, for the local job that leaves it last."""
+    if local:
+        last = max(local, key=lambda job: span_of(job, entry, now)[1])
+        return [(last.id, 1, *span_of(last, entry, now))]
+    if _taken(entry) and not is_held:
+        return [(f"rest:{entry.host}", 1, now, now)]
+    return []
+
+
+def _taken(entry: QueueEntry) -> int:
+    """Slots that no further job can have."""
+    taken = entry.used + entry.reserved
+    if entry.available is not None and not entry.state:
+        taken = max(taken, entry.slots - entry.available)
+    return min(taken, entry.slots)
+
+
+def span_of(job: JobEntry, entry: QueueEntry, now: float) -> tuple[float, float]:
+    """When a running job started, and when it must have ended, seconds."""
+    start = now if job.start is None else min(job.start, now)
+    if "d" in job.state:
+        return start, now
+    limits = [limit for limit in (job.time_limit, entry.time_limit) if limit is not None]
+    return start, start + min(limits, default=ENDLESS_S)
+
+
+def waiting_count(status: Status, claims: Collection[str] | None) -> int:
+    """Local jobs that wait, each task of an array counted."""
+    return sum(entry.count for entry in status.waiting if not is_ours(entry, claims))

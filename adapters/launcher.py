@@ -1,0 +1,251 @@
+"""Parts in folders, one runner for each, found again after any restart.
+
+What every launcher has in common whose parts are held by runners on the executor's machine:
+the state folder, the runners' nest, orders, news and what is left after a restart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import time
+from pathlib import Path
+
+from coalloc.adapters.base import (
+    AdapterError,
+    Claim,
+    ClaimRefusedError,
+    PartKey,
+    PartReport,
+    PartSpec,
+    PartState,
+)
+from coalloc.adapters.fork_server import Nest
+from coalloc.adapters.part_folder import NEW, PartFolder, ended_report
+from coalloc.adapters.runner.status import decoded
+
+LONGEST_NAME = 255
+LOOK_S = 0.2
+"""For so long after a look at every part, only those are looked at that runners name in their
+news, seconds: with hundreds of parts, each start and end would ask for a look at all."""
+
+
+class PartLauncher:
+    """Launches parts through runners; what they run on is a subclass's to say.
+
+    Parameters
+    ----------
+    state_dir : Path
+        Where the parts are kept; on a local disk, one for each executor. Root's is made
+        passable for others, so that users reach their own scripts.
+
+    Raises
+    ------
+    AdapterError
+        The folder cannot be used, or another executor uses it.
+    """
+
+    folder_type: type[PartFolder] = PartFolder
+    runner: str
+    """Module of the nest that hatches the runners."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._root = state_dir.resolve()
+        self._parts: dict[PartKey, PartFolder] = {}
+        self._ended: dict[PartKey, PartReport] = {}
+        self._unread = b""
+        self._looked = float("-inf")
+        with contextlib.ExitStack() as stack:
+            try:
+                self._lock_fd, self._news_fd = self._open(stack)
+            except OSError as error:
+                raise AdapterError(f"{state_dir}: {error.strerror}") from error
+            self._nest = Nest(self.runner)
+            stack.callback(self._nest.close)
+            self._open_files = stack.pop_all()
+        self._load()
+
+    def claim(self, part: PartSpec) -> Claim:
+        """Claim the slots, and bring the processes to the barrier; does not wait for that."""
+        key = part.key
+        if key in self._parts:
+            return Claim(key=key, is_new=False)
+        self._check(part)
+        self._check_nodes(part)
+        try:
+            folder = self._create(part)
+        except OSError as error:
+            raise ClaimRefusedError(
+                "state_unwritable", f"{self._root}: {error.strerror}"
+            ) from error
+        except ValueError as error:
+            raise ClaimRefusedError("bad_spec", str(error)) from error
+        try:
+            self._hatch(folder)
+        except (AdapterError, OSError):
+            folder.remove()
+            raise
+        self._parts[key] = folder
+        return Claim(key=key)
+
+    def go(self, key: PartKey) -> None:
+        """Open the barrier; harmless when it is open, or the part has ended."""
+        self._order(key, "go")
+
+    def abort(self, key: PartKey, reason: str = "") -> None:
+        """Give the claim up; where the processes run already, end them."""
+        self._order(key, f"abort - {' '.join(reason.split())}")
+
+    def cancel(self, key: PartKey, *, signal: int = 15, grace_s: float | None = None) -> None:
+        """End the processes: this signal, and SIGKILL after the grace period, seconds."""
+        self._order(key, f"cancel {int(signal)} {'-' if grace_s is None else float(grace_s)}")
+
+    def renew(self, key: PartKey | None = None) -> None:
+        """Let the claim, or every claim, stand for another lease."""
+        for each in self._parts if key is None else [key]:
+            live = self._live.get(each)
+            if live is None or live.state is not PartState.RUNNING:
+                self._order(each, "renew")
+
+    def poll(self) -> tuple[PartReport, ...]:
+        """Return how every part is that was not forgotten.
+
+        With news at hand, what they do not name may be `LOOK_S` old.
+        """
+        named = self._take_news()
+        now = time.monotonic()
+        if not named or now - self._looked >= LOOK_S:
+            self._looked = now
+            named = set(self._parts)
+        for key, folder in self._parts.items():
+            if key not in self._ended and (key in named or key not in self._live):
+                report = folder.report()
+                if report.is_ended:
+                    self._ended[key] = report
+                elif report != self._live.get(key):
+                    self._live[key] = report
+        return tuple(self._ended.get(key) or self._live[key] for key in self._parts)
+
+    def adopt(self) -> tuple[PartReport, ...]:
+        """Find every part an earlier launcher left, and return how it is."""
+        self._load()
+        return self.poll()
+
+    def forget(self, key: PartKey) -> None:
+        """Remove the folder of an ended part; one that has not ended is left alone."""
+        folder = self._parts.get(key)
+        if folder is None:
+            return
+        if key not in self._ended and not folder.report().is_ended:
+            return
+        folder.remove()
+        for kept in (self._parts, self._ended, self._live):
+            kept.pop(key, None)
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when `poll` has news."""
+        return self._news_fd
+
+    def close(self) -> None:
+        """End the nest and let go of the state folder; the parts live on."""
+        self._open_files.close()
+
+    def _open(self, stack: contextlib.ExitStack) -> tuple[int, int]:
+        self._live: dict[PartKey, PartReport] = {}
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o711)
+        if os.geteuid() == 0:
+            self._root.chmod(0o711)
+        lock_fd = os.open(self._root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        stack.callback(os.close, lock_fd)
+        try:
+            fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise AdapterError(f"{self._root}: another executor uses this folder") from error
+        with contextlib.suppress(FileExistsError):
+            os.mkfifo(self._root / "news", 0o600)
+        # Also open for writing: it must not be at its end whenever no runner has it open.
+        news_fd = os.open(self._root / "news", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        stack.callback(os.close, news_fd)
+        return lock_fd, news_fd
+
+    def _load(self) -> None:
+        for path in sorted(self._root.iterdir()):
+            if path.name.startswith(NEW):
+                shutil.rmtree(path, ignore_errors=True)
+                continue
+            folder = self.folder_type.load(path)
+            if folder is not None:
+                self._parts.setdefault(folder.key, folder)
+
+    def _check(self, part: PartSpec) -> None:
+        """Refuse what cannot be claimed."""
+        if len(part.key.folder.encode()) > LONGEST_NAME:
+            raise ClaimRefusedError("bad_spec", "the job's id is too long")
+        if not part.argv or part.procs < 1 or any(count < 1 for _, count in part.nodes):
+            raise ClaimRefusedError("bad_spec", "a part needs a command and processes")
+        if any(number is not None and number < 0 for number in (part.uid, part.gid)):
+            # to the kernel -1 means "as it is", which would be root
+            raise ClaimRefusedError("bad_spec", f"{part.uid}:{part.gid} is no user and group")
+        if any("\0" in text for text in (*part.argv, part.cwd, part.stdout, part.stderr)):
+            raise ClaimRefusedError("bad_spec", "a command or path holds a NUL character")
+
+    def _check_nodes(self, part: PartSpec) -> None:
+        """Refuse what these nodes cannot take.
+
+        Raises
+        ------
+        ClaimRefusedError, AdapterError
+        """
+        raise NotImplementedError
+
+    def _create(self, part: PartSpec) -> PartFolder:
+        """Write the folder of a new part; OSError where it cannot be."""
+        raise NotImplementedError
+
+    def _hatch(self, folder: PartFolder) -> None:
+        """Hand the folder, its orders and its lock to a runner, which then alone holds them."""
+        orders_fd = os.open(folder.path / "barrier", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        lock_fd = os.open(folder.path / "lock", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._nest.hatch(folder.path, orders_fd, lock_fd)
+        finally:
+            os.close(orders_fd)
+            os.close(lock_fd)
+
+    def _order(self, key: PartKey, line: str) -> None:
+        folder = self._parts.get(key)
+        if folder is not None and key not in self._ended:
+            try:
+                folder.order(line)
+            except OSError as error:
+                raise AdapterError(f"{key}: {error.strerror}") from error
+
+    def _take_news(self) -> set[PartKey]:
+        """Empty the FIFO; an end that could not be written to the disk comes in full.
+
+        Returns
+        -------
+        set of PartKey
+            The parts that it names.
+        """
+        try:
+            while chunk := os.read(self._news_fd, 1 << 16):
+                self._unread += chunk
+        except OSError as error:
+            if error.errno != errno.EAGAIN:
+                raise AdapterError(f"{self._root}: {error.strerror}") from error
+        *lines, self._unread = self._unread.split(b"\n")
+        named = set()
+        for line in lines:
+            name, _, raw = line.partition(b" ")
+            key = PartKey.of_folder(os.fsdecode(name))
+            if key is not None:
+                named.add(key)
+            end = decoded(raw + b"\n") if raw else None
+            if key in self._parts and end is not None and end.get("state") in set(PartState):
+                self._ended[key] = ended_report(key, end)
+        return named

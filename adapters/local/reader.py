@@ -1,0 +1,223 @@
+"""Reads this machine: how much of each node is not taken by work that is not ours.
+
+Effective power is the node's relative speed times the share of its CPUs that other people's
+work leaves free, measured between two readings.
+
+Notes
+-----
+Ours are all processes below one whose name begins with ``coalloc`` (executor, nest, part
+runners, daemon, also those of the other clusters on this machine) and which belongs to root or
+to our own user. Their CPU time is the sum, over the living ones, of their own time and that of
+the children they waited for: a sum that does not fall when a process ends and is waited for by
+one of ours, so short jobs are not taken for other people's. Where the topmost process of a tree
+ended itself, the last load is kept as an upper bound for one reading.
+
+On nodes with CPUs of their own, time is attributed by the affinity of the process that used it;
+time of processes that ended is spread over what the CPUs' busy time leaves unexplained.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import psutil
+
+from coalloc.adapters.base import AdapterError
+from coalloc.adapters.local.settings import LocalSettings
+from coalloc.model.reading import ClusterReading, NodeReading
+
+LEAST_INTERVAL_S = 0.2
+"""Two readings closer than this are one: the kernel counts in ticks of 10 ms."""
+
+NOISE = 0.03
+"""A load below this is the system itself; without it no machine would ever be whole."""
+
+LEAST_SHARE = 0.05
+OURS = "coalloc"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessTime:
+    """CPU time of one process of ours, seconds.
+
+    Attributes
+    ----------
+    own : float
+        Its own.
+    waited : float
+        That of the children it waited for.
+    cpus : frozenset of int
+        What it may run on.
+    """
+
+    parent: int
+    created: float
+    own: float
+    waited: float
+    cpus: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The machine at one instant; processes by process id, CPUs by number."""
+
+    at: float
+    wall: float
+    busy: tuple[float, ...]
+    ours: Mapping[int, ProcessTime]
+
+
+class LocalReader:
+    """Reads the nodes of one cluster on this machine."""
+
+    def __init__(self, settings: LocalSettings) -> None:
+        self._settings = settings
+        self._pinned = {frozenset(node.cpus) for node in settings.nodes if node.cpus is not None}
+        self._last: Sample | None = None
+        self._loads: dict[frozenset[int] | None, float] = {}
+        self._memory_mb = psutil.virtual_memory().total >> 20 if settings.wants_memory else None
+
+    def read(self) -> ClusterReading:
+        """Return the nodes as they are now; the first reading knows of no load.
+
+        Raises
+        ------
+        AdapterError
+        """
+        now = time.monotonic()
+        if self._last is None or now - self._last.at >= LEAST_INTERVAL_S:
+            try:
+                sample = self._sample(now)
+            except (psutil.Error, OSError) as error:
+                raise AdapterError(f"this machine cannot be read: {error}") from error
+            if self._last is not None:
+                self._loads = foreign_loads(self._last, sample, self._pinned, self._loads)
+            self._last = sample
+        nodes = []
+        for node in self._settings.nodes:
+            load = self._loads.get(None if node.cpus is None else frozenset(node.cpus), 0.0)
+            nodes.append(
+                NodeReading(
+                    name=node.name,
+                    power=node.power * max(1.0 - load, LEAST_SHARE),
+                    slots=node.slots,
+                    features=node.features,
+                    memory_mb=node.memory_mb if self._memory_mb is None else self._memory_mb,
+                    load=load,
+                    address=self._settings.address,
+                )
+            )
+        return ClusterReading(cluster=self._settings.cluster, nodes=tuple(nodes))
+
+    def _sample(self, now: float) -> Sample:
+        busy = tuple(
+            # guest time is part of user time already
+            sum(t) - t.idle - t.iowait - t.guest - t.guest_nice
+            for t in psutil.cpu_times(percpu=True)
+        )
+        if any(cpu >= len(busy) for cpus in self._pinned for cpu in cpus):
+            highest = max(cpu for cpus in self._pinned for cpu in cpus)
+            raise AdapterError(f"there is no CPU {highest}: this machine has {len(busy)}")
+        ours = self._ours(now + self._settings.read_limit_s)
+        return Sample(at=now, wall=time.time(), busy=busy, ours=ours)
+
+    def _ours(self, end: float) -> dict[int, ProcessTime]:
+        everyone = frozenset(range(os.cpu_count() or 1))
+        users = {0, os.getuid()}
+        roots: list[psutil.Process] = []
+        children: dict[int, list[psutil.Process]] = {}
+        found: dict[int, ProcessTime] = {}
+        for process in psutil.process_iter(["name", "ppid", "uids"]):
+            if time.monotonic() > end:
+                raise AdapterError(f"reading took longer than {self._settings.read_limit_s:g} s")
+            facts = process.info
+            children.setdefault(facts["ppid"], []).append(process)
+            is_ours = facts["uids"] is None or facts["uids"].real in users
+            if process.pid == os.getpid() or (is_ours and (facts["name"] or "").startswith(OURS)):
+                roots.append(process)
+        front = roots
+        while front:
+            for process in front:
+                try:
+                    times = process.cpu_times()
+                    cpus = frozenset(process.cpu_affinity()) if self._pinned else everyone
+                except (psutil.NoSuchProcess, psutil.AccessDenied):
+                    continue  # it has just ended
+                found[process.pid] = ProcessTime(
+                    parent=process.info["ppid"],
+                    created=process.create_time(),
+                    own=times.user + times.system,
+                    waited=times.children_user + times.children_system,
+                    cpus=cpus,
+                )
+            front = [
+                child
+                for process in front
+                for child in children.get(process.pid, ())
+                if child.pid not in found
+            ]
+        return found
+
+
+def foreign_loads(
+    old: Sample,
+    new: Sample,
+    pinned: Iterable[frozenset[int]],
+    last: Mapping[frozenset[int] | None, float],
+) -> dict[frozenset[int] | None, float]:
+    """Share of the CPUs taken by work that is not ours, between two samples.
+
+    Parameters
+    ----------
+    pinned : iterable of sets of CPUs
+        Each is answered; None stands for the whole machine.
+    last : mapping
+        The loads before; upper bounds where the CPU time of ours is incomplete.
+    """
+    span = max(new.at - old.at, 1e-6)
+    cpus = range(min(len(old.busy), len(new.busy)))
+    left = {cpu: max(0.0, new.busy[cpu] - old.busy[cpu]) for cpu in cpus}
+    sets = list(pinned)
+    unexplained, is_complete = 0.0, True
+    for pid, process in new.ours.items():
+        before = old.ours.get(pid)
+        if before is not None and before.created != process.created:
+            before = None
+        if before is None and process.created < old.wall - 1.0:
+            continue  # it has only now come to be ours: its past says nothing of this span
+        own = process.own - (before.own if before else 0.0)
+        unexplained += process.waited - (before.waited if before else 0.0)
+        home = next((each for each in sets if process.cpus <= each), None)
+        if home is None:
+            unexplained += own
+        else:
+            _take(left, home, own)
+    for pid, process in old.ours.items():
+        after = new.ours.get(pid)
+        if after is None or after.created != process.created:
+            if process.parent in old.ours:
+                unexplained -= process.own + process.waited
+            else:
+                is_complete = False
+    unexplained = max(0.0, unexplained)
+    _take(left, frozenset(cpus), unexplained)
+    loads: dict[frozenset[int] | None, float] = {}
+    for each in [None, *sets]:
+        inside = [left[cpu] for cpu in (cpus if each is None else each) if cpu in left]
+        load = min(1.0, sum(inside) / (span * len(inside))) if inside else 0.0
+        load = 0.0 if load < NOISE else load
+        loads[each] = load if is_complete else min(load, last.get(each, 0.0))
+    return loads
+
+
+def _take(left: dict[int, float], cpus: frozenset[int], seconds: float) -> None:
+    """Take CPU time off these CPUs' busy time, in proportion to it."""
+    inside = [cpu for cpu in cpus if cpu in left]
+    total = sum(left[cpu] for cpu in inside)
+    if total > 0.0:
+        keep = max(0.0, 1.0 - seconds / total)
+        for cpu in inside:
+            left[cpu] *= keep

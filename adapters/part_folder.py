@@ -1,0 +1,325 @@
+"""The folder of one part: what the launcher puts in, orders, and reads back.
+
+::
+
+    STATE_DIR/news                      FIFO: the runners' hints that something changed
+    STATE_DIR/part+JOB+ATTEMPT+PART/
+        spec.json                       what to run (the runner's `spec`)
+        barrier                         FIFO with orders for the runner
+        lock                            flocked from the claim to the runner's end
+        status                          see `runner.status`
+        user/script, user/hostfile      the user's own
+
+The lock is taken by the launcher and handed to the runner: it is free only when the runner is
+dead, whoever started it and whatever was restarted since, and no process id needs to be
+remembered. Who finds it free and no end recorded, holds it, and records the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from coalloc.adapters.base import AdapterError, PartKey, PartReport, PartSpec, PartState
+from coalloc.adapters.fork_server import kill_marked
+from coalloc.adapters.runner.status import (
+    END,
+    PAGE,
+    READY,
+    RUN,
+    START,
+    boot_id,
+    decoded,
+    encoded,
+)
+
+NEW = ".new-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartFolder:
+    """One part on disk.
+
+    Attributes
+    ----------
+    nodes : mapping of node name to slots
+        What it occupies.
+    claim : str
+        Marks its processes' environments.
+    """
+
+    path: Path
+    key: PartKey
+    nodes: Mapping[str, int]
+    claim: str
+
+    @classmethod
+    def create(
+        cls,
+        root: Path,
+        spec: PartSpec,
+        cpus: Mapping[str, tuple[int, ...] | None],
+        *,
+        extra: Mapping[str, Any] | None = None,
+        claim: str = "",
+    ) -> Self:
+        """Write the folder of a new part; it appears complete or not at all.
+
+        Parameters
+        ----------
+        cpus : mapping of node name to CPUs
+            What its processes are pinned to; None is anything.
+        extra : mapping, optional
+            What this kind of runner needs to know besides.
+        claim : str
+            Default a new one.
+
+        Raises
+        ------
+        OSError
+        """
+        claim = claim or secrets.token_hex(16)
+        path, draft = root / spec.key.folder, root / f"{NEW}{claim}"
+        try:
+            draft.mkdir(mode=0o711)
+            record = _runner_spec(spec, path / "user", cpus, claim)
+            _write(draft / "spec.json", json.dumps(record | dict(extra or {})), 0o600)
+            _write(draft / "lock", "", 0o600)
+            os.mkfifo(draft / "barrier", 0o600)
+            _write_users(draft / "user", spec)
+            draft.rename(path)
+        except OSError:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+        return cls(path=path, key=spec.key, nodes=dict(spec.nodes), claim=claim)
+
+    @classmethod
+    def load(cls, path: Path) -> Self | None:
+        """Read a folder that an earlier launcher wrote; None if it is not a part's."""
+        key = PartKey.of_folder(path.name)
+        if key is None or not path.is_dir():
+            return None
+        nodes: dict[str, int] = {}
+        claim = ""
+        # After a loss of power the spec may be empty; the status is what counts.
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            record = json.loads((path / "spec.json").read_bytes())
+            claim = record["claim"]
+            for rank in record["ranks"]:
+                nodes[rank["node"]] = nodes.get(rank["node"], 0) + 1
+        return cls(path=path, key=key, nodes=nodes, claim=claim)
+
+    def order(self, line: str) -> bool:
+        """Send the runner one line; False where no runner lives.
+
+        Raises
+        ------
+        AdapterError
+            The runner does not read its orders.
+        """
+        try:
+            fd = os.open(self.path / "barrier", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return False
+            raise
+        try:
+            os.write(fd, line.encode(errors="replace")[: PAGE // 2] + b"\n")
+        except BlockingIOError as error:
+            raise AdapterError(f"{self.key}: its runner does not read its orders") from error
+        except BrokenPipeError:
+            return False
+        finally:
+            os.close(fd)
+        return True
+
+    def report(self) -> PartReport:
+        """How the part is; records the end of one whose runner is dead."""
+        status = self.status()
+        end = decoded(status[END * PAGE :])
+        if end is not None:
+            return ended_report(self.key, end)
+        with self.locked() as is_ours:
+            if is_ours:
+                return self._sealed()
+        if not self.path.is_dir():
+            return self._vanished()
+        return self.reached(status)
+
+    def reached(self, status: bytes, reason: str = "") -> PartReport:
+        """How far a part is that has not ended."""
+        run = decoded(status[RUN * PAGE : END * PAGE])
+        if run is not None:
+            return PartReport(
+                key=self.key,
+                state=PartState.RUNNING,
+                started=run["started"],
+                started_mono=run["started_mono"],
+                reason=reason,
+            )
+        # Between START and RUN it is still reported ready: its start time is not yet known.
+        is_ready = decoded(status[READY * PAGE : START * PAGE]) is not None
+        state = PartState.READY if is_ready else PartState.PREPARING
+        return PartReport(key=self.key, state=state, reason=reason)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[bool]:
+        """Hold the lock, if no runner does; says whether it is held."""
+        try:
+            fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:  # forgotten meanwhile
+            yield False
+            return
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_ours = True
+            except BlockingIOError:
+                is_ours = False
+            yield is_ours
+        finally:
+            os.close(fd)
+
+    def remove(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def status(self) -> bytes:
+        """The status file as it is."""
+        try:
+            return (self.path / "status").read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def _sealed(self) -> PartReport:
+        """The end of a part whose runner died: it is looked for once more, then written."""
+        status = self.status()
+        end = decoded(status[END * PAGE :])
+        if end is not None:
+            return ended_report(self.key, end)
+        start = status[START * PAGE : RUN * PAGE]
+        begun = decoded(start)
+        is_rebooted = begun is not None and begun.get("boot") != boot_id()
+        if not start.strip(b"\0"):
+            state, reason = PartState.REFUSED, "runner_died"
+            detail = "its runner died before anything was started"
+        elif is_rebooted:
+            state, reason = PartState.LOST, "restarted"
+            detail = "the machine was restarted while it ran"
+        else:
+            state, reason = PartState.LOST, "runner_died"
+            detail = "its runner was killed; how its processes ended is not known"
+        if self.claim and not is_rebooted:
+            kill_marked(f"COALLOC_CLAIM={self.claim}")
+        run = decoded(status[RUN * PAGE : END * PAGE]) or {}
+        end = {"state": str(state), "reason": reason, "detail": detail, "ended": time.time(), **run}
+        with contextlib.suppress(OSError):  # a full disk: it is worked out anew next time
+            fd = os.open(self.path / "status", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.pwrite(fd, encoded(end), END * PAGE)
+                os.fdatasync(fd)
+            finally:
+                os.close(fd)
+        return ended_report(self.key, end)
+
+    def _vanished(self) -> PartReport:
+        """The end of a part whose folder somebody removed: nobody can direct it any more."""
+        if self.claim:
+            kill_marked(f"COALLOC_CLAIM={self.claim}")
+        return PartReport(
+            key=self.key,
+            state=PartState.LOST,
+            ended=time.time(),
+            reason="state_removed",
+            detail=f"{self.path} was removed while it ran",
+        )
+
+
+def ended_report(key: PartKey, end: Mapping[str, Any]) -> PartReport:
+    """A report from the record of an end."""
+    return PartReport(
+        key=key,
+        state=PartState(end["state"]),
+        codes=tuple(end.get("codes", ())),
+        started=end.get("started"),
+        started_mono=end.get("started_mono"),
+        ended=end["ended"],
+        reason=end["reason"],
+        detail=end["detail"],
+        cpu_s=end.get("cpu_s", 0.0),
+        max_rss_mb=end.get("max_rss_mb", 0.0),
+    )
+
+
+def _runner_spec(
+    spec: PartSpec, user: Path, cpus: Mapping[str, tuple[int, ...] | None], claim: str
+) -> dict[str, Any]:
+    ranks: list[dict[str, Any]] = []
+    for node, count in spec.nodes:
+        ranks += [
+            {
+                "rank": spec.first_rank + len(ranks) + local,
+                "node": node,
+                "cpus": cpus[node],
+                "local_rank": local,
+                "local_size": count,
+            }
+            for local in range(count)
+        ]
+    return {
+        "job": spec.job,
+        "attempt": spec.attempt,
+        "part": spec.part,
+        "epoch": spec.epoch,
+        "cluster": spec.cluster,
+        "claim": claim,
+        "argv": spec.argv,
+        "script": str(user / "script") if spec.script else "",
+        "env": dict(spec.env),
+        "cwd": spec.cwd,
+        "stdout": spec.stdout,
+        "stderr": spec.stderr,
+        "uid": spec.uid,
+        "gid": spec.gid,
+        "ranks": ranks,
+        "size": spec.size or spec.first_rank + len(ranks),
+        "nodelist": spec.nodelist,
+        "hostfile": str(user / "hostfile"),
+        "rendezvous": spec.rendezvous,
+        "time_limit_s": spec.time_limit_s,
+        "grace_s": spec.grace_s,
+        "lease_s": spec.lease_s,
+        "chunks": spec.chunks,
+    }
+
+
+def _write_users(folder: Path, spec: PartSpec) -> None:
+    """What the job's processes read: theirs alone, handed over when all is written."""
+    folder.mkdir(mode=0o700)
+    hosts = spec.hosts or spec.nodes
+    _write(folder / "hostfile", "".join(f"{h} slots={n}\n" for h, n in hosts), 0o600)
+    if spec.script:
+        _write(folder / "script", spec.script, 0o700)
+    if spec.uid is not None and os.geteuid() == 0:
+        gid = -1 if spec.gid is None else spec.gid
+        for path in [*folder.iterdir(), folder]:
+            os.chown(path, spec.uid, gid)
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with open(fd, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        os.fchmod(fd, mode)
+        file.write(text)

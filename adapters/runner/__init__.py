@@ -1,0 +1,1 @@
+"""Runs a part beside its processes. Standard library only."""

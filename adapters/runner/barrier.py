@@ -1,0 +1,260 @@
+"""The barrier's listening end: the nodes of one part, and what each has said.
+
+Imports the standard library only, as the runner does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import socket
+import time
+from typing import Any
+
+from coalloc.adapters.runner.status import END, READY, RUN
+from coalloc.adapters.runner.talk import Lines, TalkError, is_proof, nonce, proof
+
+STRANGER_LIMIT_S = 10.0
+MOST_STRANGERS = 256
+
+
+class Node:
+    """One node's wrapper.
+
+    Attributes
+    ----------
+    lines : Lines or None
+        None: not connected.
+    records : dict
+        What it said, by step (READY, RUN, END).
+    """
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.spec = spec
+        self.lines: Lines | None = None
+        self.records: dict[int, dict[str, Any]] = {}
+
+    @property
+    def count(self) -> int:
+        """Processes of this part on it."""
+        return len(self.spec["ranks"])
+
+
+class Stranger:
+    """Who has connected and not yet shown the key."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.lines = Lines(sock)
+        self.until = time.monotonic() + STRANGER_LIMIT_S
+        self.node = self.theirs = self.ours = ""
+
+
+class Barrier:
+    """Listens for a part's nodes.
+
+    Parameters
+    ----------
+    specs : mapping of the batch system's node name to spec
+        What each is told to run.
+    key : str
+        What each has to hold.
+    ports : (int, int)
+        To listen on, inclusive; (0, 0): any.
+
+    Attributes
+    ----------
+    is_open : bool
+        The processes were let go: a wrapper that comes for the first time comes too late.
+
+    Raises
+    ------
+    OSError
+        No port is free.
+    """
+
+    def __init__(
+        self,
+        specs: dict[str, dict[str, Any]],
+        key: str,
+        ports: tuple[int, int],
+        poller: select.poll,
+    ) -> None:
+        self.nodes = {name: Node(spec) for name, spec in specs.items()}
+        self._key, self._poller = key, poller
+        self._strangers: dict[int, Stranger] = {}
+        self._names: dict[int, str] = {}
+        self.is_open = False
+        self._sock = listening(ports)
+        self._sock.setblocking(False)
+        poller.register(self._sock, select.POLLIN)
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._sock.getsockname()[1])
+
+    def all_said(self, step: int) -> bool:
+        """Whether every node has said this."""
+        return all(step in node.records for node in self.nodes.values())
+
+    @property
+    def strangers(self) -> int:
+        """How many have connected and not shown the key."""
+        return len(self._strangers)
+
+    @property
+    def missing(self) -> list[str]:
+        """Names of the nodes that are not here and have not ended."""
+        return [
+            name
+            for name, node in self.nodes.items()
+            if node.lines is None and END not in node.records
+        ]
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a node that was here is not, though it has not ended."""
+        return any(READY in self.nodes[name].records for name in self.missing)
+
+    def take(self, fd: int) -> bool:
+        """Take in what has come over a descriptor; False if it is none of the barrier's."""
+        if fd == self._sock.fileno():
+            self._accept()
+        elif fd in self._strangers:
+            self._meet(fd)
+        elif fd in self._names:
+            self._hear(fd)
+        else:
+            return False
+        return True
+
+    def listen(self) -> None:
+        """Take in everything that has come from the nodes, and who has gone."""
+        for fd in list(self._names):
+            self._hear(fd)
+
+    def say(self, *words: str) -> None:
+        """Tell every node that is here."""
+        self.is_open = self.is_open or words[0] == "go"
+        for node in self.nodes.values():
+            if node.lines is not None:
+                self._tell(node, *words)
+
+    def drop_strangers(self) -> None:
+        """Close the connections of those who do not say who they are."""
+        now = time.monotonic()
+        for fd, stranger in list(self._strangers.items()):
+            if now > stranger.until:
+                self._drop(fd, stranger.lines)
+
+    def close(self) -> None:
+        """Close every connection."""
+        for fd, stranger in list(self._strangers.items()):
+            self._drop(fd, stranger.lines)
+        for node in self.nodes.values():
+            if node.lines is not None:
+                self._lose(node)
+        with contextlib.suppress(KeyError):
+            self._poller.unregister(self._sock)
+        self._sock.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self._sock.accept()
+                if len(self._strangers) >= MOST_STRANGERS:
+                    sock.close()
+                    continue
+                stranger = Stranger(sock)
+                self._strangers[sock.fileno()] = stranger
+                self._poller.register(sock, select.POLLIN)
+
+    def _meet(self, fd: int) -> None:
+        stranger = self._strangers[fd]
+        try:
+            for line in stranger.lines.heard():
+                self._greet(fd, stranger, line.split(" "))
+                if fd not in self._strangers:
+                    return
+        except (OSError, TalkError):
+            self._drop(fd, stranger.lines)
+
+    def _greet(self, fd: int, stranger: Stranger, words: list[str]) -> None:
+        if words[0] == "hello" and len(words) == 3 and words[1] in self.nodes:
+            stranger.node, stranger.theirs, stranger.ours = words[1], words[2], nonce()
+            said = proof(self._key, "runner", stranger.theirs, stranger.ours, stranger.node)
+            stranger.lines.say("prove", stranger.ours, said)
+            return
+        about = (stranger.theirs, stranger.ours, stranger.node)
+        if not stranger.node or words[0] != "prove" or len(words) != 2:
+            raise TalkError("a stranger")
+        if not is_proof(words[1], self._key, "node", *about):
+            raise TalkError("a stranger")
+        node = self.nodes[stranger.node]
+        if node.lines is not None:
+            self._lose(node)
+        del self._strangers[fd]
+        node.lines = stranger.lines
+        self._names[fd] = stranger.node
+        spec = node.spec | {"is_open": self.is_open}
+        self._tell(node, "spec", json.dumps(spec, separators=(",", ":")))
+
+    def _hear(self, fd: int) -> None:
+        node = self.nodes[self._names[fd]]
+        assert node.lines is not None
+        try:
+            for line in node.lines.heard():
+                word, _, text = line.partition(" ")
+                if word in {str(READY), str(RUN), str(END)}:
+                    node.records.setdefault(int(word), json.loads(text))
+                if word == str(END):
+                    self._tell(node, "over")
+        except (TalkError, ValueError):
+            self._lose(node)
+
+    def _tell(self, node: Node, *words: str) -> None:
+        if node.lines is None:
+            return
+        try:
+            node.lines.say(*words)
+        except OSError:
+            self._lose(node)
+
+    def _lose(self, node: Node) -> None:
+        if node.lines is not None:
+            fd = node.lines.fileno()
+            self._names.pop(fd, None)
+            self._drop(fd, node.lines)
+            node.lines = None
+
+    def _drop(self, fd: int, lines: Lines) -> None:
+        self._strangers.pop(fd, None)
+        with contextlib.suppress(KeyError):
+            self._poller.unregister(fd)
+        lines.close()
+
+
+def listening(ports: tuple[int, int]) -> socket.socket:
+    """A socket that listens on the first free port.
+
+    Raises
+    ------
+    OSError
+    """
+    first, last = ports
+    failure: OSError | None = None
+    for port in range(first, last + 1):
+        sock = socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if sock.family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            sock.bind(("", port))
+            sock.listen(1024)
+        except OSError as error:
+            sock.close()
+            failure = error
+            continue
+        return sock
+    raise failure or OSError(0, f"no port in {first}-{last}")

@@ -1,0 +1,118 @@
+"""What holding a part needs of a batch system: the job by which its nodes are claimed.
+
+A runner (`runner.held`) makes one `PartJob` for its part. An adapter of another batch system
+writes this class, a launcher (`batch.launcher`), and a reader; barrier, wrapper, orders,
+leases, restarts and ends are the same for all. Imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from coalloc.adapters.runner.command import Account
+from coalloc.adapters.runner.rank import FaultError
+
+
+class PartJob(Protocol):
+    """The job, or the jobs, by which a part's nodes are claimed in the batch system.
+
+    Attributes
+    ----------
+    system : str
+        The batch system's name, for people.
+    is_unsure : bool
+        There may be a job, though its number is not known.
+    """
+
+    system: str
+    is_unsure: bool
+
+    def __init__(self, spec: dict[str, Any], folder: str, number: str = "") -> None: ...
+
+    @property
+    def number(self) -> str:
+        """What the batch system calls it; empty: there is none that is known of."""
+
+    @property
+    def has_lost_step(self) -> bool:
+        """Whether the wrappers were ours to start, and what started them has ended."""
+
+    def claim(self, port: int, keep: Callable[[], None]) -> bool:
+        """Claim the nodes, and bring the wrappers to this port.
+
+        `keep` is called as soon as there is a number. Returns whether the job waits in a queue
+        and has to be looked after until every wrapper is here. Raises FaultError.
+        """
+
+    def state(self) -> tuple[str | None, str]:
+        """The job's state and its reason; None: not known; empty: there is no such job."""
+
+    def settled_state(self) -> tuple[str | None, str]:
+        """The state of a job that is ending, once that is over."""
+
+    def is_alive(self, state: str) -> bool:
+        """Whether the processes of a job in this state may run, or will."""
+
+    def is_ending(self, state: str) -> bool:
+        """Whether this state stands only until the job's end is known."""
+
+    def explained(self, state: str, reason: str) -> tuple[str, str]:
+        """Reason and detail of a part whose job is in this state."""
+
+    def kill(self) -> None:
+        """Kill what runs; harmless when it has ended, or the batch system is out of reach."""
+
+    def release(self, *, has_run: bool) -> bool:
+        """Give the nodes back; whether it is known that they are."""
+
+    def last_words(self) -> str:
+        """The last that the wrappers' own output said."""
+
+
+def node_specs(spec: dict[str, Any], folder: str) -> dict[str, dict[str, Any]]:
+    """What each node of a part is told to run, by the batch system's name of the node."""
+    shared = {key: value for key, value in spec.items() if key not in {"ranks", "site", "key"}}
+    for name in ("script", "hostfile"):
+        shared[f"{name}_text"] = ""
+        with contextlib.suppress(FileNotFoundError):
+            path = f"{folder}/user/{name}"
+            with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+                shared[f"{name}_text"] = file.read()
+    names = spec["site"]["names"]
+    return {
+        name: shared | {"ranks": [r for r in spec["ranks"] if names[r["node"]] == name]}
+        for name in node_counts(spec)
+    }
+
+
+def node_counts(spec: dict[str, Any]) -> dict[str, int]:
+    """The batch system's names of a part's nodes, and their processes, in rank order."""
+    counts: dict[str, int] = {}
+    for rank in spec["ranks"]:
+        name = spec["site"]["names"][rank["node"]]
+        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def account_of(spec: dict[str, Any]) -> Account | None:
+    """Whose a part's job is; None: this process's own user's.
+
+    Raises
+    ------
+    FaultError
+        The user is not known here, or not ours to act for.
+    """
+    uid = spec["uid"]
+    if uid is None:
+        return None
+    if os.geteuid() not in (0, uid):
+        raise FaultError(
+            "user_unknown", f"only root may submit jobs of uid {uid}, and this is not root"
+        )
+    try:
+        return Account.of(uid, spec["gid"])
+    except KeyError:
+        raise FaultError("user_unknown", f"there is no user with uid {uid}") from None

@@ -1,0 +1,130 @@
+"""Runs one part of a job whose nodes a batch system gives, from its claim to its end.
+
+Runs as a process of its own on the executor's machine, forked by a nest (see
+`runner.fork_server`), and
+outlives the executor. A `PartJob` asks the batch system for exactly the chosen nodes; one wrapper
+on each of them (`runner.node`) brings the processes up and connects to the barrier
+(`runner.barrier`), which is kept by `runner.hold`.
+
+Should this process be killed, a new one takes its folder over: before the start it gives the
+claim up, having found the job by its token; after it, it listens at the same port until the
+wrappers, which have run on, report to it.
+
+Imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+import traceback
+from typing import Any
+
+from coalloc.adapters.runner.batch_job import PartJob
+from coalloc.adapters.runner.hold import Hold, has_started
+from coalloc.adapters.runner.part_end import bare_end
+from coalloc.adapters.runner.rank import FaultError
+from coalloc.adapters.runner.runner import RETRY_S
+from coalloc.adapters.runner.status import END, StatusFile
+
+RELEASE_RETRY_S = 1.0
+
+
+class HeldPart:
+    """One part; it always ends with an end on record."""
+
+    job_type: type[PartJob]
+
+    def __init__(self, folder: str, orders_fd: int, lock_fd: int) -> None:
+        self.folder, self.orders_fd, self.lock_fd = folder, orders_fd, lock_fd
+        self.status = StatusFile(folder)
+        self.hold: Hold | None = None
+        self.job: PartJob | None = None
+
+    def run(self) -> None:
+        """Carry the part to its end and record it."""
+        wake_fd = self._listen()
+        try:
+            spec, is_resumed = self._open()
+            if self.status.read(END) is not None:
+                return
+            kept = self._kept()
+            self.job = self.job_type(spec, self.folder, kept.get("job", ""))
+            fds = (self.orders_fd, wake_fd)
+            self.hold = Hold(spec, self.folder, self.status, self.job, fds, kept.get("port", 0))
+            self.hold.carry(is_resumed=is_resumed)
+            end = self.hold.end_record()
+        except BaseException as error:
+            end = self._failed_end(error)
+        self._give_back_and_record(end)
+
+    def _listen(self) -> int:
+        """Take signals in as something to poll; its descriptor."""
+        wake_read, wake_write = os.pipe()
+        for fd in (wake_read, wake_write, self.orders_fd):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: self._told_to_end())
+        for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(ignored, signal.SIG_IGN)
+        return wake_read
+
+    def _told_to_end(self) -> None:
+        if self.hold is not None:
+            self.hold.stop("cancelled", "its runner was told to")
+
+    def _open(self) -> tuple[dict[str, Any], bool]:
+        """The spec, and whether an earlier runner has been here."""
+        is_resumed = os.path.exists(f"{self.folder}/status")
+        try:
+            with open(f"{self.folder}/spec.json", encoding="utf-8") as file:
+                spec: dict[str, Any] = json.load(file)
+            if not is_resumed:
+                self.status.preallocate(len(spec["ranks"]))
+            self.status.open()
+        except (OSError, ValueError) as error:
+            raise FaultError("state_unwritable", f"{self.folder}: {error}") from error
+        return spec, is_resumed
+
+    def _kept(self) -> dict[str, Any]:
+        try:
+            with open(f"{self.folder}/claim.json", encoding="utf-8") as file:
+                kept: dict[str, Any] = json.load(file)
+        except (OSError, ValueError):
+            return {}
+        return kept
+
+    def _failed_end(self, error: BaseException) -> dict[str, Any]:
+        """The end of a part that its runner cannot carry on."""
+        if isinstance(error, FaultError):
+            reason, detail = error.reason, error.detail
+        else:
+            text = traceback.format_exc()
+            with contextlib.suppress(OSError), open(f"{self.folder}/runner.log", "a") as file:
+                file.write(text)
+            reason, detail = "runner_failed", text.strip().rpartition("\n")[2]
+        if self.hold is not None:
+            self.hold.stop(reason, detail)
+            return self.hold.end_record()
+        with contextlib.suppress(OSError):
+            return bare_end(reason, detail, is_started=has_started(self.status))
+        return bare_end(reason, detail, is_started=False)
+
+    def _give_back_and_record(self, end: dict[str, Any]) -> None:
+        """First the nodes, so that they are free when the end is known; but not for ever."""
+        has_run = end["state"] == "finished"
+        if self.hold is not None:
+            self.hold.close()
+        is_released = self.job is None or self.job.release(has_run=has_run)
+        # The launcher hears of an end that cannot be written, and may forget the part.
+        while not self.status.record(END, end, durable=True) and os.path.isdir(self.folder):
+            time.sleep(RETRY_S)
+        while (
+            self.job is not None and not is_released and os.path.isdir(os.path.dirname(self.folder))
+        ):
+            time.sleep(RELEASE_RETRY_S)
+            is_released = self.job.release(has_run=has_run)

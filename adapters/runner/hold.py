@@ -1,0 +1,329 @@
+"""A part between its claim and its end: orders in, nodes at the barrier, questions to the system.
+
+Imports the standard library only, as the part's runner does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import time
+from typing import Any
+
+from coalloc.adapters.runner.barrier import Barrier
+from coalloc.adapters.runner.batch_job import PartJob, node_specs
+from coalloc.adapters.runner.part_end import bare_end, verdict
+from coalloc.adapters.runner.rank import FaultError
+from coalloc.adapters.runner.status import END, PAGE, READY, RUN, START, StatusFile, boot_id
+
+LOOK_S = 1.0
+"""Between two questions to the batch system about a job of which something is missing, seconds."""
+SOON_S = 0.2
+"""What is on its way when a step ends has come after this long, seconds."""
+RECONNECT_S = 20.0
+"""A wrapper that runs on calls again within this time, if it can, seconds."""
+KILL_MARGIN_S = 5.0
+REBIND_S = 30.0
+REBIND_POLL_S = 0.2
+
+
+class Hold:
+    """A part that is held.
+
+    Parameters
+    ----------
+    spec : mapping
+        The part's.
+    folder : str
+        The part's.
+    status : StatusFile
+    job : PartJob
+    fds : (int, int)
+        Orders, and a pipe that is written to by signals.
+    port : int
+        Where an earlier runner listened; 0: there was none.
+
+    Raises
+    ------
+    FaultError
+        There is no port to listen on.
+    """
+
+    def __init__(
+        self,
+        spec: dict[str, Any],
+        folder: str,
+        status: StatusFile,
+        job: PartJob,
+        fds: tuple[int, int],
+        port: int = 0,
+    ) -> None:
+        self._spec, self._folder, self._status, self._job = spec, folder, status, job
+        self._orders_fd, self._wake_fd = fds
+        self._orders = b""
+        self._is_started = has_started(status)
+        self._go_asked = self._is_started
+        self._is_over = False
+        self._said = {step for step in (READY, RUN) if status.read(step) is not None}
+        self._reason = self._detail = ""
+        self._missed = 0
+        self._missing_since = time.monotonic()
+        self._lease_end = time.monotonic() + spec["lease_s"]
+        self._kill_at = self._give_up_at = self._look_at = float("inf")
+        self._poller = select.poll()
+        for fd in fds:
+            self._poller.register(fd, select.POLLIN)
+        self._barrier = self._opened(port)
+        self._barrier.is_open = self._is_started
+
+    def carry(self, *, is_resumed: bool) -> None:
+        """Claim the nodes, or take over from an earlier runner, and go on to the end."""
+        try:
+            if not is_resumed:
+                self._claim()
+            elif not self._is_started:
+                self._job.is_unsure = True
+                raise FaultError("runner_died", "its runner died before anything was started")
+            else:
+                self._lease_end = float("inf")
+                self._look_at = time.monotonic() + LOOK_S
+            while not self._is_over:
+                self._step()
+        except FaultError as fault:
+            self.stop(fault.reason, fault.detail)
+
+    def stop(
+        self,
+        reason: str,
+        detail: str,
+        *,
+        signum: int = signal.SIGTERM,
+        grace_s: float | None = None,
+    ) -> None:
+        """End what runs; the first reason stays."""
+        self._reason, self._detail = self._reason or reason, self._detail or detail
+        self._lease_end = float("inf")
+        if not self._is_started:
+            self._is_over = True
+            return
+        grace_s = self._spec["grace_s"] if grace_s is None else grace_s
+        self._barrier.say("cancel", str(int(signum)), str(grace_s))
+        self._kill_at = min(self._kill_at, time.monotonic() + grace_s + KILL_MARGIN_S)
+        self._give_up_at = min(self._give_up_at, self._kill_at + KILL_MARGIN_S)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._barrier.close()
+
+    def end_record(self) -> dict[str, Any]:
+        """How the part has ended."""
+        nodes = list(self._barrier.nodes.values())
+        ends = [node.records[END] for node in nodes if END in node.records]
+        has_run = any(RUN in n.records for n in nodes) or any(
+            end["state"] == "finished" for end in ends
+        )
+        if not self._reason:
+            self._reason, self._detail = verdict(ends, self._job)
+        end = bare_end(self._reason, self._detail, is_started=self._is_started)
+        if len(ends) == len(nodes) and self._is_started:
+            end["state"] = "finished" if has_run else "refused"
+        if end["state"] != "refused":
+            for node in nodes:
+                end["codes"] += node.records.get(END, {}).get("codes") or [None] * node.count
+        return end | {
+            "ended": max((e["ended"] for e in ends), default=end["ended"]),
+            "cpu_s": round(sum(e["cpu_s"] for e in ends), 6),
+            "max_rss_mb": max((e["max_rss_mb"] for e in ends), default=0.0),
+            **self._start_times(),
+        }
+
+    # -- up to the barrier
+
+    def _opened(self, port: int) -> Barrier:
+        """Listen; after a restart where the nodes will call again."""
+        specs = node_specs(self._spec, self._folder)
+        first, last = (port, port) if port else self._spec["site"]["ports"]
+        end = time.monotonic() + (REBIND_S if port and self._is_started else 0.0)
+        while True:
+            try:
+                return Barrier(specs, self._spec["key"], (first, last), self._poller)
+            except OSError as error:
+                if time.monotonic() >= end:
+                    raise FaultError(
+                        "no_port", f"ports {first}-{last} of the executor's host: {error.strerror}"
+                    ) from error
+            time.sleep(REBIND_POLL_S)
+
+    def _claim(self) -> None:
+        self._keep()
+        if self._job.claim(self._barrier.port, self._keep):
+            self._look_at = time.monotonic() + LOOK_S
+
+    def _keep(self) -> None:
+        """Write down what whoever takes over has to know."""
+        path = f"{self._folder}/claim.json"
+        try:
+            with open(f"{path}.new", "w", encoding="utf-8") as file:
+                json.dump({"port": self._barrier.port, "job": self._job.number}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(f"{path}.new", path)
+        except OSError as error:
+            raise FaultError("state_unwritable", f"{path}: {error.strerror}") from error
+
+    # -- the loop
+
+    def _step(self) -> None:
+        due = min(self._lease_end, self._kill_at, self._give_up_at, self._look_at)
+        wait = None if due == float("inf") else max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
+        for fd, _ in self._poller.poll(wait):
+            if time.monotonic() >= self._lease_end:
+                break  # an order that comes too late is none
+            if fd == self._orders_fd:
+                self._take_orders()
+            elif fd == self._wake_fd:
+                os.read(fd, PAGE)
+            else:
+                self._barrier.take(fd)
+        self._see_nodes()
+        self._look_at_clock()
+
+    def _take_orders(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._orders += os.read(self._orders_fd, PAGE)
+        *lines, self._orders = self._orders.split(b"\n")
+        for line in lines:
+            words = line.decode(errors="replace").split(" ", 2)
+            if words[0] == "go":
+                self._go_asked = True
+                self._start_if_ready()
+            elif words[0] == "renew" and not self._go_asked:
+                self._lease_end = time.monotonic() + self._spec["lease_s"]
+                self._barrier.say("renew")
+            elif words[0] == "abort":
+                self.stop("aborted", words[2] if len(words) > 2 else "")
+            elif words[0] == "cancel":
+                grace_s = self._spec["grace_s"] if words[2] == "-" else float(words[2])
+                self.stop("cancelled", "", signum=int(words[1]), grace_s=grace_s)
+
+    def _see_nodes(self) -> None:
+        """Draw the conclusions from what the nodes have said."""
+        barrier = self._barrier
+        if READY not in self._said and barrier.all_said(READY):
+            self._look_at = float("inf")
+            here = {"pid": os.getpid(), "job": self._job.number, "boot": boot_id()}
+            self._say(READY, here, durable=True)
+        self._start_if_ready()
+        if self._is_started and RUN not in self._said and barrier.all_said(RUN):
+            self._say(RUN, self._start_times())
+        if not self._is_started and not self._reason:
+            for node in barrier.nodes.values():
+                if END in node.records:
+                    self.stop(node.records[END]["reason"], node.records[END]["detail"])
+                    return
+        if barrier.all_said(END):
+            self._is_over = True
+            return
+        self._see_missing()
+
+    def _see_missing(self) -> None:
+        now = time.monotonic()
+        if not self._barrier.missing:
+            self._missing_since = now
+        elif self._barrier.is_broken or self._job.has_lost_step:
+            self._look_at = min(self._look_at, now + SOON_S)
+
+    def _say(self, step: int, record: dict[str, Any], durable: bool = False) -> None:
+        self._said.add(step)
+        self._status.record(step, record, durable)
+
+    def _start_if_ready(self) -> None:
+        """Pass the point of no return: first in the status, then to the nodes.
+
+        It need not be on the disk first, which would take several milliseconds on a busy one:
+        READY is, and after a loss of power what was ready counts as started (`has_started`).
+        """
+        if self._is_started or self._reason or not self._go_asked:
+            return
+        self._barrier.listen()
+        if not self._barrier.all_said(READY) or self._barrier.is_broken:
+            return
+        try:
+            self._status.write(START, {"boot": boot_id()})
+        except OSError as error:
+            self.stop("state_unwritable", f"{self._folder}: {error.strerror}")
+            return
+        self._barrier.say("go")
+        self._is_started = True
+        self._lease_end = float("inf")
+
+    def _look_at_clock(self) -> None:
+        now = time.monotonic()
+        self._barrier.drop_strangers()
+        if now >= self._lease_end:
+            self.stop("expired", f"not renewed for {self._spec['lease_s']:g} s")
+        if now >= self._give_up_at:
+            self._is_over = True
+        elif now >= self._kill_at:
+            self._kill_at = float("inf")
+            self._job.kill()
+        if now >= self._look_at and not self._is_over:
+            self._look_at = now + LOOK_S
+            self._ask_system()
+
+    def _ask_system(self) -> None:
+        """Ask what became of the job, since something of it is missing."""
+        state, reason = self._job.state()
+        if state is None and self._is_started:
+            return  # out of reach; nothing is known
+        if not state and self._is_started:
+            self._missed += 1
+            if self._missed >= 2:
+                self._conclude("vanished", f"{self._job.system} knows it no more")
+            return
+        self._missed = 0
+        if state and self._job.is_ending(state):
+            self._look_at = time.monotonic() + SOON_S
+        elif state and (not self._job.is_alive(state) or self._job.has_lost_step):
+            self._conclude(*self._job.explained(state, reason))
+        elif self._barrier.missing and self._is_away_for_good():
+            self._conclude("node_failed", f"{', '.join(self._barrier.missing)} is out of reach")
+
+    def _is_away_for_good(self) -> bool:
+        """Whether a wrapper that is missing will not call again."""
+        if not self._is_started:
+            return self._barrier.is_broken
+        return time.monotonic() - self._missing_since >= RECONNECT_S
+
+    def _conclude(self, reason: str, detail: str) -> None:
+        """No more will be heard of some of the nodes."""
+        log = self._job.last_words() if reason == "step_failed" else ""
+        if reason != "step_failed" or not self._reason:
+            self._reason = reason
+            self._detail = f"job {self._job.number}: {detail}{f': {log}' if log else ''}"
+        self._is_over = True
+
+    # -- the end
+
+    def _start_times(self) -> dict[str, Any]:
+        """When the part's first process was started."""
+        runs = [n.records[RUN] for n in self._barrier.nodes.values() if RUN in n.records]
+        runs = [run for run in runs if run.get("started") is not None]
+        if not runs:
+            return {"started": None, "started_mono": None}
+        first = min(runs, key=lambda run: float(run["started"]))
+        is_here = first.get("boot") == boot_id()
+        return {
+            "started": first["started"],
+            "started_mono": first["started_mono"] if is_here else None,
+        }
+
+
+def has_started(status: StatusFile) -> bool:
+    """Whether a part was, or may have been, let go."""
+    ready = status.read(READY)
+    is_rebooted = ready is not None and ready.get("boot") != boot_id()
+    return is_rebooted or status.read(START) is not None

@@ -1,0 +1,195 @@
+"""The wrapper: holds a part's processes on one node of a cluster.
+
+It is all that the batch system starts for the part on its node. It connects to the part's runner
+on the executor's machine, is told what to run, and does with its processes what `runner.runner`
+does: brings them to the barrier, starts them, ends them, sees their ends. Orders come over the
+connection and records go back over it. A connection that is lost before the start gives the
+claim up; later the processes run on, and the wrapper tries again and again to report.
+
+Nothing is installed on the node: this module and those it needs come in the environment
+(`runner.payload`). The node needs Python 3.9 or later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from coalloc.adapters.runner.runner import Runner
+from coalloc.adapters.runner.status import END, RUN, boot_id
+from coalloc.adapters.runner.talk import Lines, TalkError, knock
+
+CONNECT_LIMIT_S = 5.0
+RETRY_S = 2.0
+OVER_LIMIT_S = 10.0
+JOB_IDS = (("COALLOC_SLURM_JOB_ID", "SLURM_JOB_ID"), ("COALLOC_GRIDENGINE_JOB_ID", "JOB_ID"))
+"""What a process sees of the batch system's own variables, and their names there."""
+PATIENCE_S = 900.0
+"""How long an end is kept for a runner that does not come back, seconds."""
+
+
+class NodeRunner(Runner):
+    """The processes of one node."""
+
+    def __init__(self, door: Door, lines: Lines, spec: dict[str, Any], folder: str) -> None:
+        self._door = door
+        self._lines: Lines | None = lines
+        self._null = os.open(os.devnull, os.O_RDWR)
+        super().__init__(folder, lines.fileno(), os.dup(self._null))
+        self.spec = spec
+        self._records: dict[int, dict[str, Any]] = {}
+        self._patience_end = float("inf")
+
+    def _load(self) -> None:
+        os.set_blocking(self.orders_fd, True)
+        self.status.fd = os.dup(self._null)
+
+    def _mark_started(self) -> None:
+        """The runner has it on disk before it says go."""
+
+    def _take_orders(self) -> None:
+        if self._lines is None:
+            return
+        try:
+            for line in self._lines.heard():
+                self._obey(line.encode() + b"\n")
+        except TalkError:
+            self._hang_up()
+
+    def _look_at_clock(self) -> None:
+        super()._look_at_clock()
+        if self._lines is None and self.is_started and time.monotonic() >= self.look_at:
+            self.look_at = float("inf") if self._call_again() else time.monotonic() + RETRY_S
+
+    def _record(self, slot: int, record: dict[str, Any], durable: bool = False) -> bool:
+        if slot == RUN:
+            record = record | {"boot": boot_id()}
+        self._records[slot] = record
+        if slot != END:
+            return self._say(slot)
+        if self._lines is None and self.is_started:
+            self._call_again()
+        elif self._lines is not None:
+            self._say(END)
+        if self._is_over():
+            return True
+        now = time.monotonic()
+        if self._patience_end == float("inf"):
+            self._patience_end = now + PATIENCE_S if self.is_started else now
+        if now >= self._patience_end:
+            self.clean()  # which ends the attempts to record it
+        return False
+
+    def clean(self) -> None:
+        """Remove what was written on the node."""
+        for name in ("script", "hostfile"):
+            with contextlib.suppress(OSError):
+                os.unlink(f"{self.folder}/{name}")
+        with contextlib.suppress(OSError):
+            os.rmdir(self.folder)
+
+    def _say(self, slot: int) -> bool:
+        if self._lines is None:
+            return False
+        try:
+            self._lines.say(str(slot), json.dumps(self._records[slot], separators=(",", ":")))
+        except OSError:
+            self._hang_up()
+            return False
+        return True
+
+    def _is_over(self) -> bool:
+        """Whether the runner has said that it knows the end."""
+        end = time.monotonic() + OVER_LIMIT_S
+        while self._lines is not None:
+            try:
+                if self._lines.wait_line(end - time.monotonic()) == "over":
+                    return True
+            except TalkError:
+                self._hang_up()
+        return False
+
+    def _hang_up(self) -> None:
+        if self._lines is None:
+            return
+        with contextlib.suppress(AttributeError, KeyError, OSError, ValueError):
+            self.poller.unregister(self.orders_fd)
+        self._lines.close()
+        self._lines = None
+        if self.is_started:
+            self.look_at = time.monotonic() + RETRY_S
+        else:
+            self._stop("expired", "the part's runner is gone")
+
+    def _call_again(self) -> bool:
+        try:
+            self._lines, _ = self._door.knock(1.0)
+        except TalkError:
+            return False
+        self.orders_fd = self._lines.fileno()
+        self.orders = b""
+        with contextlib.suppress(AttributeError, OSError):
+            self.poller.register(self.orders_fd, 1)
+        for slot in sorted(self._records):
+            self._say(slot)
+        return self._lines is not None
+
+
+class Door:
+    """Where the part's runner listens."""
+
+    def __init__(self, environ: Any) -> None:
+        host, _, port = environ.pop("COALLOC_BARRIER").rpartition(":")
+        self.host, self.port = host, int(port)
+        self.key = environ.pop("COALLOC_BARRIER_KEY")
+        self.node = environ.pop("COALLOC_BARRIER_NODE", "") or environ.get("SLURMD_NODENAME", "")
+
+    def knock(self, limit_s: float) -> tuple[Lines, Any]:
+        """Connect; raises TalkError."""
+        return knock(self.host, self.port, self.key, self.node, limit_s)
+
+
+def written(spec: dict[str, Any], parent: str) -> str:
+    """Write on the node what its processes read; returns the folder."""
+    folder = f"{parent}/coalloc-{os.urandom(8).hex()}"
+    os.mkdir(folder, 0o700)
+    for name, mode in (("script", 0o700), ("hostfile", 0o600)):
+        text = spec.pop(f"{name}_text")
+        spec[name] = ""
+        if text:
+            path = f"{folder}/{name}"
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            with open(fd, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+                file.write(text)
+            spec[name] = path
+    return folder
+
+
+def main() -> None:
+    """Be a node's wrapper."""
+    door = Door(os.environ)
+    try:
+        lines, spec = door.knock(CONNECT_LIMIT_S)
+        if spec.pop("is_open"):
+            raise TalkError("the part has been started before, and is not started again")
+    except TalkError as error:
+        print(f"{door.node}: {error}", file=sys.stderr)
+        sys.exit(3)
+    for ours, theirs in JOB_IDS:
+        if theirs in os.environ:
+            spec["env"][ours] = os.environ[theirs]
+    try:
+        folder = written(spec, os.environ.get("TMPDIR", "/tmp"))
+    except OSError as error:
+        print(f"{door.node}: {error}", file=sys.stderr)
+        sys.exit(4)
+    runner = NodeRunner(door, lines, spec, folder)
+    try:
+        runner.run()
+    finally:
+        runner.clean()
+    os._exit(0)

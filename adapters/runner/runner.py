@@ -1,0 +1,374 @@
+"""Holds one part of a job at its barrier, starts its processes, and sees them end.
+
+Runs as a process of its own, which outlives the executor, with the standard library only and
+under ``-I -S``, forked for each claim by a nest (`runner.fork_server`).
+The runner forks its ranks at once, and they wait on a pipe: between the order to go and the exec
+lie one small write to disk and one to the pipe.
+
+The part's folder (see `adapters.part_folder`) holds ``spec.json``, the FIFO ``barrier`` with one
+order in
+each line (``go``, ``renew``, ``abort - TEXT``, ``cancel SIGNAL GRACE``), the file ``lock``,
+flocked as long as the runner lives, and ``status`` (see `runner.status`).
+
+Every descendant is this process's to reap (PR_SET_CHILD_SUBREAPER), also one that changed its
+session or whose parent is gone, so the end of a part is the end of all its processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import select
+import signal
+import time
+from typing import Any
+
+from coalloc.adapters.runner.rank import FaultError, Rank, prctl
+from coalloc.adapters.runner.status import (
+    END,
+    PAGE,
+    READY,
+    RUN,
+    START,
+    StatusFile,
+    boot_id,
+    children,
+    descendants,
+)
+
+PR_SET_CHILD_SUBREAPER = 36
+LEFTOVER_GRACE_S = 1.0
+SWEEP_S = 0.05
+UNKILLABLE_S = 10.0
+RETRY_S = 1.0
+
+
+class Runner:
+    """One part, from its claim to its end."""
+
+    def __init__(self, folder: str, orders_fd: int, lock_fd: int) -> None:
+        self.folder = folder
+        self.orders_fd, self.lock_fd = orders_fd, lock_fd
+        self.orders = self.said = b""
+        self.status = StatusFile(folder)
+        self.spec: dict[str, Any] = {}
+        self.pids: dict[int, int] = {}  # living ranks: pid -> index
+        self.codes: list[int | None] = []
+        self.ready = self.execs = 0
+        self.first_ns: int | None = None
+        self.go_asked = self.is_started = self.is_over = self.has_given_up = False
+        self.are_leftovers_told = False
+        self.reason = self.detail = ""
+        self.group = 0
+        self.cpu_s = self.max_rss_mb = 0.0
+        self.lease_end = self.limit_end = self.kill_at = self.give_up_at = float("inf")
+        self.look_at = float("inf")
+
+    def run(self) -> None:
+        """Carry the part to its end and record it."""
+        try:
+            self._open()
+            self._fork_ranks()
+            while not self.is_over:
+                self._step()
+        except FaultError as fault:
+            self._stop(fault.reason, fault.detail)
+        except BaseException:
+            import traceback  # rarely needed, and slow to load
+
+            text = traceback.format_exc()
+            with contextlib.suppress(OSError), open(f"{self.folder}/runner.log", "a") as file:
+                file.write(text)
+            self._stop("runner_failed", text.strip().rpartition("\n")[2])
+        while self._kill_all():
+            time.sleep(SWEEP_S)
+        self._finish()
+
+    # -- up to the barrier
+
+    def _open(self) -> None:
+        wake_read, wake_write = os.pipe()
+        for fd in (wake_read, wake_write, self.orders_fd):
+            os.set_blocking(fd, False)
+        self.wake_fd = wake_read
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: self._stop("cancelled", "its runner was told to"))
+        for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(ignored, signal.SIG_IGN)
+        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._load()
+        self.codes = [None] * len(self.spec["ranks"])
+        self.lease_end = time.monotonic() + self.spec["lease_s"]
+
+    def _load(self) -> None:
+        try:
+            with open(f"{self.folder}/spec.json", encoding="utf-8") as file:
+                self.spec = json.load(file)
+            self.status.preallocate(len(self.spec["ranks"]))
+        except (OSError, ValueError) as error:
+            raise FaultError("state_unwritable", f"{self.folder}: {error}") from error
+
+    def _account(self) -> pwd.struct_passwd | None:
+        uid = self.spec["uid"]
+        if uid is not None and os.geteuid() not in (0, uid):
+            raise FaultError(
+                "user_unknown", f"only root may start processes of uid {uid}, and this is not root"
+            )
+        try:
+            return pwd.getpwuid(os.geteuid() if uid is None else uid)
+        except KeyError:
+            if uid is None:
+                return None
+            raise FaultError("user_unknown", f"there is no user with uid {uid}") from None
+
+    def _fork_ranks(self) -> None:
+        account = self._account()
+        go_read, self.go_fd = os.pipe()
+        self.say_fd, say_write = os.pipe()
+        os.set_blocking(self.say_fd, False)
+        for index in range(len(self.codes)):
+            rank = Rank(self.spec, index, account)
+            pid = os.fork()
+            if pid == 0:
+                # What only the runner may hold: its lock is its life, its end of the pipe the go.
+                for fd in (self.lock_fd, self.go_fd, self.say_fd, self.orders_fd, self.status.fd):
+                    os.close(fd)
+                rank.become(self.group, go_read, say_write)
+            self.group = self.group or pid
+            with contextlib.suppress(OSError):  # the child has done it itself
+                os.setpgid(pid, self.group)
+            self.pids[pid] = index
+        os.close(go_read)
+        os.close(say_write)
+        self.poller = select.poll()
+        for fd in (self.orders_fd, self.wake_fd, self.say_fd):
+            self.poller.register(fd, select.POLLIN)
+
+    # -- the loop
+
+    def _step(self) -> None:
+        due = min(self.lease_end, self.limit_end, self.kill_at, self.give_up_at, self.look_at)
+        wait = None if due == float("inf") else max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
+        for fd, _ in self.poller.poll(wait):
+            if time.monotonic() >= self.lease_end:
+                break  # an order that comes too late is none
+            if fd == self.orders_fd:
+                self._take_orders()
+            elif fd == self.say_fd:
+                self._hear_ranks()
+            else:
+                os.read(self.wake_fd, 4096)
+        self._reap()
+        self._look_at_clock()
+        if self.say_fd < 0 and not self.pids and not self._has_leftovers():
+            self.is_over = True
+
+    def _take_orders(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._obey(os.read(self.orders_fd, PAGE))
+
+    def _obey(self, chunk: bytes) -> None:
+        self.orders += chunk
+        *lines, self.orders = self.orders.split(b"\n")
+        for line in lines:
+            words = line.decode(errors="replace").split(" ", 2)
+            if words[0] == "go":
+                self.go_asked = True
+                self._start_if_ready()
+            elif words[0] == "renew" and not self.go_asked:
+                self.lease_end = time.monotonic() + self.spec["lease_s"]
+            elif words[0] == "abort":
+                self._stop("aborted", words[2] if len(words) > 2 else "")
+            elif words[0] == "cancel":
+                grace_s = self.spec["grace_s"] if words[2] == "-" else float(words[2])
+                self._stop("cancelled", "", signum=int(words[1]), grace_s=grace_s)
+
+    def _hear_ranks(self) -> None:
+        chunk = os.read(self.say_fd, 1 << 16)
+        if not chunk:
+            self.poller.unregister(self.say_fd)
+            os.close(self.say_fd)
+            self.say_fd = -1
+            return
+        *lines, self.said = (self.said + chunk).split(b"\n")
+        for line in lines:
+            kind, _, rest = line.decode(errors="replace").partition(" ")
+            if kind == "R":
+                self.ready += 1
+                if self.ready == len(self.codes):
+                    self._record(READY, {"pid": os.getpid()})
+                    self._start_if_ready()
+            elif kind == "S":
+                at = int(rest.split()[1])
+                self.execs += 1
+                self.first_ns = at if self.first_ns is None else min(at, self.first_ns)
+                if self.execs == len(self.codes):
+                    self._record(RUN, self._start_times())
+            else:
+                index, reason, detail = rest.split(" ", 2)
+                place = self.spec["ranks"][int(index)]
+                where = f" (rank {place['rank']})" if self.is_started else ""
+                self._stop(reason, detail + where, signum=signal.SIGKILL)
+
+    def _start_if_ready(self) -> None:
+        """Pass the point of no return: first on disk, then to the ranks."""
+        if self.is_started or self.reason or not self.go_asked or self.ready < len(self.codes):
+            return
+        try:
+            self._mark_started()
+        except OSError as error:
+            self._stop("state_unwritable", f"{self.folder}: {error.strerror}")
+            return
+        os.write(self.go_fd, b"g" * len(self.codes))
+        self.is_started = True
+        self.lease_end = float("inf")
+        if self.spec["time_limit_s"] is not None:
+            self.limit_end = time.monotonic() + self.spec["time_limit_s"]
+
+    def _reap(self) -> bool:
+        """Collect who has ended; whether nobody is left.
+
+        Who loses its parent becomes our child, so nobody is left below us if we have no child.
+        Looking through /proc would overlook one that forks and leaves as fast as it can.
+        """
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return True
+            if pid == 0:
+                return False
+            self.cpu_s += usage.ru_utime + usage.ru_stime
+            self.max_rss_mb = max(self.max_rss_mb, usage.ru_maxrss / 1024)
+            index = self.pids.pop(pid, None)
+            if index is not None:
+                self.codes[index] = os.waitstatus_to_exitcode(status)
+                if not self.is_started and not self.reason:
+                    self._stop("rank_died", "a process died at the barrier")
+
+    def _look_at_clock(self) -> None:
+        now = time.monotonic()
+        if now >= self.lease_end:
+            self._stop("expired", f"not renewed for {self.spec['lease_s']:g} s")
+        elif now >= self.limit_end:
+            limit = self.spec["time_limit_s"]
+            self._stop("time_limit", f"ran longer than its limit of {limit:g} s")
+        if now >= self.kill_at:
+            self._kill_all()
+
+    # -- the end
+
+    def _stop(
+        self,
+        reason: str,
+        detail: str,
+        *,
+        signum: int = signal.SIGTERM,
+        grace_s: float | None = None,
+    ) -> None:
+        """End what runs; the first reason stays."""
+        now = time.monotonic()
+        self.reason, self.detail = self.reason or reason, self.detail or detail
+        self.lease_end = self.limit_end = float("inf")
+        if not self.is_started:
+            signum = signal.SIGKILL
+        if signum == signal.SIGKILL:
+            grace_s = 0.0
+        elif grace_s is None:
+            grace_s = self.spec["grace_s"]
+        self.kill_at = min(self.kill_at, now + (grace_s or 0.0))
+        if self.group and self.pids:
+            self._signal_all(signum)
+
+    def _signal_all(self, signum: int) -> None:
+        """Signal the group at once, then who has left it, each process once."""
+        for each in (signum, signal.SIGCONT):
+            with contextlib.suppress(OSError):
+                os.killpg(self.group, each)
+        for pid in descendants(os.getpid()):
+            with contextlib.suppress(OSError):
+                if os.getpgid(pid) != self.group:
+                    os.kill(pid, signum)
+                    os.kill(pid, signal.SIGCONT)
+
+    def _has_leftovers(self) -> bool:
+        """Whether children that forked away are left, which are then ended too."""
+        if self._reap():
+            return False
+        if not self.are_leftovers_told:
+            self.are_leftovers_told = True
+            for pid in descendants(os.getpid()):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGTERM)
+            self.kill_at = min(self.kill_at, time.monotonic() + LEFTOVER_GRACE_S)
+        return time.monotonic() < self.give_up_at
+
+    def _kill_all(self) -> bool:
+        """Kill every descendant; whether there were any, and it is worth trying again."""
+        now = time.monotonic()
+        self.give_up_at = min(self.give_up_at, now + UNKILLABLE_S)
+        self.kill_at = now + SWEEP_S
+        while not self._reap():
+            # Only children, and at once: whose parent is killed is a child in the next turn, and
+            # of one that multiplies a list of all descendants is out of date when it is made.
+            for pid in children(os.getpid()) or descendants(os.getpid()):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            if time.monotonic() >= self.kill_at:
+                break
+        else:
+            return False
+        if now >= self.give_up_at:
+            if not self.has_given_up:
+                living = descendants(os.getpid())[:5]
+                self.detail = f"{self.detail} (could not be killed: {living})".strip()
+            self.is_over = self.has_given_up = True
+            return False
+        return True
+
+    def _start_times(self) -> dict[str, Any]:
+        if self.first_ns is None:
+            return {"started": None, "started_mono": None}
+        wall_ns = time.time_ns() - time.monotonic_ns() + self.first_ns
+        return {"started": wall_ns / 1e9, "started_mono": self.first_ns / 1e9}
+
+    def _finish(self) -> None:
+        self._reap()
+        ran = self.is_started and self.first_ns is not None
+        if not self.reason:
+            self.reason, self.detail = self._verdict()
+        record = {
+            "state": "finished" if ran else "refused",
+            "reason": self.reason,
+            "detail": self.detail,
+            "codes": self.codes if ran else [],
+            "ended": time.time(),
+            "cpu_s": round(self.cpu_s, 6),
+            "max_rss_mb": round(self.max_rss_mb, 3),
+            **self._start_times(),
+        }
+        # The launcher hears of an end that cannot be written, and may forget the part.
+        while not self._record(END, record, durable=True) and os.path.isdir(self.folder):
+            time.sleep(RETRY_S)
+
+    def _verdict(self) -> tuple[str, str]:
+        ranks = self.spec["ranks"]
+        for index, code in enumerate(self.codes):
+            if code is not None and code < 0:
+                name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
+                return "signalled", f"rank {ranks[index]['rank']} was killed by {name}"
+        for index, code in enumerate(self.codes):
+            if code:
+                return "exited", f"rank {ranks[index]['rank']} exited with {code}"
+        return "exited", ""
+
+    def _record(self, slot: int, record: dict[str, Any], durable: bool = False) -> bool:
+        """Say how the part is now; whether it was heard."""
+        return self.status.record(slot, record, durable)
+
+    def _mark_started(self) -> None:
+        """Put on disk that the point of no return is passed."""
+        self.status.write(START, {"boot": boot_id()}, durable=True)

@@ -1,0 +1,181 @@
+"""How a part's runner and its nodes know each other, and what they exchange.
+
+::
+
+    node    hello NODE NONCE
+    runner  prove NONCE PROOF
+    node    prove PROOF
+    runner  spec {...}                          the part, as far as this node's processes go
+    node    1 {...}, 2 {...}, 3 {...}           a record of `runner.status` (READY, RUN, END)
+    runner  go | renew | abort - TEXT | cancel SIGNAL GRACE | over
+
+Each side proves that it holds the part's key, which travels with the batch job and nowhere else:
+a stranger at the port learns nothing and starts nothing. Imports the standard library only: it
+runs on the nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import struct
+import time
+from typing import Any
+
+try:  # hashlib loads OpenSSL, which takes longer than all the rest of the wrapper
+    from _blake2 import blake2b
+except ImportError:
+    from hashlib import blake2b
+
+LONGEST_LINE = 16 << 20
+SEND_LIMIT_S = 5
+KEEPALIVE = (
+    ((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1),
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE), 15),
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPINTVL), 5),
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPCNT), 3),
+)
+"""A node without power is noticed after half a minute."""
+
+
+class TalkError(Exception):
+    """The other side is not who it should be, or is gone."""
+
+
+def nonce() -> str:
+    """A number nobody has used before."""
+    return os.urandom(16).hex()
+
+
+def proof(key: str, side: str, *parts: str) -> str:
+    """What only a holder of the key can say."""
+    said = " ".join([side, *parts]).encode(errors="surrogateescape")
+    return blake2b(said, key=bytes.fromhex(key), digest_size=32).hexdigest()
+
+
+def is_proof(given: str, key: str, side: str, *parts: str) -> bool:
+    """Whether it was said by a holder of the key."""
+    # Digests of digests: how long the comparison takes says nothing about the proof.
+    blind = os.urandom(32)
+    ours, theirs = (
+        blake2b(text.encode(errors="replace"), key=blind).digest()
+        for text in (proof(key, side, *parts), given)
+    )
+    return ours == theirs
+
+
+class Lines:
+    """A socket that carries lines.
+
+    Attributes
+    ----------
+    sock : socket
+        Made blocking, with a time limit for sending.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.settimeout(None)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_LIMIT_S, 0))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for option, value in KEEPALIVE:
+            sock.setsockopt(*option, value)
+        self.sock = sock
+        self.unread = b""
+
+    def fileno(self) -> int:
+        """The descriptor, for a poller."""
+        return self.sock.fileno()
+
+    def say(self, *words: str) -> None:
+        """Send a line.
+
+        Raises
+        ------
+        OSError
+        """
+        self.sock.sendall(" ".join(words).encode(errors="surrogateescape") + b"\n")
+
+    def heard(self) -> list[str]:
+        """Every line that has come, without waiting.
+
+        Raises
+        ------
+        TalkError
+            The other side is gone, or says too much.
+        """
+        try:
+            while chunk := self.sock.recv(1 << 16, socket.MSG_DONTWAIT):
+                self.unread += chunk
+                if len(self.unread) > LONGEST_LINE:
+                    raise TalkError("a line is too long")
+        except BlockingIOError:
+            return self._cut()
+        except OSError as error:
+            raise TalkError(str(error.strerror)) from error
+        lines = self._cut()
+        if lines:
+            return lines  # its end is heard of next time
+        raise TalkError("the connection was closed")
+
+    def wait_line(self, limit_s: float) -> str:
+        """The next line.
+
+        Raises
+        ------
+        TalkError
+        """
+        end = time.monotonic() + limit_s
+        while b"\n" not in self.unread:
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self.sock], [], [], left)[0]:
+                raise TalkError(f"no answer within {limit_s:g} s")
+            try:
+                chunk = self.sock.recv(1 << 16)
+            except OSError as error:
+                raise TalkError(str(error.strerror)) from error
+            if not chunk or len(self.unread) > LONGEST_LINE:
+                raise TalkError("the connection was closed")
+            self.unread += chunk
+        line, _, self.unread = self.unread.partition(b"\n")
+        return line.decode(errors="surrogateescape")
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.sock.close()
+
+    def _cut(self) -> list[str]:
+        *lines, self.unread = self.unread.split(b"\n")
+        return [line.decode(errors="surrogateescape") for line in lines]
+
+
+def knock(host: str, port: int, key: str, node: str, limit_s: float) -> tuple[Lines, Any]:
+    """Connect from a node to its part's runner; returns the line and the node's share of it.
+
+    Raises
+    ------
+    TalkError
+    """
+    ours = nonce()
+    try:
+        sock = socket.create_connection((host, port), limit_s)
+    except OSError as error:
+        raise TalkError(f"{host}:{port}: {error}") from error
+    lines = Lines(sock)
+    try:
+        lines.say("hello", node, ours)
+        words = lines.wait_line(limit_s).split(" ")
+        if len(words) != 3 or not is_proof(words[2], key, "runner", ours, words[1], node):
+            raise TalkError(f"{host}:{port}: who listens there does not hold the key")
+        lines.say("prove", proof(key, "node", ours, words[1], node))
+        word, _, text = lines.wait_line(limit_s).partition(" ")
+        if word != "spec":
+            raise TalkError(f"{host}:{port}: {word!r} came in place of the spec")
+        return lines, json.loads(text)
+    except (OSError, ValueError) as error:
+        lines.close()
+        raise TalkError(f"{host}:{port}: {error}") from error
+    except TalkError:
+        lines.close()
+        raise

@@ -1,0 +1,118 @@
+"""What is amiss with a Slurm cluster that answers: closed partitions, clocks, jobs that come back.
+
+Pure functions. Their words become the notices of a reading, which the service logs once each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from coalloc.adapters.batch.token import parse_comment
+from coalloc.adapters.slurm.reading import Answers
+from coalloc.adapters.slurm.records import (
+    HOLDS_NODES,
+    WAITS,
+    NodeEntry,
+    PartitionEntry,
+    QueueEntry,
+)
+from coalloc.adapters.slurm.settings import SlurmSettings
+
+CLOCK_SLACK_S = 2.0
+"""Below this, a difference is that of whole seconds and of a slow answer."""
+
+
+def target_partition(
+    settings: SlurmSettings, partitions: Iterable[PartitionEntry]
+) -> PartitionEntry | None:
+    """Where parts are submitted; None where there is no such partition."""
+    wanted = settings.partition
+    return next((p for p in partitions if (p.name == wanted if wanted else p.is_default)), None)
+
+
+def closed_nodes(
+    settings: SlurmSettings, partitions: tuple[PartitionEntry, ...], nodes: Iterable[NodeEntry]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Nodes on which Slurm would start nothing of ours, with the reason of each; notices."""
+    target = target_partition(settings, partitions)
+    if target is None:
+        why = f"there is no partition {settings.partition or 'by default'}"
+    elif target.state != "UP":
+        why = f"partition {target.name} is {target.state}"
+    else:
+        outside = f"not in partition {target.name}"
+        return {n.name: outside for n in nodes if target.name not in n.partitions}, ()
+    return {node.name: why for node in nodes}, (f"{why}: nothing can be started",)
+
+
+def shut(node: NodeEntry, why: str) -> NodeEntry:
+    """A node that is as good as drained, with the reason; itself where there is none."""
+    if not why:
+        return node
+    reason = f"{why}; {node.reason}" if node.reason else why
+    return replace(node, states=(*node.states, "DRAIN"), reason=reason)
+
+
+def clock_offset(there: float, asked: float, answered: float) -> float:
+    """How far slurmctld's clock is ahead of ours, seconds; 0 where that cannot be told.
+
+    Parameters
+    ----------
+    there : float
+        Its whole second.
+    asked, answered : float
+        Our clock before and after.
+    """
+    early, late = there - answered, there + 1.0 - asked
+    if early <= CLOCK_SLACK_S and late >= -CLOCK_SLACK_S:
+        return 0.0
+    return (early + late) / 2.0
+
+
+def clock_notice(offset_s: float) -> tuple[str, ...]:
+    """What an operator should know of a clock that is off."""
+    if not offset_s:
+        return ()
+    way = "ahead of" if offset_s > 0.0 else "behind"
+    return (
+        f"slurmctld's clock is {abs(offset_s):.0f} s {way} this machine's: "
+        "its times are taken as shifted",
+    )
+
+
+def on_our_clock(answers: Answers, offset_s: float) -> Answers:
+    """The answers with starts and ends by our clock.
+
+    The time of a submission stays Slurm's: it tells a handed job from a later one of its number.
+    """
+    if not offset_s:
+        return answers
+
+    def ours(entry: QueueEntry) -> QueueEntry:
+        start, end = (None if t is None else t - offset_s for t in (entry.start, entry.end))
+        return replace(entry, start=start, end=end)
+
+    return replace(
+        answers,
+        queue=tuple(ours(entry) for entry in answers.queue),
+        reservations=tuple(
+            replace(kept, start=kept.start - offset_s, end=kept.end - offset_s)
+            for kept in answers.reservations
+        ),
+    )
+
+
+def revived_jobs(queue: Iterable[QueueEntry], given_back: Collection[str]) -> list[str]:
+    """Jobs of parts that are over and done with, which slurmctld has again.
+
+    One that is killed forgets what happened in its last seconds, the end of a job too.
+    """
+    found = []
+    for entry in queue:
+        token = parse_comment(entry.comment)
+        if token is None or token.claim not in given_back or entry.state == "COMPLETING":
+            continue
+        if entry.state in HOLDS_NODES | WAITS:
+            found.append(entry.id)
+    return found

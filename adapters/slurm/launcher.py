@@ -1,0 +1,109 @@
+"""Launches parts on a Slurm cluster: each on exactly its nodes, held at a barrier until told to go.
+
+One runner process for each part, on the executor's machine (see `slurm.part`), does all the
+talking to Slurm: no call here waits for slurmctld, but for the first sight of a node's name.
+Runners outlive the executor. One that has died is replaced as soon as it is missed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from coalloc.adapters.base import AdapterError, ClaimRefusedError, PartKey, PartSpec
+from coalloc.adapters.batch.launcher import HeldLauncher
+from coalloc.adapters.runner.command import BatchError
+from coalloc.adapters.slurm.commands import Slurm
+from coalloc.adapters.slurm.ledger import Ledger
+from coalloc.adapters.slurm.settings import SlurmSettings
+
+
+class SlurmLauncher(HeldLauncher):
+    """Claims nodes of a Slurm cluster and starts processes on them.
+
+    Parameters
+    ----------
+    settings : SlurmSettings
+    state_dir : Path
+        See `PartLauncher`.
+
+    Raises
+    ------
+    AdapterError
+        The folder cannot be used, or another executor uses it.
+    """
+
+    runner = "slurm.part"
+
+    def __init__(self, settings: SlurmSettings, state_dir: Path) -> None:
+        self._settings = settings
+        self._slurm = commands_of(settings)
+        self._names: frozenset[str] = frozenset()
+        super().__init__(state_dir)
+        self._ledger = Ledger(state_dir / "given_back")
+
+    def given_back(self) -> frozenset[str]:
+        """The claims of parts that are over, as tokens name them."""
+        return self._ledger.claims
+
+    def forget(self, key: PartKey) -> None:
+        """Remove the folder of an ended part, and keep in mind that its claim is over."""
+        folder = self._parts.get(key)
+        super().forget(key)
+        if folder is not None and key not in self._parts:
+            self._ledger.add(folder.claim)
+
+    def _check_nodes(self, part: PartSpec) -> None:
+        """Refuse nodes that Slurm does not know."""
+        wanted = {self._settings.plain(name) for name, _ in part.nodes}
+        if len(wanted) < len(part.nodes):
+            raise ClaimRefusedError("bad_spec", "a node is named twice")
+        if self._settings.slots == "node" and any(count > 1 for _, count in part.nodes):
+            raise ClaimRefusedError("nodes_taken", "a node takes one process here")
+        if not wanted <= self._names:
+            self._read_names()
+        unknown = sorted(wanted - self._names)
+        if unknown:
+            raise ClaimRefusedError("unknown_node", f"there is no node {', '.join(unknown)}")
+
+    def _read_names(self) -> None:
+        try:
+            self._names = frozenset(self._slurm.run("sinfo", "-h", "-N", "-a", "-o", "%N").split())
+        except BatchError as error:
+            raise AdapterError(str(error)) from error
+
+    def _site(self, part: PartSpec) -> dict[str, Any]:
+        """What the runner has to know of the cluster."""
+        site = self._settings
+        options = [
+            f"--{name}={value}"
+            for name, value in (
+                ("partition", site.partition),
+                ("account", site.account),
+                ("qos", site.qos),
+                ("reservation", site.reservation),
+            )
+            if value
+        ]
+        return {
+            "conf": self._slurm.conf,
+            "bin": site.bin,
+            "limit_s": site.command_limit_s,
+            "start": site.start,
+            "exclusive": site.slots == "node",
+            "names": {name: site.plain(name) for name, _ in part.nodes},
+            "options": options,
+            "address": site.address,
+            "ports": list(site.ports),
+            "python": site.python,
+        }
+
+
+def commands_of(settings: SlurmSettings) -> Slurm:
+    """The cluster's commands; without a `conf` of its own, those of the environment's cluster."""
+    return Slurm(
+        conf=settings.conf or os.environ.get("SLURM_CONF", ""),
+        bin_dir=settings.bin,
+        timeout_s=settings.command_limit_s,
+    )

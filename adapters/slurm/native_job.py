@@ -1,0 +1,260 @@
+"""One handed job while a part of ours has it: what is kept on disk, and what Slurm's words mean."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from coalloc.adapters.base import PartKey, PartReport, PartState
+from coalloc.adapters.slurm.parse_text import NONE, read_time
+from coalloc.adapters.slurm.records import HOLDS_NODES, ParseError, job_state
+
+REQUEUED = "requeued"
+CANCELLED_THERE = "cancelled_there"
+
+
+class Stage(StrEnum):
+    """How far we are with a job; written before the command that goes on from it."""
+
+    CLAIMING = "claiming"
+    """It is being held, and bound to its nodes."""
+    READY = "ready"
+    """Held, bound: one command lets it go."""
+    RELEASED = "released"
+    """Slurm may start it, and does when its scheduler comes round."""
+    RETURNING = "returning"
+    """It is being put back where its user submitted it."""
+    ENDED = "ended"
+
+
+@dataclass(slots=True, kw_only=True)
+class HandedPart:
+    """What is kept of one part.
+
+    Attributes
+    ----------
+    foreign : str
+        Slurm's id.
+    nodes : list of str
+        Slurm's names.
+    partition, node_count : str
+        Where its user submitted it, and how many nodes were asked for.
+    was_held : bool
+        Before we touched it.
+    released_at : float
+        Seconds; 0 before.
+    started : float or None
+    stopping : str
+        Why we want it ended; empty: we do not.
+    report : dict
+        State, reason, detail, codes, started and ended, once it is final.
+    forgotten : bool
+        Nobody asks for it any more; its file goes as soon as it has been put back.
+    """
+
+    job: str
+    attempt: int
+    part: int
+    foreign: str
+    nodes: list[str]
+    stage: Stage = Stage.CLAIMING
+    partition: str = ""
+    node_count: str = ""
+    was_held: bool = False
+    released_at: float = 0.0
+    started: float | None = None
+    stopping: str = ""
+    state: str = str(PartState.PREPARING)
+    reason: str = ""
+    detail: str = ""
+    codes: list[int | None] | None = None
+    ended: float | None = None
+    forgotten: bool = False
+
+    @property
+    def key(self) -> PartKey:
+        """What names the part."""
+        return PartKey(job=self.job, attempt=self.attempt, part=self.part)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether its report will not change any more."""
+        return PartState(self.state) in {PartState.FINISHED, PartState.REFUSED, PartState.LOST}
+
+    def end(
+        self,
+        state: PartState,
+        reason: str,
+        detail: str = "",
+        *,
+        code: int | None = None,
+        ended: float | None = None,
+    ) -> None:
+        """Make the report final."""
+        self.state, self.reason, self.detail, self.ended = str(state), reason, detail, ended
+        self.codes = [] if state is PartState.REFUSED else [code]
+
+    def report(self) -> PartReport:
+        """How it is."""
+        return PartReport(
+            key=self.key,
+            state=PartState(self.state),
+            codes=tuple(self.codes or ()),
+            started=self.started,
+            ended=self.ended,
+            reason=self.reason,
+            detail=self.detail,
+        )
+
+    def write(self, folder: Path) -> None:
+        """Keep it; durable on return."""
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        written = folder / f".{self.key.folder}"
+        with open(written, "w") as file:
+            json.dump(asdict(self), file)
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(folder / self.key.folder)
+
+    @classmethod
+    def read(cls, path: Path) -> HandedPart | None:
+        """What was kept; None where that is not sound."""
+        try:
+            body = json.loads(path.read_text())
+            return cls(**(body | {"stage": Stage(body["stage"])}))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts:
+    """What ``scontrol show job`` says, as far as it matters here.
+
+    Attributes
+    ----------
+    has_run : bool
+        It was given nodes.
+    code : int
+        Exit code, or minus the number of the signal.
+    """
+
+    state: str
+    reason: str
+    partition: str
+    node_count: str
+    has_run: bool
+    code: int
+    started: float | None
+    ended: float | None
+
+    @property
+    def is_held(self) -> bool:
+        """By its user or by an administrator, us among them."""
+        return self.reason.startswith("JobHeld")
+
+    @property
+    def holds_nodes(self) -> bool:
+        """Runs, or is about to, or has not quite ended."""
+        return self.state in HOLDS_NODES
+
+
+def job_facts(pairs: Mapping[str, str]) -> JobFacts:
+    """The facts of a job.
+
+    Raises
+    ------
+    ParseError
+    """
+    where = f"JobId={pairs.get('JobId', '')}"
+    for key in ("JobState", "Partition", "NumNodes", "ExitCode"):
+        if key not in pairs:
+            raise ParseError(where, f"no {key}")
+    return JobFacts(
+        state=job_state(pairs["JobState"]),
+        reason=pairs.get("Reason", ""),
+        partition=pairs["Partition"],
+        node_count=pairs["NumNodes"],
+        has_run=pairs.get("NodeList", "") not in NONE,
+        code=exit_code(pairs["ExitCode"], where),
+        started=read_time(pairs.get("StartTime", ""), where),
+        ended=read_time(pairs.get("EndTime", ""), where),
+    )
+
+
+def account_facts(line: str) -> JobFacts:
+    """The facts in a line of ``sacct -P -o State,ExitCode,Start,End,NodeList``.
+
+    Raises
+    ------
+    ParseError
+    """
+    words = line.split("|")
+    if len(words) != 5:
+        raise ParseError(line, "not five fields")
+    state, code, start, end, nodes = words
+    return JobFacts(
+        state=job_state(state.split(" ")[0]),
+        reason="",
+        partition="",
+        node_count="",
+        has_run=nodes not in NONE and not nodes.startswith("None"),
+        code=exit_code(code, line),
+        started=read_time(start, line),
+        ended=read_time(end, line),
+    )
+
+
+def exit_code(text: str, where: str) -> int:
+    """``3:0`` is exit code 3, ``0:15`` is signal 15, as -15.
+
+    Raises
+    ------
+    ParseError
+    """
+    code, _, number = text.partition(":")
+    if not code.isdecimal() or (number and not number.isdecimal()) or len(text) > 20:
+        raise ParseError(where, f"{text[:40]!r} is not an exit code")
+    return -int(number) if int(number or 0) else int(code)
+
+
+def judge(part: HandedPart, facts: JobFacts) -> bool:
+    """Take in how a job ended; False where it has not ended, or that is not known."""
+    verdict = VERDICTS.get(facts.state)
+    if verdict is None:
+        return False
+    reason, detail = verdict
+    code = facts.code
+    if facts.state == "FAILED" and code < 0:
+        reason, detail = "signalled", f"signal {-code}"
+    if facts.state in {"CANCELLED", "PREEMPTED"} and part.stopping:
+        reason, detail = "aborted", part.stopping
+    if not facts.has_run:
+        part.end(PartState.REFUSED, reason, detail, ended=facts.ended)
+        return True
+    part.started = facts.started if part.started is None else part.started
+    state = PartState.LOST if facts.state in LOST else PartState.FINISHED
+    if code == 0 and facts.state != "COMPLETED":
+        code = -9 if facts.state == "OUT_OF_MEMORY" else -15
+    part.end(state, reason, detail, code=code, ended=facts.ended)
+    return True
+
+
+VERDICTS: Mapping[str, tuple[str, str]] = {
+    "COMPLETED": ("exited", ""),
+    "FAILED": ("exited", ""),
+    "TIMEOUT": ("time_limit", "Slurm ended it at its time limit"),
+    "DEADLINE": ("time_limit", "Slurm ended it at its deadline"),
+    "CANCELLED": (CANCELLED_THERE, ""),
+    "PREEMPTED": (CANCELLED_THERE, "preempted by another job"),
+    "REVOKED": (CANCELLED_THERE, "run by another cluster of its federation"),
+    "OUT_OF_MEMORY": ("out_of_memory", "Slurm ended it: out of memory"),
+    "NODE_FAIL": ("node_failed", "one of its nodes failed"),
+    "BOOT_FAIL": ("node_failed", "one of its nodes did not boot"),
+    "LAUNCH_FAILED": ("node_failed", "Slurm could not launch it"),
+}
+"""States in which a job has ended, with the reason and detail to report."""
+LOST = frozenset({"NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED"})

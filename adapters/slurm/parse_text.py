@@ -1,0 +1,377 @@
+"""Parsers of what Slurm's commands print: text in, records out, no I/O.
+
+Times are printed in the zone of whoever runs the command; the reader runs every command with
+``TZ=UTC``, and these parsers read them so. Whatever is malformed raises `ParseError` with its
+line: an answer that was cut short must not look like an idle cluster.
+
+Notes
+-----
+``squeue`` prints names and comments that users chose, with any character in them. Fields are
+therefore parted by a mark that is drawn for each call (`queue_format`), which nobody can have
+written into a name beforehand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from coalloc.adapters.slurm.records import (
+    NodeEntry,
+    ParseError,
+    PartitionEntry,
+    QueueEntry,
+    ReservationEntry,
+    job_state,
+    state_words,
+)
+from coalloc.model.errors import InputError
+from coalloc.model.nodeset import expand
+
+NONE = frozenset(
+    {"", "(null)", "N/A", "n/a", "None", "NONE", "none", "Unknown", "UNKNOWN", '"None"'}
+)
+UNLIMITED = frozenset({"UNLIMITED", "INFINITE", "NOT_SET", "Partition_Limit", "PARTITION_LIMIT"})
+DAY_S = 86400.0
+RECORD = "\x1e"
+
+QUEUE_FIELDS = (
+    ("id", "%i"),
+    ("number", "%A"),
+    ("state", "%T"),
+    ("reason", "%r"),
+    ("partition", "%P"),
+    ("user", "%u"),
+    ("uid", "%U"),
+    ("gid", "%G"),
+    ("cpus", "%C"),
+    ("node_count", "%D"),
+    ("nodes", "%N"),
+    ("expected_nodes", "%Y"),
+    ("start", "%S"),
+    ("end", "%e"),
+    ("submitted", "%V"),
+    ("time_limit", "%l"),
+    ("exclusive", "%h"),
+    ("features", "%f"),
+    ("reservation", "%v"),
+    ("required_nodes", "%n"),
+    ("dependency", "%E"),
+    ("name", "%j"),
+    ("comment", "%k"),
+)
+"""What is asked of ``squeue``, and how it is called there (the same from 16.05 to 25.05)."""
+
+_KEY = re.compile(r"(?:^|(?<=\s))([A-Za-z][A-Za-z0-9_/:*]*)=")
+_NODE_KEYS = frozenset(
+    {
+        *("NodeName", "Arch", "CoresPerSocket", "CPUAlloc", "CPUEfctv", "CPUErr", "CPUTot"),
+        *("CPULoad", "AvailableFeatures", "ActiveFeatures", "Gres", "GresUsed", "NodeAddr"),
+        *("NodeHostName", "Port", "Version", "OS", "RealMemory", "AllocMem", "FreeMem"),
+        *("Sockets", "Boards", "State", "ThreadsPerCore", "TmpDisk", "Weight", "Owner"),
+        *("MCS_label", "Partitions", "BootTime", "SlurmdStartTime", "LastBusyTime", "CfgTRES"),
+        *("AllocTRES", "CapWatts", "CurrentWatts", "ExtSensorsJoules", "CoreSpecCount"),
+        *("CPUSpecList", "MemSpecLimit", "NextState", "ReservationName", "ResumeAfterTime"),
+        *("Features", "Topology", "Reason", "Comment", "Extra", "InstanceId", "InstanceType"),
+        *("AveWatts", "ExtSensorsWatts", "ExtSensorsTemp", "BcastAddr", "GpuSpec", "TLS"),
+    }
+)
+_RESERVATION_KEYS = frozenset(
+    {
+        *("ReservationName", "StartTime", "EndTime", "Duration", "Nodes", "NodeCnt", "CoreCnt"),
+        *("Features", "PartitionName", "Flags", "TRES", "Users", "Groups", "Accounts", "QOS"),
+        *("Licenses", "State", "BurstBuffer", "Watts", "MaxStartDelay", "AllowedPartitions"),
+        *("Comment", "PurgeComp", "NodeName", "CoreIDs", "AllowedQOS"),
+    }
+)
+
+
+def read_time(text: str, where: str = "") -> float | None:
+    """Seconds since 1970 of ``2026-11-20T13:26:55`` in UTC; None where there is none.
+
+    Raises
+    ------
+    ParseError
+    """
+    text = text.strip()
+    if text in NONE:
+        return None
+    try:
+        if len(text) != 19 or not text.isascii() or text[10] != "T":
+            raise ValueError
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except (ValueError, OverflowError):
+        raise ParseError(where or text, f"{text[:40]!r} is not a time") from None
+
+
+def read_duration(text: str, where: str = "") -> float | None:
+    """Seconds of ``7-00:00:00``, ``1:00:00`` or ``10:00``; None where unlimited or not given.
+
+    Raises
+    ------
+    ParseError
+    """
+    text = text.strip()
+    if text in NONE or text in UNLIMITED or text == "INVALID":
+        return None
+    found = re.fullmatch(
+        r"(?:([0-9]{1,9})-)?(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{1,9})", text, re.A
+    )
+    if found is None:
+        raise ParseError(where or text, f"{text[:40]!r} is not a length of time")
+    days, hours, minutes, seconds = (float(piece or 0) for piece in found.groups())
+    return days * DAY_S + hours * 3600.0 + minutes * 60.0 + seconds
+
+
+def read_nodes(text: str, where: str = "") -> tuple[str, ...]:
+    """The names of a node list such as ``a[1-4],b7``; none where it says so.
+
+    Raises
+    ------
+    ParseError
+    """
+    text = text.strip()
+    if text in NONE:
+        return ()
+    try:
+        return expand(text)
+    except InputError as error:
+        raise ParseError(where or text, error.what) from None
+
+
+def read_integer(text: str, where: str, what: str) -> int:
+    """A number such as ``1024`` or ``4K`` (squeue shortens counts), the first of ``2-4``.
+
+    Raises
+    ------
+    ParseError
+    """
+    found = re.fullmatch(r"([0-9]{1,15})(?:\.([0-9]{1,6}))?([KMGT]?)(?:-.*)?", text.strip(), re.A)
+    if found is None:
+        raise ParseError(where, f"{what} {text[:40]!r} is not a number")
+    scale = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}[found[3]]
+    return int(float(f"{found[1]}.{found[2] or 0}") * scale) if found[2] else int(found[1]) * scale
+
+
+def queue_format(mark: str) -> str:
+    """The ``-o`` of squeue; `mark` is drawn for each call, and stands between its fields."""
+    return f"{RECORD}{mark}" + mark.join(code for _, code in QUEUE_FIELDS)
+
+
+def parse_queue(text: str, mark: str) -> tuple[QueueEntry, ...]:
+    """What ``squeue -h -r -o`` printed, with `queue_format` of the same mark.
+
+    Raises
+    ------
+    ParseError
+    """
+    head, *records = text.split(f"{RECORD}{mark}")
+    if head:
+        raise ParseError(head, "unexpected words before the first job")
+    return tuple(_queue_entry(record, mark) for record in records)
+
+
+def _queue_entry(record: str, mark: str) -> QueueEntry:
+    values = record.removesuffix("\n").split(mark)
+    line = record.replace(mark, "|")
+    if len(values) != len(QUEUE_FIELDS):
+        what = f"{len(values)} fields where {len(QUEUE_FIELDS)} were asked for"
+        raise ParseError(line, what)
+    found = {name: value for (name, _), value in zip(QUEUE_FIELDS, values, strict=True)}
+    if not record.endswith("\n"):
+        raise ParseError(line, "cut short")
+    identity = found["id"].strip()
+    if not re.fullmatch(r"[0-9]+(?:[_+][0-9\[\],%:-]+)?", identity, re.A):
+        raise ParseError(line, f"{identity[:40]!r} is not a job")
+    return QueueEntry(
+        id=identity,
+        number=found["number"].strip(),
+        state=job_state(found["state"]),
+        reason=found["reason"].strip().partition(",")[0].replace("_", ""),
+        partition=found["partition"],
+        user=found["user"],
+        uid=_identity(found["uid"]),
+        gid=_identity(found["gid"]),
+        name=found["name"],
+        comment=_present(found["comment"]),
+        cpus=read_integer(found["cpus"], line, "CPUs"),
+        node_count=read_integer(found["node_count"], line, "nodes"),
+        nodes=read_nodes(found["nodes"], line),
+        expected_nodes=read_nodes(found["expected_nodes"], line),
+        start=read_time(found["start"], line),
+        end=read_time(found["end"], line),
+        submitted=read_time(found["submitted"], line),
+        time_limit=read_duration(found["time_limit"], line),
+        features=_present(found["features"]),
+        exclusive=found["exclusive"].strip() == "NO",
+        reservation=_present(found["reservation"]),
+        required_nodes=_present(found["required_nodes"]),
+        dependency=_present(found["dependency"]),
+    )
+
+
+def _identity(text: str) -> int:
+    text = text.strip()
+    return int(text) if re.fullmatch(r"[0-9]{1,10}", text, re.A) else -1
+
+
+def _present(text: str) -> str:
+    return "" if text.strip() in NONE else text
+
+
+def parse_node_list(text: str) -> tuple[NodeEntry, ...]:
+    """What ``scontrol show node`` printed, with or without ``-o``.
+
+    Raises
+    ------
+    ParseError
+    """
+    nodes = [_node_entry(pairs, where) for pairs, where in _records(text, "NodeName", _NODE_KEYS)]
+    if not nodes:
+        raise ParseError(text, "no NodeName")
+    return tuple(nodes)
+
+
+def _node_entry(pairs: Mapping[str, str], where: str) -> NodeEntry:
+    for key in ("State", "CPUTot"):
+        if key not in pairs:
+            raise ParseError(where, f"no {key}")
+    total = read_integer(pairs["CPUTot"], where, "CPUTot")
+    usable = read_integer(pairs.get("CPUEfctv", pairs["CPUTot"]), where, "CPUEfctv")
+    taken = read_integer(pairs.get("CPUAlloc", "0"), where, "CPUAlloc")
+    return NodeEntry(
+        name=pairs["NodeName"],
+        states=state_words(pairs["State"]),
+        cpus=max(1, min(usable, total) if usable >= taken else total),
+        cpus_taken=taken,
+        cpu_load=_number(pairs.get("CPULoad", "")),
+        memory_mb=_megabytes(pairs.get("RealMemory", "")),
+        free_mb=_megabytes(pairs.get("FreeMem", "")),
+        features=_words(pairs.get("ActiveFeatures", pairs.get("Features", ""))),
+        weight=read_integer(pairs.get("Weight", "1"), where, "Weight"),
+        partitions=_words(pairs.get("Partitions", "")),
+        address=_present(pairs.get("NodeAddr", "")),
+        reason=_present(pairs.get("Reason", "")),
+        extra=_present(pairs.get("Extra", "")),
+    )
+
+
+def parse_reservations(text: str) -> tuple[ReservationEntry, ...]:
+    """What ``scontrol show reservation`` printed; those without nodes are left out.
+
+    Raises
+    ------
+    ParseError
+    """
+    if text.strip() == "No reservations in the system":
+        return ()
+    found = []
+    for pairs, where in _records(text, "ReservationName", _RESERVATION_KEYS):
+        nodes = read_nodes(pairs.get("Nodes", ""), where)
+        start, end = (read_time(pairs.get(key, ""), where) for key in ("StartTime", "EndTime"))
+        if start is None or end is None:
+            raise ParseError(where, "no StartTime or EndTime")
+        if nodes:
+            found.append(
+                ReservationEntry(
+                    name=pairs["ReservationName"],
+                    nodes=nodes,
+                    start=start,
+                    end=end,
+                    users=_words(pairs.get("Users", "")),
+                    flags=_words(pairs.get("Flags", "")),
+                )
+            )
+    return tuple(found)
+
+
+def parse_partitions(text: str) -> tuple[PartitionEntry, ...]:
+    """What ``scontrol show partition`` printed.
+
+    Raises
+    ------
+    ParseError
+    """
+    found = []
+    for pairs, where in _records(text, "PartitionName", None):
+        if "State" not in pairs:
+            raise ParseError(where, "no State")
+        found.append(
+            PartitionEntry(
+                name=pairs["PartitionName"],
+                state=pairs["State"].upper(),
+                is_default=pairs.get("Default", "").upper() == "YES",
+            )
+        )
+    if not found:
+        raise ParseError(text, "no PartitionName")
+    return tuple(found)
+
+
+def parse_clock(text: str) -> float:
+    """When ``scontrol show config`` was answered, by slurmctld's clock, seconds since 1970.
+
+    Raises
+    ------
+    ParseError
+    """
+    line = text.lstrip().partition("\n")[0]
+    stamp = read_time(line.rpartition(" as of ")[2], line)
+    if stamp is None:
+        raise ParseError(line, "no time")
+    return stamp
+
+
+def parse_fields(text: str, first: str = "JobId") -> Mapping[str, str]:
+    """The ``Key=Value`` pairs of one record of ``scontrol show``; the first of each key stands.
+
+    Raises
+    ------
+    ParseError
+        The answer does not begin with `first`.
+    """
+    if not text.lstrip().startswith(f"{first}="):
+        raise ParseError(text, f"no {first}")
+    return _pairs(text, None)
+
+
+def _records(
+    text: str, first: str, keys: frozenset[str] | None
+) -> Iterator[tuple[Mapping[str, str], str]]:
+    starts = [match.start() for match in re.finditer(rf"^[ \t]*{first}=", text, re.M)]
+    head = text[: starts[0]] if starts else text
+    if head.strip():
+        raise ParseError(head.strip(), f"no {first}")
+    for begin, end in pairwise([*starts, len(text)]):
+        where = text[begin:end].strip()
+        pairs = _pairs(where, keys)
+        if not pairs.get(first):
+            raise ParseError(where, f"empty {first}")
+        yield pairs, where
+
+
+def _pairs(text: str, keys: frozenset[str] | None) -> dict[str, str]:
+    """Values run up to the next key; free text stands last, so it cannot overrule a field."""
+    found = [m for m in _KEY.finditer(text) if keys is None or m[1] in keys]
+    pairs: dict[str, str] = {}
+    for match, following in zip(found, [*found[1:], None], strict=True):
+        end = len(text) if following is None else following.start()
+        pairs.setdefault(match[1], text[match.end() : end].strip())
+    return pairs
+
+
+def _words(text: str) -> tuple[str, ...]:
+    text = text.strip()
+    return () if text in NONE else tuple(word for word in re.split(r"[, ]+", text) if word)
+
+
+def _number(text: str) -> float | None:
+    text = text.strip()
+    return float(text) if re.fullmatch(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", text, re.A) else None
+
+
+def _megabytes(text: str) -> int | None:
+    text = text.strip()
+    return int(text) if re.fullmatch(r"[0-9]{1,15}", text, re.A) else None

@@ -1,0 +1,132 @@
+"""What a part's runner asks of Slurm: the words of its commands, and what their answers mean.
+
+Imports the standard library only, as the runner does.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from coalloc.adapters.runner.batch_job import node_counts
+from coalloc.adapters.runner.command import BatchError, UnreachableError
+from coalloc.adapters.runner.payload import BOOT
+
+SLACK_S = 60.0
+"""Between our own time limit and Slurm's, which is only there should we be gone, seconds."""
+ALIVE = frozenset(
+    {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING"}
+)
+"""States of a Slurm job whose processes may run, or will."""
+ENDING = "COMPLETING"
+"""State that stands before a job's end state until its nodes are free."""
+
+FULL = ("job queue full", "temporarily unable to accept")
+"""What salloc and sbatch say before they try again for a minute: MaxJobCount, most often."""
+REFUSALS = (
+    ("requested nodes are busy", "nodes_taken"),
+    ("required node not available", "node_unavailable"),
+    ("requested node configuration is not available", "nodes_taken"),
+    ("invalid node name", "unknown_node"),
+    ("invalid partition", "partition_closed"),
+    ("required partition not available", "partition_closed"),
+    ("nodes not in this partition", "unknown_node"),
+    ("requested node not in this partition", "unknown_node"),
+    ("invalid account", "not_permitted"),
+    ("invalid qos", "not_permitted"),
+    ("permission denied", "not_permitted"),
+    ("not permitted", "not_permitted"),
+    ("invalid user id", "user_unknown"),
+    ("time limit", "bad_time_limit"),
+    *((phrase, "slurm_full") for phrase in FULL),
+    ("job violates", "not_permitted"),
+)
+"""What Slurm says, in lower case, and the reason of the refusal."""
+
+ENDS = {
+    "TIMEOUT": ("time_limit", "Slurm's own time limit ended the job"),
+    "DEADLINE": ("time_limit", "Slurm's deadline ended the job"),
+    "CANCELLED": ("cancelled_there", "the job was cancelled in Slurm"),
+    "NODE_FAIL": ("node_failed", "a node of the job failed"),
+    "BOOT_FAIL": ("node_failed", "a node of the job did not boot"),
+    "PREEMPTED": ("preempted", "the job was preempted in Slurm"),
+    "OUT_OF_MEMORY": ("out_of_memory", "the job ran out of memory"),
+    "REVOKED": ("cancelled_there", "the job was revoked in Slurm"),
+}
+"""How a job's state in Slurm explains that its processes are gone."""
+
+
+def allocation(spec: dict[str, Any]) -> list[str]:
+    """The options by which exactly a part's nodes are asked for, of salloc and sbatch alike."""
+    site, token = spec["site"], spec["token"]
+    words = [f"--job-name={token['name']}", f"--comment={token['comment']}"]
+    counts = node_counts(spec)
+    if site["exclusive"]:
+        names, size = ",".join(counts), str(len(counts))
+        words += ["--exclusive", f"--nodelist={names}", "-N", size, "-n", size]
+        words += ["--ntasks-per-node=1"]
+    else:
+        # One word for each CPU: the only way to ask for other numbers on other nodes.
+        names = ",".join(name for name, count in counts.items() for _ in range(count))
+        words += ["--distribution=arbitrary", f"--nodelist={names}"]
+        words += ["-N", str(len(counts)), "-n", str(sum(counts.values()))]
+    if spec["time_limit_s"] is not None:
+        seconds = spec["time_limit_s"] + spec["lease_s"] + spec["grace_s"] + SLACK_S
+        words.append(f"--time={-int(-seconds // 60)}")
+    return words + list(site["options"])
+
+
+def salloc_words(spec: dict[str, Any]) -> list[str]:
+    """Claim at once, or be refused at once."""
+    return ["--no-shell", "--immediate", "--no-bell", *allocation(spec)]
+
+
+def sbatch_words(spec: dict[str, Any]) -> list[str]:
+    """Claim through the queue."""
+    return ["--parsable", "--no-requeue", "--output=/dev/null", *allocation(spec)]
+
+
+def srun_words(spec: dict[str, Any], job: str = "") -> list[str]:
+    """One wrapper on each node, with all that was allocated there."""
+    size = str(len(node_counts(spec)))
+    words = [f"--jobid={job}"] if job else []
+    words += ["-N", size, "-n", size, "--ntasks-per-node=1", "--overlap", "--whole", "--mem=0"]
+    words += ["--mpi=none", "--cpu-bind=none", "--input=none", "--kill-on-bad-exit=1"]
+    return [*words, "--export=ALL", spec["site"]["python"], "-I", "-S", "-c", BOOT]
+
+
+def batch_script(spec: dict[str, Any], srun: str) -> str:
+    """What sbatch is given."""
+    quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in srun_words(spec))
+    # A requeued job must not come to the barrier a second time.
+    return f'#!/bin/sh\n[ "${{SLURM_RESTART_COUNT:-0}}" = 0 ] && exec {srun} {quoted}\n'
+
+
+def granted(said: str) -> str:
+    """The job's number in what salloc or sbatch said; empty where there is none."""
+    match = re.search(r"Granted job allocation (\d+)", said) or re.match(r"(\d+)(;|\s|$)", said)
+    return match.group(1) if match else ""
+
+
+def refusal(error: BatchError) -> str:
+    """The reason in a command's refusal."""
+    said = error.why.lower()
+    if isinstance(error, UnreachableError):
+        return "slurm_full" if any(phrase in said for phrase in FULL) else "unreachable"
+    return next((reason for phrase, reason in REFUSALS if phrase in said), "refused_by_slurm")
+
+
+def shown_field(text: str, key: str) -> str:
+    """The value of a field of ``scontrol -o show job``; empty where there is none."""
+    match = re.search(rf"(?:^|\s){key}=(\S*)", text)
+    return match.group(1) if match else ""
+
+
+def explained(state: str, reason: str) -> tuple[str, str]:
+    """Reason and detail of a job that ended in this state."""
+    known = ENDS.get(state)
+    if known is not None:
+        return known
+    if state in ALIVE or state in {"COMPLETED", ENDING, "FAILED"}:
+        return "step_failed", f"the wrappers ended before they reported (job {state.lower()})"
+    return "ended_in_slurm", f"the job is {state or 'UNKNOWN'} in Slurm ({reason or 'no reason'})"

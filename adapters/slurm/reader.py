@@ -1,0 +1,257 @@
+"""Reads a Slurm cluster: nodes, queue, reservations and load, with one command for each.
+
+Four commands make a cycle, however long the queue is: ``squeue``, and ``scontrol show`` of nodes,
+partitions and reservations. Others are seldom: ``scontrol hold`` where a job was handed over in a
+partition that would start it, ``scontrol show config`` for slurmctld's clock once in a while,
+``scancel`` for a job whose end slurmctld forgot. All run with a clean environment, in UTC, and
+under one time limit. Whatever fails, the cluster is unknown, not empty.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+
+from coalloc.adapters.base import AdapterError
+from coalloc.adapters.batch.node_load import Load, LoadWatch, effective_power
+from coalloc.adapters.runner.command import BatchError, RefusedError, UnreachableError
+from coalloc.adapters.slurm.calibration import read_calibration
+from coalloc.adapters.slurm.commands import Slurm
+from coalloc.adapters.slurm.health import (
+    clock_notice,
+    clock_offset,
+    closed_nodes,
+    on_our_clock,
+    revived_jobs,
+    shut,
+)
+from coalloc.adapters.slurm.parse_json import parse_jobs_json, parse_nodes_json
+from coalloc.adapters.slurm.parse_text import (
+    parse_clock,
+    parse_node_list,
+    parse_partitions,
+    parse_queue,
+    parse_reservations,
+    queue_format,
+)
+from coalloc.adapters.slurm.reading import (
+    Answers,
+    chosen_nodes,
+    handed_jobs,
+    kept_nodes,
+    relative_power,
+    running_jobs,
+    slots_of,
+    states_of,
+    to_hold,
+    unknown_jobs,
+    waiting_count,
+)
+from coalloc.adapters.slurm.records import (
+    HOLDS_NODES,
+    WAITS,
+    NodeEntry,
+    ParseError,
+    QueueEntry,
+)
+from coalloc.adapters.slurm.settings import SlurmSettings
+from coalloc.model.platform import NodeState
+from coalloc.model.reading import ClusterReading, NodeReading
+
+UTC = {"TZ": "UTC"}
+SHOW = ("scontrol", "-a", "-o", "show")
+HELD_AT_ONCE = 500
+"""Jobs named to one ``scontrol hold``."""
+PING_LIMIT_S = 0.8
+CLOCK_EVERY_S = 600.0
+"""Between two looks at slurmctld's clock, seconds."""
+
+
+class SlurmReader:
+    """Reads one Slurm cluster.
+
+    Parameters
+    ----------
+    slurm : Slurm
+        Its commands.
+    state_dir : Path, optional
+        Where a calibration is kept.
+    claimed : callable, optional
+        Ids of the handed jobs that parts of ours have.
+    claims : callable, optional
+        The claims of our other parts, as tokens name them; absent: every token is ours.
+    given_back : callable
+        The claims of parts that are over, and whose nodes were given back.
+    clock : callable
+        Wall-clock seconds.
+    """
+
+    def __init__(
+        self,
+        settings: SlurmSettings,
+        slurm: Slurm,
+        *,
+        state_dir: Path | None = None,
+        claimed: Callable[[], Collection[str]] = frozenset,
+        claims: Callable[[], Collection[str]] | None = None,
+        given_back: Callable[[], Collection[str]] = frozenset,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings, self._slurm = settings, slurm
+        self._claimed, self._claims, self._clock = claimed, claims, clock
+        self._given_back = given_back
+        self._clock_off_s, self._clock_asked = 0.0, float("-inf")
+        self._calibration = None if state_dir is None else state_dir / "calibration.json"
+        self._loads = LoadWatch(settings.load, settings.load_max_age_s)
+        self._scontrol_json = True
+
+    def read(self) -> ClusterReading:
+        """Return the cluster as Slurm describes it now.
+
+        Raises
+        ------
+        AdapterError
+            A command failed, or its answer was not understood.
+        """
+        try:
+            given_back = self._given_back()
+            answers = self._ask()
+            self._compare_clocks()
+            answers = on_our_clock(answers, self._clock_off_s)
+            self._hold(answers)
+            revived = self._end_revived(answers, given_back)
+        except UnreachableError as error:
+            raise AdapterError(f"{error}{self._controller()}") from error
+        except BatchError as error:
+            raise AdapterError(str(error)) from error
+        except ParseError as error:
+            raise AdapterError(f"Slurm's answer is not understood: {error}") from error
+        return self._reading(answers, revived)
+
+    def _controller(self) -> str:
+        """What slurmctld is, in words to add to what went wrong.
+
+        The other commands try for ten seconds and more to reach one that is down.
+        """
+        try:
+            said = self._slurm.ask("scontrol", "ping", timeout_s=PING_LIMIT_S).out.lower()
+        except BatchError:
+            return "; slurmctld does not answer"
+        if " down" in said:
+            return "; slurmctld is down"
+        return "; slurmctld is up" if " up" in said else ""
+
+    def _ask(self) -> Answers:
+        # Before the queue is read: a job that is handed to a part in between is then listed as
+        # waiting, which the daemon, who asked for that, does not take for news.
+        claimed = self._claimed()
+        ask = self._json if self._settings.answers == "json" else self._text
+        queue, nodes = ask()
+        # After it: a job that is in the queue has its claim on disk.
+        claims = None if self._claims is None else self._claims()
+        return Answers(
+            now=self._clock(),
+            nodes=nodes,
+            queue=queue,
+            reservations=parse_reservations(self._run(*SHOW, "reservation")),
+            partitions=parse_partitions(self._run(*SHOW, "partition")),
+            claimed=claimed,
+            claims=claims,
+        )
+
+    def _text(self) -> tuple[tuple[QueueEntry, ...], tuple[NodeEntry, ...]]:
+        mark = f"\x1f{secrets.token_hex(4)}\x1f"
+        queue = self._run("squeue", "-h", "-r", "-a", "-o", queue_format(mark))
+        return parse_queue(queue, mark), parse_node_list(self._run(*SHOW, "node"))
+
+    def _json(self) -> tuple[tuple[QueueEntry, ...], tuple[NodeEntry, ...]]:
+        jobs = parse_jobs_json(self._run("squeue", "-a", "--json"))
+        # Jobs that ended lately are among them.
+        queue = tuple(job for job in jobs if job.state in HOLDS_NODES | WAITS | {"UNKNOWN"})
+        if self._scontrol_json:
+            try:
+                return queue, parse_nodes_json(
+                    self._run("scontrol", "-a", "--json", "show", "node")
+                )
+            except RefusedError as error:
+                if "--json" not in error.why:
+                    raise
+                self._scontrol_json = False  # before 23.02, sinfo gives the same nodes
+        return queue, parse_nodes_json(self._run("sinfo", "-a", "--json"))
+
+    def _run(self, name: str, *arguments: str) -> str:
+        return self._slurm.run(name, *arguments, env=UTC, timeout_s=self._settings.command_limit_s)
+
+    def _hold(self, answers: Answers) -> None:
+        """Keep Slurm from starting what was handed over to us."""
+        if not self._settings.hands_over:
+            return
+        jobs = [job for job in to_hold(self._settings, answers.queue) if job not in answers.claimed]
+        for first in range(0, len(jobs), HELD_AT_ONCE):
+            some = ",".join(jobs[first : first + HELD_AT_ONCE])
+            try:
+                self._run("scontrol", "hold", some)
+            except RefusedError:
+                continue  # one of them has begun or ended since; the others are held
+
+    def _compare_clocks(self) -> None:
+        """See once in a while how far slurmctld's clock is from ours."""
+        asked = self._clock()
+        if 0.0 <= asked - self._clock_asked < CLOCK_EVERY_S:
+            return
+        there = parse_clock(self._run("scontrol", "show", "config"))
+        self._clock_off_s = clock_offset(there, asked, self._clock())
+        self._clock_asked = asked
+
+    def _end_revived(self, answers: Answers, given_back: Collection[str]) -> tuple[str, ...]:
+        """Cancel the jobs of parts that are over; what was cancelled, in words."""
+        jobs = revived_jobs(answers.queue, given_back)
+        if not jobs:
+            return ()
+        with suppress(RefusedError):  # it has ended by itself
+            self._run("scancel", *jobs[:HELD_AT_ONCE])
+        return (
+            f"slurmctld had forgotten the end of our jobs {', '.join(jobs[:10])}: cancelled again",
+        )
+
+    def _reading(self, answers: Answers, notices: tuple[str, ...]) -> ClusterReading:
+        settings = self._settings
+        chosen = chosen_nodes(settings, answers.nodes)
+        closed, why = closed_nodes(settings, answers.partitions, chosen)
+        entries = [shut(entry, closed.get(entry.name, "")) for entry in chosen]
+        states, unknown = states_of(entries)
+        loads = self._loads.loads(entries, answers.now)
+        measured = {} if self._calibration is None else read_calibration(self._calibration)
+        return ClusterReading(
+            cluster=settings.cluster,
+            nodes=tuple(
+                self._node(entry, states[entry.name], loads.get(entry.name, Load()), measured)
+                for entry in entries
+            ),
+            running=running_jobs(settings, answers, entries),
+            waiting=waiting_count(settings, answers),
+            reservations=kept_nodes(settings, answers, entries),
+            handed=handed_jobs(settings, answers),
+            unknown=unknown | unknown_jobs(answers.queue),
+            notices=(*clock_notice(self._clock_off_s), *why, *notices),
+        )
+
+    def _node(
+        self, entry: NodeEntry, state: NodeState, load: Load, measured: dict[str, float]
+    ) -> NodeReading:
+        settings = self._settings
+        return NodeReading(
+            name=settings.published(entry.name),
+            power=effective_power(relative_power(settings, entry, measured), load),
+            slots=slots_of(settings, entry),
+            features=entry.features,
+            memory_mb=entry.memory_mb,
+            state=state,
+            load=load.share,
+            address="" if entry.address == entry.name else entry.address,
+            load_age_s=load.age_s,
+            reason=entry.reason if state is not NodeState.UP else "",
+        )

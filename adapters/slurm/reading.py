@@ -1,0 +1,346 @@
+"""From Slurm's answers to a reading: pure functions, no commands.
+
+Notes
+-----
+With one slot for each node, a node that has any local job on it is taken whole, until the last
+of its jobs must end. With a slot for each CPU, ``squeue`` tells the CPUs of a job, not those on
+each of its nodes: they are spread evenly, then corrected by the CPUs that Slurm says are
+allocated on each node, which count the jobs that were not listed too.
+
+A local job occupies its nodes until its time limit; one that is over it, or completing, until
+Slurm lets go of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from coalloc.adapters.batch.token import parse_comment
+from coalloc.adapters.slurm.records import (
+    HOLDS_NODES,
+    WAITS,
+    NodeEntry,
+    PartitionEntry,
+    QueueEntry,
+    ReservationEntry,
+    node_state,
+)
+from coalloc.adapters.slurm.settings import SlurmSettings
+from coalloc.model.platform import NodeState
+from coalloc.model.reading import HandedJob
+from coalloc.model.snapshot import Reservation, Running
+
+ENDLESS_S = 365 * 86400.0
+"""What Slurm itself takes for the end of a job without a time limit."""
+SELF_HELD = frozenset({"JobHeldUser", "Dependency", "DependencyNeverSatisfied", "BeginTime"})
+SELF_HELD_ARRAY = frozenset({"JobArrayTaskLimit"})
+NOT_YET_JUDGED = "None"
+HELD_BACK = SELF_HELD | SELF_HELD_ARRAY | {"JobHeldAdmin", "PartitionDown", "PartitionInactive"}
+"""Reasons under which Slurm starts nothing by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What Slurm said in one cycle.
+
+    Attributes
+    ----------
+    now : float
+        When it was asked, seconds since 1970.
+    claimed : collection of str
+        Handed jobs that a part of ours has, by id.
+    claims : collection of str or None
+        The claims of our parts, as tokens name them; None: every token is ours.
+    """
+
+    now: float
+    nodes: tuple[NodeEntry, ...]
+    queue: tuple[QueueEntry, ...]
+    reservations: tuple[ReservationEntry, ...] = ()
+    claimed: Collection[str] = field(default_factory=frozenset)
+    claims: Collection[str] | None = None
+    partitions: tuple[PartitionEntry, ...] = ()
+
+    def is_ours(self, entry: QueueEntry) -> bool:
+        """Whether a part of ours has this job, submitted or handed over.
+
+        One that bears a token of ours which no part knows is like any other: its nodes are taken.
+        """
+        if entry.id in self.claimed:
+            return True
+        token = parse_comment(entry.comment)
+        return token is not None and (self.claims is None or token.claim in self.claims)
+
+
+def chosen_nodes(settings: SlurmSettings, nodes: Iterable[NodeEntry]) -> list[NodeEntry]:
+    """Nodes of the partitions, and of the node set, that the site names."""
+    wanted = set(settings.partitions)
+    return [
+        node
+        for node in nodes
+        if (not wanted or wanted.intersection(node.partitions))
+        and (settings.nodes is None or node.name in settings.nodes)
+    ]
+
+
+def slots_of(settings: SlurmSettings, node: NodeEntry) -> int:
+    """Processes that a node takes."""
+    return node.cpus if settings.slots == "cpus" else 1
+
+
+def relative_power(
+    settings: SlurmSettings, node: NodeEntry, measured: Mapping[str, float]
+) -> float:
+    """Speed of a node when nothing else runs on it, (0, 1].
+
+    What the site says of the node, else what a calibration measured, else what the site says
+    of its features, else of all nodes.
+    """
+    if node.name in settings.power_by_node:
+        return settings.power_by_node[node.name]
+    if node.name in measured:
+        return measured[node.name]
+    named = [
+        settings.power_by_feature[name]
+        for name in node.features
+        if name in settings.power_by_feature
+    ]
+    return min(named, default=settings.power)
+
+
+def states_of(nodes: Iterable[NodeEntry]) -> tuple[dict[str, NodeState], dict[str, int]]:
+    """What may be done with each node, and how often each unknown word was said."""
+    states: dict[str, NodeState] = {}
+    unknown: dict[str, int] = {}
+    for node in nodes:
+        states[node.name], strange = node_state(node.states)
+        for word in strange:
+            unknown[f"node state {word}"] = unknown.get(f"node state {word}", 0) + 1
+    return states, unknown
+
+
+def unknown_jobs(queue: Iterable[QueueEntry]) -> dict[str, int]:
+    """How many jobs are in a state that is not known to us; they count as running."""
+    count = sum(entry.state == "UNKNOWN" for entry in queue)
+    return {"job state": count} if count else {}
+
+
+def running_jobs(
+    settings: SlurmSettings, answers: Answers, nodes: Iterable[NodeEntry]
+) -> tuple[Running, ...]:
+    """Local jobs that have nodes, with the slots they take on each of them."""
+    local = [
+        entry
+        for entry in answers.queue
+        if (entry.state in HOLDS_NODES or (entry.state == "UNKNOWN" and entry.nodes))
+        and not answers.is_ours(entry)
+    ]
+    known = {node.name: node for node in nodes}
+    if settings.slots == "node":
+        taken = _whole_nodes(local, known, answers.now)
+    else:
+        ours = [entry for entry in answers.queue if answers.is_ours(entry)]
+        taken = _cpus(local, ours, known, answers.now)
+    by_id = {entry.id: entry for entry in local}
+    jobs = []
+    for identity, counts in taken.items():
+        entry = by_id.get(identity)
+        start = answers.now if entry is None or entry.start is None else entry.start
+        end = answers.now if entry is None else end_of(entry, answers.now)
+        jobs.append(
+            Running(
+                id=f"{settings.cluster}:{identity}",
+                nodes={settings.published(name): count for name, count in counts.items()},
+                start=min(start, answers.now),
+                end=max(end, min(start, answers.now)),
+                ours=False,
+            )
+        )
+    return tuple(jobs)
+
+
+def end_of(entry: QueueEntry, now: float) -> float:
+    """When a running job must have ended, seconds."""
+    if entry.state == "COMPLETING":
+        return now
+    if entry.end is not None:
+        return entry.end
+    start = now if entry.start is None else entry.start
+    return start + (ENDLESS_S if entry.time_limit is None else entry.time_limit)
+
+
+def _whole_nodes(
+    local: Iterable[QueueEntry], known: Mapping[str, NodeEntry], now: float
+) -> dict[str, dict[str, int]]:
+    """One slot for each node, for the job that leaves it last."""
+    last: dict[str, QueueEntry] = {}
+    for entry in local:
+        for name in entry.nodes:
+            if name in known and (name not in last or end_of(entry, now) > end_of(last[name], now)):
+                last[name] = entry
+    taken: dict[str, dict[str, int]] = {}
+    for name, entry in last.items():
+        taken.setdefault(entry.id, {})[name] = 1
+    return taken
+
+
+def _cpus(
+    local: Iterable[QueueEntry],
+    ours: Iterable[QueueEntry],
+    known: Mapping[str, NodeEntry],
+    now: float,
+) -> dict[str, dict[str, int]]:
+    """CPUs of each job on each node; never more on a node than it has."""
+    free = {name: node.cpus for name, node in known.items()}
+    rest = {name: node.cpus_taken for name, node in known.items()}
+    for entry in ours:
+        for name, count in _spread(entry):
+            if name in rest:
+                rest[name] -= count
+    taken: dict[str, dict[str, int]] = {}
+    # Those that stay longest come first: what is cut off is theirs last.
+    for entry in sorted(local, key=lambda e: -end_of(e, now)):
+        for name, count in _spread(entry):
+            if name in known and (share := min(count, free[name])) > 0:
+                taken.setdefault(entry.id, {})[name] = share
+                free[name] -= share
+                rest[name] -= share
+    for name in known:
+        # Allocated by Slurm to nothing that was listed: jobs of a moment ago, or uneven shares.
+        if (more := min(rest[name], free[name])) > 0:
+            taken[f"rest:{name}"] = {name: more}
+    return taken
+
+
+def _spread(entry: QueueEntry) -> list[tuple[str, int]]:
+    count = len(entry.nodes)
+    if not count:
+        return []
+    low, more = divmod(max(entry.cpus, count), count)
+    return [(name, low + (i < more)) for i, name in enumerate(entry.nodes)]
+
+
+def kept_nodes(
+    settings: SlurmSettings, answers: Answers, nodes: Iterable[NodeEntry]
+) -> tuple[Reservation, ...]:
+    """Reservations that are not ours, and, where the site wants it, what pending jobs expect."""
+    names = {node.name for node in nodes}
+    found = []
+    for entry in answers.reservations:
+        inside = tuple(settings.published(name) for name in entry.nodes if name in names)
+        if inside and entry.name != settings.reservation and entry.end > answers.now:
+            found.append(
+                Reservation(
+                    id=f"{settings.cluster}:{entry.name}",
+                    nodes=inside,
+                    start=entry.start,
+                    end=entry.end,
+                )
+            )
+    if settings.pending == "respect":
+        found += _expected(settings, answers, names)
+    return tuple(found)
+
+
+def _expected(settings: SlurmSettings, answers: Answers, names: set[str]) -> list[Reservation]:
+    found = []
+    for entry in answers.queue:
+        if entry.state != "PENDING" or entry.start is None or answers.is_ours(entry):
+            continue
+        if is_handed(settings, entry):
+            continue
+        inside = tuple(settings.published(n) for n in entry.expected_nodes if n in names)
+        length = ENDLESS_S if entry.time_limit is None else entry.time_limit
+        start = max(entry.start, answers.now)
+        if inside and length > 0.0:
+            found.append(
+                Reservation(
+                    id=f"{settings.cluster}:{entry.id}",
+                    nodes=inside,
+                    start=start,
+                    end=start + length,
+                )
+            )
+    return found
+
+
+def is_handed(settings: SlurmSettings, entry: QueueEntry) -> bool:
+    """Whether its user wants it ordered by us."""
+    if parse_comment(entry.comment) is not None:
+        return False
+    by_partition = settings.handover_partition and entry.partition == settings.handover_partition
+    by_comment = settings.handover_comment and entry.comment == settings.handover_comment
+    return bool(by_partition or by_comment)
+
+
+def handed_jobs(settings: SlurmSettings, answers: Answers) -> tuple[HandedJob, ...]:
+    """All that were handed over and have not begun."""
+    if not settings.hands_over:
+        return ()
+    found = []
+    for entry in answers.queue:
+        claimed = entry.id in answers.claimed
+        if not claimed and not (entry.state in WAITS and is_handed(settings, entry)):
+            continue
+        found.append(
+            HandedJob(
+                id=entry.id,
+                submitted=answers.now if entry.submitted is None else entry.submitted,
+                name=entry.name,
+                user=entry.user,
+                uid=entry.uid,
+                gid=entry.gid,
+                procs=entry.cpus if settings.slots == "cpus" else entry.node_count,
+                time_limit=entry.time_limit,
+                features=simple_features(entry.features) or (),
+                waits="" if claimed else _waits(settings, entry, answers.now),
+                claimed=claimed,
+            )
+        )
+    return tuple(found)
+
+
+def _waits(settings: SlurmSettings, entry: QueueEntry, now: float) -> str:
+    by_comment = bool(settings.handover_comment) and entry.comment == settings.handover_comment
+    if entry.reason == "JobHeldUser" and by_comment:
+        return ""  # held for us: that is how it is handed over
+    if entry.reason in SELF_HELD | SELF_HELD_ARRAY:
+        return entry.reason
+    if entry.dependency:
+        return "Dependency"
+    if entry.reason == NOT_YET_JUDGED and entry.start is not None and entry.start > now:
+        return "BeginTime"
+    if simple_features(entry.features) is None:
+        return f"constraint {entry.features} is not a list of features"
+    if entry.required_nodes:
+        return f"asks for nodes {entry.required_nodes}"
+    return ""
+
+
+def simple_features(text: str) -> tuple[str, ...] | None:
+    """Features that every node must have; None where the constraint says more than that."""
+    if not text:
+        return ()
+    words = text.replace(",", "&").split("&")
+    return tuple(words) if all(word.replace("_", "").isalnum() for word in words) else None
+
+
+def to_hold(settings: SlurmSettings, queue: Iterable[QueueEntry]) -> list[str]:
+    """Handed jobs that Slurm could start by itself at any moment."""
+    return [
+        entry.id
+        for entry in queue
+        if entry.state == "PENDING"
+        and is_handed(settings, entry)
+        # A hold would hide why it waits; and where it may start, it starts before it is judged.
+        and entry.reason not in HELD_BACK | {NOT_YET_JUDGED}
+    ]
+
+
+def waiting_count(settings: SlurmSettings, answers: Answers) -> int:
+    """Local jobs that wait, and not for us."""
+    return sum(
+        entry.state in WAITS and not answers.is_ours(entry) and not is_handed(settings, entry)
+        for entry in answers.queue
+    )

@@ -1,0 +1,1 @@
+"""The command `coalloc`: a file for each command."""

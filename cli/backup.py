@@ -1,0 +1,109 @@
+"""``coalloc backup`` and ``restore``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+from coalloc.cli.command import DONE, Command, CommandError, connect, note
+
+STORE = "coalloc.db"
+BACKUP_S = 600.0
+"""For a large store on a busy disk, seconds."""
+
+
+def _add_backup(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE", help="a former backup is replaced")
+
+
+def _backup(args: argparse.Namespace) -> int:
+    from coalloc.client.client import NoAnswerError
+    from coalloc.client.endpoint import await_listener, configured_endpoints
+
+    path = Path(args.file).absolute()
+    endpoint = args.endpoint or configured_endpoints(args.config)[0]
+    try:
+        await_listener(endpoint, 0.0)
+    except NoAnswerError:
+        if args.endpoint:
+            raise
+        return _backup_stopped(args, path)
+    with connect(args) as client:
+        answer = client.ask("backup", timeout_s=max(BACKUP_S, args.timeout), path=str(path))
+    print(f"{path}: {answer['bytes']} bytes")
+    return DONE
+
+
+def _backup_stopped(args: argparse.Namespace, path: Path) -> int:
+    """No daemon runs: its store is ours to read."""
+    from coalloc.daemon.store.errors import StoreError
+    from coalloc.daemon.store.sqlite import SqliteStore
+
+    store = _store_path(args)
+    if not store.exists():
+        raise CommandError(f"{store}: there is no store, and no daemon runs")
+    try:
+        opened = SqliteStore(store)
+        try:
+            opened.backup(path)
+        finally:
+            opened.close()
+    except StoreError as error:
+        raise CommandError(str(error)) from error
+    print(f"{path}: {path.stat().st_size} bytes")
+    return DONE
+
+
+def _add_restore(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE", help="as 'coalloc backup' wrote it")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="configuration (TOML)")
+
+
+def _restore(args: argparse.Namespace) -> int:
+    from coalloc.daemon.store.backup import restore
+    from coalloc.daemon.store.errors import StoreError
+
+    store = _store_path(args)
+    try:
+        restored = restore(args.file, store)
+    except StoreError as error:
+        raise CommandError(str(error)) from error
+    print(f"{store}: restored, {restored.active} jobs have not ended")
+    if restored.kept is not None:
+        print(f"{restored.kept}: the former store")
+    note("rounds are paused: start coallocd, look at 'coalloc queue', then 'coalloc resume rounds'")
+    return DONE
+
+
+def _store_path(args: argparse.Namespace) -> Path:
+    from coalloc.runtime.config.file import find_config, load
+
+    return Path(load(find_config(args.config)).daemon.state_dir) / STORE
+
+
+COMMANDS: Mapping[str, Command] = {
+    "backup": Command(
+        doc="copy the daemon's store to a file, while it runs or not",
+        about=(
+            "Write a consistent copy of the daemon's store: jobs, orders, events. A running daemon"
+            " writes it\nitself, as its own user, and goes on serving."
+        ),
+        example="coalloc backup /var/backups/coalloc.db",
+        add=_add_backup,
+        run=_backup,
+    ),
+    "restore": Command(
+        doc="put a backup in the place of the daemon's store",
+        about=(
+            "Put a backup in the place of the daemon's store, with the daemon stopped. The former"
+            " store is\nkept beside it. Executors refuse the daemon that is replaced. Rounds are"
+            " paused until\n'coalloc resume rounds', since waiting jobs may have run after the"
+            " backup was made."
+        ),
+        example="coalloc restore /var/backups/coalloc.db",
+        add=_add_restore,
+        run=_restore,
+        asks=False,
+    ),
+}

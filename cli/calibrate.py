@@ -1,0 +1,142 @@
+"""``coalloc calibrate``: measure the relative speed of the nodes of Slurm clusters."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from coalloc.adapters.runner.command import BatchError
+from coalloc.adapters.slurm.calibration import measure, relative, write_calibration
+from coalloc.adapters.slurm.commands import Slurm
+from coalloc.adapters.slurm.parse_text import parse_node_list
+from coalloc.adapters.slurm.reading import chosen_nodes, states_of
+from coalloc.adapters.slurm.records import ParseError
+from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
+from coalloc.cli import arguments as parse
+from coalloc.cli.command import BAD_USAGE, FAILED, Command, CommandError
+from coalloc.cli.output import show_table
+from coalloc.model.errors import InputError
+from coalloc.model.nodeset import expand
+from coalloc.model.platform import NodeState
+from coalloc.runtime.config.file import find_config, load
+from coalloc.runtime.config.schema import Config, ConfigError
+
+AT_ONCE = 8
+"""Nodes of a cluster that are measured at the same time."""
+SPARE_S = 15.0
+"""For starting and ending a job, seconds."""
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("clusters", nargs="+", metavar="CLUSTER", help="a Slurm cluster")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the daemon's configuration")
+    parser.add_argument("--nodes", metavar="SET", help="only these nodes")
+    parser.add_argument(
+        "--seconds", type=parse.number, default=2.0, help="how long each node is measured"
+    )
+    parser.add_argument(
+        "--wait",
+        type=parse.number,
+        default=60.0,
+        metavar="SECONDS",
+        help="for a node that is busy; then it is left out",
+    )
+
+
+def _calibrate(args: argparse.Namespace) -> int:
+    if not 0.05 <= args.seconds <= 600.0:
+        raise CommandError(
+            f"calibrate: --seconds: {args.seconds:g} is outside 0.05..600", BAD_USAGE
+        )
+    config = _config(args.config)
+    try:
+        wanted = None if args.nodes is None else frozenset(expand(args.nodes, "--nodes"))
+    except InputError as error:
+        raise CommandError(f"calibrate: {error}", BAD_USAGE) from error
+    rates: dict[str, dict[str, float]] = {}
+    failures: list[str] = []
+    for name in args.clusters:
+        settings = _settings(config, name)
+        rates[name], failed = _measured(settings, wanted, args.seconds, args.wait)
+        failures += [f"{name}: {why}" for why in failed]
+    fastest = max((rate for found in rates.values() for rate in found.values()), default=0.0)
+    lines = []
+    for name, found in rates.items():
+        powers = relative(found, fastest)
+        if powers:
+            folder = Path(config.daemon.state_dir) / "executors" / name
+            write_calibration(folder / "calibration.json", powers, time.time())
+        lines += [(name, node, f"{found[node]:.0f}", f"{powers[node]:.3f}") for node in found]
+    show_table(("CLUSTER", "NODE", "RATE", "POWER"), lines, right=frozenset({"RATE", "POWER"}))
+    if failures:
+        more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+        raise CommandError(f"calibrate: {failures[0]}{more}", FAILED)
+    return 0
+
+
+def _config(path: Path | None) -> Config:
+    try:
+        return load(find_config(path))
+    except ConfigError as error:
+        raise CommandError(str(error), BAD_USAGE) from error
+
+
+def _settings(config: Config, name: str) -> SlurmSettings:
+    for cluster in config.clusters:
+        if cluster.name == name and cluster.adapter == "slurm":
+            try:
+                return read_settings(dict(cluster.settings), name, f"clusters.{name}.settings")
+            except InputError as error:
+                raise CommandError(f"calibrate: {error}", BAD_USAGE) from error
+    raise CommandError(f"calibrate: there is no Slurm cluster {name!r}", BAD_USAGE)
+
+
+def _measured(
+    settings: SlurmSettings, wanted: frozenset[str] | None, seconds: float, wait_s: float
+) -> tuple[dict[str, float], list[str]]:
+    """Rates by node, and why others have none."""
+    slurm = Slurm(conf=settings.conf, bin_dir=settings.bin, timeout_s=wait_s + seconds + SPARE_S)
+    try:
+        entries = parse_node_list(slurm.run("scontrol", "-a", "-o", "show", "node"))
+    except (BatchError, ParseError) as error:
+        return {}, [str(error)]
+    chosen = chosen_nodes(settings, entries)
+    states, _ = states_of(chosen)
+    names = [e.name for e in chosen if states[e.name] is NodeState.UP]
+    if wanted is not None:
+        names = [name for name in names if name in wanted]
+    if not names:
+        return {}, ["no node that is up was named"]
+    options = [f"--immediate={max(1, round(wait_s))}"]
+    options += [f"--partition={settings.partition}"] if settings.partition else []
+    options += [f"--account={settings.account}"] if settings.account else []
+    options += [f"--reservation={settings.reservation}"] if settings.reservation else []
+
+    def rate_of(node: str) -> float | str:
+        try:
+            return measure(slurm, node, seconds=seconds, options=options)
+        except (BatchError, ValueError) as error:
+            return f"{node}: {error}"
+
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as threads:
+        answers = dict(zip(names, threads.map(rate_of, names), strict=True))
+    rates = {node: answer for node, answer in answers.items() if isinstance(answer, float)}
+    return rates, [answer for answer in answers.values() if isinstance(answer, str)]
+
+
+COMMANDS: Mapping[str, Command] = {
+    "calibrate": Command(
+        doc="measure the relative speed of the nodes of Slurm clusters",
+        about="A small program runs as a Slurm job of one process on each node. Its rate over that "
+        "of the fastest\nof all the clusters that are named together is the node's relative speed, "
+        "which the clusters'\nexecutors use from their next reading on. Run it where the executors "
+        "run, as their user.",
+        example="coalloc calibrate alpha beta",
+        add=_add,
+        run=_calibrate,
+        asks=False,
+    )
+}

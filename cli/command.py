@@ -1,0 +1,163 @@
+"""What every command shares: its row in the table, its options, its output and its errors."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from coalloc.cli import arguments as parse
+
+if TYPE_CHECKING:
+    from coalloc.client.client import Client
+
+DONE, FAILED, BAD_USAGE = 0, 1, 2
+
+
+class CommandError(Exception):
+    """A command cannot go on; the message is one line.
+
+    Parameters
+    ----------
+    code : int
+        Exit code: 1 refused or failed, 2 bad usage or unreadable input.
+    """
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Parser(argparse.ArgumentParser):
+    """Errors are one line, with the exit code of bad usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the command line."""
+        command = self.prog.partition(" ")[2]
+        where = f"{command}: " if command else ""
+        raise CommandError(f"{where}{message} (see {self.prog} --help)", BAD_USAGE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One row of a module's table.
+
+    Attributes
+    ----------
+    doc : str
+        One line for the list of commands.
+    example : str
+        Shown at the end of its help page.
+    add : callable
+        Declares its options.
+    run : callable
+        Returns the exit code.
+    about : str
+        More than one line, for its help page.
+    asks : bool
+        Talks to the daemon, and so has the options for that.
+    query : bool
+        Has ``--json``.
+    """
+
+    doc: str
+    example: str
+    add: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+    about: str = ""
+    asks: bool = True
+    query: bool = False
+
+
+def declare(parser: argparse.ArgumentParser, command: Command) -> None:
+    """Give a command's parser its options."""
+    parser.description = command.about or f"{command.doc[:1].upper()}{command.doc[1:]}."
+    parser.epilog = f"example:\n  {command.example}"
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    command.add(parser)
+    if command.query:
+        parser.add_argument("--json", action="store_true", help="print JSON")
+    if command.asks:
+        group = parser.add_argument_group("connection")
+        group.add_argument("--config", type=Path, metavar="FILE", help="configuration (TOML)")
+        group.add_argument("--endpoint", metavar="URL", help="of the daemon, instead of the file's")
+        group.add_argument(
+            "--timeout",
+            type=parse.number,
+            default=10.0,
+            metavar="SECONDS",
+            help="for an answer (default 10)",
+        )
+    parser.set_defaults(run=command.run)
+
+
+def connect(args: argparse.Namespace) -> Client:
+    """A client as the options say."""
+    from coalloc.client.client import Client
+
+    return Client(args.endpoint, args.timeout, config=args.config)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON."""
+    json.dump(value, sys.stdout, indent=2, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def answer_json(answer: Mapping[str, Any]) -> None:
+    """Print an answer of the daemon without what belongs to the wire."""
+    print_json({key: value for key, value in answer.items() if key not in {"id", "type"}})
+
+
+def note(text: str) -> None:
+    """A remark that is no output."""
+    print(f"coalloc: {text}", file=sys.stderr)
+
+
+def warn(error: object) -> None:
+    """An error after which the command goes on."""
+    print(error_line(error), file=sys.stderr)
+
+
+def error_line(error: object) -> str:
+    """The one line an error is shown as."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, UnicodeEncodeError):
+        wrong = error.object[max(0, error.start - 20) : error.end + 20]
+        text = f"{wrong!r} is not UTF-8 text"
+    return f"coalloc: error: {text}"
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file; "-" is standard input.
+
+    Raises
+    ------
+    CommandError
+        With the path and what is wrong; exit code 2.
+    """
+    shown = "standard input" if str(path) == "-" else str(path)
+    try:
+        raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        return json.loads(raw)
+    except OSError as error:
+        raise CommandError(f"{shown}: {error.strerror}", BAD_USAGE) from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{shown}: is not UTF-8 text", BAD_USAGE) from error
+    except (ValueError, RecursionError) as error:
+        raise CommandError(f"{shown}: is not JSON: {error}", BAD_USAGE) from error
+
+
+def write_text(text: str, path: Path | None) -> None:
+    """Write to a file, or to standard output where none is named."""
+    if path is None or str(path) == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from error

@@ -1,0 +1,72 @@
+"""``coalloc events``: the numbered event stream."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from coalloc.cli import arguments as parse
+from coalloc.cli.command import Command, connect
+from coalloc.cli.output import node_set, precise, printable
+from coalloc.client.answers import Event
+
+LATEST = 20
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-f", "--follow", action="store_true", help="go on as they happen")
+    parser.add_argument(
+        "--since",
+        type=parse.count,
+        metavar="N",
+        help=f"after event N, 0 for all (default: the latest {LATEST}; of a job, all)",
+    )
+    parser.add_argument("-j", "--job", type=parse.job, metavar="JOB", help="of one job")
+
+
+def _events(args: argparse.Namespace) -> int:
+    with connect(args) as client:
+        since = args.since
+        if since is None:
+            since = 0 if args.job else max(0, client.last_event() - LATEST)
+        for event in client.events(since, follow=args.follow, job=args.job or ""):
+            print(_json_line(event) if args.json else event_line(event))
+            if args.follow:
+                sys.stdout.flush()
+    return 0
+
+
+def _json_line(event: Event) -> str:
+    import msgspec
+
+    return msgspec.json.encode(event).decode()
+
+
+def event_line(event: Event) -> str:
+    """One event for people."""
+    fields = " ".join(f"{key}={_short(value)}" for key, value in event.fields.items())
+    job = f" job={event.job}" if event.job else ""
+    return printable(f"{event.seq} {precise(event.time)} {event.kind}{job} {fields}".rstrip())
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict) and all(type(count) is int for count in value.values()):
+        return node_set(value)
+    if isinstance(value, list):
+        return ",".join(str(item) for item in value)
+    text = "-" if value is None else str(value)
+    return repr(text) if " " in text or not text else text
+
+
+COMMANDS: Mapping[str, Command] = {
+    "events": Command(
+        doc="what has happened, numbered",
+        about="What has happened, numbered. With --json, one object on each line.",
+        example="coalloc events --follow",
+        add=_add,
+        run=_events,
+        query=True,
+    )
+}

@@ -1,0 +1,186 @@
+"""``coalloc keys``: make a key, have keys authorized and revoked, list them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coalloc.cli.command import BAD_USAGE, DONE, Command, CommandError, note, print_json
+from coalloc.cli.output import show_table
+
+if TYPE_CHECKING:
+    from coalloc.runtime.config.schema import Config
+    from coalloc.runtime.key_files import KeyFile
+
+ROLES = ("submit", "operator", "executor")
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="new|authorize|revoke|list", required=True)
+    new = verbs.add_parser("new", help="make a key of one's own, and have it enrolled")
+    new.add_argument(
+        "--file", type=Path, help="where it lies (default: $COALLOC_KEY, or the user's)"
+    )
+    new.add_argument(
+        "--offline", action="store_true", help="only make it; another has it authorized"
+    )
+    new.add_argument("--server", metavar="KEY", help="with --offline: the daemon's public key")
+    _add_grant(new)
+    authorize = verbs.add_parser("authorize", help="let a public key be used")
+    authorize.add_argument("key", metavar="PUBLIC", help="40 characters, as 'keys new' prints")
+    authorize.add_argument("-u", "--user", metavar="NAME", help="whose it is (default: one's own)")
+    _add_grant(authorize)
+    revoke = verbs.add_parser("revoke", help="take a key's rights away, at once and for ever")
+    revoke.add_argument("key", metavar="KEY", help="its first 8 characters, or more")
+    listing = verbs.add_parser("list", help="one's own keys; for root, all")
+    listing.add_argument("--json", action="store_true", help="print JSON")
+    for verb in (new, authorize, revoke, listing):
+        verb.add_argument("--config", type=Path, metavar="FILE", help="configuration (TOML)")
+
+
+def _add_grant(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--role", choices=ROLES, default="submit", help="default: submit")
+    parser.add_argument(
+        "--cluster",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="whose executor it is; may be repeated",
+    )
+
+
+def _run(args: argparse.Namespace) -> int:
+    run = {"new": _new, "authorize": _authorize, "revoke": _revoke, "list": _list}[args.verb]
+    return run(args, _config(args))
+
+
+def _config(args: argparse.Namespace) -> Config:
+    from coalloc.runtime.config.file import find_config, load
+
+    return load(find_config(args.config))
+
+
+def _ask(config: Config, verb: str, **fields: Any) -> Mapping[str, Any]:
+    from coalloc.client.enrolment import EnrolmentError, ask
+
+    try:
+        return ask(Path(config.access.enrolment_socket), verb, **fields)
+    except EnrolmentError as error:
+        raise CommandError(str(error)) from error
+
+
+def _new(args: argparse.Namespace, config: Config) -> int:
+    from coalloc.runtime.key_files import KeyFileError, user_key_path, write_key
+
+    path = args.file or user_key_path()
+    if (args.role == "executor") != bool(args.cluster):
+        raise CommandError("keys new: --role executor goes with --cluster", BAD_USAGE)
+    try:
+        key, is_new = _own(path)
+        if args.offline:
+            key = replace(key, server=args.server or key.server)
+            write_key(path, key)
+        else:
+            if is_new:
+                write_key(path, key)
+            answer = _ask(
+                config,
+                "authorize",
+                key=key.pair.public,
+                role=args.role,
+                clusters=args.cluster,
+                keep=args.role == "submit",
+            )
+            write_key(path, replace(key, server=answer["server"]))
+    except KeyFileError as error:
+        raise CommandError(str(error)) from error
+    print(key.pair.public)
+    note(f"{'made' if is_new else 'kept'} {path}{'; not enrolled yet' if args.offline else ''}")
+    return DONE
+
+
+def _own(path: Path) -> tuple[KeyFile, bool]:
+    """The key of this file, or a new one."""
+    from coalloc.runtime.key_files import KeyFile, read_key
+    from coalloc.wire.curve import new_pair
+
+    if os.path.lexists(path):
+        return read_key(path), False
+    return KeyFile(pair=new_pair()), True
+
+
+def _authorize(args: argparse.Namespace, config: Config) -> int:
+    answer = _ask(
+        config,
+        "authorize",
+        key=args.key,
+        user=args.user or "",
+        role=args.role,
+        clusters=args.cluster,
+    )
+    grant = answer["key"]
+    note(f"{grant['key'][:12]} is {grant['user']}'s, to {_purpose(grant)}")
+    return DONE
+
+
+def _revoke(args: argparse.Namespace, config: Config) -> int:
+    grant = _ask(config, "revoke", key=args.key)["key"]
+    note(f"{grant['key'][:12]} of {grant['user']} is revoked")
+    return DONE
+
+
+def _list(args: argparse.Namespace, config: Config) -> int:
+    keys = _ask(config, "list")["keys"]
+    if args.json:
+        print_json(keys)
+        return DONE
+    rows = [
+        (
+            grant["key"],
+            grant["user"],
+            grant["role"],
+            ",".join(grant["clusters"]) or "-",
+            _day(grant["added"]),
+            "-" if grant["revoked"] is None else _day(grant["revoked"]),
+            grant["by"],
+        )
+        for grant in keys
+    ]
+    show_table(("KEY", "USER", "ROLE", "CLUSTERS", "ADDED", "REVOKED", "BY"), rows)
+    return DONE
+
+
+def _day(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(seconds))
+
+
+def _purpose(grant: Mapping[str, Any]) -> str:
+    clusters = ", ".join(grant["clusters"])
+    return f"speak for {clusters}" if clusters else f"{grant['role']}"
+
+
+COMMANDS: Mapping[str, Command] = {
+    "keys": Command(
+        doc="make, authorize, revoke and list keys",
+        about=(
+            "Make, authorize, revoke and list the keys that tell users apart in multi-user mode.\n"
+            "A user enrols keys of his own to submit with; root, or the daemon's user, decides\n"
+            "over all keys and roles. To be run on the daemon's machine."
+        ),
+        example=(
+            "coalloc keys new\n"
+            "  coalloc keys authorize PUBLIC --user ada --role operator\n"
+            "  coalloc keys new --file /var/lib/coalloc-executor/executors/alpha/key.json "
+            "--role executor --cluster alpha\n"
+            "  coalloc keys revoke 'Yne@$w-v'"
+        ),
+        add=_add,
+        run=_run,
+        asks=False,
+    ),
+}

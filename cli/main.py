@@ -1,0 +1,165 @@
+"""``coalloc``: the command line of users and operators.
+
+A command's module is loaded when the command is given, so that ``coalloc queue`` starts as
+quickly as it answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+
+import coalloc
+from coalloc.cli.command import (
+    BAD_USAGE,
+    FAILED,
+    Command,
+    CommandError,
+    Parser,
+    declare,
+    error_line,
+)
+
+INTERRUPTED, PIPE_CLOSED = 130, 141
+"""128 + SIGINT, 128 + SIGPIPE: as a shell reports a program that these signals ended."""
+
+MODULES: Mapping[str, str] = {
+    "submit": "coalloc.cli.submit",
+    "submit-workflow": "coalloc.cli.submit_workflow",
+    **dict.fromkeys(("queue", "show", "wait", "status"), "coalloc.cli.queue"),
+    "why": "coalloc.cli.why",
+    "nodes": "coalloc.cli.nodes",
+    "calibrate": "coalloc.cli.calibrate",
+    "plan": "coalloc.cli.plan",
+    "keys": "coalloc.cli.keys",
+    "events": "coalloc.cli.events",
+    **dict.fromkeys(
+        ("cancel", "hold", "release", "drain", "resume", "pause", "round"),
+        "coalloc.cli.operate",
+    ),
+    **dict.fromkeys(("backup", "restore"), "coalloc.cli.backup"),
+    **dict.fromkeys(("snapshot", "solve", "check", "policies"), "coalloc.cli.offline"),
+    **dict.fromkeys(("simulate", "reproduce", "demo"), "coalloc.cli.simulate"),
+}
+"""The module of each command; each has a table COMMANDS."""
+
+GROUPS = (
+    (
+        "jobs",
+        ("submit", "submit-workflow", "queue", "show", "why", "wait", "cancel", "hold", "release"),
+    ),
+    ("clusters and rounds", ("nodes", "plan", "events", "status", "snapshot")),
+    ("operators", ("drain", "resume", "pause", "round", "calibrate", "keys", "backup", "restore")),
+    ("without a daemon", ("solve", "check", "simulate", "reproduce", "policies", "demo")),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code: 0 done, 1 refused or failed, 2 bad usage."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Nobody reads on; the interpreter must not try to flush again at its end.
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except CommandError as error:
+        print(error_line(error), file=sys.stderr)
+        return error.code
+    except Exception as error:
+        failed = _code_of(error)
+        if failed is None:
+            raise
+        print(error_line(error), file=sys.stderr)
+        return failed
+
+
+def _run(arguments: Sequence[str]) -> int:
+    if not arguments:
+        print(build_parser(only="").format_help(), end="")
+        return BAD_USAGE
+    first = arguments[0]
+    if not first.startswith("-") and first not in MODULES:
+        near = difflib.get_close_matches(first, MODULES, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise CommandError(f"there is no command {first!r}{hint} (see coalloc --help)", BAD_USAGE)
+    parser = build_parser(only=first if first in MODULES else "")
+    args, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        command = f"{first}: " if first in MODULES else ""
+        name = f"coalloc {first}" if first in MODULES else "coalloc"
+        what = f"unrecognized arguments: {' '.join(unknown)}"
+        raise CommandError(f"{command}{what} (see {name} --help)", BAD_USAGE)
+    code: int = args.run(args)
+    return code
+
+
+def _code_of(error: Exception) -> int | None:
+    """Exit code of an error that is one line for the user; None is a defect of ours."""
+    from coalloc.client.client import NoAnswerError, RefusedError
+    from coalloc.model.errors import InputError
+    from coalloc.runtime.config.schema import ConfigError
+
+    if isinstance(error, InputError | ConfigError | UnicodeError):
+        return BAD_USAGE
+    if isinstance(error, RefusedError | NoAnswerError | OSError):
+        return FAILED
+    return None
+
+
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser of the whole command line.
+
+    Parameters
+    ----------
+    only : str, optional
+        Load no command but this one; empty loads none. Default: all, for man pages and
+        completion.
+    """
+    parser = Parser(
+        prog="coalloc",
+        description="Makes several clusters work as one.",
+        usage="coalloc COMMAND [options]",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_overview() if only == "" else None,
+    )
+    parser.add_argument("--version", action="version", version=f"coalloc {coalloc.__version__}")
+    chosen = list(MODULES) if only is None else [only] if only else []
+    if not chosen:
+        return parser
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+    for name in chosen:
+        row = load_command(name)
+        # argparse takes a per cent sign in a help text for a format
+        declare(commands.add_parser(name, prog=f"coalloc {name}", help=row.doc), row)
+    return parser
+
+
+def load_command(name: str) -> Command:
+    """The row of a command."""
+    table: Mapping[str, Command] = import_module(MODULES[name]).COMMANDS
+    return table[name]
+
+
+def _overview() -> str:
+    """The commands, for ``coalloc --help``."""
+    lines = []
+    for title, names in GROUPS:
+        lines += [f"{title}:", *(f"  {name:<10} {load_command(name).doc}" for name in names), ""]
+    return "\n".join([*lines, "coalloc COMMAND --help shows a command's options and an example."])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

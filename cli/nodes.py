@@ -1,0 +1,137 @@
+"""``coalloc nodes``: clusters, and their nodes folded by what they have in common."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from coalloc.cli import arguments as parse
+from coalloc.cli.command import Command, answer_json, connect
+from coalloc.cli.output import figure, length, show_table
+from coalloc.client.answers import ClusterRow, NodeRow
+from coalloc.model.nodeset import fold
+
+CLUSTER_HEADERS = ("CLUSTER", "STATE", "NODES", "SLOTS", "FREE", "LINK", "USED", "READ", "NOTE")
+NODE_HEADERS = (
+    *("CLUSTER", "STATE", "SLOTS", "FREE", "POWER", "RAW", "LOAD", "MEMORY", "FEATURES"),
+    "NODELIST",
+)
+LOAD_STEP = 0.1
+"""Nodes whose loads and raw powers differ by less are shown together."""
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-M", "--clusters", type=parse.names, metavar="NAMES", help="only these")
+    parser.add_argument("--noheader", action="store_true", help="no headings")
+    parser.add_argument("-N", "--each", action="store_true", help="a line for every node")
+
+
+def _nodes(args: argparse.Namespace) -> int:
+    with connect(args) as client:
+        answer = client.ask("nodes")
+    wanted = [c for c in answer["clusters"] if not args.clusters or c["cluster"] in args.clusters]
+    if args.json:
+        answer_json({**answer, "clusters": wanted})
+        return 0
+    clusters = msgspec.convert(wanted, tuple[ClusterRow, ...])
+    show_table(
+        CLUSTER_HEADERS,
+        [cluster_line(cluster) for cluster in clusters],
+        right=frozenset({"NODES", "SLOTS", "FREE", "LINK", "USED", "READ"}),
+        header=not args.noheader,
+    )
+    print()
+    show_table(
+        NODE_HEADERS,
+        [line for cluster in clusters for line in node_lines(cluster, each=args.each)],
+        right=frozenset({"SLOTS", "FREE", "POWER", "RAW", "LOAD", "MEMORY"}),
+        header=not args.noheader,
+    )
+    return 0
+
+
+def cluster_line(row: ClusterRow) -> tuple[str, ...]:
+    """Cells of one cluster; LINK and USED in Gbit/s, READ the age of its reading."""
+    return (
+        row.cluster,
+        state_of(row),
+        str(len(row.nodes)),
+        str(sum(node.slots for node in row.nodes)),
+        str(sum(node.free for node in row.nodes)),
+        "no limit" if row.link_gbps is None else figure(row.link_gbps),
+        figure(row.link_used_gbps),
+        "never" if row.age_s is None else f"{length(row.age_s)} ago",
+        "; ".join(filter(None, (row.error, row.drain_reason, _waiting(row)))),
+    )
+
+
+def _waiting(row: ClusterRow) -> str:
+    return f"{row.waiting_there} waiting there" if row.waiting_there else ""
+
+
+def state_of(row: ClusterRow) -> str:
+    """In one word, what keeps a cluster from work."""
+    if not row.connected:
+        return "unreachable"
+    if row.stale:
+        return "stale"
+    return "drained" if row.drained else "up"
+
+
+def node_lines(cluster: ClusterRow, *, each: bool = False) -> list[tuple[str, ...]]:
+    """Cells of a cluster's nodes; SLOTS, FREE and MEMORY are those of each node."""
+    groups: dict[tuple[object, ...], list[NodeRow]] = {}
+    for node in cluster.nodes:
+        groups.setdefault((node.name,) if each else _likeness(node), []).append(node)
+    return [_node_line(cluster.cluster, group) for group in groups.values()]
+
+
+def _likeness(node: NodeRow) -> tuple[object, ...]:
+    return (
+        node.state,
+        node.slots,
+        node.free,
+        node.power,
+        round(node.raw_power / LOAD_STEP),
+        round(node.load / LOAD_STEP),
+        node.features,
+        node.memory_mb,
+        node.reason,
+    )
+
+
+def _node_line(cluster: str, group: list[NodeRow]) -> tuple[str, ...]:
+    node = group[0]
+    return (
+        cluster,
+        node.state,
+        str(node.slots),
+        str(node.free),
+        figure(node.power),
+        f"{_mean(n.raw_power for n in group):.2f}",
+        f"{_mean(n.load for n in group):.2f}",
+        "-" if node.memory_mb is None else f"{node.memory_mb}M",
+        ",".join(node.features) or "-",
+        fold(n.name for n in group) + (f" ({node.reason})" if node.reason else ""),
+    )
+
+
+def _mean(values: Iterable[float]) -> float:
+    listed = list(values)
+    return sum(listed) / len(listed)
+
+
+COMMANDS: Mapping[str, Command] = {
+    "nodes": Command(
+        doc="clusters, nodes, effective power, load, slots, link use",
+        about="Clusters, then nodes; those that have everything in common share a line. POWER is "
+        "what planning\nsees, RAW the latest reading, LOAD the share taken by work that is not "
+        "ours, LINK and USED in Gbit/s.",
+        example="coalloc nodes -M alpha,beta",
+        add=_add,
+        run=_nodes,
+        query=True,
+    )
+}

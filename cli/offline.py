@@ -1,0 +1,292 @@
+"""``coalloc solve``, ``check``, ``policies`` and ``snapshot``: files and policies, in process."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from coalloc.cli import arguments as parse
+from coalloc.cli.command import (
+    BAD_USAGE,
+    DONE,
+    FAILED,
+    Command,
+    CommandError,
+    connect,
+    note,
+    print_json,
+    read_json,
+    write_text,
+)
+from coalloc.cli.output import figure
+from coalloc.model.errors import InputError
+from coalloc.model.plan import Plan
+from coalloc.model.snapshot import Snapshot
+from coalloc.model.snapshot_json import read_snapshot, write_snapshot
+
+PROOF_S = 10.0
+"""How long ``check`` seeks better bounds, seconds."""
+CERTIFICATE_STEPS = 2_000_000_000
+"""What ``check`` spends on a plan's certificates, about a minute."""
+
+
+def load_snapshot(path: Path) -> Snapshot:
+    """A snapshot from a file; "-" is standard input.
+
+    Raises
+    ------
+    CommandError
+        With the path and what is wrong; exit code 2.
+    """
+    try:
+        return read_snapshot(read_json(path))
+    except InputError as error:
+        raise CommandError(f"{path}: {error}", BAD_USAGE) from error
+
+
+def _add_solve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("snapshot", type=Path, metavar="SNAPSHOT", help="file, or - for stdin")
+    parser.add_argument("--policy", required=True, metavar="NAME", help="see coalloc policies")
+    parser.add_argument(
+        "--time-limit", type=parse.number, metavar="SECONDS", help="then the best plan so far"
+    )
+    parser.add_argument(
+        "--work", type=parse.count, metavar="N", help="limit of work, as the policy counts it"
+    )
+    parser.add_argument("--seed", type=parse.count, default=0, metavar="N", help="default 0")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="options",
+        metavar="NAME=VALUE",
+        help="an option of the policy; may be repeated",
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="PLAN", help="default: stdout")
+
+
+def _solve(args: argparse.Namespace) -> int:
+    from coalloc.model.plan_json import write_plan
+    from coalloc.policies.base import Budget
+    from coalloc.policies.options import parse_options, read_options
+    from coalloc.policies.registry import lookup
+
+    policy = lookup(args.policy)
+    options = read_options(parse_options(args.options, policy.options), policy.options)
+    snapshot = load_snapshot(args.snapshot)
+    for warning in snapshot.warnings:
+        note(warning)
+    began = time.monotonic()
+    deadline = float("inf") if args.time_limit is None else began + float(args.time_limit)
+
+    def stop() -> bool:
+        return time.monotonic() >= deadline
+
+    plan = policy.solve(snapshot, options, Budget(work=args.work, seed=args.seed, stop=stop))
+    elapsed = round(time.monotonic() - began, 6)
+    plan = replace(plan, stats={**plan.stats, "elapsed_s": elapsed})
+    write_text(json.dumps(write_plan(plan), indent=1) + "\n", args.output)
+    if args.output is not None:
+        from coalloc.cli.gantt import headline
+
+        placed = f"{len(plan.placements)} placed, {len(plan.deferred)} deferred"
+        note(f"{args.output}: {headline(plan)}; {placed}; {elapsed:.3g} s")
+    return DONE
+
+
+def _add_check(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("snapshot", type=Path, metavar="SNAPSHOT")
+    parser.add_argument("plan", type=Path, metavar="PLAN")
+
+
+def _check(args: argparse.Namespace) -> int:
+    from coalloc.cli.plan import load_plan
+    from coalloc.policies.check import check
+
+    snapshot, plan = load_snapshot(args.snapshot), load_plan(args.plan)
+    result = check(snapshot, plan, cells=CERTIFICATE_STEPS)
+    proved = _proved(snapshot, plan) if result.ok and plan.placements else {}
+    if args.json:
+        print_json(
+            {
+                "violations": list(result.violations),
+                "metrics": dict(result.metrics),
+                "unverified": list(result.unverified),
+                "proved": proved,
+            }
+        )
+        return DONE if result.ok else FAILED
+    for line in result.violations:
+        print(line)
+    if not result.ok:
+        count = len(result.violations)
+        note(f"{args.plan}: not allowed: {count} violation{'s' if count > 1 else ''}")
+        return FAILED
+    size = max(map(len, result.metrics), default=0)
+    for name, value in result.metrics.items():
+        print(f"{name:<{size}}  {figure(value)}")
+    for line in result.unverified:
+        print(f"not verified: {line}")
+    for name, proof in proved.items():
+        gap = "-" if proof["gap"] is None else f"{100.0 * proof['gap']:.2f} %"
+        print(f"proved: {name} at least {figure(proof['bound'])} ({proof['by']}), gap {gap}")
+    return DONE
+
+
+def _proved(snapshot: Snapshot, plan: Plan) -> dict[str, dict[str, Any]]:
+    """What no plan with the same jobs can go below; the checker itself knows no bounds."""
+    from coalloc.policies.bounds import proofs_of
+
+    deadline = time.monotonic() + PROOF_S
+
+    def stop() -> bool:
+        return time.monotonic() >= deadline
+
+    return {
+        proof.name: {
+            "value": proof.value,
+            "bound": proof.bound.value,
+            "gap": proof.gap,
+            "by": proof.bound.binding,
+            "parts": dict(proof.bound.parts),
+        }
+        for proof in proofs_of(snapshot, plan, stop)
+    }
+
+
+def _add_policies(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="show this one's options")
+
+
+def _policies(args: argparse.Namespace) -> int:
+    from coalloc.policies.registry import POLICIES, lookup
+
+    if args.name is not None:
+        policy = lookup(args.name)
+        if args.json:
+            print_json({"name": policy.name, "doc": policy.doc, "options": _options(policy)})
+            return DONE
+        print(f"{policy.name}: {policy.doc}")
+        for name, about in _options(policy).items():
+            print(f"  --set {name}={json.dumps(about['default'])}  {about['doc']}")
+        return DONE
+    if args.json:
+        print_json(
+            [{"name": p.name, "doc": p.doc, "options": _options(p)} for p in POLICIES.values()]
+        )
+        return DONE
+    size = max(map(len, POLICIES))
+    for policy in POLICIES.values():
+        print(f"{policy.name:<{size}}  {policy.doc}")
+    return DONE
+
+
+def _options(policy: Any) -> dict[str, dict[str, Any]]:
+    return {
+        name: {"default": field.default, "doc": field.doc, **field.schema()}
+        for name, field in policy.options.items()
+    }
+
+
+def _add_snapshot(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: stdout")
+    parser.add_argument(
+        "--workload", type=Path, metavar="FILE", help="take the jobs of an SWF log, or a workflow"
+    )
+    parser.add_argument("--platform", type=Path, metavar="FILE", help="and these clusters")
+    parser.add_argument(
+        "--limit", type=parse.count, metavar="N", help="only the log's first N jobs"
+    )
+
+
+def _snapshot(args: argparse.Namespace) -> int:
+    if (args.workload is None) != (args.platform is None):
+        raise CommandError(
+            "snapshot: --workload and --platform belong together (see coalloc snapshot --help)",
+            BAD_USAGE,
+        )
+    if args.workload is None:
+        if args.limit is not None:
+            raise CommandError("snapshot: --limit needs --workload", BAD_USAGE)
+        with connect(args) as client:
+            body: Mapping[str, Any] = client.snapshot()
+    else:
+        made = made_snapshot(args.workload, args.platform, args.limit)
+        for warning in made.warnings:
+            note(f"{args.workload}: {warning}")
+        body = write_snapshot(made)
+    write_text(json.dumps(body, indent=1) + "\n", args.output)
+    return DONE
+
+
+def made_snapshot(workload: Path, platform: Path, limit: int | None = None) -> Snapshot:
+    """A workflow, or the first jobs of a log when the last is submitted, waiting on idle clusters.
+
+    Raises
+    ------
+    InputError
+    """
+    from coalloc.adapters.formats.platforms import read_platform
+    from coalloc.adapters.formats.swf import read_swf
+    from coalloc.adapters.formats.swf_jobs import make_jobs
+    from coalloc.adapters.formats.workflow import is_workflow, read_workflow
+
+    clusters = read_platform(platform).clusters
+    if is_workflow(workload):
+        if limit is not None:
+            raise CommandError("snapshot: --limit is for logs, not for a workflow", BAD_USAGE)
+        read = read_workflow(workload)
+        return Snapshot(clusters=clusters, queue=(read.job,), warnings=read.warnings)
+    jobs = [logged.job for logged in make_jobs(read_swf(workload)).jobs[:limit]]
+    return Snapshot(
+        time=max((job.submitted for job in jobs), default=0.0),
+        clusters=clusters,
+        queue=tuple(jobs),
+    )
+
+
+COMMANDS: Mapping[str, Command] = {
+    "solve": Command(
+        doc="plan a snapshot off line",
+        about="Plan a snapshot off line; the plan goes to standard output or to a file. With --work"
+        "\ninstead of --time-limit, the same input and seed give the same plan.",
+        example="coalloc solve --policy easy --set coallocation=needed snapshot.json -o plan.json",
+        add=_add_solve,
+        run=_solve,
+        asks=False,
+    ),
+    "check": Command(
+        doc="check a plan independently of every policy",
+        about="Check a plan against its snapshot: prints its violations (exit code 1), or what it "
+        "is worth\nand what no plan with the same jobs can go below.",
+        example="coalloc check snapshot.json plan.json",
+        add=_add_check,
+        run=_check,
+        asks=False,
+        query=True,
+    ),
+    "policies": Command(
+        doc="the policies, one line each",
+        example="coalloc policies\n  coalloc policies easy",
+        add=_add_policies,
+        run=_policies,
+        asks=False,
+        query=True,
+    ),
+    "snapshot": Command(
+        doc="what a round would be given now, as a file",
+        about="What a round that began now would be given, as a file: for a ticket, a what-if, a "
+        "test.\nWith --workload and --platform, the jobs of a log or a workflow waiting on idle "
+        "clusters.",
+        example="coalloc snapshot -o now.json\n"
+        "  coalloc snapshot --workload log.swf.gz --platform site.toml --limit 50 -o case.json\n"
+        "  coalloc snapshot --workload montage.xml --platform site.toml -o case.json",
+        add=_add_snapshot,
+        run=_snapshot,
+    ),
+}

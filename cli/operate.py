@@ -1,0 +1,147 @@
+"""``coalloc cancel``, ``hold``, ``release``, ``drain``, ``resume``, ``pause`` and ``round``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from functools import partial
+
+from coalloc.cli import arguments as parse
+from coalloc.cli.command import BAD_USAGE, DONE, FAILED, Command, CommandError, connect, warn
+from coalloc.client.client import RefusedError
+
+
+def _add_cancel(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("jobs", nargs="*", type=parse.job, metavar="JOB")
+    parser.add_argument("-u", "--user", metavar="NAME", help="all jobs of this user")
+    parser.add_argument("-n", "--name", metavar="NAME", help="all jobs of this name")
+    parser.add_argument(
+        "-t", "--state", choices=("pending", "held", "running"), help="only those in this state"
+    )
+
+
+def _cancel(args: argparse.Namespace) -> int:
+    filtered = args.user or args.name or args.state
+    if not args.jobs and not filtered:
+        raise CommandError("cancel: no job is named (see coalloc cancel --help)", BAD_USAGE)
+    if not filtered:
+        return _each("cancel", args)
+    with connect(args) as client:
+        rows = client.queue(user=args.user or "")
+    chosen = [
+        row.id
+        for row in rows
+        if (not args.name or row.name == args.name)
+        and (not args.state or row.state == args.state)
+        and (not args.jobs or row.id in args.jobs or row.id.partition("_")[0] in args.jobs)
+    ]
+    return _each("cancel", args, chosen)
+
+
+def _add_jobs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("jobs", nargs="+", type=parse.job, metavar="JOB")
+
+
+def _each(verb: str, args: argparse.Namespace, jobs: list[str] | None = None) -> int:
+    """Ask for every job; one that is refused does not keep the others from being asked for."""
+    code = DONE
+    with connect(args) as client:
+        for job in args.jobs if jobs is None else jobs:
+            try:
+                client.ask(verb, job=job)
+            except RefusedError as error:
+                warn(error)
+                code = FAILED
+    return code
+
+
+def _add_drain(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="CLUSTER|NODE")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="for the record")
+
+
+def _drain(args: argparse.Namespace) -> int:
+    with connect(args) as client:
+        client.drain(args.target, args.reason)
+    return DONE
+
+
+def _add_resume(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="rounds|CLUSTER|NODE")
+
+
+def _resume(args: argparse.Namespace) -> int:
+    with connect(args) as client:
+        if args.target == "rounds":
+            client.resume_rounds()
+        else:
+            client.resume(args.target)
+    return DONE
+
+
+def _add_pause(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", choices=("rounds",))
+
+
+def _pause(args: argparse.Namespace) -> int:
+    with connect(args) as client:
+        client.pause_rounds()
+    return DONE
+
+
+def _add_round(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", choices=("now",))
+
+
+def _round(args: argparse.Namespace) -> int:
+    with connect(args) as client:
+        client.round_now()
+    return DONE
+
+
+COMMANDS: Mapping[str, Command] = {
+    "cancel": Command(
+        doc="end jobs, waiting or running",
+        example="coalloc cancel 12 13_4\n  coalloc cancel --user ada --state pending",
+        add=_add_cancel,
+        run=_cancel,
+    ),
+    "hold": Command(
+        doc="keep waiting jobs from being planned",
+        example="coalloc hold 12",
+        add=_add_jobs,
+        run=partial(_each, "hold"),
+    ),
+    "release": Command(
+        doc="let held jobs be planned",
+        example="coalloc release 12",
+        add=_add_jobs,
+        run=partial(_each, "release"),
+    ),
+    "drain": Command(
+        doc="start nothing new on a cluster or a node",
+        about="Start nothing new on a cluster or a node; what runs there goes on.",
+        example="coalloc drain alpha --reason 'new switch'",
+        add=_add_drain,
+        run=_drain,
+    ),
+    "resume": Command(
+        doc="undo drain, or pause",
+        example="coalloc resume alpha\n  coalloc resume rounds",
+        add=_add_resume,
+        run=_resume,
+    ),
+    "pause": Command(
+        doc="plan nothing until 'resume rounds'",
+        about="Plan nothing until 'coalloc resume rounds'; running jobs go on, submits are taken.",
+        example="coalloc pause rounds",
+        add=_add_pause,
+        run=_pause,
+    ),
+    "round": Command(
+        doc="start a round now",
+        example="coalloc round now",
+        add=_add_round,
+        run=_round,
+    ),
+}

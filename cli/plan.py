@@ -1,0 +1,192 @@
+"""``coalloc plan``: what is going to start when, and how good that is."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from coalloc.cli.command import (
+    BAD_USAGE,
+    Command,
+    CommandError,
+    answer_json,
+    connect,
+    print_json,
+    read_json,
+    write_text,
+)
+from coalloc.cli.critical_path import Edges, critical_paths, path_lines
+from coalloc.cli.output import instant, length, node_set, show_table, width
+from coalloc.model.errors import InputError
+from coalloc.model.jobs import WorkflowJob
+from coalloc.model.plan import Plan
+from coalloc.model.plan_json import read_plan, write_plan
+
+HEADERS = ("JOBID", "START", "END", "RUNS", "PROCS", "CLUSTERS", "NODELIST")
+WAITING_HEADERS = ("JOBID", "REASON", "DETAIL")
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file", nargs="?", type=Path, metavar="PLAN", help="one made by solve, not the daemon's"
+    )
+    parser.add_argument(
+        "--snapshot", type=Path, metavar="FILE", help="the snapshot PLAN was made for"
+    )
+    parser.add_argument("--gantt", choices=("text", "svg", "html"), help="draw it")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="of svg and html")
+
+
+def _plan(args: argparse.Namespace) -> int:
+    if args.file is None:
+        if args.snapshot is not None:
+            raise CommandError("plan: --snapshot needs PLAN (see coalloc plan --help)", BAD_USAGE)
+        with connect(args) as client:
+            answer = client.ask("plan")
+        if args.json:
+            answer_json(answer)
+            return 0
+        if not answer["plan"]:
+            print("nothing has been planned yet")
+            return 0
+        body = answer["plan"]
+        title = f"round {body['round']} of {instant(body['time'])}: "
+        shown = Shown(read_plan(body["plan"]), answer["node_clusters"], body["time"], title, True)
+        shown.edges = answer.get("edges") or {}
+    else:
+        shown = _from_file(args.file, args.snapshot)
+        if args.json:
+            print_json({"plan": write_plan(shown.plan), "node_clusters": shown.node_clusters})
+            return 0
+    _show(shown, args)
+    return 0
+
+
+class Shown:
+    """A plan with what is needed to show it.
+
+    Parameters
+    ----------
+    begin : float or None
+        When it was made, on its own axis.
+    wall : bool
+        That axis is the wall clock.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        node_clusters: Mapping[str, str],
+        begin: float | None,
+        title: str,
+        wall: bool,
+    ) -> None:
+        self.plan, self.node_clusters, self.begin = plan, node_clusters, begin
+        self.title, self.wall = title, wall
+        self.edges: Edges = {}
+
+
+def _from_file(path: Path, snapshot: Path | None) -> Shown:
+    plan = load_plan(path)
+    if snapshot is None:
+        return Shown(plan, {}, None, f"{path}: ", False)
+    from coalloc.cli.offline import load_snapshot
+
+    problem = load_snapshot(snapshot)
+    clusters = {node.name: cluster.name for cluster, node in problem.nodes()}
+    shown = Shown(plan, clusters, problem.time, f"{path}: ", False)
+    shown.edges = {
+        job.id: [(edge.parent, edge.child) for edge in job.edges]
+        for job in problem.queue
+        if isinstance(job, WorkflowJob)
+    }
+    return shown
+
+
+def load_plan(path: Path) -> Plan:
+    """A plan from a file.
+
+    Raises
+    ------
+    CommandError
+        With the path and what is wrong; exit code 2.
+    """
+    try:
+        return read_plan(read_json(path))
+    except InputError as error:
+        raise CommandError(f"{path}: {error}", BAD_USAGE) from error
+
+
+def _show(shown: Shown, args: argparse.Namespace) -> None:
+    from coalloc.cli import gantt
+
+    plan, clusters = shown.plan, shown.node_clusters
+    paths = critical_paths(plan, shown.edges)
+    critical = frozenset(index for path in paths.values() for index in path)
+    if args.gantt in {"svg", "html"}:
+        draw = gantt.svg_gantt if args.gantt == "svg" else gantt.html_gantt
+        write_text(draw(plan, clusters, begin=shown.begin, critical=critical), args.output)
+        return
+    print(shown.title + gantt.headline(plan))
+    print(f"{len(plan.placements)} placed, {len(plan.deferred)} deferred")
+    if args.gantt == "text":
+        print()
+        lines = gantt.text_gantt(
+            plan, clusters, columns=width(), begin=shown.begin, critical=critical
+        )
+        print("\n".join([*lines, *path_lines(plan, paths)]))
+    else:
+        _list(shown)
+
+
+def _list(shown: Shown) -> None:
+    if shown.plan.placements:
+        print()
+        numbers = frozenset({"PROCS", "RUNS"} if shown.wall else {"START", "END", "RUNS", "PROCS"})
+        show_table(HEADERS, placement_lines(shown), right=numbers)
+    if shown.plan.deferred:
+        print()
+        rows = [(_name(d.job, d.task), str(d.reason), d.detail) for d in shown.plan.deferred]
+        show_table(WAITING_HEADERS, rows)
+
+
+def placement_lines(shown: Shown) -> list[tuple[str, ...]]:
+    """Cells of the placements by rising start."""
+
+    def at(value: float) -> str:
+        return instant(value) if shown.wall else f"{value:.6g}"
+
+    out: list[tuple[str, ...]] = []
+    for p in sorted(shown.plan.placements, key=lambda p: p.start):
+        clusters = dict.fromkeys(shown.node_clusters.get(node, "?") for node in p.nodes)
+        out.append(
+            (
+                _name(p.job, p.task),
+                at(p.start),
+                at(p.end),
+                length(p.end - p.start),
+                str(sum(p.nodes.values())),
+                "+".join(clusters) if shown.node_clusters else "-",
+                node_set(p.nodes),
+            )
+        )
+    return out
+
+
+def _name(job: str, task: Any) -> str:
+    return job if task is None else f"{job}.{task}"
+
+
+COMMANDS: Mapping[str, Command] = {
+    "plan": Command(
+        doc="what starts when, with objective, bound and gap",
+        about="The daemon's newest plan, or one made by 'coalloc solve', as a list or a picture.",
+        example="coalloc plan --gantt text\n"
+        "  coalloc plan plan.json --snapshot snapshot.json --gantt svg -o plan.svg",
+        add=_add,
+        run=_plan,
+        query=True,
+    )
+}

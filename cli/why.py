@@ -1,0 +1,139 @@
+"""``coalloc why``: what keeps a job from starting, from the daemon or from files."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from coalloc.cli import arguments as parse
+from coalloc.cli.command import (
+    BAD_USAGE,
+    Command,
+    CommandError,
+    answer_json,
+    connect,
+    print_json,
+)
+from coalloc.cli.output import clock, instant
+from coalloc.client.answers import Why
+from coalloc.client.client import WHY_S
+from coalloc.model.plan import Plan
+from coalloc.model.snapshot import Snapshot
+
+WAITING = frozenset({"pending", "held"})
+WALL_CLOCK_S = 1e8
+"""A snapshot's time beyond this is wall-clock time; below, some log's own, seconds."""
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB", help="its number, such as 12 or 12_3")
+    parser.add_argument(
+        "--snapshot", type=Path, metavar="FILE", help="ask this file, not the daemon"
+    )
+    parser.add_argument("--plan", type=Path, metavar="FILE", help="a plan of that snapshot")
+    parser.add_argument("--policy", metavar="NAME", help="without a plan: make one (default: auto)")
+    parser.add_argument(
+        "--time-limit",
+        type=parse.number,
+        metavar="SECONDS",
+        help="with --snapshot: then no further change is tried (default: no limit)",
+    )
+
+
+def _why(args: argparse.Namespace) -> int:
+    if args.snapshot is not None:
+        return _off_line(args)
+    for option in ("plan", "policy", "time_limit"):
+        if getattr(args, option) is not None:
+            name = option.replace("_", "-")
+            raise CommandError(f"why: --{name} needs --snapshot", BAD_USAGE)
+    try:
+        job = parse.job(args.job)
+    except argparse.ArgumentTypeError as error:
+        raise CommandError(f"why: argument JOB: {error}", BAD_USAGE) from error
+    with connect(args) as client:
+        answer = client.ask("why", timeout_s=max(client.timeout_s, WHY_S), job=job)
+    if args.json:
+        answer_json(answer)
+        return 0
+    print("\n".join(why_lines(msgspec.convert(answer["why"], Why))))
+    return 0
+
+
+def why_lines(why: Why) -> list[str]:
+    """What the daemon knows of a job that waits, or how one ended."""
+    reason = why.reason or ("waits" if why.state in WAITING else "")
+    out = [f"job {why.job} is {why.state}" + (f": {reason}" if reason else "")]
+    if why.detail:
+        out.append(f"  {why.detail}")
+    if why.state in WAITING:
+        by = " by the last round" if why.lines else ""
+        out.append(f"  expected start{by}: {instant(why.start_estimate, 'not known')}")
+    out += [f"  {line}" for line in (*why.lines, *why.facts)]
+    if why.unexplained:
+        out.append(f"  no explanation: {why.unexplained}")
+    return out
+
+
+def _off_line(args: argparse.Namespace) -> int:
+    from coalloc.cli.offline import load_snapshot
+    from coalloc.policies.explain.explain import explain_plan
+    from coalloc.policies.explain.explanation import write_explanation
+    from coalloc.policies.explain.words import lines
+
+    snapshot = load_snapshot(args.snapshot)
+    if all(job.id != args.job for job in snapshot.queue):
+        runs = any(job.id == args.job for job in snapshot.running)
+        what = "runs already" if runs else "is not in its queue"
+        raise CommandError(f"{args.snapshot}: job {args.job} {what}", BAD_USAGE)
+    plan = _plan_of(args, snapshot)
+    began = time.monotonic()
+    limit = float("inf") if args.time_limit is None else float(args.time_limit)
+    made = explain_plan(snapshot, plan, args.job, lambda: time.monotonic() - began >= limit)
+    now = snapshot.time
+    shown = (lambda at: clock(at, now)) if now > WALL_CLOCK_S else None
+    words = lines(made, snapshot, shown)
+    if args.json:
+        print_json({"explanation": write_explanation(made), "lines": words})
+        return 0
+    print("\n".join((f"job {args.job}", *(f"  {line}" for line in words))))
+    return 0
+
+
+def _plan_of(args: argparse.Namespace, snapshot: Snapshot) -> Plan:
+    from coalloc.cli.plan import load_plan
+    from coalloc.policies.base import Budget
+    from coalloc.policies.check import check
+    from coalloc.policies.options import read_options
+    from coalloc.policies.registry import lookup
+
+    if args.plan is None:
+        policy = lookup(args.policy or "auto")
+        return policy.solve(snapshot, read_options({}, policy.options), Budget())
+    if args.policy is not None:
+        raise CommandError("why: --plan or --policy, not both", BAD_USAGE)
+    plan = load_plan(args.plan)
+    violations = check(snapshot, plan).violations
+    if violations:
+        raise CommandError(
+            f"{args.plan}: is no plan of {args.snapshot}: {violations[0]}", BAD_USAGE
+        )
+    return plan
+
+
+COMMANDS: Mapping[str, Command] = {
+    "why": Command(
+        doc="what keeps a job from starting",
+        about="What keeps a job from starting: what binds it, with figures, and a change after "
+        "which it would\nrun earlier. Each change was made and planned again, so what is said of "
+        "it holds for this moment's\nqueue. With --snapshot no daemon is needed.",
+        example="coalloc why 12\n  coalloc why 12 --snapshot now.json --plan plan.json",
+        add=_add,
+        run=_why,
+        query=True,
+    ),
+}

@@ -1,0 +1,404 @@
+"""The Python client: submit jobs, ask about them, watch what happens.
+
+>>> from coalloc import Client
+>>> with Client() as client:  # doctest: +SKIP
+...     job = client.submit(["./model", "input"], procs=64, time_limit=3600).job
+...     print(client.wait(job))
+
+A client belongs to one thread. Its requests are those of docs/PROTOCOL.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+import msgspec
+
+from coalloc.client import answers as results
+from coalloc.client.endpoint import await_listener, configured_endpoints, doors
+from coalloc.client.events import followed, never, stored
+from coalloc.client.submission import JobOptions, submission
+from coalloc.client.workflow_submission import WorkflowOptions, workflow_submission
+from coalloc.wire.client import Asker, NoAnswerError
+from coalloc.wire.errors import RefusedError, checked
+
+__all__ = ["Client", "NoAnswerError", "RefusedError", "submission"]
+
+T = TypeVar("T")
+
+PATIENCE_S = 1.0
+"""How long a daemon that is being restarted may take to listen again, seconds."""
+TOO_FAST_FIRST_S, TOO_FAST_LONGEST_S, TOO_FAST_S = 0.05, 1.0, 120.0
+"""Pauses after a refusal for asking too fast, and how long to go on trying, seconds."""
+PIPELINED = 1000
+"""Submits under way at a time."""
+WHY_S = 20.0
+"""For an answer to ``why``, which may need several solves, seconds."""
+ESTIMATE_S = 60.0
+"""For an answer that needs a whole solve, seconds."""
+LOOK_EVERY_S = 10.0
+"""While waiting for a job, between looks whether the daemon is still the same, seconds."""
+REPEAT_S = 300.0
+"""A wait is asked again after this long, in case our connection was replaced, seconds."""
+
+
+class Client:
+    """A connection to the daemon.
+
+    Parameters
+    ----------
+    endpoint : str, optional
+        Such as ``ipc:///run/coalloc/coalloc.sock``. Default: that of the configuration.
+    timeout_s : float
+        For one answer, seconds.
+    publish_endpoint : str, optional
+        Where events are published. Default: that of the configuration.
+    config : Path, optional
+        The configuration file. Default: ``$COALLOC_CONFIG``, the user's, the system's.
+    key : Path, optional
+        The file of the key to connect with, where the daemon tells users apart. Default:
+        ``$COALLOC_KEY``, or the user's.
+
+    Raises
+    ------
+    ConfigError
+        The configuration is needed and cannot be used.
+    NoAnswerError
+        A key is needed, and there is none that can be used.
+    """
+
+    Refused = RefusedError
+    NoAnswer = NoAnswerError
+
+    def __init__(
+        self,
+        endpoint: str | None = None,
+        timeout_s: float = 10.0,
+        *,
+        publish_endpoint: str | None = None,
+        config: Path | None = None,
+        key: Path | None = None,
+    ) -> None:
+        found = doors(endpoint, config, key)
+        self._security = found.security
+        publish_endpoint = publish_endpoint or found.publish_endpoint
+        self.endpoint, self.timeout_s = found.endpoint, timeout_s
+        self._publish_endpoint, self._config = publish_endpoint, config
+        self._asker: Asker | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; a later request opens a new one."""
+        if self._asker is not None:
+            self._asker.close()
+            self._asker = None
+
+    def ask(self, kind: str, *, timeout_s: float | None = None, **fields: Any) -> dict[str, Any]:
+        """Send any request of the protocol and return its answer as it came.
+
+        Raises
+        ------
+        RefusedError
+        NoAnswerError
+        """
+        body = {**fields, "type": kind}
+        return checked(self._patiently(self._connected().ask(body, timeout_s=timeout_s), body))
+
+    def _patiently(self, answer: dict[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask again, ever more slowly, while the daemon says that we ask too fast."""
+        pause, end = TOO_FAST_FIRST_S, time.monotonic() + TOO_FAST_S
+        while answer.get("code") == "too_fast" and time.monotonic() < end:
+            time.sleep(pause)
+            pause = min(2.0 * pause, TOO_FAST_LONGEST_S)
+            answer = self._connected().ask(body)
+        return answer
+
+    def submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> results.Submitted:
+        """Queue a job; on return it is on the daemon's disk.
+
+        Sent again where no answer comes in time: the token makes that the same job.
+
+        Parameters
+        ----------
+        argv : sequence of str
+            Command and arguments.
+        **options
+            See `coalloc.client.submission.JobOptions`.
+
+        Raises
+        ------
+        RefusedError
+        NoAnswerError
+            Whether the job was queued is not known; a later submit with the same `token` tells.
+        """
+        return self.send_submission(submission(argv, **options))
+
+    def send_submission(self, body: Mapping[str, Any]) -> results.Submitted:
+        """Queue a job described by `submission`."""
+        asker = self._connected()
+        try:
+            answer = asker.ask(body)
+        except NoAnswerError:
+            answer = asker.ask(body)
+        return _submitted(checked(self._patiently(answer, body)), body)
+
+    def submit_many(
+        self, bodies: Iterable[Mapping[str, Any]]
+    ) -> Iterator[results.Submitted | RefusedError]:
+        """Queue many jobs without waiting for each answer; yields the outcomes in order.
+
+        A refusal is yielded, not raised, so that one bad job does not hide the others.
+
+        Parameters
+        ----------
+        bodies : iterable of mapping
+            Each from `submission`; taken as there is room.
+
+        Raises
+        ------
+        NoAnswerError
+        """
+        asker = self._connected()
+        under_way: list[tuple[str, Mapping[str, Any]]] = []
+        for body in bodies:
+            if len(under_way) >= PIPELINED:
+                for request, sent in under_way[: PIPELINED // 2]:
+                    yield self._outcome(request, sent)
+                del under_way[: PIPELINED // 2]
+            under_way.append((asker.send(body), body))
+        for request, sent in under_way:
+            yield self._outcome(request, sent)
+
+    def _outcome(self, request: str, body: Mapping[str, Any]) -> results.Submitted | RefusedError:
+        asker = self._connected()
+        try:
+            try:
+                answer = asker.answer_to(request)
+            except NoAnswerError:
+                answer = asker.ask(body)
+            return _submitted(checked(self._patiently(answer, body)), body)
+        except RefusedError as error:
+            return error
+
+    def submit_workflow(self, file: Path, **options: Unpack[WorkflowOptions]) -> results.Submitted:
+        """Queue the workflow of a file as one job; see `WorkflowOptions`.
+
+        Raises
+        ------
+        InputError
+            The file cannot be read, or a task has no command.
+        RefusedError
+        NoAnswerError
+        """
+        from coalloc.adapters.formats.workflow import read_workflow
+
+        read = read_workflow(file)
+        options = {"name": read.name, **options}
+        return self.send_submission(workflow_submission(read.job, read.commands, **options))
+
+    def test_submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> results.Estimate:
+        """When a job would start if it were submitted now; nothing is queued."""
+        return self.test_submission(submission(argv, **options))
+
+    def test_submission(self, body: Mapping[str, Any]) -> results.Estimate:
+        """The same for a job described by `submission`."""
+        answer = self._connected().ask(
+            {**body, "type": "test_submit"}, timeout_s=max(self.timeout_s, ESTIMATE_S)
+        )
+        return _convert(checked(answer), results.Estimate)
+
+    def cancel(self, job: str) -> tuple[str, ...]:
+        """End a job or an array, waiting or running; returns the jobs concerned."""
+        return tuple(self.ask("cancel", job=job)["jobs"])
+
+    def hold(self, job: str) -> tuple[str, ...]:
+        """Keep a waiting job or array from being planned; returns the jobs concerned."""
+        return tuple(self.ask("hold", job=job)["jobs"])
+
+    def release(self, job: str) -> tuple[str, ...]:
+        """Undo `hold`; returns the jobs concerned."""
+        return tuple(self.ask("release", job=job)["jobs"])
+
+    def queue(self, *, user: str = "", everything: bool = False) -> tuple[results.QueueRow, ...]:
+        """Jobs in arrival order: those that have not ended, or all that are remembered."""
+        answer = self.whole_queue(user=user, everything=everything)
+        return _convert(answer["jobs"], tuple[results.QueueRow, ...])
+
+    def whole_queue(self, *, user: str = "", everything: bool = False) -> dict[str, Any]:
+        """The answers to `queue`, page after page, as one that has all rows."""
+        answer = self.ask("queue", user=user, all=everything)
+        rows: list[Any] = answer["jobs"]
+        while answer.get("more") and answer["jobs"]:
+            last = answer["jobs"][-1]["id"]
+            answer = self.ask("queue", user=user, all=everything, after=last)
+            rows += answer["jobs"]
+        return {**answer, "jobs": rows}
+
+    def show(self, job: str) -> results.JobDetails:
+        """Everything known of a job, with its history of events."""
+        return _convert(self.ask("show", job=job)["job"], results.JobDetails)
+
+    def why(self, job: str) -> results.Why:
+        """What keeps a job from starting, with an explanation where one was made in time."""
+        answer = self.ask("why", timeout_s=max(self.timeout_s, WHY_S), job=job)
+        return _convert(answer["why"], results.Why)
+
+    def wait(self, job: str, timeout: float | None = None) -> tuple[results.EndedJob, ...]:
+        """Wait until a job, or every member of an array, has ended.
+
+        A restart of the daemon does not end the wait.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; None waits for ever.
+
+        Raises
+        ------
+        TimeoutError
+            It has not ended in time; it goes on.
+        NoAnswerError
+            No daemon has answered for `timeout_s`, or `PATIENCE_S` if nobody listens.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            epoch = self.ask("status")["epoch"]
+            request = self._connected().send({"type": "wait", "job": job})
+            asked = time.monotonic()
+            while time.monotonic() - asked < REPEAT_S:
+                left = LOOK_EVERY_S if end is None else end - time.monotonic()
+                try:
+                    answer = self._connected().answer_to(
+                        request, timeout_s=max(0.0, min(left, LOOK_EVERY_S))
+                    )
+                    return _convert(checked(answer)["jobs"], tuple[results.EndedJob, ...])
+                except NoAnswerError:
+                    if end is not None and time.monotonic() >= end:
+                        message = f"job {job} has not ended within {timeout:g} s"
+                        raise TimeoutError(message) from None
+                if self.ask("status")["epoch"] != epoch:
+                    break
+
+    def nodes(self) -> tuple[results.ClusterRow, ...]:
+        """Clusters with their nodes."""
+        return _convert(self.ask("nodes")["clusters"], tuple[results.ClusterRow, ...])
+
+    def plan(self) -> results.PlanAnswer:
+        """The newest plan."""
+        answer = self.ask("plan")
+        return _convert(
+            {**answer["plan"], "node_clusters": answer["node_clusters"]}, results.PlanAnswer
+        )
+
+    def events(
+        self,
+        since: int | None = 0,
+        *,
+        follow: bool = False,
+        job: str = "",
+        stopped: Callable[[], bool] = never,
+    ) -> Generator[results.Event]:
+        """The numbered event stream, in order and without gaps.
+
+        Parameters
+        ----------
+        since : int or None
+            Events with a larger number; None: those to come.
+        follow : bool
+            Go on with new events as they happen, for ever.
+        job : str
+            Only this job's.
+        stopped : callable
+            When following, asked several times a second: True ends the stream.
+
+        Raises
+        ------
+        NoAnswerError
+            Also after the daemon has gone, when following.
+        """
+        first = self.last_event() if since is None else since
+        bodies = (
+            followed(self._page, self._publishing(), first, stopped, self._security)
+            if follow
+            else stored(partial(self._page, job=job), first)
+        )
+        for body in bodies:
+            if not job or body.get("job") == job:
+                yield _convert(body, results.Event)
+
+    def last_event(self) -> int:
+        """Number of the newest event; 0 where there is none."""
+        last: int = self.ask("events", since=0, limit=0)["last"]
+        return last
+
+    def _page(self, since: int, limit: int, job: str = "") -> list[dict[str, Any]]:
+        events: list[dict[str, Any]] = self.ask("events", since=since, limit=limit, job=job)[
+            "events"
+        ]
+        return events
+
+    def drain(self, target: str, reason: str = "") -> None:
+        """Start nothing new on a cluster or a node."""
+        self.ask("drain", target=target, reason=reason)
+
+    def resume(self, target: str) -> None:
+        """Undo `drain`."""
+        self.ask("resume", target=target)
+
+    def pause_rounds(self) -> None:
+        """Plan nothing until `resume_rounds`; running jobs go on."""
+        self.ask("pause_rounds")
+
+    def resume_rounds(self) -> None:
+        """Plan again."""
+        self.ask("resume_rounds")
+
+    def round_now(self) -> None:
+        """Start a round."""
+        self.ask("round_now")
+
+    def snapshot(self) -> dict[str, Any]:
+        """What a round that began now would be given, in the snapshot format."""
+        snapshot: dict[str, Any] = self.ask("snapshot")["snapshot"]
+        return snapshot
+
+    def status(self) -> results.ServiceStatus:
+        """How the daemon is."""
+        return _convert(self.ask("status"), results.ServiceStatus)
+
+    def _connected(self) -> Asker:
+        if self._asker is None:
+            await_listener(self.endpoint, min(PATIENCE_S, self.timeout_s))
+            self._asker = Asker(self.endpoint, timeout_s=self.timeout_s, security=self._security)
+        return self._asker
+
+    def _publishing(self) -> str:
+        if self._publish_endpoint is None:
+            _, self._publish_endpoint = configured_endpoints(self._config)
+        return self._publish_endpoint
+
+
+def _submitted(answer: Mapping[str, Any], body: Mapping[str, Any]) -> results.Submitted:
+    return _convert({**answer, "token": body["token"]}, results.Submitted)
+
+
+def _convert(value: Any, cls: type[T]) -> T:
+    try:
+        return msgspec.convert(value, cls)
+    except msgspec.ValidationError as error:
+        raise NoAnswerError(f"the daemon's answer cannot be understood: {error}") from error

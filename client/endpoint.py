@@ -1,0 +1,119 @@
+"""Where the client finds its daemon, and whether anybody is there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coalloc.runtime.key_files import KeyFileError, calling, read_key, user_key_path
+from coalloc.wire.client import KeyUnusableError, NoAnswerError
+from coalloc.wire.curve import Calling
+
+if TYPE_CHECKING:
+    from coalloc.runtime.config.schema import Config
+
+LOOK_AGAIN_S = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """Where a daemon answers and publishes, and what it has to be shown.
+
+    Attributes
+    ----------
+    security : Calling or None
+        None: it tells no users apart.
+    """
+
+    endpoint: str
+    publish_endpoint: str | None = None
+    security: Calling | None = None
+
+
+def configured_endpoints(config: Path | None = None) -> tuple[str, str]:
+    """Where the configured daemon answers, and where it publishes.
+
+    Raises
+    ------
+    ConfigError
+    """
+    daemon = _configured(config).daemon
+    return daemon.endpoint, daemon.publish_endpoint
+
+
+def doors(endpoint: str | None, config: Path | None, key: Path | None) -> Doors:
+    """Where to go, and with which key.
+
+    Parameters
+    ----------
+    endpoint : str or None
+        None: the configuration says, and also whether a key is needed.
+    key : Path or None
+        None: the user's. With an end point that was named, a key is used if it is named too, here
+        or by ``$COALLOC_KEY``.
+
+    Raises
+    ------
+    ConfigError
+    NoAnswerError
+        A key is needed, and there is none that can be used.
+    """
+    if endpoint is not None:
+        if key is None and not os.environ.get("COALLOC_KEY"):
+            return Doors(endpoint=endpoint)
+        return Doors(endpoint=endpoint, security=_security(key, ""))
+    found = _configured(config)
+    shared = found.daemon.mode == "multi-user"
+    return Doors(
+        endpoint=found.daemon.endpoint,
+        publish_endpoint=found.daemon.publish_endpoint,
+        security=_security(key, found.access.server_key) if shared else None,
+    )
+
+
+def _configured(config: Path | None) -> Config:
+    from coalloc.runtime.config.file import find_config, load
+
+    return load(find_config(config))
+
+
+def _security(key: Path | None, server: str) -> Calling:
+    path = key or user_key_path()
+    try:
+        return calling(read_key(path), server, path)
+    except KeyFileError as error:
+        hint = "" if path.exists() else "; 'coalloc keys new' makes one"
+        raise KeyUnusableError(f"{error}{hint}") from error
+
+
+def await_listener(endpoint: str, patience_s: float) -> None:
+    """Return when somebody listens on an ipc end point; others are taken to.
+
+    ZeroMQ itself would wait for ever: it cannot tell a daemon that is late from one that is not
+    there.
+
+    Raises
+    ------
+    NoAnswerError
+        Nobody does, or we may not connect.
+    """
+    if not endpoint.startswith("ipc://"):
+        return
+    path = endpoint.removeprefix("ipc://")
+    end = time.monotonic() + patience_s
+    while True:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)
+            code = probe.connect_ex(path)
+        if code in {0, errno.EAGAIN, errno.EINPROGRESS}:
+            return
+        if code not in {errno.ENOENT, errno.ECONNREFUSED}:
+            raise NoAnswerError(f"cannot connect to {endpoint}: {os.strerror(code)}")
+        if time.monotonic() >= end:
+            raise NoAnswerError(f"no daemon listens at {endpoint}; is coallocd running?")
+        time.sleep(LOOK_AGAIN_S)

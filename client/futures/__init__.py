@@ -1,0 +1,1 @@
+"""The futures of `coalloc.Executor`: functions and commands as jobs."""

@@ -1,0 +1,179 @@
+"""The futures of `coalloc.Executor`: jobs that have not ended, and how they ended."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+T = TypeVar("T")
+
+
+class JobFailedError(Exception):
+    """A job gave no result.
+
+    Attributes
+    ----------
+    job : str
+    state : str
+        ``failed``, ``cancelled``, ``timeout``, ``lost`` or ``completed`` (without its result).
+    exit_code : int or None
+    detail : str
+        The daemon's reason.
+    output : Path or None
+        What it printed.
+    """
+
+    def __init__(
+        self, job: str, state: str, exit_code: int | None, detail: str, output: Path | None = None
+    ) -> None:
+        code = f", exit code {exit_code}" if exit_code else ""
+        why = f": {detail}" if detail and detail != f"exit code {exit_code}" else ""
+        where = f" (its output: {output})" if output is not None else ""
+        super().__init__(f"job {job} {state}{code}{why}{where}")
+        self.job, self.state, self.exit_code = job, state, exit_code
+        self.detail, self.output = detail, output
+
+
+class Finished(Struct, frozen=True, kw_only=True):
+    """A command that ran as a job, and ended by itself.
+
+    Attributes
+    ----------
+    exit_code : int
+        The highest of its processes'.
+    output : str
+        The file with what they printed.
+    """
+
+    job: str
+    exit_code: int
+    output: str
+    detail: str = ""
+
+    def text(self) -> str:
+        """What its processes printed."""
+        return Path(self.output).read_text(encoding="utf-8", errors="replace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How the daemon says a job ended."""
+
+    job: str
+    state: str
+    exit_code: int | None = None
+    detail: str = ""
+
+
+def _nothing() -> None:
+    """There is no job yet."""
+
+
+class JobFuture(Future[T]):
+    """The result of a job to come; as `concurrent.futures.Future`, and more.
+
+    `cancel` takes a job back that has not started, as far as is known here; one that starts at the
+    same instant is ended. `end` ends it wherever it is.
+
+    Attributes
+    ----------
+    job : str
+        Its number; empty until the daemon has it.
+    withdraw : callable
+        Has the daemon end the job.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.job = ""
+        self.withdraw: Callable[[], None] = _nothing
+        self._changing = threading.RLock()
+        self._known = threading.Event()
+        self.add_done_callback(lambda _: self._known.set())
+
+    def cancel(self) -> bool:
+        """Take the job back if it has not started; False where it has, or has ended."""
+        with self._changing:
+            if self.cancelled():
+                return True
+            if not super().cancel():
+                return False
+            # Those who wait for several futures hear of it only by this.
+            self.set_running_or_notify_cancel()
+        self.withdraw()
+        return True
+
+    def queued(self, timeout: float | None = None) -> str:
+        """Wait until the daemon has the job; returns its number, empty where it never got it.
+
+        Raises
+        ------
+        TimeoutError
+            Not within `timeout` seconds.
+        """
+        if not self._known.wait(timeout):
+            raise TimeoutError(f"not queued within {timeout:g} s")
+        return self.job
+
+    def accept(self, job: str) -> None:
+        """The daemon has it, under this number."""
+        self.job = job
+        self._known.set()
+
+    def begin(self) -> None:
+        """Its processes run: from now on it cannot be cancelled."""
+        with self._changing:
+            if not self.running() and not self.done():
+                self.set_running_or_notify_cancel()
+
+    def end(self) -> None:
+        """End the job even if it runs; its result is then a `JobFailedError`."""
+        if not self.cancel() and not self.done():
+            self.withdraw()
+
+
+@dataclass(eq=False, kw_only=True)
+class Call:
+    """A job on its way: what is sent, and what its end is made into.
+
+    Attributes
+    ----------
+    body : mapping
+        From `coalloc.client.submission.submission`; its token makes every resend the same job.
+    result : callable
+        From how the job ended to the future's value; raises what the future is to raise.
+    sent : bool
+        The daemon may know it.
+    withdrawn : bool
+        Nobody wants it any more.
+    """
+
+    body: Mapping[str, Any]
+    future: JobFuture[Any]
+    result: Callable[[Ending], Any]
+    sent: bool = False
+    withdrawn: bool = False
+
+    def ended(self, ending: Ending) -> None:
+        """Give the future its result."""
+        self.future.begin()
+        if self.future.done():
+            return
+        try:
+            value = self.result(ending)
+        except Exception as error:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(value)
+
+    def failed(self, error: Exception) -> None:
+        """It never became a job, or nothing more is known of it."""
+        self.future.begin()
+        if not self.future.done():
+            self.future.set_exception(error)

@@ -1,0 +1,156 @@
+"""From how a job of `coalloc.Executor` ended to what its future gives or raises."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, TypeVar
+
+from coalloc.client.futures.calls import RESULT, Outcome, read_outcomes
+from coalloc.client.futures.future import Ending, Finished, JobFailedError
+
+T = TypeVar("T")
+
+SHOWN_S = 10.0
+"""How long a shared file system may take to show what a job wrote, seconds."""
+LOOK_S = 0.05
+
+
+def returned(ending: Ending, *, path: Path, output: Path, value: Callable[[list[Outcome]], T]) -> T:
+    """The value of a job that called a function.
+
+    Parameters
+    ----------
+    path : Path
+        The file of the calls; removed, with the results and the output, when all went well.
+    value : callable
+        From outcomes to the future's value.
+
+    Raises
+    ------
+    JobFailedError
+    Exception
+        What the function raised.
+    """
+    match ending.state:
+        case "completed":
+            outcomes = _waited_for(path)
+        case "failed":
+            outcomes = _with_failure(path)
+        case _:
+            outcomes = None
+    if outcomes is None:
+        detail = ending.detail
+        if ending.state == "completed":
+            detail = f"its result cannot be read in {path.parent}"
+        raise JobFailedError(ending.job, ending.state, ending.exit_code, detail, output)
+    for left in path.parent.glob(f"{path.stem}.*json"):
+        left.unlink(missing_ok=True)
+    if not outcomes or not outcomes[-1].failed:
+        output.unlink(missing_ok=True)
+    return value([_placed(outcome, ending, output) for outcome in outcomes])
+
+
+def _waited_for(path: Path) -> list[Outcome] | None:
+    """The results of rank 0, when they can be seen here."""
+    found = path.with_name(RESULT.format(stem=path.stem, rank=0))
+    end = time.monotonic() + SHOWN_S
+    while True:
+        # Listing the folder makes a network file system look again.
+        if found in path.parent.iterdir():
+            try:
+                return read_outcomes(found)
+            except (OSError, ValueError):
+                pass
+        if time.monotonic() > end:
+            return None
+        time.sleep(LOOK_S)
+
+
+def _with_failure(path: Path) -> list[Outcome] | None:
+    """The results up to the first that failed, of the lowest rank that has one."""
+    by_rank: list[tuple[int, list[Outcome]]] = []
+    for found in path.parent.glob(RESULT.format(stem=path.stem, rank="*")):
+        try:
+            by_rank.append((int(found.stem.rpartition("-")[2]), read_outcomes(found)))
+        except (OSError, ValueError):
+            continue
+    by_rank.sort(key=lambda pair: pair[0])
+    failed = next((rows for _, rows in by_rank if rows and rows[-1].failed), None)
+    if failed is None:
+        return None
+    first = by_rank[0][1]
+    return [*first[: len(failed) - 1], failed[-1]]
+
+
+def _placed(outcome: Outcome, ending: Ending, output: Path) -> Outcome:
+    """A failure that says in which job it was."""
+    if not outcome.failed:
+        return outcome
+    where = f"in job {ending.job} (its output: {output})\n"
+    return Outcome(
+        kind=outcome.kind,
+        message=outcome.message,
+        trace=where + outcome.trace,
+        arguments=outcome.arguments,
+    )
+
+
+def only(outcomes: list[Outcome]) -> Any:
+    """The value of the one call.
+
+    Raises
+    ------
+    Exception
+        What it raised.
+    """
+    (outcome,) = outcomes
+    if outcome.failed:
+        raise outcome.exception()
+    return outcome.value
+
+
+def in_order(chunks: Sequence[Future[list[Outcome]]], end: float | None) -> Iterator[Any]:
+    """The values of all calls in order; what is left is taken back where one raised.
+
+    Parameters
+    ----------
+    end : float or None
+        When the results have to be there, by the monotonic clock.
+    """
+    try:
+        for chunk in chunks:
+            left = None if end is None else max(0.0, end - time.monotonic())
+            for outcome in chunk.result(left):
+                if outcome.failed:
+                    raise outcome.exception()
+                yield outcome.value
+    finally:
+        for chunk in chunks:
+            chunk.cancel()
+
+
+def pattern(path: Path) -> str:
+    """A path as a job's pattern of output files."""
+    return str(path).replace("%", "%%")
+
+
+def finished(ending: Ending, *, output: str) -> Finished:
+    """How a command ended by itself.
+
+    Parameters
+    ----------
+    output : str
+        The pattern of its output file.
+
+    Raises
+    ------
+    JobFailedError
+        It did not: it was ended, lost, or never ran.
+    """
+    file = "%".join(part.replace("%j", ending.job) for part in output.split("%%"))
+    if ending.state not in {"completed", "failed"} or ending.exit_code is None:
+        raise JobFailedError(ending.job, ending.state, ending.exit_code, ending.detail, Path(file))
+    return Finished(job=ending.job, exit_code=ending.exit_code, output=file, detail=ending.detail)

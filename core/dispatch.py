@@ -1,0 +1,165 @@
+"""Tasks that start between two rounds, along the plan.
+
+When work ends, the tasks that the plan has next on its nodes, and those whose last parent it was,
+start at once if nothing that was planned before them still waits there (`core.lanes`) and the
+data of their parents would have arrived. What the plan does not cover asks for a round.
+"""
+
+from __future__ import annotations
+
+import heapq
+from math import isfinite
+
+from coalloc.core.effects import Wake
+from coalloc.core.flows import Flow
+from coalloc.core.occupation import Occupation, misfit, occupation
+from coalloc.core.placing import place, startable
+from coalloc.core.plan_order import Entry, Lanes
+from coalloc.core.records import JobState
+from coalloc.core.state import State
+from coalloc.model.cost import edge_delay
+from coalloc.model.plan import Placement, Plan
+from coalloc.model.platform import Cluster
+
+
+def adopt(state: State, plan: Plan, round: int) -> None:
+    """Follow a new plan from now on; one without tasks leaves nothing to follow."""
+    if not any(placement.task is not None for placement in plan.placements):
+        state.lanes = None
+        return
+    state.lanes = Lanes.of(plan, round, lambda entry: _waits(state, entry))
+    state.lanes.is_fresh = True
+    planned = state.lanes.placements
+    state.lanes.is_whole = all(
+        (flow.id, task) in planned for flow in state.flows.values() for task in flow.open
+    )
+    state.freed.update(state.lanes.nodes())
+
+
+def _waits(state: State, entry: Entry) -> bool:
+    """A placement has not been started, and still may be."""
+    job, task = entry
+    if not task:
+        record = state.jobs.get(job)
+        return record is not None and record.state is JobState.PENDING
+    flow = state.flows.get(job)
+    return isinstance(flow, Flow) and task in flow.open
+
+
+def carry_on(state: State, now: float) -> None:
+    """Start what the plan has next, after whatever has just happened."""
+    lanes = state.lanes
+    if not state.freed and not state.ripe:
+        return
+    freed, state.freed = state.freed, set()
+    ripe, state.ripe = state.ripe, {}
+    if state.rounds.paused or state.rounds.blocked:
+        return
+    if lanes is None:
+        if ripe:
+            state.rounds.happened("job_finished")
+        return
+    is_news, lanes.is_fresh = not lanes.is_fresh, False
+    more = state.pending_jobs > 0 or not lanes.is_whole
+    todo: list[tuple[float, Entry]] = []
+    for node in freed:
+        fronts = _fronts(state, lanes, node)
+        todo += [(lanes.placements[entry].start, entry) for entry in fronts if entry[1]]
+        # Others start in rounds: when it is their turn here, or when nothing is planned here.
+        if is_news and (any(not task for _, task in fronts) or (more and not fronts)):
+            state.rounds.happened("job_finished")
+    for entry in ripe:
+        if entry in lanes.placements:
+            todo.append((lanes.placements[entry].start, entry))
+        elif _waits(state, entry):
+            state.rounds.happened("job_finished")
+    heapq.heapify(todo)
+    _start_all(state, lanes, todo, now)
+
+
+def _fronts(state: State, lanes: Lanes, node: str) -> list[Entry]:
+    """What is next on the lanes of a node; what waits no more is dropped from them."""
+    while True:
+        fronts = list(lanes.next_on(node))
+        gone = [entry for entry in fronts if not _waits(state, entry)]
+        if not gone:
+            return fronts
+        for entry in gone:
+            lanes.drop(entry)
+
+
+def _start_all(state: State, lanes: Lanes, todo: list[tuple[float, Entry]], now: float) -> None:
+    view: Occupation | None = None
+    seen: set[Entry] = set()
+    while todo:
+        _, entry = heapq.heappop(todo)
+        placement = lanes.placements.get(entry)
+        if placement is None or entry in seen or not lanes.is_next(entry):
+            continue
+        seen.add(entry)
+        record = startable(state, placement, now)
+        if record is None:
+            continue
+        if view is None:
+            view = occupation(state, now)
+        if misfit(placement, record, view) or _is_reserved(state, placement, view, now):
+            continue
+        arrives = _arrival(state, placement, view, now)
+        if arrives > now:
+            if isfinite(arrives):
+                state.later[entry] = arrives
+                state.out.append(Wake(at=arrives))
+            continue
+        behind = list(lanes.behind(entry))
+        place(state, record, placement, view, now, policy=lanes.policy, round=lanes.round)
+        for other in behind:
+            if other[1] and other in lanes.placements:
+                heapq.heappush(todo, (lanes.placements[other].start, other))
+
+
+def _is_reserved(state: State, placement: Placement, view: Occupation, now: float) -> bool:
+    """A batch system keeps one of the nodes for others while the task would run.
+
+    The plan has it after such a time; who starts earlier must end before it.
+    """
+    end = now + placement.end - placement.start
+    for name in dict.fromkeys(view.cluster_of[node] for node in placement.nodes):
+        reading = state.clusters[name].reading
+        for kept in () if reading is None else reading.reservations:
+            is_then = kept.start < end and kept.end > now and placement.job not in kept.jobs
+            if is_then and any(node in placement.nodes for node in kept.nodes):
+                return True
+    return False
+
+
+def _arrival(state: State, placement: Placement, view: Occupation, now: float) -> float:
+    """When the data of a task's parents have reached the clusters it is planned on, seconds."""
+    assert placement.task is not None
+    flow = state.flows[placement.job]
+    assert isinstance(flow, Flow)
+    there = {view.cluster_of[node] for node in placement.nodes}
+    latest = float("-inf")
+    for edge in flow.parents[placement.task]:
+        parent = state.jobs[flow.job_of(edge.parent)]
+        places = {part.cluster for part in parent.parts if part.cluster in state.clusters}
+        if not places or places == there or parent.ended is None:
+            continue
+        links = {name: _link(state, name) for name in places | there}
+        latest = max(latest, min(parent.ended, now) + edge_delay(edge, places, there, links))
+    return latest
+
+
+def _link(state: State, name: str) -> Cluster:
+    """A cluster as far as data that move to it are concerned."""
+    site = state.clusters[name].settings
+    return Cluster(
+        name=name, nodes=(), link_gbps=site.link_gbps, link_latency_s=site.link_latency_s
+    )
+
+
+def return_due(state: State, now: float) -> None:
+    """Look again at the tasks whose data have arrived by now."""
+    due = [entry for entry, at in state.later.items() if at <= now]
+    for entry in due:
+        del state.later[entry]
+        state.ripe[entry] = None

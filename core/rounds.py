@@ -1,0 +1,266 @@
+"""One scheduling round, as the daemon's core sees it.
+
+1. assemble the snapshot  2. have it solved  3. on the first incumbent and on the final plan,
+commit the placements that start now and still fit  4. keep the rest as start estimates; tasks
+of workflows start along it without another round (`core.dispatching`).
+A plan that fails makes way for the next policy of the fallback chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coalloc.core import dispatch, snapshots
+from coalloc.core.effects import Publish, SaveNotes, SavePlan, Solve, Wake
+from coalloc.core.estimates import history_for, history_key
+from coalloc.core.events import IncumbentFound, Solved, SolveFailed
+from coalloc.core.occupation import misfit, occupation
+from coalloc.core.placing import NOW_S, divisible, place, place_pieces, startable
+from coalloc.core.records import JobState, Outlook
+from coalloc.core.state import RoundState, State, arrival
+from coalloc.model.history import NO_HISTORY
+from coalloc.model.plan import NOTES, Plan, Reason
+from coalloc.model.plan_json import write_plan
+from coalloc.model.snapshot import Snapshot
+
+
+def begin_if_due(state: State, now: float) -> None:
+    """Start the round that is wanted, if its time has come; else ask to be woken then."""
+    due = state.rounds.due_at()
+    if due is None:
+        return
+    if due > now:
+        state.out.append(Wake(at=due))
+        return
+    trigger, policy = state.rounds.take(now)
+    snapshot = snapshots.snapshot(state, now, held=False)
+    wanted = policy or state.settings.policy
+    chain = [wanted, *(name for name in state.settings.fallbacks if name != wanted)]
+    if not snapshot.queue:
+        chain = ["plain"]  # Nothing to decide: no need to wake the solver.
+    state.last_round += 1
+    state.round = RoundState(
+        number=state.last_round,
+        trigger=trigger,
+        policy=chain[0],
+        started=now,
+        queued=len(snapshot.queue),
+        stale=sum(cluster.stale for cluster in snapshot.clusters),
+        chain=chain[1:],
+        snapshot=snapshot,
+    )
+    state.out.append(_solve(state, snapshot, chain[0]))
+
+
+def _solve(state: State, snapshot: Snapshot, policy: str) -> Solve:
+    """Ask for a plan, with the history where scenarios are drawn from it."""
+    history = NO_HISTORY
+    if state.settings.options.get("scenarios"):
+        records = [
+            state.jobs[job.id]
+            for job in (*snapshot.queue, *snapshot.running)
+            if job.id in state.jobs
+        ]
+        keys = {record.id: history_key(record.user, record.command) for record in records}
+        history = history_for(state.ratios, keys)
+    return Solve(
+        round=state.last_round,
+        snapshot=snapshot,
+        policy=policy,
+        history=history,
+        notes=state.notes.get(policy, {}),
+    )
+
+
+def incumbent(state: State, event: IncumbentFound, now: float) -> None:
+    """Commit what the first incumbent starts now."""
+    current = state.round
+    if current is None or current.number != event.round or current.committed:
+        return
+    if state.settings.commit_first_incumbent:
+        _commit(state, event.plan, now)
+
+
+def solved(state: State, event: Solved, now: float) -> None:
+    """Commit the final plan and end the round."""
+    current = state.round
+    if current is None or current.number != event.round:
+        return
+    _commit(state, event.plan, now)
+    _fill(state, event.plan, now)
+    _look_ahead(state, event.plan)
+    dispatch.adopt(state, event.plan, current.number)
+    body = write_plan(event.plan)
+    state.plan, state.plan_time = event.plan, current.started
+    state.out.append(SavePlan(round=current.number, body=body))
+    _keep_notes(state, event.plan)
+    summary = {key: body[key] for key in ("policy", "status", "objective")}
+    state.out.append(Publish(topic="round", body={"round": current.number, **summary}))
+    _finish(state, event.plan, event.solve_s, now)
+
+
+def _keep_notes(state: State, plan: Plan) -> None:
+    """Remember what a policy wants to know in its next round; a plan without notes keeps them."""
+    notes = plan.stats.get(NOTES)
+    if isinstance(notes, Mapping) and notes != state.notes.get(plan.policy):
+        state.notes[plan.policy] = notes
+        state.out.append(SaveNotes(policy=plan.policy, notes=notes))
+
+
+def failed(state: State, event: SolveFailed, now: float) -> None:
+    """Fall back to the next policy of the chain."""
+    current = state.round
+    if current is None or current.number != event.round:
+        return
+    if event.policy != current.policy:
+        return
+    following = current.chain.pop(0) if current.chain else ""
+    state.note(
+        "policy_failed",
+        level="error",
+        round=current.number,
+        policy=event.policy,
+        why=event.why,
+        fallback=following or "none",
+    )
+    if following:
+        current.policy = following
+        snapshot = (
+            snapshots.snapshot(state, now, held=False) if current.committed else current.snapshot
+        )
+        current.snapshot = snapshot
+        state.out.append(_solve(state, snapshot, following))
+        return
+    state.note("round_failed", level="error", round=current.number, queued=current.queued)
+    state.round = None
+    state.rounds.finished(now, placed=False, jobs=state.pending_jobs, procs=state.pending_procs)
+
+
+def _commit(state: State, plan: Plan, now: float) -> None:
+    current = state.round
+    if current is None:
+        return
+    time = current.snapshot.time
+    view = occupation(state, now)
+    started: list[str] = []
+    for placement in plan.placements:
+        if placement.start > time + NOW_S or placement.chunks is not None:
+            continue
+        record = startable(state, placement, now)
+        if record is None:
+            continue
+        why = misfit(placement, record, view)
+        if why and record.flow:
+            continue  # It starts along the plan when its nodes are free.
+        if why:
+            _superseded(state, current, record.id, why)
+            continue
+        chosen = place(
+            state, record, placement, view, now, policy=plan.policy, round=current.number
+        )
+        current.coallocated += len(chosen.parts) > 1
+        current.committed.add(record.id)
+        started.append(record.id)
+    if started:
+        _count_passed_over(state, started)
+
+
+def _superseded(state: State, current: RoundState, job: str, why: str) -> None:
+    outlook = Outlook(round=current.number, reason=Reason.SUPERSEDED, detail=why)
+    state.outlook[job] = outlook
+    state.note("start_superseded", job=job, why=why)
+    state.rounds.want("superseded")
+
+
+def _fill(state: State, plan: Plan, now: float) -> None:
+    """Start the pieces of divisible jobs that the final plan has now, in what others leave free.
+
+    Earlier incumbents start none: a better plan may want those nodes for other jobs.
+    """
+    current = state.round
+    if current is None:
+        return
+    begun = current.snapshot.time + NOW_S
+    pieces = [p for p in plan.placements if p.chunks is not None and p.start <= begun]
+    if not pieces:
+        return
+    view, starts = occupation(state, now), _starts(current.snapshot, plan)
+    for placement in pieces:
+        pool = divisible(state, placement, now)
+        if pool is None:
+            continue
+        why = misfit(placement, state.jobs[pool.id], view)
+        if why:
+            _superseded(state, current, pool.id, why)
+            continue
+        later = [start for node in placement.nodes for start in starts.get(node, ())]
+        placed = place_pieces(
+            state, pool, placement, view, later, now, policy=plan.policy, round=current.number
+        )
+        current.committed.update(placed)
+
+
+def _starts(snapshot: Snapshot, plan: Plan) -> dict[str, list[float]]:
+    """When jobs and reservations, not pieces, start on each node after the plan's own time."""
+    starts: dict[str, list[float]] = {}
+    others = [(p.start, p.nodes) for p in plan.placements if p.chunks is None]
+    others += [(kept.start, dict.fromkeys(kept.nodes, 1)) for kept in snapshot.reservations]
+    for start, nodes in others:
+        if start > snapshot.time + NOW_S:
+            for node in nodes:
+                starts.setdefault(node, []).append(start)
+    return starts
+
+
+def _count_passed_over(state: State, started: list[str]) -> None:
+    """Waiting jobs that arrived before one that was started now were passed over."""
+    last = max(map(arrival, started))
+    for job in state.waiting:
+        if arrival(job) < last and state.jobs[job].state is JobState.PENDING:
+            state.passed_over[job] = state.passed_over.get(job, 0) + 1
+
+
+def _look_ahead(state: State, plan: Plan) -> None:
+    """Keep start estimates and reasons for the jobs that wait."""
+    current = state.round
+    if current is None:
+        return
+    for deferred in plan.deferred:
+        if deferred.job in state.waiting:
+            state.outlook[deferred.job] = Outlook(
+                round=current.number, reason=str(deferred.reason), detail=deferred.detail
+            )
+    for placement in sorted(plan.placements, key=lambda p: p.start, reverse=True):
+        if placement.job in state.waiting and placement.start > current.snapshot.time + NOW_S:
+            state.outlook[placement.job] = Outlook(
+                round=current.number, start=placement.start, nodes=placement.nodes, reason="planned"
+            )
+
+
+def _finish(state: State, plan: Plan, solve_s: float, now: float) -> None:
+    current = state.round
+    if current is None:
+        return
+    state.round = None
+    objective = plan.objective
+    gap = objective.gap
+    state.note(
+        "round_finished",
+        round=current.number,
+        trigger=current.trigger,
+        policy=plan.policy,
+        status=str(plan.status),
+        queued=current.queued,
+        placed=len(plan.placements),
+        started=len(current.committed),
+        coallocated=current.coallocated,
+        stale=current.stale,
+        objective=round(objective.value, 6),
+        bound=None if objective.bound is None else round(objective.bound, 6),
+        gap=None if gap is None else round(gap, 6),
+        solve_s=round(solve_s, 4),
+        total_s=round(now - current.started, 4),
+    )
+    state.rounds.finished(
+        now, placed=bool(current.committed), jobs=state.pending_jobs, procs=state.pending_procs
+    )

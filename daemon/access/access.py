@@ -1,0 +1,221 @@
+"""Who may do what in multi-user mode: from the key that signed a message to a user and a role.
+
+Every message is looked up, not every connection: a key that is revoked is refused from its next
+message on. What a user costs is limited in two ways, by number and by the daemon's time; a user
+who is over his limit is refused in microseconds, and no other user waits for him.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from structlog.stdlib import BoundLogger
+
+from coalloc.core.requests import Refused
+from coalloc.daemon.access.key_table import Grant, KeyTable, Role
+from coalloc.daemon.queries.caller import Caller, RefusedError
+from coalloc.executor.access import ROOT_REFUSED
+from coalloc.runtime.config.schema import AccessConfig
+from coalloc.runtime.key_files import fingerprint
+from coalloc.runtime.logs import RateLimit
+from coalloc.wire.curve import BROKEN, CLOSED, KeyPair
+from coalloc.wire.server import EXECUTORS
+
+BYTES_PER_REQUEST = 1 << 16
+"""A longer request counts as several."""
+TIME_SHARE = 0.25
+"""Of the daemon's time that one user's questions may take."""
+TIME_BURST_S = 0.1
+"""Nobody else waits longer for the questions of one user, and one answer more."""
+REFUSALS_PER_REQUEST, REFUSALS_AT_ONCE = 2.0, 2000.0
+"""A user who asks too fast is told so this often for each request he may make, and so many times
+at once; what he sends beyond is not even answered."""
+TOLD_EVERY_S = 1.0
+"""Of the same refusal to the same user, one line in this time, with a count; seconds."""
+UNANSWERED = Refused(code="too_fast", message="")
+REVOKED = Refused(code="not_allowed", message="this key was revoked")
+EXECUTORS_ONLY = Refused(code="not_allowed", message="this key is an executor's")
+
+BEFORE_A_KEY = {
+    BROKEN: "no key, or made for another daemon",
+    CLOSED: "no key: it hung up before it showed one",
+}
+"""What is said of handshakes that ended before `Access.admits` was asked."""
+
+
+class Bucket:
+    """So many units at once, and so many in a second; one that is overdrawn pays back first."""
+
+    def __init__(self, per_s: float, burst: float, now: float) -> None:
+        self.per_s, self.burst = per_s, burst
+        self._left, self._at = burst, now
+
+    def left(self, now: float) -> float:
+        """Units that may be taken now."""
+        self._left = min(self.burst, self._left + (now - self._at) * self.per_s)
+        self._at = now
+        return self._left
+
+    def take(self, units: float) -> None:
+        """Take them, also more than there are."""
+        self._left -= units
+
+
+class Audit:
+    """The log lines that say who was refused what; each has ``audit=true``."""
+
+    def __init__(self, log: BoundLogger) -> None:
+        self._log = log
+        self._limit = RateLimit(TOLD_EVERY_S)
+
+    def refused(self, event: str, who: str, **fields: Any) -> None:
+        """Something was refused; repeated refusals of one kind share a line a second."""
+        count = self._limit.once_per(f"{event} {who} {fields.get('what', '')}")
+        if count:
+            self._log.warning(event, audit=True, **fields, count=count)
+
+    def done(self, event: str, **fields: Any) -> None:
+        """Somebody changed who may do what."""
+        self._log.info(event, audit=True, **fields)
+
+
+class Access:
+    """The guard of the daemon's sockets, where users are told apart by their keys."""
+
+    def __init__(
+        self,
+        pair: KeyPair,
+        table: KeyTable,
+        settings: AccessConfig,
+        log: BoundLogger,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.pair, self.table, self.clock = pair, table, clock
+        self.audit = Audit(log)
+        self.configure(settings)
+
+    def configure(self, settings: AccessConfig) -> None:
+        """Use other limits from now on."""
+        self.settings = settings
+        self._requests: dict[int, Bucket] = {}
+        self._seconds: dict[int, Bucket] = {}
+        self._refusals: dict[int, Bucket] = {}
+
+    def admits(self, domain: str, key: str) -> bool:
+        """Whether a key may connect to a socket."""
+        grant = self.table.live(key)
+        if grant is not None and (grant.role is Role.EXECUTOR) is (domain == EXECUTORS):
+            return True
+        known = self.table.known(key)
+        what = "unknown key" if known is None else "revoked key"
+        if grant is not None:
+            what = f"a key for {grant.role}"
+        fields = _fields(known, key)
+        self.audit.refused("connection_refused", key, what=what, socket=domain, **fields)
+        return False
+
+    def handshaken(self, domain: str, outcome: str) -> None:
+        """A handshake has ended; what `admits` has refused is told already."""
+        what = BEFORE_A_KEY.get(outcome)
+        if what is not None:
+            self.audit.refused("connection_refused", domain, what=what, socket=domain)
+
+    def is_live(self, key: str) -> bool:
+        """Whether a key may be answered."""
+        return self.table.live(key) is not None
+
+    def refusal(self, key: str, size: int) -> Refused | None:
+        """Why a client's frame is not to be read: revoked, or too many."""
+        grant = self.table.live(key)
+        if grant is None or grant.role is Role.EXECUTOR:
+            refused = REVOKED if grant is None else EXECUTORS_ONLY
+            known = _fields(self.table.known(key), key)
+            self.audit.refused("request_refused", key, what=refused.message, **known)
+            return refused
+        if not self.settings.requests_per_s:
+            return None
+        now = self.clock()
+        requests, seconds = self._buckets(grant.uid, now)
+        if requests.left(now) >= 1.0 and seconds.left(now) > 0.0:
+            requests.take(1.0 + size / BYTES_PER_REQUEST)
+            return None
+        rate = self.settings.requests_per_s
+        told = self._refusals[grant.uid]
+        if told.left(now) < 1.0:
+            return UNANSWERED
+        told.take(1.0)
+        message = f"{grant.user} asks too much; at most {rate:g} requests in a second"
+        self.audit.refused(
+            "request_refused", grant.user, what="too many requests", **_fields(grant, key)
+        )
+        return Refused(code="too_fast", message=message)
+
+    def _buckets(self, uid: int, now: float) -> tuple[Bucket, Bucket]:
+        if uid not in self._requests:
+            settings = self.settings
+            self._requests[uid] = Bucket(settings.requests_per_s, settings.burst, now)
+            self._seconds[uid] = Bucket(TIME_SHARE, TIME_BURST_S, now)
+            told = REFUSALS_PER_REQUEST
+            self._refusals[uid] = Bucket(told * settings.requests_per_s, REFUSALS_AT_ONCE, now)
+        return self._requests[uid], self._seconds[uid]
+
+    def charge(self, key: str, seconds: float) -> None:
+        """A request of this key has kept the daemon busy for so long."""
+        grant = self.table.live(key)
+        if grant is not None and grant.uid in self._seconds:
+            self._seconds[grant.uid].take(seconds)
+
+    def caller(self, key: str) -> Caller:
+        """Whose a request is, whose key was good when it came."""
+        grant = self.table.known(key)
+        if grant is None:
+            raise RefusedError("not_allowed", "unknown key")
+        return Caller(
+            user=grant.user,
+            uid=grant.uid,
+            gid=grant.gid,
+            is_operator=grant.role is Role.OPERATOR,
+            key=key,
+        )
+
+    def check_submit(self, caller: Caller) -> None:
+        """Refuse jobs that no executor would start.
+
+        Raises
+        ------
+        RefusedError
+        """
+        if caller.uid == 0 and not self.settings.root_jobs:
+            raise RefusedError("not_allowed", ROOT_REFUSED)
+
+    def may_speak_for(self, key: str, cluster: str) -> bool:
+        """Whether a key is that of the cluster's executor."""
+        grant = self.table.live(key)
+        is_executor = grant is not None and grant.role is Role.EXECUTOR
+        return is_executor and grant is not None and cluster in grant.clusters
+
+    def statement_refused(self, key: str, cluster: str) -> None:
+        """A key spoke for a cluster that is not its own."""
+        grant = self.table.live(key)
+        known = _fields(self.table.known(key), key)
+        what = "revoked key" if grant is None else f"not an executor of {cluster[:80]}"
+        self.audit.refused("statement_refused", key, what=what, cluster=cluster[:80], **known)
+
+    def request_refused(self, caller: Caller, refused: Refused) -> None:
+        """A request was understood, and is not the caller's to make."""
+        self.audit.refused(
+            "request_refused",
+            caller.user,
+            what=refused.message,
+            user=caller.user,
+            uid=caller.uid,
+            key=fingerprint(caller.key),
+        )
+
+
+def _fields(grant: Grant | None, key: str) -> Mapping[str, Any]:
+    fields: dict[str, Any] = {"key": fingerprint(key)}
+    return fields if grant is None else {**fields, "user": grant.user, "uid": grant.uid}

@@ -1,0 +1,57 @@
+"""What a job or a task executes, from the store; where a template stands for it, filled in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from coalloc.core.flows import flow_of
+from coalloc.core.messages import Prepare
+from coalloc.core.records import Launch
+from coalloc.daemon.store.records_json import read_launch
+from coalloc.daemon.store.sqlite import Store
+
+PLACEHOLDER = re.compile(r"\{(task|name|id|procs)\}")
+
+
+class Launches:
+    """Reads launches on demand.
+
+    The tasks of a workflow come in long runs, and share all but their commands: what the last
+    one shared is kept.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._shared: tuple[str, Launch] | None = None
+
+    def of(self, number: str) -> Launch | None:
+        """Of a job, or of all members of an array."""
+        body = self._store.launch(number)
+        return None if body is None else read_launch(body)
+
+    def of_task(self, order: Prepare) -> Launch | None:
+        """Of a task: its own command, or the workflow's with the placeholders filled in."""
+        workflow, _ = flow_of(order.job)
+        if self._shared is None or self._shared[0] != workflow:
+            shared = self.of(workflow)
+            if shared is None:
+                return None
+            self._shared = (workflow, shared)
+        launch = self._shared[1]
+        if not launch.argv:
+            own = self.of(order.job)
+            return None if own is None else replace(launch, argv=own.argv)
+        values = {
+            "task": order.task,
+            "name": order.name.removesuffix(f".{order.task}"),
+            "id": order.job,
+            "procs": str(order.size),
+        }
+        return replace(launch, argv=filled(launch.argv, values))
+
+
+def filled(argv: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...]:
+    """The words of a command with ``{task}``, ``{name}``, ``{id}`` and ``{procs}`` filled in."""
+    return tuple(PLACEHOLDER.sub(lambda found: values[found[1]], word) for word in argv)

@@ -1,0 +1,1 @@
+"""Answers to requests that change nothing."""

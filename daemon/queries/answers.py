@@ -1,0 +1,233 @@
+"""Questions of clients, by type: each answers from memory or the store and changes nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from coalloc.core import snapshots
+from coalloc.core.flows import flow_of, named
+from coalloc.core.records import JobRecord
+from coalloc.core.state import State
+from coalloc.core.workflows import first_record
+from coalloc.daemon.queries import job_views, workflow_views
+from coalloc.daemon.queries.caller import Caller, RefusedError
+from coalloc.daemon.store.records_json import read_object, read_record
+from coalloc.daemon.store.sqlite import Store
+from coalloc.model.jobs import DivisibleJob, WorkflowJob
+from coalloc.model.snapshot_json import write_snapshot
+from coalloc.wire.frames import PROTOCOL
+
+EVENTS_AT_ONCE = 10_000
+ROWS_AT_ONCE = 2_000
+"""Rows of one answer to ``queue``: to write them keeps everybody waiting for some 30 ms."""
+JOB_ID = re.compile(r"\d{1,18}(_\d{1,18})?")
+LARGEST_COUNT = 1 << 53
+"""Whole numbers of JSON are exact below this, and SQLite takes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where answers come from.
+
+    Attributes
+    ----------
+    caller : Caller
+        Who asks.
+    health : callable
+        Figures of the service itself.
+    """
+
+    state: State
+    store: Store
+    caller: Caller
+    health: Callable[[], Mapping[str, Any]]
+
+
+Answering = Callable[[Sources, Mapping[str, Any], float], Mapping[str, Any]]
+
+
+def _text(body: Mapping[str, Any], key: str) -> str:
+    value = body.get(key)
+    if not isinstance(value, str) or not value:
+        raise RefusedError("bad_request", f"{key}: is missing or not a text")
+    return value
+
+
+def _count(body: Mapping[str, Any], key: str, default: int) -> int:
+    value = body.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < LARGEST_COUNT:
+        raise RefusedError("bad_request", f"{key}: is not a whole number of at least 0")
+    return value
+
+
+def find_job(sources: Sources, job: str) -> JobRecord:
+    """A job from memory, or an old one from the store."""
+    record = sources.state.jobs.get(job)
+    if record is None and "." in job:
+        return _find_task(sources, *flow_of(job))
+    if record is None:
+        row = sources.store.job(job)
+        if row is None:
+            raise RefusedError("not_found", f"there is no job {job}")
+        record = read_record(row.body)
+    return record
+
+
+def _find_task(sources: Sources, number: str, text: str) -> JobRecord:
+    """A task by its number or name, or a piece by its number; a task never placed has no nodes."""
+    workflow = find_job(sources, number)
+    if isinstance(workflow.job, DivisibleJob):
+        row = sources.store.job(f"{number}.{text}")
+        if row is None:
+            raise RefusedError("not_found", f"job {number} has no piece {text}")
+        return read_record(row.body)
+    found = named(workflow.job, text)
+    if found is None:
+        raise RefusedError("not_found", f"job {number} has no task {text}")
+    place, name = found
+    task = f"{number}.{place}"
+    if task in sources.state.jobs:
+        return sources.state.jobs[task]
+    row = sources.store.job(task)
+    if row is not None:
+        return read_record(row.body)
+    record = first_record(workflow, name, place)
+    return workflow_views.not_run(record, workflow) if workflow.is_ended else record
+
+
+def _parts_of(sources: Sources, whole: JobRecord) -> list[JobRecord]:
+    """Tasks that were ever placed, or pieces, from memory or the store."""
+    rows = sources.store.tasks(whole.id)
+    return [sources.state.jobs.get(row.id) or read_record(row.body) for row in rows]
+
+
+def asked_job(sources: Sources, body: Mapping[str, Any]) -> JobRecord:
+    """The job that a question names."""
+    return find_job(sources, _text(body, "job"))
+
+
+def array_of(sources: Sources, job: str) -> list[JobRecord]:
+    """The job, or the members of the array of that number."""
+    members = [r for name, r in sources.state.jobs.items() if name.startswith(f"{job}_")]
+    return members or [find_job(sources, job)]
+
+
+def _queue(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    after = str(body.get("after") or "")
+    if after and not JOB_ID.fullmatch(after):
+        raise RefusedError("bad_request", "after: is no job's id")
+    rows, more = job_views.queue_page(
+        sources.state,
+        everything=bool(body.get("all")),
+        user=str(body.get("user") or ""),
+        now=now,
+        after=after,
+        limit=min(_count(body, "limit", ROWS_AT_ONCE), ROWS_AT_ONCE),
+    )
+    return {"jobs": rows, "more": more, "time": now}
+
+
+def _show(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    record = find_job(sources, _text(body, "job"))
+    _refuse_strangers(sources.caller, record)
+    details = job_views.job_details(record, sources.state, now)
+    launch = sources.store.launch(record.id.partition("_")[0])
+    if launch is None and record.flow:
+        launch = sources.store.launch(record.flow)
+    parsed = read_object(launch) if launch else {}
+    parsed.pop("env", None)
+    events = [
+        {"seq": e.seq, "time": e.time, "kind": e.kind, **read_object(e.body)}
+        for e in sources.store.events(0, EVENTS_AT_ONCE, record.id)
+    ]
+    if isinstance(record.job, WorkflowJob):
+        known = {task.task: task for task in _parts_of(sources, record)}
+        rows = details["tasks"] = workflow_views.task_rows(record, known, sources.state)
+        if record.is_ended:
+            details["progress"] = workflow_views.tally((row["state"] for row in rows), len(rows))
+    elif isinstance(record.job, DivisibleJob):
+        pieces = _parts_of(sources, record)
+        details["pieces"] = workflow_views.piece_rows(pieces)
+        if record.is_ended:
+            details["progress"] = workflow_views.chunk_tally(pieces, record.job.chunks)
+    return {"job": {**details, "launch": parsed, "events": events}, "time": now}
+
+
+def _refuse_strangers(caller: Caller, record: JobRecord) -> None:
+    """What a job executes, where, and with what arguments is its owner's business."""
+    if record.user != caller.user and not caller.is_operator:
+        message = f"job {record.id} belongs to {record.user}; the queue has what others may see"
+        raise RefusedError("not_allowed", message)
+
+
+def _why(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    """Without an explanation: what `explaining` answers in any case."""
+    return {"why": job_views.why(asked_job(sources, body), sources.state, now), "time": now}
+
+
+def _nodes(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    return {"clusters": job_views.node_rows(sources.state, now), "time": now}
+
+
+def _plan(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    plan = job_views.plan_view(sources.state)
+    if not plan:
+        row = sources.store.plan()
+        plan = (
+            {}
+            if row is None
+            else {"round": row.round, "time": row.time, "plan": read_object(row.body)}
+        )
+    clusters = dict(sources.state.node_cluster())
+    newest = sources.state.plan
+    edges = {} if newest is None else workflow_views.edges_of(newest, sources.state)
+    return {"plan": plan, "node_clusters": clusters, "edges": edges, "time": now}
+
+
+def _events(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    since = _count(body, "since", 0)
+    limit = min(_count(body, "limit", 1000), EVENTS_AT_ONCE)
+    job = body.get("job")
+    rows = sources.store.events(since, limit, job if isinstance(job, str) and job else None)
+    events = [
+        {"seq": e.seq, "time": e.time, "kind": e.kind, "job": e.job, "fields": read_object(e.body)}
+        for e in rows
+    ]
+    return {"events": events, "last": sources.state.last_event, "time": now}
+
+
+def _snapshot(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    return {"snapshot": write_snapshot(snapshots.snapshot(sources.state, now))}
+
+
+def _status(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+    state = sources.state
+    return {
+        "time": now,
+        "protocol": PROTOCOL,
+        "user": sources.caller.user,
+        "epoch": state.epoch,
+        "rounds": state.last_round,
+        "paused": state.rounds.paused,
+        "waiting": sum(state.jobs[flow].is_waiting for flow in state.flows)
+        + len(state.waiting)
+        - len(state.flows),
+        "placed": len(state.placed),
+        "clusters": {name: c.connected for name, c in state.clusters.items()},
+        **sources.health(),
+    }
+
+
+QUESTIONS: dict[str, Answering] = {
+    "queue": _queue,
+    "show": _show,
+    "why": _why,
+    "nodes": _nodes,
+    "plan": _plan,
+    "events": _events,
+    "snapshot": _snapshot,
+    "status": _status,
+}

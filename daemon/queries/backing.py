@@ -1,0 +1,45 @@
+"""The request ``backup``: a copy of the store, written beside the service's work."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from structlog.stdlib import BoundLogger
+
+from coalloc.core.requests import Refused
+from coalloc.daemon.queries.caller import Caller, RefusedError
+from coalloc.daemon.store.errors import StoreError
+from coalloc.daemon.store.sqlite import Store
+
+
+def backup_target(caller: Caller, body: Mapping[str, Any]) -> Path:
+    """Where a backup is asked for: a file of the daemon's host, by its whole path.
+
+    Raises
+    ------
+    RefusedError
+    """
+    if not caller.is_operator:
+        raise RefusedError("not_allowed", "only an operator may do this")
+    text = body.get("path")
+    if not isinstance(text, str) or not text.startswith("/") or "\0" in text:
+        raise RefusedError("bad_request", "path: is missing or not an absolute path")
+    return Path(text)
+
+
+async def written_backup(store: Store, path: Path, log: BoundLogger) -> Mapping[str, Any] | Refused:
+    """Write it in a thread; returns the answer once the file is on disk."""
+    began = time.monotonic()
+    try:
+        await asyncio.to_thread(store.backup, path)
+        size = path.stat().st_size
+    except (StoreError, OSError) as error:
+        log.error("backup_failed", path=str(path), why=str(error))
+        return Refused(code="storage", message=str(error))
+    seconds = round(time.monotonic() - began, 3)
+    log.info("backup_written", path=str(path), bytes=size, seconds=seconds)
+    return {"type": "backup", "path": str(path), "bytes": size, "seconds": seconds}

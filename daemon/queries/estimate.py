@@ -1,0 +1,75 @@
+"""When a job would start if it were submitted now."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from coalloc.core import snapshots
+from coalloc.core.queue import never_fits, planned_job
+from coalloc.core.requests import Submit
+from coalloc.daemon.queries.answers import Sources
+from coalloc.daemon.queries.caller import RefusedError
+from coalloc.daemon.solver.planner import Planner
+from coalloc.model.errors import InputError
+from coalloc.model.plan import Plan
+from coalloc.model.snapshot import Snapshot
+from coalloc.wire.codec import WireError, decode_command
+
+
+async def estimated(
+    planner: Planner, sources: Sources, body: Mapping[str, Any], policy: str, now: float
+) -> Mapping[str, Any]:
+    """Start, end and nodes of the job of a submit, by a whole solve; nothing is queued.
+
+    Raises
+    ------
+    RefusedError
+        The submit itself would be refused, or no solver is free.
+    """
+    snapshot, job = what_if(sources, body, now)
+    try:
+        plan = await planner.estimate(snapshot, policy, sources.state.notes.get(policy))
+    except Exception as error:
+        raise RefusedError("busy", f"no estimate: {error}") from error
+    return {"time": now, **estimate_of(plan, job)}
+
+
+def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snapshot, str]:
+    """The snapshot of a round with the job of a submit in it, and the job's id there.
+
+    Raises
+    ------
+    RefusedError
+        The submit itself would be refused.
+    """
+    try:
+        job_fields = body.get("job")
+        is_workflow = isinstance(job_fields, Mapping) and job_fields.get("kind") == "workflow"
+        kind = "submit_workflow" if is_workflow else "submit"
+        command = decode_command({**body, "type": kind, "token": uuid.uuid4().hex})
+        assert isinstance(command, Submit)
+        job, _ = planned_job(sources.state, sources.caller.user, command, now)
+    except (InputError, WireError) as error:
+        raise RefusedError("bad_request", str(error)) from error
+    lacking = never_fits(sources.state, job)
+    if lacking:
+        raise RefusedError("infeasible", lacking)
+    snapshot = snapshots.snapshot(sources.state, now)
+    return replace(snapshot, queue=(*snapshot.queue, replace(job, id="test"))), "test"
+
+
+def estimate_of(plan: Plan, job: str) -> Mapping[str, Any]:
+    """What a plan says of the start of one job."""
+    mine = [p for p in plan.placements if p.job == job]
+    placed = min(mine, key=lambda p: p.start, default=None)
+    deferred = next((d for d in plan.deferred if d.job == job), None)
+    return {
+        "start_estimate": None if placed is None else placed.start,
+        "end_estimate": max((p.end for p in mine), default=None),
+        "nodes": {} if placed is None else dict(placed.nodes),
+        "reason": "" if deferred is None else str(deferred.reason),
+        "detail": "" if deferred is None else deferred.detail,
+    }

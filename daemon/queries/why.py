@@ -1,0 +1,105 @@
+"""``why``, with an explanation from a solver process where one can be had in time.
+
+What is known without it is answered in any case: while the solver is cold, busy with other
+explanations, slow or gone, the answer says so and holds the reason and the figures of the state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from coalloc.core import snapshots
+from coalloc.core.records import JobRecord
+from coalloc.core.state import State
+from coalloc.daemon.queries import job_views
+from coalloc.daemon.solver.planner import Planner, Solver
+from coalloc.daemon.store.records_json import read_object
+from coalloc.model.jobs import DivisibleJob
+from coalloc.model.plan import Plan, Reason
+from coalloc.model.snapshot import Snapshot
+from coalloc.model.snapshot_json import write_snapshot
+from coalloc.wire.codec import encode
+
+DEADLINE_S = 6.0
+"""Then no further change is tried, seconds."""
+GRACE_S = 4.0
+"""For the change that is being tried then: over a long queue one takes seconds."""
+TURN_S = 2.0
+"""For explanations that were asked for earlier: one is made at a time, seconds."""
+COLD = "the solver is still warming up, or being started again"
+BY_PLAN = frozenset({Reason.NOT_SELECTED, Reason.OUT_OF_TIME, Reason.UNSUPPORTED})
+"""Reasons that only the plan itself knows."""
+
+
+class Explainer:
+    """Answers ``why``."""
+
+    def __init__(self, solver: Solver, planner: Planner) -> None:
+        self._solver, self._planner = solver, planner
+        self._turn = asyncio.Lock()
+
+    async def why(
+        self, record: JobRecord, state: State, policy: str, now: float
+    ) -> Mapping[str, Any]:
+        """The answer's ``why``; never raises for what a solver does."""
+        answer = job_views.why(record, state, now)
+        if record.id not in state.waiting or isinstance(record.job, DivisibleJob):
+            return answer
+        why_not = "" if self._solver.is_warm else COLD
+        if not why_not:
+            try:
+                async with asyncio.timeout(TURN_S):
+                    await self._turn.acquire()
+            except TimeoutError:
+                why_not = "other explanations are being made; ask again"
+        if why_not:
+            return {**answer, "unexplained": why_not}
+        try:
+            return {**answer, **await self._explained(record, state, policy, now)}
+        except Exception as error:
+            # Whatever the solver's side did, what is known is answered.
+            return {**answer, "unexplained": f"{type(error).__name__}: {error}"}
+        finally:
+            self._turn.release()
+
+    async def _explained(
+        self, record: JobRecord, state: State, policy: str, now: float
+    ) -> Mapping[str, Any]:
+        if record.id not in state.waiting:
+            return {"unexplained": "it has left the queue meanwhile"}
+        snapshot = snapshots.snapshot(state, now)
+        plan, asked = state.plan, self._rule(state.plan, policy, record.id)
+        # Of a long queue both texts take a while to write, and the loop has other things to do.
+        body, rule = await asyncio.to_thread(_texts, snapshot, plan, asked)
+        outcome = await self._solver.explain(
+            body, rule, record.id, deadline_s=DEADLINE_S, grace_s=GRACE_S
+        )
+        if outcome.plan is None:
+            slow = outcome.status == "killed"
+            why_not = f"it took longer than {DEADLINE_S + GRACE_S:g} s" if slow else outcome.message
+            return {"unexplained": why_not}
+        answer: Mapping[str, Any] = read_object(outcome.plan.decode())
+        return answer
+
+    def _rule(self, plan: Plan | None, policy: str, job: str) -> dict[str, Any]:
+        """How rounds plan: like the last plan, unless that only stood in."""
+        if plan is None or (plan.policy == "plain" and policy != "plain"):
+            given = {"guard_after": self._planner.passed_over_limit, **self._planner.options}
+            return {"policy": policy, "options": given}
+        asked: dict[str, Any] = {"policy": plan.policy, "options": dict(plan.options)}
+        won = plan.stats.get("order")
+        if isinstance(won, str):
+            asked["won"] = won
+        deferred = next((d for d in plan.deferred if d.job == job and d.reason in BY_PLAN), None)
+        if deferred is not None:
+            asked |= {"reason": str(deferred.reason), "detail": deferred.detail}
+        return asked
+
+
+def _texts(snapshot: Snapshot, plan: Plan | None, asked: dict[str, Any]) -> tuple[bytes, bytes]:
+    if plan is not None and asked["policy"] == plan.policy:
+        rising = sorted(plan.placements, key=lambda placement: placement.start)
+        asked = {**asked, "order": list(dict.fromkeys(p.job for p in rising))}
+    return encode(write_snapshot(snapshot)), encode(asked)

@@ -1,0 +1,103 @@
+"""From the configuration to what the core is told."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from math import inf
+from typing import Any
+
+from coalloc.cli import arguments as parse
+from coalloc.core.settings import ClusterSettings, JobDefaults, Settings, Trigger
+from coalloc.model.errors import InputError
+from coalloc.model.job_json import read_speedup
+from coalloc.runtime.config.schema import Config, JobDefaultsConfig
+
+
+def core_settings(config: Config) -> Settings:
+    """The numbers the daemon's core works with.
+
+    Raises
+    ------
+    InputError
+        A default speed-up cannot be read.
+    """
+    rounds, power, start = config.rounds, config.power, config.start
+    return Settings(
+        clusters=tuple(
+            ClusterSettings(
+                name=cluster.name,
+                link_gbps=inf if cluster.link_gbps is None else cluster.link_gbps,
+                intra_gbps=inf if cluster.intra_gbps is None else cluster.intra_gbps,
+                link_latency_s=cluster.link_latency_s,
+                intra_latency_s=cluster.intra_latency_s,
+            )
+            for cluster in config.clusters
+        ),
+        policy=rounds.policy,
+        fallbacks=rounds.fallbacks,
+        triggers=tuple(
+            Trigger(
+                kind=trigger.kind,
+                every_s=trigger.every_s,
+                at_least=trigger.at_least,
+                count=trigger.count,
+                policy=trigger.policy,
+            )
+            for trigger in rounds.trigger
+        ),
+        min_interval_s=rounds.min_interval_s,
+        commit_first_incumbent=rounds.commit_first_incumbent,
+        passed_over_limit=rounds.passed_over_limit,
+        power_step=power.step,
+        power_hysteresis=power.hysteresis,
+        power_smoothing=power.smoothing,
+        reading_max_age_s=config.readings.max_age_s,
+        prepare_timeout_s=start.prepare_timeout_s,
+        lease_s=start.lease_s,
+        backoff_first_s=start.backoff_first_s,
+        backoff_max_s=start.backoff_max_s,
+        overrun_s=start.overrun_s,
+        max_jobs_per_user=config.daemon.max_jobs_per_user,
+        max_array=config.daemon.max_array,
+        max_tasks=config.daemon.max_tasks,
+        task_tolerance=rounds.task_tolerance,
+        task_tolerance_s=rounds.task_tolerance_s,
+        piece_s=rounds.piece_s,
+        keep_ended=config.daemon.keep_ended,
+        fallback_base_time=config.jobs.fallback_base_time_s,
+        defaults=_job_defaults(config),
+        options=rounds.options,
+    )
+
+
+def _job_defaults(config: Config) -> tuple[JobDefaults, ...]:
+    """The matches in their order, then the defaults for everybody."""
+    found = [
+        _defaults(match, match.user, match.command, f"jobs.match[{i}]")
+        for i, match in enumerate(config.jobs.match)
+    ]
+    if config.jobs.defaults != JobDefaultsConfig():
+        found.append(_defaults(config.jobs.defaults, "*", "*", "jobs.defaults"))
+    return tuple(found)
+
+
+def _defaults(table: JobDefaultsConfig, user: str, command: str, where: str) -> JobDefaults:
+    return JobDefaults(
+        user=user,
+        command=command,
+        base_time=table.base_time_s,
+        time_limit=table.time_limit_s,
+        sigma=table.sigma,
+        proc_gbps=table.proc_gbps,
+        speedup=None if table.speedup is None else _speedup(table.speedup, where),
+    )
+
+
+def _speedup(text: str, where: str) -> dict[str, Any]:
+    """A default speed-up, as ``--speedup`` has it."""
+    try:
+        model = parse.speedup(text)
+        read_speedup({**model, "time": 1.0}, text)
+    except (ArgumentTypeError, InputError) as error:
+        raise InputError(f"{where}.speedup", str(error)) from error
+    return model

@@ -1,0 +1,1 @@
+"""The solver processes, and the planner that asks them."""

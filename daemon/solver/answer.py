@@ -1,0 +1,194 @@
+"""What a solver process does with one request: read, solve or check, write."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from coalloc.daemon.solver.frames import (
+    BEGUN,
+    DONE,
+    EXPLANATION,
+    INCUMBENT,
+    PLAN,
+    REQUEST,
+    SNAPSHOT,
+    VIOLATIONS,
+    FrameError,
+    Request,
+    frame,
+    receive_frame,
+)
+from coalloc.model.plan import Placement, Plan
+from coalloc.model.plan_json import read_plan, write_plan
+from coalloc.model.snapshot import Snapshot
+from coalloc.model.snapshot_json import read_snapshot
+from coalloc.policies.base import Budget, OnIncumbent, Solve, never
+from coalloc.policies.check import check
+from coalloc.policies.options import read_options
+from coalloc.policies.registry import lookup
+
+LATE_S = 1.0
+"""A process that nobody killed at its hard limit is killed by the kernel after this, seconds."""
+SENDING_SHARE = 0.1
+"""Of the time of a search, what may go into checking and sending incumbents."""
+SHOWN_VIOLATIONS = 3
+
+
+class CheckFailedError(Exception):
+    """A policy's plan breaks a rule."""
+
+    def __init__(self, violations: Iterable[str]) -> None:
+        listed = list(violations)
+        more = len(listed) - SHOWN_VIOLATIONS
+        text = "; ".join(listed[:SHOWN_VIOLATIONS]) + (f"; {more} more" if more > 0 else "")
+        super().__init__(f"its plan fails the check: {text}")
+
+
+def answer(stream: socket.socket, extra: Mapping[str, Solve]) -> None:
+    """Read a request from a stream and answer it there."""
+    request = msgspec.json.decode(_body(stream, REQUEST), type=Request)
+    stream.sendall(frame(BEGUN, b"%d" % os.getpid()))
+    # The last resort, should the daemon be too busy to kill: the kernel does it.
+    left = request.hard_at + LATE_S - time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, max(left, 0.001))
+    snapshot = read_snapshot(msgspec.json.decode(_body(stream, SNAPSHOT)))
+    if request.explain:
+        from coalloc.daemon.solver.explain import explained
+
+        body = explained(snapshot, _body(stream, PLAN), request)
+        stream.sendall(frame(EXPLANATION, body))
+        return
+    if not request.policy:
+        plan = read_plan(msgspec.json.decode(_body(stream, PLAN)))
+        found = check(snapshot, plan).violations
+        stream.sendall(frame(VIOLATIONS, msgspec.json.encode(found)))
+        return
+    solve = extra.get(request.policy) or lookup(request.policy).solve
+    sender = _Sender(stream, snapshot, request)
+
+    def stop() -> bool:
+        sender.flush()
+        return time.monotonic() >= request.soft_at
+
+    sender.send(DONE, solved(snapshot, solve, request, stop, sender.offer))
+
+
+def solved(
+    snapshot: Snapshot,
+    solve: Solve,
+    request: Request,
+    stop: Callable[[], bool] = never,
+    on_incumbent: OnIncumbent | None = None,
+) -> Plan:
+    """Call a policy; of the options, it gets those that it knows."""
+    options: Mapping[str, Any] = request.options
+    with suppress(ValueError):  # not in the registry: a test's own
+        table = lookup(request.policy).options
+        known = {name: value for name, value in options.items() if name in table}
+        options = read_options(known, table)
+    budget = Budget(
+        work=request.work,
+        seed=request.seed,
+        stop=stop,
+        previous=request.previous,
+        history=request.history,
+        live=request.live,
+        notes=request.notes,
+    )
+    return solve(snapshot, options, budget, on_incumbent)
+
+
+class _Sender:
+    """Sends plans; where that is costly, not every incumbent, yet the newest in the end."""
+
+    def __init__(self, stream: socket.socket, snapshot: Snapshot, request: Request) -> None:
+        self._stream, self._snapshot, self._request = stream, snapshot, request
+        self._waiting: Plan | None = None
+        self._not_before = 0.0
+
+    def offer(self, plan: Plan) -> None:
+        """Take an incumbent."""
+        self._waiting = plan
+        self.flush()
+
+    def flush(self) -> None:
+        """Send the waiting incumbent, unless too much time went into the ones before."""
+        began = time.monotonic()
+        if self._waiting is None or began < self._not_before:
+            return
+        plan, self._waiting = self._waiting, None
+        try:
+            self.send(INCUMBENT, plan)
+        except CheckFailedError as error:
+            sys.stderr.write(f"incumbent dropped: {error}\n")
+        spent = time.monotonic() - began
+        self._not_before = began + spent / SENDING_SHARE
+
+    def send(self, kind: bytes, plan: Plan) -> None:
+        """Send a plan, checked first if that was asked for."""
+        if self._request.checked:
+            violations = check(self._snapshot, plan).violations
+            if violations:
+                raise CheckFailedError(violations)
+        if self._request.node_entries is not None:
+            plan = trimmed(plan, self._request.node_entries)
+        self._stream.sendall(frame(kind, encoded(plan)))
+
+
+def trimmed(plan: Plan, entries: int) -> Plan:
+    """The plan with the nodes of the placements that start first only.
+
+    Parameters
+    ----------
+    entries : int
+        Nodes named in all. Where a plan names more, placements that start later have none, and
+        ``stats.placements_without_nodes`` says how many; so does a front beyond that number.
+    """
+    if sum(len(p.nodes) for p in _all_placements(plan)) <= entries:
+        return plan
+    order = sorted(range(len(plan.placements)), key=lambda i: plan.placements[i].start)
+    placements = list(plan.placements)
+    left, without = entries, 0
+    for i in order:
+        left -= len(placements[i].nodes)
+        if left < 0:
+            placements[i] = replace(placements[i], nodes={})
+            without += 1
+    front = tuple(
+        replace(point, placements=tuple(replace(p, nodes={}) for p in point.placements))
+        for point in plan.front
+    )
+    stats = {**plan.stats, "placements_without_nodes": without}
+    return replace(plan, placements=tuple(placements), front=front, stats=stats)
+
+
+def _all_placements(plan: Plan) -> Iterable[Placement]:
+    return chain(plan.placements, *(point.placements for point in plan.front))
+
+
+def encoded(plan: Plan) -> bytes:
+    """The plan as JSON; numpy's numbers in its stats become plain ones."""
+    return msgspec.json.encode(write_plan(plan), enc_hook=lambda value: value.item())
+
+
+def told(error: BaseException) -> str:
+    """An error in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _body(stream: socket.socket, expected: bytes) -> bytes:
+    kind, body = receive_frame(stream)
+    if kind != expected:
+        raise FrameError(f"{kind!r} where {expected!r} was expected")
+    return body

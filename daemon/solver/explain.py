@@ -1,0 +1,70 @@
+"""A solver process explains why a job waits; the daemon only passes the answer on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from coalloc.cli.output import clock
+from coalloc.daemon.solver.frames import Request
+from coalloc.model.plan import Deferred, Reason
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.options import read_options
+from coalloc.policies.registry import lookup
+
+
+class AskedRule(msgspec.Struct, frozen=True, kw_only=True):
+    """How the daemon's rounds plan, and what the last one said of the job.
+
+    Attributes
+    ----------
+    policy : str
+    options : mapping
+        Of these, the policy gets those that it knows.
+    won : str
+        The order that won in ``auto``.
+    order : list of str
+        Jobs by planned start, of a policy that searches.
+    reason, detail : str
+        Why the last plan gave the job no start; empty where it gave one.
+    """
+
+    policy: str
+    options: dict[str, Any] = {}
+    won: str = "easy"
+    order: list[str] = []
+    reason: str = ""
+    detail: str = ""
+
+
+def explained(snapshot: Snapshot, body: bytes, request: Request) -> bytes:
+    """The explanation of a job of this snapshot: ``explanation`` and ``lines`` as JSON."""
+    from coalloc.policies.explain.explain import explain
+    from coalloc.policies.explain.explanation import write_explanation
+    from coalloc.policies.explain.rule import rule_of
+    from coalloc.policies.explain.words import lines
+
+    asked = msgspec.json.decode(body, type=AskedRule)
+    rule = rule_of(asked.policy, _options(asked), {"order": asked.won}, asked.order)
+    deferred = None
+    if asked.reason:
+        reason = Reason(asked.reason)
+        deferred = Deferred(job=request.explain, reason=reason, detail=asked.detail)
+    made = explain(
+        snapshot,
+        rule,
+        request.explain,
+        deferred=deferred,
+        stop=lambda: time.monotonic() >= request.soft_at,
+    )
+    words = lines(made, snapshot, lambda at: clock(at, snapshot.time))
+    answer = {"explanation": write_explanation(made), "lines": words}
+    return msgspec.json.encode(answer, enc_hook=lambda value: value.item())
+
+
+def _options(asked: AskedRule) -> Mapping[str, Any]:
+    table = lookup(asked.policy).options
+    return read_options({k: v for k, v in asked.options.items() if k in table}, table)

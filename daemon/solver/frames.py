@@ -1,0 +1,120 @@
+"""What the daemon and a solver process say to each other: a letter, a length, a body.
+
+The daemon sends one request: REQUEST, SNAPSHOT, and PLAN where a plan is to be checked, or the rule
+of one explained. The process answers BEGUN, any number of INCUMBENT, then DONE, VIOLATIONS,
+EXPLANATION or FAILED. Bodies are JSON, except
+that of FAILED, which is text, and of BEGUN, which is a process number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import Any
+
+from msgspec import Struct
+
+from coalloc.model.history import NO_HISTORY, History
+
+REQUEST, SNAPSHOT, PLAN = b"R", b"S", b"P"
+BEGUN, INCUMBENT, DONE, VIOLATIONS, EXPLANATION, FAILED = b"B", b"I", b"D", b"V", b"X", b"E"
+KINDS = frozenset(
+    {REQUEST, SNAPSHOT, PLAN, BEGUN, INCUMBENT, DONE, VIOLATIONS, EXPLANATION, FAILED},
+)
+
+HEADER = struct.Struct(">cI")
+MAX_BYTES = 1 << 29
+"""A longer frame is taken for garbage."""
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """What a solver process is asked.
+
+    Attributes
+    ----------
+    policy : str
+        Empty: check the plan, or explain.
+    explain : str
+        The job to explain.
+    checked : bool
+        Send only plans that pass the checker.
+    node_entries : int or None
+        Nodes a plan may name, see `coalloc.daemon.solver.answer.trimmed`; None: all.
+    previous : tuple of str
+        Jobs by their starts in the last plan, see `coalloc.policies.base.Budget`.
+    history : History
+        See there.
+    live, notes
+        See there.
+    soft_at, hard_at : float
+        ``CLOCK_MONOTONIC`` seconds, the same in all processes: when to stop searching, and when
+        to be gone.
+    """
+
+    policy: str = ""
+    explain: str = ""
+    options: dict[str, Any] = {}
+    work: int | None = None
+    seed: int = 0
+    previous: tuple[str, ...] = ()
+    history: History = NO_HISTORY
+    live: bool = False
+    notes: dict[str, Any] = {}
+    checked: bool = False
+    node_entries: int | None = None
+    soft_at: float = 0.0
+    hard_at: float = 0.0
+
+
+class FrameError(Exception):
+    """The other side sent something that is no frame."""
+
+
+def frame(kind: bytes, body: bytes) -> bytes:
+    """One frame."""
+    return HEADER.pack(kind, len(body)) + body
+
+
+def _opened(head: bytes) -> tuple[bytes, int]:
+    kind, size = HEADER.unpack(head)
+    if kind not in KINDS or size > MAX_BYTES:
+        raise FrameError(f"no frame begins with {head!r}")
+    return kind, size
+
+
+async def read_frame(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    """Read one frame.
+
+    Raises
+    ------
+    FrameError
+    asyncio.IncompleteReadError
+        The other side is gone.
+    """
+    kind, size = _opened(await reader.readexactly(HEADER.size))
+    return kind, await reader.readexactly(size)
+
+
+def receive_frame(stream: socket.socket) -> tuple[bytes, bytes]:
+    """Read one frame, blocking.
+
+    Raises
+    ------
+    FrameError
+    EOFError
+        The other side is gone.
+    """
+    kind, size = _opened(_exactly(stream, HEADER.size))
+    return kind, _exactly(stream, size)
+
+
+def _exactly(stream: socket.socket, size: int) -> bytes:
+    buffer = bytearray(size)
+    view = memoryview(buffer)
+    while view:
+        count = stream.recv_into(view)
+        if not count:
+            raise EOFError
+        view = view[count:]
+    return bytes(buffer)

@@ -1,0 +1,194 @@
+"""Rounds' solves: in the solver's processes, with the last resort in this one.
+
+Every plan that comes back has passed the independent checker, which runs where the plan was
+made: nothing of ours blocks while it works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from coalloc.core.effects import Solve
+from coalloc.core.events import Event, IncumbentFound, Solved, SolveFailed
+from coalloc.daemon.store.records_json import read_object
+from coalloc.model.history import NO_HISTORY, History
+from coalloc.model.plan import Plan
+from coalloc.model.plan_json import read_plan
+from coalloc.model.snapshot import Snapshot
+from coalloc.model.snapshot_json import write_snapshot
+from coalloc.policies.plain import plain_fcfs
+from coalloc.wire.codec import encode
+
+NODE_ENTRIES = 50_000
+"""A larger plan comes without the nodes of later starts: they are estimates, and reading them
+would hold the daemon up."""
+
+
+class Outcome(Protocol):
+    """How a solve in another process ended."""
+
+    @property
+    def status(self) -> str: ...
+
+    @property
+    def plan(self) -> bytes | None: ...
+
+    @property
+    def message(self) -> str: ...
+
+
+class Solver(Protocol):
+    """Processes that plan, and check what they planned."""
+
+    @property
+    def is_warm(self) -> bool: ...
+
+    async def solve(
+        self,
+        snapshot: bytes,
+        policy: str,
+        options: Mapping[str, Any],
+        *,
+        deadline_s: float,
+        work: int | None = None,
+        seed: int = 0,
+        previous: tuple[str, ...] = (),
+        history: History = NO_HISTORY,
+        live: bool = False,
+        notes: Mapping[str, Any] | None = None,
+        on_incumbent: Callable[[bytes], None] | None = None,
+        checked: bool = False,
+        node_entries: int | None = None,
+    ) -> Outcome: ...
+
+    async def explain(
+        self, snapshot: bytes, rule: bytes, job: str, *, deadline_s: float, grace_s: float
+    ) -> Outcome: ...
+
+
+class Planner:
+    """Solves snapshots and offers what comes of it to the core.
+
+    Parameters
+    ----------
+    offer : callable
+        Takes events for the core.
+    """
+
+    def __init__(self, solver: Solver, offer: Callable[[Event], None]) -> None:
+        self._solver, self._offer = solver, offer
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.time_limit_s = 10.0
+        self.options: Mapping[str, Any] = {}
+        self.passed_over_limit = 10
+        self.commit_first_incumbent = True
+        self._previous: tuple[str, ...] = ()
+
+    def start(self, effect: Solve) -> None:
+        """Begin a round's solve."""
+        task = asyncio.get_running_loop().create_task(self._round(effect))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Give up what is being solved."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _round(self, effect: Solve) -> None:
+        began = time.monotonic()
+        try:
+            plan = await self._plan(effect)
+        except UnusablePlanError as error:
+            why, plan = str(error), None
+        except Exception as error:
+            # The round must end in an answer whatever the solver's side did.
+            why, plan = f"{type(error).__name__}: {error}", None
+        spent = time.monotonic() - began
+        if plan is None:
+            self._offer(
+                SolveFailed(round=effect.round, policy=effect.policy, why=why, solve_s=spent)
+            )
+        else:
+            self._previous = order_of_starts(plan)
+            self._offer(Solved(round=effect.round, plan=plan, solve_s=spent))
+
+    async def _plan(self, effect: Solve) -> Plan:
+        if effect.policy == "plain" or not self._solver.is_warm:
+            return plain_fcfs(effect.snapshot, pieces=True)
+
+        waiting = self.commit_first_incumbent
+
+        def found(body: bytes) -> None:
+            nonlocal waiting
+            if waiting:
+                waiting = False
+                plan = read_plan(read_object(body.decode()))
+                self._offer(IncumbentFound(round=effect.round, plan=plan))
+
+        return await self.solve(
+            encode(write_snapshot(effect.snapshot)),
+            effect.policy,
+            history=effect.history,
+            notes=effect.notes,
+            on_incumbent=found,
+        )
+
+    async def solve(
+        self,
+        snapshot: bytes,
+        policy: str,
+        *,
+        history: History = NO_HISTORY,
+        notes: Mapping[str, Any] | None = None,
+        on_incumbent: Callable[[bytes], None] | None = None,
+    ) -> Plan:
+        """A plan that passed the checker.
+
+        Raises
+        ------
+        UnusablePlanError
+            With the reason.
+        """
+        # A policy takes of these what it knows.
+        options = {"guard_after": self.passed_over_limit, **self.options}
+        outcome = await self._solver.solve(
+            snapshot,
+            policy,
+            options,
+            deadline_s=self.time_limit_s,
+            previous=self._previous,
+            history=history,
+            live=True,
+            notes=notes,
+            on_incumbent=on_incumbent,
+            checked=True,
+            node_entries=NODE_ENTRIES,
+        )
+        if outcome.plan is None:
+            raise UnusablePlanError(outcome.message or outcome.status)
+        try:
+            return read_plan(read_object(outcome.plan.decode()))
+        except ValueError as error:
+            raise UnusablePlanError(f"its plan cannot be read: {error}") from error
+
+    async def estimate(
+        self, snapshot: Snapshot, policy: str, notes: Mapping[str, Any] | None = None
+    ) -> Plan:
+        """A plan for a what-if question."""
+        if not self._solver.is_warm:
+            return plain_fcfs(snapshot, pieces=True)
+        return await self.solve(encode(write_snapshot(snapshot)), policy, notes=notes)
+
+
+def order_of_starts(plan: Plan) -> tuple[str, ...]:
+    """Jobs by their first start in a plan: where the next round's search may begin."""
+    return tuple(dict.fromkeys(p.job for p in sorted(plan.placements, key=lambda p: p.start)))
+
+
+class UnusablePlanError(Exception):
+    """A solve that gave no plan, or one that must not be used."""

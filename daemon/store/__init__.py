@@ -1,0 +1,1 @@
+"""The durable store: SQLite, its writer, backup and restore."""

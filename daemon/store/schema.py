@@ -1,0 +1,148 @@
+"""The store's tables: one script per schema version, and the statement behind each write."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from coalloc.daemon.store.errors import StoreError
+from coalloc.daemon.store.writes import (
+    AppendEvent,
+    DropJob,
+    DropOutbox,
+    PutHistory,
+    PutJob,
+    PutLaunch,
+    PutMeta,
+    PutOutbox,
+    PutPlan,
+    PutToken,
+)
+
+APPLICATION_ID = 0x636F616C
+"""Marks the file as ours ("coal"), so that another program's database is never touched."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE jobs (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, state TEXT NOT NULL,"
+        " user TEXT NOT NULL, ended REAL, body TEXT NOT NULL)",
+        "CREATE INDEX jobs_active ON jobs (seq) WHERE ended IS NULL",
+        "CREATE INDEX jobs_ended ON jobs (ended) WHERE ended IS NOT NULL",
+        "CREATE TABLE launches (job TEXT PRIMARY KEY, body TEXT NOT NULL)",
+        "CREATE TABLE tokens (user TEXT NOT NULL, token TEXT NOT NULL, job TEXT NOT NULL,"
+        " PRIMARY KEY (user, token)) WITHOUT ROWID",
+        "CREATE INDEX tokens_job ON tokens (job)",
+        "CREATE TRIGGER jobs_dropped AFTER DELETE ON jobs BEGIN"
+        " DELETE FROM launches WHERE job = OLD.id; DELETE FROM tokens WHERE job = OLD.id; END",
+        "CREATE TABLE outbox (cluster TEXT NOT NULL, seq INTEGER NOT NULL, body TEXT NOT NULL,"
+        " PRIMARY KEY (cluster, seq)) WITHOUT ROWID",
+        "CREATE TABLE events (seq INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL,"
+        " job TEXT NOT NULL, body TEXT NOT NULL)",
+        "CREATE INDEX events_job ON events (job, seq) WHERE job <> ''",
+        "CREATE TABLE plans (round INTEGER PRIMARY KEY, time REAL NOT NULL, body TEXT NOT NULL)",
+        "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE history (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
+    ),
+    (
+        "ALTER TABLE jobs ADD COLUMN flow TEXT",
+        "CREATE INDEX jobs_flow ON jobs (flow) WHERE flow IS NOT NULL",
+        # With a workflow go the commands of its tasks, "17.1" and so on; "/" follows ".".
+        "CREATE TRIGGER workflow_dropped AFTER DELETE ON jobs WHEN OLD.flow IS NULL BEGIN"
+        " DELETE FROM launches WHERE job > OLD.id || '.' AND job < OLD.id || '/'; END",
+    ),
+    # Records of pieces of divisible jobs, which nobody knew before.
+    (),
+)
+"""``MIGRATIONS[n]`` leads from schema version n to n + 1; released entries never change."""
+
+CREATE_MIGRATIONS = (
+    "CREATE TABLE IF NOT EXISTS migrations"
+    " (version INTEGER PRIMARY KEY, applied REAL NOT NULL, by TEXT NOT NULL)"
+)
+
+Statement = tuple[str, Callable[[Any], tuple[Any, ...]]]
+
+STATEMENTS: dict[type, Statement] = {
+    PutJob: (
+        "INSERT INTO jobs (id, state, user, ended, body, flow) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (id) DO UPDATE SET state = excluded.state, user = excluded.user,"
+        " ended = excluded.ended, body = excluded.body",
+        lambda w: (w.id, w.state, w.user, w.ended, w.body, w.flow or None),
+    ),
+    DropJob: ("DELETE FROM jobs WHERE id = ?", lambda w: (w.id,)),
+    PutLaunch: (
+        "INSERT INTO launches (job, body) VALUES (?, ?)"
+        " ON CONFLICT (job) DO UPDATE SET body = excluded.body",
+        lambda w: (w.job, w.body),
+    ),
+    PutToken: (
+        "INSERT INTO tokens (user, token, job) VALUES (?, ?, ?)"
+        " ON CONFLICT (user, token) DO UPDATE SET job = excluded.job",
+        lambda w: (w.user, w.token, w.job),
+    ),
+    PutOutbox: (
+        "INSERT INTO outbox (cluster, seq, body) VALUES (?, ?, ?)"
+        " ON CONFLICT (cluster, seq) DO UPDATE SET body = excluded.body",
+        lambda w: (w.cluster, w.seq, w.body),
+    ),
+    DropOutbox: (
+        "DELETE FROM outbox WHERE cluster = ? AND seq <= ?",
+        lambda w: (w.cluster, w.through_seq),
+    ),
+    AppendEvent: (
+        "INSERT INTO events (seq, time, kind, job, body) VALUES (?, ?, ?, ?, ?)",
+        lambda w: (w.seq, w.time, w.kind, w.job, w.body),
+    ),
+    PutPlan: (
+        "INSERT INTO plans (round, time, body) VALUES (?, ?, ?)"
+        " ON CONFLICT (round) DO UPDATE SET time = excluded.time, body = excluded.body",
+        lambda w: (w.round, w.time, w.body),
+    ),
+    PutMeta: (
+        "INSERT INTO meta (key, value) VALUES (?, ?)"
+        " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        lambda w: (w.key, w.value),
+    ),
+    PutHistory: (
+        "INSERT INTO history (key, body) VALUES (?, ?)"
+        " ON CONFLICT (key) DO UPDATE SET body = excluded.body",
+        lambda w: (w.key, w.body),
+    ),
+}
+
+
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring the schema up to date, each version in one transaction.
+
+    Raises
+    ------
+    StoreError
+        The file was written by a newer coalloc.
+    """
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            f"{path}: has schema {version}, this coalloc knows up to {len(MIGRATIONS)};"
+            " install the newer coalloc, or restore a backup from before it"
+        )
+    for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.execute(CREATE_MIGRATIONS)
+            for statement in script:
+                connection.execute(statement)
+            connection.execute(
+                "INSERT INTO migrations (version, applied, by) VALUES (?, ?, ?)",
+                (number, time.time(), f"sqlite {sqlite3.sqlite_version}"),
+            )
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {number}")
+            connection.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise

@@ -1,0 +1,410 @@
+"""The store: every acknowledged job, decision and event, on disk before the reply.
+
+Notes
+-----
+SQLite in WAL mode with ``synchronous=FULL``: a commit is on disk when it returns. One connection,
+with exclusive locking: a second process is refused, and the WAL defect of SQLite 3.7-3.51.2, which
+needs two writing connections, cannot occur. The connection belongs to the thread that made it;
+only a backup reads through it in another.
+
+Group commit is the caller's: one `Store.commit` per batch is one transaction and one fsync.
+
+Checkpoint policy: SQLite moves the WAL into the database after every 1000 pages; a WAL that a
+burst made large is cut back to 64 MiB, and to nothing when the store is closed.
+"""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import groupby
+from pathlib import Path
+from typing import Protocol
+
+from coalloc.daemon.store.backup import write_copy
+from coalloc.daemon.store.compaction import prepare, release, take_over
+from coalloc.daemon.store.disk import make_private, mount_of, write_error
+from coalloc.daemon.store.errors import (
+    StoreBusyError,
+    StoreCorruptError,
+    StoreError,
+    StoreFullError,
+    error_of,
+)
+from coalloc.daemon.store.schema import (
+    APPLICATION_ID,
+    STATEMENTS,
+    migrate,
+)
+from coalloc.daemon.store.writes import EventRow, JobRow, Loaded, PlanRow, PutPlan, Write
+
+KEEP_PLANS = 20
+PAGE_ROWS = 2000
+BUSY_TIMEOUT_S = 2.0
+"""How long a start waits for the former daemon to let go of the file, seconds."""
+
+
+class Store(Protocol):
+    """What the daemon needs of a store."""
+
+    def commit(self, writes: Sequence[Write]) -> None:
+        """Write all or nothing, in order; on disk on return."""
+
+    def load(self, tokens_of: str | None = None) -> Loaded: ...
+
+    def job(self, job: str) -> JobRow | None: ...
+
+    def launch(self, job: str) -> str | None: ...
+
+    def job_of_token(self, user: str, token: str) -> str | None: ...
+
+    def finished(self, limit: int) -> list[JobRow]: ...
+
+    def tasks(self, flow: str) -> list[JobRow]: ...
+
+    def events(self, since: int, limit: int, job: str | None = None) -> list[EventRow]: ...
+
+    def plan(self, round: int | None = None) -> PlanRow | None: ...
+
+    def prune(self, keep_events: int, at_most: int = 5000) -> int: ...
+
+    def compact(self, at_most: int = 256) -> int: ...
+
+    def backup(self, path: Path) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class SqliteStore:
+    """A store in one SQLite file on a local disk.
+
+    Parameters
+    ----------
+    path : Path
+        The database; it is made, mode 0600, where it does not exist. Its folder must exist.
+    keep_plans : int
+        Plans of so many rounds are kept.
+
+    Raises
+    ------
+    StoreError
+        `StoreBusyError`, `StoreCorruptError`, `StoreFullError`, `StoreReadOnlyError`; plain for a
+        network file system and for a file of a newer version.
+    """
+
+    def __init__(self, path: Path, *, keep_plans: int = KEEP_PLANS) -> None:
+        self.path = path
+        self._keep_plans = keep_plans
+        self._connection: sqlite3.Connection | None = None
+        self._thread = threading.get_ident()
+        mount = mount_of(path)
+        if mount is not None and mount.is_network:
+            raise StoreError(
+                f"{path}: lies on a network file system ({mount.type} at {mount.point}), where"
+                " SQLite may lose data; set state_dir to a local disk"
+            )
+        with self._telling():
+            self._connect(check=True)
+
+    def commit(self, writes: Sequence[Write]) -> None:
+        """Write all or nothing, in order; on disk on return.
+
+        Raises
+        ------
+        StoreError
+            Nothing of the batch was written, and the store stays usable.
+        """
+        with self._telling(), self._transaction() as connection:
+            for kind, run in groupby(writes, type):
+                sql, row = STATEMENTS[kind]
+                connection.executemany(sql, map(row, run))
+                if kind is PutPlan:
+                    connection.execute(
+                        "DELETE FROM plans WHERE round <= (SELECT max(round) FROM plans) - ?",
+                        (self._keep_plans,),
+                    )
+
+    def load(self, tokens_of: str | None = None) -> Loaded:
+        """Everything a start needs; finished jobs and events are read on demand.
+
+        Parameters
+        ----------
+        tokens_of : str or None
+            The user whose tokens are wanted; None: everybody's.
+        """
+        with self._telling():
+            query = self._open().execute
+            tokens = query(
+                "SELECT tokens.user, token, job FROM tokens JOIN jobs ON jobs.id = tokens.job"
+                f" WHERE jobs.ended IS NULL{'' if tokens_of is None else ' AND tokens.user = ?'}",
+                () if tokens_of is None else (tokens_of,),
+            )
+            outbox: dict[str, dict[int, str]] = {}
+            for cluster, seq, body in query(
+                "SELECT cluster, seq, body FROM outbox ORDER BY cluster, seq"
+            ):
+                outbox.setdefault(cluster, {})[seq] = body
+            return Loaded(
+                jobs=self._active_jobs(),
+                tokens={(user, token): job for user, token, job in tokens},
+                outbox=outbox,
+                meta=dict(query("SELECT key, value FROM meta")),
+                history=dict(query("SELECT key, body FROM history")),
+                last_event=query("SELECT ifnull(max(seq), 0) FROM events").fetchone()[0],
+                plan=self.plan(),
+            )
+
+    def _active_jobs(self) -> Iterator[JobRow]:
+        last = -1
+        while True:
+            with self._telling():
+                rows = (
+                    self._open()
+                    .execute(
+                        "SELECT id, state, user, body, ended, seq FROM jobs"
+                        " WHERE ended IS NULL AND seq > ? ORDER BY seq LIMIT ?",
+                        (last, PAGE_ROWS),
+                    )
+                    .fetchall()
+                )
+            for row in rows:
+                yield JobRow._make(row[:5])
+            if len(rows) < PAGE_ROWS:
+                return
+            last = rows[-1][5]
+
+    def job(self, job: str) -> JobRow | None:
+        """A job by its id, active or ended."""
+        rows = self._jobs("WHERE id = ?", job)
+        return rows[0] if rows else None
+
+    def finished(self, limit: int) -> list[JobRow]:
+        """Ended jobs, the last one to end first."""
+        return self._jobs("WHERE ended IS NOT NULL ORDER BY ended DESC, seq DESC LIMIT ?", limit)
+
+    def tasks(self, flow: str) -> list[JobRow]:
+        """The tasks of a workflow that were ever placed, ended ones too."""
+        return self._jobs("WHERE flow = ? ORDER BY seq", flow)
+
+    def _jobs(self, where: str, value: str | int) -> list[JobRow]:
+        with self._telling():
+            rows = self._open().execute(
+                f"SELECT id, state, user, body, ended FROM jobs {where}", (value,)
+            )
+            return [JobRow._make(row) for row in rows]
+
+    def launch(self, job: str) -> str | None:
+        """What a job executes."""
+        return self._text("SELECT body FROM launches WHERE job = ?", job)
+
+    def job_of_token(self, user: str, token: str) -> str | None:
+        """The job that this user's token made, active or ended."""
+        return self._text("SELECT job FROM tokens WHERE user = ? AND token = ?", user, token)
+
+    def _text(self, sql: str, *values: str) -> str | None:
+        with self._telling():
+            row = self._open().execute(sql, values).fetchone()
+            return str(row[0]) if row else None
+
+    def events(self, since: int, limit: int, job: str | None = None) -> list[EventRow]:
+        """Events with a number above `since` by rising number, of all jobs or of one."""
+        # "job <> ''" lets the query use the partial index
+        where = "seq > ?" if job is None else "seq > ? AND job = ? AND job <> ''"
+        values = (since, limit) if job is None else (since, job, limit)
+        with self._telling():
+            rows = self._open().execute(
+                f"SELECT seq, time, kind, job, body FROM events WHERE {where} ORDER BY seq LIMIT ?",
+                values,
+            )
+            return [EventRow(seq=s, time=t, kind=k, job=j, body=b) for s, t, k, j, b in rows]
+
+    def plan(self, round: int | None = None) -> PlanRow | None:
+        """The plan of a round, or the newest."""
+        where = "ORDER BY round DESC LIMIT 1" if round is None else "WHERE round = ?"
+        with self._telling():
+            row = (
+                self._open()
+                .execute(
+                    f"SELECT round, time, body FROM plans {where}",
+                    () if round is None else (round,),
+                )
+                .fetchone()
+            )
+            return PlanRow(round=row[0], time=row[1], body=row[2]) if row else None
+
+    def prune(self, keep_events: int, at_most: int = 5000) -> int:
+        """Forget the oldest events, and the jobs that ended before the oldest one kept.
+
+        Parameters
+        ----------
+        keep_events : int
+            At least 1: the newest holds the number that the next one follows.
+        at_most : int
+            Events removed by one call, so that the daemon is not held up.
+
+        Returns
+        -------
+        int
+            Events removed; when it equals `at_most`, there is more to do.
+        """
+        with self._telling(), self._transaction() as connection:
+            # asked for together, they would be sought in the whole table
+            oldest, newest = connection.execute(
+                "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events)"
+            ).fetchone()
+            if newest is None:
+                return 0
+            last = min(newest - max(keep_events, 1), oldest + at_most - 1)
+            removed = connection.execute("DELETE FROM events WHERE seq <= ?", (last,)).rowcount
+            connection.execute(
+                # What has run of a workflow that lives must be known: it must not run again.
+                "DELETE FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE ended IS NOT NULL AND"
+                " ended < (SELECT time FROM events ORDER BY seq LIMIT 1) AND (flow IS NULL OR"
+                " NOT EXISTS (SELECT 1 FROM jobs AS whole WHERE whole.id = jobs.flow AND"
+                " whole.ended IS NULL)) ORDER BY ended LIMIT ?)",
+                (at_most,),
+            )
+            return removed
+
+    def compact(self, at_most: int = 256) -> int:
+        """Give free pages back to the file system, as long as too many are free.
+
+        An eighth of the file stays free for what comes next.
+
+        Parameters
+        ----------
+        at_most : int
+            Pages moved by one call, so that the daemon is not held up.
+
+        Returns
+        -------
+        int
+            Pages released; 0: there is nothing more to do.
+        """
+        with self._telling():
+            return release(self._open(), at_most)
+
+    def backup(self, path: Path) -> None:
+        """Write a consistent copy while the store is in use; `path` appears only when complete.
+
+        May be called from another thread than the rest.
+
+        Raises
+        ------
+        StoreError
+            The copy cannot be written; the store stays usable.
+        """
+        # Its lock would end with any other handle of ours on the file that is closed.
+        if path.exists() and path.samefile(self.path):
+            raise StoreError(f"{path}: is the store itself, not a place for a backup")
+        try:
+            write_copy(self._connection or self._open(), path)
+        # the copy is written by SQLite, so its errors are about the target
+        except sqlite3.Error as error:
+            code = write_error(path.parent)
+            raise error_of(code, f"{path}: {error}") from error
+        except OSError as error:
+            raise error_of(error.errno or errno.EIO, str(path)) from error
+
+    def close(self) -> None:
+        """Move the WAL into the database and let go of the file; again is harmless."""
+        connection = self._connection
+        if connection is not None:
+            self._check_thread()
+            # a last checkpoint that fails: the WAL still holds every commit
+            with suppress(sqlite3.Error):
+                connection.close()
+            self._connection = None
+
+    def _connect(self, *, check: bool) -> None:
+        make_private(self.path)
+        connection = sqlite3.connect(
+            self.path,
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,
+            # `backup` reads through it in a thread of its own; see `_check_thread` for the rest.
+            check_same_thread=sqlite3.threadsafety < 3,
+        )
+        try:
+            # Before the first access: then the WAL's index lives in our memory, not in a file.
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            owner = connection.execute("PRAGMA application_id").fetchone()[0]
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if tables and owner != APPLICATION_ID:
+                raise StoreCorruptError(f"{self.path}: is a database of another program")
+            prepare(connection, is_new=not tables)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA journal_size_limit = 67108864")
+            connection.execute("PRAGMA cache_size = -16000")
+            if check:
+                self._check(connection)
+                take_over(connection)
+            migrate(connection, self.path)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if verdict != "ok":
+            raise self._corrupt(verdict)
+
+    def _check_thread(self) -> None:
+        if threading.get_ident() != self._thread:
+            raise StoreError(f"{self.path}: is in use by the thread that opened it")
+
+    def _open(self) -> sqlite3.Connection:
+        self._check_thread()
+        if self._connection is None:
+            self._connect(check=False)
+        assert self._connection is not None
+        return self._connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        connection = self._open()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _telling(self, path: Path | None = None) -> Iterator[None]:
+        """Turn SQLite's errors into ours."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._told(error, path or self.path) from error
+        except OSError as error:
+            raise error_of(error.errno or errno.EIO, str(path or self.path)) from error
+
+    def _told(self, error: sqlite3.Error, path: Path) -> StoreError:
+        name = getattr(error, "sqlite_errorname", "") or ""
+        if name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY")):
+            # SQLite's handle may no longer match the file; the next use makes a new one.
+            self.close()
+            return error_of(write_error(path.parent), f"{path}: {error}")
+        if name.startswith("SQLITE_FULL"):
+            return StoreFullError(f"{path}: {error}")
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return StoreBusyError(f"{path}: is in use by another process")
+        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+            return self._corrupt(str(error))
+        return StoreError(f"{path}: {error}")
+
+    def _corrupt(self, what: str) -> StoreCorruptError:
+        path = self.path
+        return StoreCorruptError(
+            f"{path}: is damaged ({' '.join(what.split())}); stop the daemon, then put a"
+            f" backup in its place with: coalloc restore FILE (or try: sqlite3 {path} .recover)"
+        )

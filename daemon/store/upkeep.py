@@ -1,0 +1,36 @@
+"""Keeps the store small while the daemon serves: old events go, free space goes back to the disk.
+
+Both are done in steps of a few milliseconds, with the loop free between two of them, so that no
+submit waits for more than one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from structlog.stdlib import BoundLogger
+
+from coalloc.daemon.store.errors import StoreError
+from coalloc.daemon.store.sqlite import Store
+
+EVERY_S = 300.0
+PRUNED_AT_ONCE = 500
+"""Events, and as many jobs, in one step."""
+PAGES_AT_ONCE = 64
+PAUSE_S = 0.02
+"""Between two steps, in which others are served, seconds."""
+
+
+async def tend(store: Store, keep_events: int, log: BoundLogger) -> None:
+    """Forget what is too old, then release the pages that this has freed."""
+    released = 0
+    try:
+        while store.prune(keep_events, PRUNED_AT_ONCE) >= PRUNED_AT_ONCE:
+            await asyncio.sleep(PAUSE_S)
+        while pages := store.compact(PAGES_AT_ONCE):
+            released += pages
+            await asyncio.sleep(PAUSE_S)
+    except StoreError as error:
+        log.error("upkeep_failed", why=str(error))
+    if released:
+        log.info("store_compacted", pages=released)

@@ -1,0 +1,107 @@
+"""A batch of effects is on disk before it has any effect, or is kept until there is room.
+
+While nothing can be written, the submits of the batch are taken back, and what happens to running
+work is kept in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from structlog.stdlib import BoundLogger
+
+from coalloc.core.coordinator import Coordinator
+from coalloc.core.effects import Effect, Publish
+from coalloc.core.events import Event, SubmitsLost, Ticked
+from coalloc.core.requests import Refused
+from coalloc.daemon.store.errors import StoreError
+from coalloc.daemon.store.journal import without_submits, writes_of
+from coalloc.daemon.store.sqlite import Store
+
+RETRY_WRITES_S = 1.0
+
+
+class Writer:
+    """Commits batches of effects, one after the other.
+
+    Parameters
+    ----------
+    clock : callable
+        The wall clock, seconds.
+    noted : callable
+        Writes the log lines among effects, which wait for no disk; returns the others.
+    committed : callable
+        Carries out effects that are on disk, at this time.
+    refuse : callable
+        Answers whoever asked.
+    offer : callable
+        Puts an event before the core.
+    later : callable
+        Calls something after so many seconds.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        core: Coordinator,
+        log: BoundLogger,
+        clock: Callable[[], float],
+        *,
+        noted: Callable[[list[Effect]], list[Effect]],
+        committed: Callable[[list[Effect], float], None],
+        refuse: Callable[[Any, Refused], None],
+        offer: Callable[[Event], None],
+        later: Callable[[float, Callable[[], None]], None],
+    ) -> None:
+        self._store, self._core, self._log, self._clock = store, core, log, clock
+        self._noted, self._committed, self._refuse = noted, committed, refuse
+        self._offer, self._later = offer, later
+        self._unwritten: list[Effect] = []
+
+    @property
+    def is_writable(self) -> bool:
+        """The last batch is on disk."""
+        return not self._unwritten
+
+    def write(self, effects: list[Effect], now: float) -> None:
+        """Carry out a batch once it is on disk."""
+        writes = writes_of(effects, now)
+        if self._unwritten:
+            self._unwritten += self._noted(effects)
+            return
+        if writes:
+            try:
+                self._store.commit(writes)
+            except StoreError as error:
+                self._keep(effects, error)
+                return
+        self._committed(effects, now)
+
+    def _keep(self, effects: list[Effect], error: StoreError) -> None:
+        """Take back the submits of this batch, and keep the rest for later."""
+        self._log.error("store_failed", why=str(error))
+        self._core.state.rounds.blocked = True
+        kept, lost, origins = without_submits(effects)
+        for origin in origins:
+            self._refuse(origin, Refused(code="storage", message=str(error)))
+        if lost:
+            kept += self._core.handle(SubmitsLost(jobs=tuple(lost)), self._clock())
+        self._unwritten = [Publish(topic="storage", body={"writable": False})]
+        self._unwritten += self._noted(kept)
+        self._later(RETRY_WRITES_S, self._write_again)
+
+    def _write_again(self) -> None:
+        now = self._clock()
+        try:
+            self._store.commit(writes_of(self._unwritten, now))
+        except StoreError:
+            self._later(RETRY_WRITES_S, self._write_again)
+            return
+        effects, self._unwritten = self._unwritten, []
+        self._log.info("store_returned", effects=len(effects))
+        rounds = self._core.state.rounds
+        rounds.blocked = False
+        rounds.want("store_returned")
+        self._committed(effects, now)
+        self._offer(Ticked())

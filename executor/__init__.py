@@ -1,0 +1,1 @@
+"""The executor of one cluster: `coalloc-executor`."""

@@ -1,0 +1,59 @@
+"""What an executor takes from whom: its key, the daemon's, and the users whose jobs it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from coalloc.core.messages import Prepare
+from coalloc.runtime.config.schema import Config
+from coalloc.runtime.key_files import calling, read_key
+from coalloc.wire.curve import Calling
+
+ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorAccess:
+    """How an executor tells its daemon from others, and a user's job from nobody's.
+
+    Attributes
+    ----------
+    security : Calling or None
+        None: single-user mode, where every job is the daemon's user's.
+    root_jobs : bool
+        Start jobs that root has submitted.
+    """
+
+    security: Calling | None = None
+    root_jobs: bool = False
+
+    def may_run(self, order: Prepare) -> str:
+        """Why this order's processes are not started; empty: they are.
+
+        A job that was handed over in the batch system runs there as its owner, whom that system
+        has authenticated.
+        """
+        if self.security is None or order.foreign:
+            return ""
+        if order.uid < 0 or order.gid < 0:
+            return "the daemon names no user whose processes these are"
+        if order.uid == 0 and not self.root_jobs:
+            return ROOT_REFUSED
+        return ""
+
+
+OPEN_ACCESS = ExecutorAccess()
+
+
+def access_of(config: Config, path: Path) -> ExecutorAccess:
+    """What the configuration says, with the executor's key of this file.
+
+    Raises
+    ------
+    KeyFileError
+    """
+    if config.daemon.mode == "single-user":
+        return OPEN_ACCESS
+    security = calling(read_key(path), config.access.server_key, path)
+    return ExecutorAccess(security=security, root_jobs=config.access.root_jobs)

@@ -1,0 +1,360 @@
+"""The executor's loop: one cluster's adapter between the daemon and the batch system.
+
+Readings run in a thread of their own with a time limit, so that a batch system that hangs
+delays nothing else. Orders and the launcher's news go through `coalloc.core.executor`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from structlog.stdlib import BoundLogger
+
+from coalloc.adapters.base import (
+    Adapter,
+    AdapterError,
+    ClaimRefusedError,
+    PartKey,
+)
+from coalloc.adapters.base import PartReport as LauncherReport
+from coalloc.core.executor import (
+    ClaimPart,
+    DismissJob,
+    EndPart,
+    ExecutorCore,
+    ExecutorEffect,
+    ExecutorState,
+    Heard,
+    Key,
+    PartNews,
+    RemovePart,
+    RenewLeases,
+    SaveProgress,
+    Say,
+    StartPart,
+    Tell,
+    Ticked,
+)
+from coalloc.core.messages import (
+    Goodbye,
+    Numbered,
+    PartReport,
+    Ping,
+    Prepare,
+    Read,
+    Statement,
+    TurnedAway,
+    Welcome,
+)
+from coalloc.core.records import PartState
+from coalloc.executor.access import OPEN_ACCESS, ExecutorAccess
+from coalloc.executor.parts import message_of, refused, spec_of
+from coalloc.executor.state import kept_identity
+from coalloc.model.nodeset import fold
+from coalloc.runtime.logs import RateLimit
+from coalloc.wire.codec import WireError, decode_for_executor, encode_message
+from coalloc.wire.curve import REFUSED, SUCCEEDED
+from coalloc.wire.sockets import DEALER, Port, new_context
+
+TICK_S = 1.0
+POLL_S = 0.25
+"""Between looks at the launcher where it cannot call for attention, seconds."""
+MAX_BYTES = 64 << 20
+HANDSHAKES_TOLD_S = 60.0
+
+
+class Executor:
+    """One cluster's executor.
+
+    Parameters
+    ----------
+    cluster : str
+    adapter : Adapter
+    state_dir : Path
+        Keeps the number of the last order carried out.
+    clock : callable
+        Seconds that a change of the wall clock does not touch: leases are measured with it.
+    access : ExecutorAccess
+        Its key, and whose jobs it starts.
+
+    Attributes
+    ----------
+    refused : asyncio.Event
+        Set when the daemon has refused its key, after which nothing more will be heard.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        adapter: Adapter,
+        endpoint: str,
+        state_dir: Path,
+        log: BoundLogger,
+        *,
+        interval_s: float,
+        timeout_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        access: ExecutorAccess = OPEN_ACCESS,
+    ) -> None:
+        if adapter.launcher is None:
+            raise AdapterError(
+                f"cluster {cluster}: its adapter only reads; nothing can be launched"
+            )
+        self.cluster, self.log, self.clock = cluster, log, clock
+        self.reader, self.launcher = adapter.reader, adapter.launcher
+        self.handover = adapter.handover
+        self.interval_s, self.timeout_s = interval_s, timeout_s
+        self.progress = state_dir / "progress.json"
+        state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        state = ExecutorState(cluster=cluster, identity=kept_identity(state_dir))
+        self._recall(state)
+        for report in self.launcher.adopt():
+            adopted = message_of(report)
+            state.parts[adopted.job, adopted.attempt, adopted.part] = adopted
+        self.core = ExecutorCore(state)
+        self._context = new_context()
+        self.refused = asyncio.Event()
+        self._port = Port(
+            self._context,
+            DEALER,
+            self._received,
+            max_bytes=MAX_BYTES,
+            security=access.security,
+            on_handshake=None if access.security is None else self._handshaken,
+        )
+        self._may_run = access.may_run
+        self._handshakes = RateLimit(HANDSHAKES_TOLD_S)
+        self._endpoint = endpoint
+        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="read")
+        self._tasks: list[asyncio.Task[None]] = []
+        self._saved: SaveProgress | None = None
+        self._heard: list[Numbered | Welcome | Ping | TurnedAway] = []
+        self._began = time.time() - time.monotonic()
+        self._run = secrets.token_hex(4)
+        self._complaint = ("", "")
+        self._known: dict[PartKey, LauncherReport] = {}
+
+    def _recall(self, state: ExecutorState) -> None:
+        try:
+            kept = msgspec.json.decode(self.progress.read_bytes())
+            state.store, state.last_seq = str(kept["store"]), int(kept["last_seq"])
+            state.epoch = int(kept["epoch"])
+        except FileNotFoundError:
+            return
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+            self.log.error("progress_unreadable", path=str(self.progress), why=str(error))
+
+    def open(self) -> None:
+        """Connect and begin; the loop must be running."""
+        loop = asyncio.get_running_loop()
+        self._port.connect(self._endpoint)
+        self._port.attach(loop)
+        descriptor = self.launcher.fileno()
+        if descriptor is not None:
+            loop.add_reader(descriptor, self._look)
+        adopted = len(self.core.state.parts)
+        self.log.info("executor_started", cluster=self.cluster, adopted=adopted)
+        self._carry_out(self.core.hello(self.clock()))
+        self._tasks = [
+            loop.create_task(self._reading()),
+            loop.create_task(self._ticking()),
+            loop.create_task(self._looking()),
+        ]
+
+    async def close(self) -> None:
+        """Say goodbye; the parts go on, and are adopted at the next start."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        descriptor = self.launcher.fileno()
+        if descriptor is not None:
+            asyncio.get_running_loop().remove_reader(descriptor)
+        self._say(Goodbye(cluster=self.cluster))
+        self._port.close()
+        self._context.term()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.launcher.close()
+        self.log.info("executor_stopped", cluster=self.cluster, parts=len(self.core.state.parts))
+
+    def _received(self, frames: list[bytes]) -> None:
+        try:
+            if len(frames) != 1:
+                raise WireError("bad_frames", f"expected 1 frame, got {len(frames)}")
+            message = decode_for_executor(frames[0])
+        except WireError as error:
+            self.log.warning("message_dropped", fault=error.code, what=str(error)[:200])
+            return
+        self._heard.append(message)
+        if len(self._heard) == 1:
+            asyncio.get_running_loop().call_soon(self._take_in)
+
+    def _take_in(self) -> None:
+        """Carry out all that has arrived; one write to disk stands for all of it."""
+        heard, self._heard = self._heard, []
+        effects: list[ExecutorEffect] = []
+        for message in heard:
+            effects += self.core.handle(Heard(message=message), self.clock())
+        self._carry_out(effects)
+
+    def _carry_out(self, effects: list[ExecutorEffect]) -> None:
+        """In order; only what is said of it waits until the progress is on disk."""
+        news: list[PartReport] = []
+        progress: SaveProgress | None = None
+        said: list[Statement] = []
+        for effect in effects:
+            match effect:
+                case ClaimPart(order=order):
+                    news += self._claim(order)
+                case StartPart(key=key):
+                    self._try("start", key, self.launcher.go)
+                case EndPart(key=key, reason=reason):
+                    self._try("end", key, partial(self.launcher.abort, reason=reason))
+                case RemovePart(key=key):
+                    self._try("remove", key, self.launcher.forget)
+                case DismissJob(foreign=foreign):
+                    self._dismiss(foreign)
+                case RenewLeases():
+                    with contextlib.suppress(AdapterError):
+                        self.launcher.renew()
+                case SaveProgress():
+                    progress = effect
+                case Say(statement=statement):
+                    said.append(statement)
+                case Tell(event=event, fields=fields, level=level):
+                    (self.log.warning if level == "warning" else self.log.info)(event, **fields)
+        if progress is not None:
+            self._save(progress)
+        for statement in said:
+            self._say(statement)
+        for report in news:
+            self._carry_out(self.core.handle(PartNews(report=report), self.clock()))
+
+    def _handshaken(self, outcome: str) -> None:
+        if outcome == REFUSED:
+            self.refused.set()
+        elif outcome != SUCCEEDED and self._handshakes.once_per(outcome):
+            self.log.warning("handshake_failed", outcome=outcome, endpoint=self._endpoint)
+
+    def _claim(self, order: Prepare) -> list[PartReport]:
+        fault = self._may_run(order)
+        if fault:
+            self.log.warning("order_refused", audit=True, job=order.job, uid=order.uid, why=fault)
+            return [refused(order, "user_unknown", fault)]
+        try:
+            self.launcher.claim(spec_of(order, self.cluster, self.core.state.epoch))
+        except ClaimRefusedError as error:
+            return [refused(order, error.reason, error.detail)]
+        except AdapterError as error:
+            return [refused(order, "unreachable", str(error))]
+        self.log.info("part_claimed", job=order.job, attempt=order.attempt, nodes=fold(order.nodes))
+        return []
+
+    def _try(self, verb: str, key: Key, call: Callable[[PartKey], Any]) -> None:
+        try:
+            call(PartKey(job=key[0], attempt=key[1], part=key[2]))
+        except AdapterError as error:
+            self.log.error("launcher_failed", verb=verb, job=key[0], why=str(error))
+
+    def _dismiss(self, foreign: str) -> None:
+        """Cancel a handed job; where that fails, the daemon asks again with a later reading."""
+        if self.handover is None:
+            self.log.error("handover_unknown", job_there=foreign)
+            return
+        try:
+            self.handover.dismiss(foreign)
+            self.log.info("handed_job_dismissed", job_there=foreign)
+        except AdapterError as error:
+            self.log.error("launcher_failed", verb="dismiss", job_there=foreign, why=str(error))
+
+    def _save(self, progress: SaveProgress) -> None:
+        """Durable on return: what follows tells the daemon that orders were carried out."""
+        if progress == self._saved:
+            return
+        body = msgspec.json.encode(progress)
+        written = self.progress.with_suffix(".tmp")
+        with open(written, "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(self.progress)
+        self._saved = progress
+
+    def _say(self, statement: Statement) -> None:
+        self._port.send([encode_message(statement)])
+
+    def _look(self) -> None:
+        """Take in what the launcher knows."""
+        try:
+            reports = self.launcher.poll()
+        except AdapterError as error:
+            self.log.error("launcher_failed", verb="poll", why=str(error))
+            return
+        news = [r for r in reports if self._known.get(r.key) is not r]
+        self._known = {report.key: report for report in reports}
+        for report in news:
+            message = message_of(report)
+            before = self.core.state.parts.get((message.job, message.attempt, message.part))
+            if before is not None and before.state is not message.state:
+                self._log_change(message)
+            self._carry_out(self.core.handle(PartNews(report=message), self.clock()))
+
+    def _log_change(self, part: PartReport) -> None:
+        fields: dict[str, Any] = {"job": part.job, "attempt": part.attempt}
+        if part.state in {PartState.FINISHED, PartState.REFUSED, PartState.LOST}:
+            fields |= {"exit_code": part.exit_code, "reason": part.reason, "detail": part.detail}
+        self.log.info(f"part_{part.state}", **fields)
+
+    async def _looking(self) -> None:
+        while True:
+            self._look()
+            await asyncio.sleep(POLL_S)
+
+    async def _ticking(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._carry_out(self.core.handle(Ticked(), self.clock()))
+
+    def _complain(self, event: str, why: str) -> None:
+        """Log what is wrong with the readings, when that changes; empty: nothing."""
+        if (event, why) == self._complaint:
+            return
+        self._complaint = event, why
+        if event:
+            self.log.warning(event, why=why)
+        else:
+            self.log.info("reading_succeeded")
+
+    async def _reading(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            at, epoch = self._began + began, self.core.state.epoch
+            pending = loop.run_in_executor(self._threads, self.reader.read)
+            try:
+                # Not wait_for: in Python 3.11 it loses a cancellation that comes with the answer.
+                async with asyncio.timeout(self.timeout_s):
+                    reading = await asyncio.shield(pending)
+                self._say(
+                    Read(cluster=self.cluster, reading=reading, at=at, run=self._run, epoch=epoch)
+                )
+                self._complain("", "")
+            except TimeoutError:
+                error = f"no answer within {self.timeout_s:g} s"
+                self._complain("reading_late", error)
+                self._say(Read(cluster=self.cluster, error=error))
+                with contextlib.suppress(AdapterError):
+                    await pending  # One reader at a time: a hung batch system is not asked again.
+            except AdapterError as failure:
+                self._complain("reading_failed", str(failure))
+                self._say(Read(cluster=self.cluster, error=str(failure)))
+            await asyncio.sleep(max(0.0, self.interval_s - (loop.time() - began)))

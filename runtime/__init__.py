@@ -1,0 +1,1 @@
+"""What every process needs first: configuration, keys, logs, systemd."""

@@ -1,0 +1,329 @@
+"""The configuration file: found, read, checked, and completed for this user or system."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import tomli
+from msgspec import inspect
+from msgspec.structs import replace
+
+from coalloc.model.errors import InputError
+from coalloc.policies.registry import POLICIES
+from coalloc.runtime.config.check import Fault, faults, key_text, shown
+from coalloc.runtime.config.lines import Path as KeyPath
+from coalloc.runtime.config.lines import key_lines, line_of
+from coalloc.runtime.config.schema import Config, ConfigError
+
+SYSTEM_PATH = Path("/etc/coalloc/coallocd.toml")
+USER_PATH = Path("coalloc/coallocd.toml")
+MAX_IPC_BYTES = 107
+"""``sun_path`` of unix(7), less the terminating zero."""
+
+CONFIG_TYPE = inspect.type_info(Config)
+MIN_MEMORY_MB = 1024
+"""Below, compiled code itself runs out of address space, MiB."""
+Check = Callable[[Config], None]
+"""Raises InputError, naming the key, for what only the caller can know to be wrong."""
+
+ENDPOINTS = ("endpoint", "executor_endpoint", "publish_endpoint")
+NEEDS_RESTART = (
+    *(f"daemon.{name}" for name in ("state_dir", "runtime_dir", "mode", *ENDPOINTS)),
+    *("daemon.metrics_address", "daemon.max_message_bytes", "solver"),
+    "access.enrolment_socket",
+)
+"""Keys and sections that a reload does not apply."""
+
+
+def find_config(explicit: Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The file to read: the named one, $COALLOC_CONFIG, the user's, the system's, or none.
+
+    A file that was named, on the command line or in the environment, need not exist: reading it
+    then says so.
+    """
+    if explicit is not None:
+        return explicit
+    if environ.get("COALLOC_CONFIG"):
+        return Path(environ["COALLOC_CONFIG"])
+    for path in (_home(environ, "XDG_CONFIG_HOME", ".config") / USER_PATH, SYSTEM_PATH):
+        if path.exists():
+            return path
+    return None
+
+
+def load(
+    path: Path | None,
+    environ: Mapping[str, str] = os.environ,
+    uid: int | None = None,
+    check: Check | None = None,
+) -> Config:
+    """Read a configuration, and settle the folders and end points it leaves open.
+
+    Parameters
+    ----------
+    path : Path or None
+        None: the defaults.
+    environ : mapping
+        For the XDG folders and those that systemd hands to a service.
+    uid : int, optional
+        Default: that of this process.
+    check : callable, optional
+        Called last; its error gets the file and the line.
+
+    Raises
+    ------
+    ConfigError
+    """
+    uid = os.getuid() if uid is None else uid
+    if path is None:
+        config = _settled(Config(), _folders(path, environ, uid), "", {})
+        _call(check, config, "built-in defaults", {})
+        return config
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigError(f"{path}:{line}: is not UTF-8 text") from error
+    return parse(text, str(path), _folders(path, environ, uid), check)
+
+
+def parse(
+    text: str,
+    name: str,
+    folders: tuple[str, str, str] = ("", "", ""),
+    check: Check | None = None,
+) -> Config:
+    """Read a configuration from a text.
+
+    Parameters
+    ----------
+    name : str
+        What errors call the file.
+    folders : tuple of str
+        State, runtime and cache folder where the text names none.
+
+    Raises
+    ------
+    ConfigError
+    """
+    try:
+        value = tomli.loads(text)
+    except tomli.TOMLDecodeError as error:
+        raise ConfigError(_syntax_error(name, text, str(error))) from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{name}: holds a number too long or is nested too deeply") from error
+    # tomli counts "\r\n" as one line break, and so must the positions
+    lines = key_lines(text.replace("\r\n", "\n"))
+    # in the order of the file, so that the first mistake is the first to be told
+    found = sorted(faults(value, CONFIG_TYPE), key=lambda fault: line_of(lines, fault[0]))
+    if not found:
+        try:
+            config = msgspec.convert(value, Config)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{name}: {error}") from error
+        found = list(_contradictions(config))
+        if not found:
+            config = _settled(config, folders, name, lines)
+            _call(check, config, name, lines)
+            return config
+    where, what = found[0]
+    raise ConfigError(f"{name}:{line_of(lines, where)}: {key_text(where)}: {what}")
+
+
+def _syntax_error(name: str, text: str, message: str) -> str:
+    found = re.search(r" \(at line (\d+), column \d+\)$", message)
+    line = int(found[1]) if found else max(1, len(text.splitlines()))
+    what = re.sub(r" \(at [^()]*\)$", "", message)
+    return f"{name}:{line}: {what[:1].lower()}{what[1:]}"
+
+
+def _call(check: Check | None, config: Config, name: str, lines: Mapping[KeyPath, int]) -> None:
+    if check is None:
+        return
+    try:
+        check(config)
+    except InputError as error:
+        line = f":{line_of(lines, key_path(error.where))}" if lines else ""
+        raise ConfigError(f"{name}{line}: {error}") from error
+
+
+def key_path(text: str) -> KeyPath:
+    """The path that a text such as ``clusters[1].settings.cpus`` stands for."""
+    parts = re.findall(r"\[(\d+)\]|([^.\[\]]+)", text)
+    return tuple(int(index) if index else key for index, key in parts)
+
+
+def _contradictions(config: Config) -> Iterator[Fault]:
+    """Values that are right alone and wrong together."""
+    if not config.clusters:
+        yield ("clusters",), "is empty"
+    seen: set[str] = set()
+    for i, cluster in enumerate(config.clusters):
+        if cluster.name in seen:
+            yield ("clusters", i, "name"), f"{shown(cluster.name)} is used twice"
+        if "/" in cluster.name or not cluster.name.isprintable() or " " in cluster.name:
+            yield ("clusters", i, "name"), f"{shown(cluster.name)} has a slash, space or control"
+        seen.add(cluster.name)
+    readings, start = config.readings, config.start
+    if readings.max_age_s < readings.interval_s:
+        what = f"{readings.max_age_s:g} is below interval_s {readings.interval_s:g}"
+        yield ("readings", "max_age_s"), f"{what}: every reading would be stale"
+    if start.backoff_max_s < start.backoff_first_s:
+        what = f"{start.backoff_max_s:g} is below backoff_first_s {start.backoff_first_s:g}"
+        yield ("start", "backoff_max_s"), what
+    if start.lease_s < start.prepare_timeout_s:
+        what = f"{start.lease_s:g} is below prepare_timeout_s {start.prepare_timeout_s:g}"
+        yield ("start", "lease_s"), f"{what}: claims would go while parts are awaited"
+    for i, policy in enumerate(config.rounds.fallbacks):
+        if policy in config.rounds.fallbacks[:i]:
+            yield ("rounds", "fallbacks", i), f"{shown(policy)} is named twice"
+    if 0 < config.solver.memory_mb < MIN_MEMORY_MB:
+        what = f"{config.solver.memory_mb} is below {MIN_MEMORY_MB}, which compiled code needs"
+        yield ("solver", "memory_mb"), what
+    yield from _unknown_names(config)
+    address = config.daemon.metrics_address
+    if address and not _is_address(address):
+        yield ("daemon", "metrics_address"), f"{shown(address)} is not host:port"
+
+
+def _unknown_names(config: Config) -> Iterator[Fault]:
+    """Policies that do not exist, and options that the configured policy does not have."""
+    rounds = config.rounds
+    named: list[tuple[KeyPath, str]] = [(("rounds", "policy"), rounds.policy)]
+    named += [(("rounds", "fallbacks", i), name) for i, name in enumerate(rounds.fallbacks)]
+    named += [
+        (("rounds", "trigger", i, "policy"), trigger.policy)
+        for i, trigger in enumerate(rounds.trigger)
+        if trigger.policy
+    ]
+    for path, name in named:
+        if name not in POLICIES:
+            near = get_close_matches(name, POLICIES, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(POLICIES)}"
+            yield path, f"there is no policy {shown(name)}{hint}"
+    if rounds.policy not in POLICIES:
+        return
+    options = POLICIES[rounds.policy].options
+    for key, value in rounds.options.items():
+        if key not in options:
+            names = ", ".join(options) or "none"
+            yield ("rounds", "options", key), f"unknown option; {rounds.policy} has {names}"
+            continue
+        try:
+            options[key].read(value, "")
+        except InputError as error:
+            yield ("rounds", "options", key), error.what
+
+
+def _is_address(address: str) -> bool:
+    host, colon, port = address.rpartition(":")
+    return bool(host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 65536)
+
+
+def _folders(path: Path | None, environ: Mapping[str, str], uid: int) -> tuple[str, str, str]:
+    """State, runtime and cache folder: systemd's, the system's, or the user's."""
+    given = [
+        environ.get(name, "").partition(":")[0]
+        for name in ("STATE_DIRECTORY", "RUNTIME_DIRECTORY", "CACHE_DIRECTORY")
+    ]
+    # a client that reads the system's file must find the system's sockets
+    if uid == 0 or (path is not None and path.is_relative_to(SYSTEM_PATH.parent)):
+        usual = ["/var/lib/coalloc", "/run/coalloc", "/var/cache/coalloc"]
+    else:
+        state = _home(environ, "XDG_STATE_HOME", ".local/state") / "coalloc"
+        cache = _home(environ, "XDG_CACHE_HOME", ".cache") / "coalloc"
+        runtime = environ.get("XDG_RUNTIME_DIR", "")
+        usual = [str(state), f"{runtime}/coalloc" if runtime else f"{state}/run", str(cache)]
+    state_dir, runtime_dir, cache_dir = (g or u for g, u in zip(given, usual, strict=True))
+    return state_dir, runtime_dir, cache_dir
+
+
+def _home(environ: Mapping[str, str], name: str, below: str) -> Path:
+    # the XDG specification: a path that is not absolute is to be ignored
+    given = environ.get(name, "")
+    if given.startswith("/"):
+        return Path(given)
+    return Path(environ.get("HOME") or Path.home()) / below
+
+
+def _settled(
+    config: Config, folders: tuple[str, str, str], name: str, lines: Mapping[Any, int]
+) -> Config:
+    daemon = config.daemon
+    paths = {
+        "state_dir": daemon.state_dir or folders[0],
+        "runtime_dir": daemon.runtime_dir or folders[1],
+    }
+    cache = config.solver.cache_dir or folders[2]
+
+    def refuse(path: tuple[str, ...], what: str) -> ConfigError:
+        place = f"{name}:{line_of(lines, path)}: " if name else ""
+        return ConfigError(f"{place}{key_text(path)}: {what}")
+
+    for key, folder in (*paths.items(), ("cache_dir", cache)):
+        if folder and not folder.startswith("/"):
+            section = "solver" if key == "cache_dir" else "daemon"
+            raise refuse((section, key), f"{shown(folder)} is not an absolute path")
+    ends: dict[str, str] = {}
+    for key in ENDPOINTS:
+        end = _filled(getattr(daemon, key), paths)
+        what = _endpoint_fault(end)
+        if what:
+            raise refuse(("daemon", key), what)
+        if end in ends.values():
+            raise refuse(("daemon", key), f"{shown(end)} is used twice")
+        ends[key] = end
+    enrolment = _filled(config.access.enrolment_socket, paths)
+    what = _endpoint_fault(f"ipc://{enrolment}")
+    if what:
+        raise refuse(("access", "enrolment_socket"), what)
+    return replace(
+        config,
+        access=replace(config.access, enrolment_socket=enrolment),
+        daemon=replace(daemon, **paths, **ends),
+        solver=replace(config.solver, cache_dir=cache),
+    )
+
+
+def _filled(text: str, paths: Mapping[str, str]) -> str:
+    for variable, folder in paths.items():
+        text = text.replace(f"{{{variable}}}", folder)
+    return text
+
+
+def _endpoint_fault(end: str) -> str:
+    if end.startswith("ipc://"):
+        size = len(os.fsencode(end.removeprefix("ipc://")))
+        if size > MAX_IPC_BYTES:
+            return f"{size} bytes long; the path of a socket holds at most {MAX_IPC_BYTES}"
+        return "" if end.startswith("ipc:///") else f"{shown(end)} is not an absolute path"
+    if end.startswith("tcp://") and _is_address(end.removeprefix("tcp://")):
+        return ""
+    return f"{shown(end)} is neither ipc:///path nor tcp://host:port"
+
+
+def changes(old: Config, new: Config) -> list[str]:
+    """Keys whose values differ, as written in the file; arrays of tables as a whole."""
+    out = []
+    for section in Config.__struct_fields__:
+        a, b = getattr(old, section), getattr(new, section)
+        if a == b:
+            continue
+        if isinstance(a, tuple):
+            out.append(section)
+            continue
+        out += [f"{section}.{k}" for k in a.__struct_fields__ if getattr(a, k) != getattr(b, k)]
+    return out
+
+
+def needs_restart(key: str) -> bool:
+    """Whether a reload leaves this key as it was until the daemon is restarted."""
+    return key in NEEDS_RESTART or key.partition(".")[0] in NEEDS_RESTART

@@ -1,0 +1,137 @@
+"""Private keys on disk: one JSON file for each, readable by its owner alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from coalloc.wire.curve import Calling, KeyPair, is_key, public_of
+
+FORMAT = "coalloc-key/1"
+MAX_BYTES = 4096
+
+
+class KeyFileError(Exception):
+    """A private key cannot be used; the message is one line with the path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyFile:
+    """What a key's file says.
+
+    Attributes
+    ----------
+    server : str
+        Public key of the daemon it was enrolled with; empty: not known.
+    """
+
+    pair: KeyPair
+    server: str = ""
+
+
+def user_key_path(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where a user's key lies: ``$COALLOC_KEY``, else in his configuration folder."""
+    if environ.get("COALLOC_KEY"):
+        return Path(environ["COALLOC_KEY"])
+    given = environ.get("XDG_CONFIG_HOME", "")
+    home = Path(environ.get("HOME") or Path.home()) / ".config"
+    return (Path(given) if given.startswith("/") else home) / "coalloc" / "key.json"
+
+
+def read_key(path: Path) -> KeyFile:
+    """Read a private key.
+
+    Raises
+    ------
+    KeyFileError
+        It is not there, not a file of ours, or not ours alone.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise KeyFileError(f"{path}: {error.strerror}") from error
+    with open(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise KeyFileError(f"{path}: is not a regular file")
+        if found.st_uid not in {os.geteuid(), 0}:
+            raise KeyFileError(f"{path}: belongs to uid {found.st_uid}, not to uid {os.geteuid()}")
+        if found.st_mode & 0o077:
+            mode = stat.S_IMODE(found.st_mode)
+            raise KeyFileError(f"{path}: mode {mode:04o} lets others in; a private key is 0600")
+        raw = file.read(MAX_BYTES)
+    return parse_key(raw, path)
+
+
+def parse_key(raw: bytes, path: Path) -> KeyFile:
+    """What the bytes of a key's file say.
+
+    Raises
+    ------
+    KeyFileError
+        They are no key's.
+    """
+    try:
+        body = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise KeyFileError(f"{path}: is not JSON") from error
+    if not isinstance(body, dict) or body.get("format") != FORMAT:
+        raise KeyFileError(f"{path}: is not a key file ({FORMAT})")
+    public, secret, server = (body.get(name, "") for name in ("public", "secret", "server"))
+    if not is_key(secret) or public_of(secret) != public:
+        raise KeyFileError(f"{path}: its two halves are no pair")
+    if server and not is_key(server):
+        raise KeyFileError(f"{path}: server: is no key")
+    return KeyFile(pair=KeyPair(public=public, secret=secret), server=server)
+
+
+def write_key(path: Path, key: KeyFile) -> None:
+    """Write a private key, mode 0600 from its first byte on; whole, or not at all.
+
+    Raises
+    ------
+    KeyFileError
+    """
+    body = {
+        "format": FORMAT,
+        "public": key.pair.public,
+        "secret": key.pair.secret,
+        "server": key.server,
+    }
+    written = path.with_name(f".{path.name}.{os.getpid()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        written.unlink(missing_ok=True)
+        with open(os.open(written, flags, 0o600), "w", encoding="ascii") as file:
+            json.dump(body, file, indent=2)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(written, path)
+    except OSError as error:
+        raise KeyFileError(f"{path}: {error.strerror}") from error
+
+
+def calling(key: KeyFile, server: str, path: Path) -> Calling:
+    """How to call the daemon that a key's file names, else this server.
+
+    Raises
+    ------
+    KeyFileError
+        Neither is known.
+    """
+    if not (key.server or server):
+        raise KeyFileError(f"{path}: does not name the daemon's key, nor does access.server_key")
+    if server and not is_key(server):
+        raise KeyFileError("access.server_key: is not a public key of 40 characters")
+    return Calling(pair=key.pair, server=key.server or server)
+
+
+def fingerprint(public: str) -> str:
+    """The beginning of a public key, enough to tell keys apart in a log."""
+    return public[:12]

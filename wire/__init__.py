@@ -1,0 +1,1 @@
+"""The protocol between our processes: frames, codec, sockets, server, client, publisher."""

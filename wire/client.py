@@ -1,0 +1,177 @@
+"""The client's end of the wire: a DEALER that asks and waits, and a subscriber.
+
+A rejected or unheard client would wait for ever, so every request has a time limit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import zmq
+
+from coalloc.wire.curve import REFUSED, SUCCEEDED, Calling, Handshakes
+from coalloc.wire.frames import PROTOCOL, WireError, decode_any, decode_object, encode
+
+MAX_BYTES = 256 << 20
+
+
+class NoAnswerError(ConnectionError):
+    """The daemon did not answer in time."""
+
+
+class KeyRefusedError(NoAnswerError):
+    """The daemon does not take this key."""
+
+
+class KeyUnusableError(NoAnswerError):
+    """A key is needed to ask, and there is none that can be used."""
+
+
+class Asker:
+    """One connection to the daemon; requests may be pipelined.
+
+    Parameters
+    ----------
+    endpoint : str
+        Such as ``ipc:///run/coalloc/coalloc.sock``.
+    timeout_s : float
+        For one answer, seconds.
+    security : Calling, optional
+        The key to connect with, and the daemon's.
+    """
+
+    def __init__(
+        self, endpoint: str, *, timeout_s: float = 10.0, security: Calling | None = None
+    ) -> None:
+        self.endpoint = endpoint
+        self.timeout_s = timeout_s
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = self._context.socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.SNDHWM, 100_000)
+        self._socket.setsockopt(zmq.RCVHWM, 100_000)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_BYTES)
+        if security is not None:
+            security.apply(self._socket)
+        self._is_keyed = security is not None
+        self._handshakes = Handshakes(self._socket)
+        self._failed = ""
+        self._poller = zmq.Poller()
+        self._poller.register(self._socket, zmq.POLLIN)
+        self._poller.register(self._handshakes.monitor, zmq.POLLIN)
+        self._socket.connect(endpoint)
+        self._numbers = itertools.count(1)
+        self._early: dict[str, dict[str, Any]] = {}
+
+    def ask(self, body: Mapping[str, Any], *, timeout_s: float | None = None) -> dict[str, Any]:
+        """Send one request and wait for its answer.
+
+        Raises
+        ------
+        NoAnswerError
+        """
+        return self.answer_to(self.send(body), timeout_s=timeout_s)
+
+    def send(self, body: Mapping[str, Any]) -> str:
+        """Send a request; returns its id for `answer_to`."""
+        request = f"{os.getpid()}-{next(self._numbers)}"
+        try:
+            self._socket.send(encode({**body, "id": request, "protocol": PROTOCOL}), zmq.NOBLOCK)
+        except zmq.Again as error:
+            raise NoAnswerError(f"no daemon at {self.endpoint}") from error
+        return request
+
+    def answer_to(self, request: str, *, timeout_s: float | None = None) -> dict[str, Any]:
+        """Wait for the answer to a request that was sent."""
+        limit = self.timeout_s if timeout_s is None else timeout_s
+        end = time.monotonic() + limit
+        while request not in self._early:
+            left = end - time.monotonic()
+            ready = dict(self._poller.poll(max(1, int(left * 1000)))) if left > 0.0 else {}
+            self._look_at_handshakes()
+            if not ready and time.monotonic() >= end:
+                raise NoAnswerError(self._why_silent(limit))
+            if self._socket in ready:
+                answer = self._received()
+                self._early[str(answer.get("id"))] = answer
+        return self._early.pop(request)
+
+    def _look_at_handshakes(self) -> None:
+        for outcome in self._handshakes.outcomes():
+            self._failed = "" if outcome == SUCCEEDED else outcome
+            if outcome == REFUSED:
+                raise KeyRefusedError(
+                    f"the daemon at {self.endpoint} refuses this key; is it enrolled, and not "
+                    "revoked? (see coalloc keys --help)"
+                )
+
+    def _why_silent(self, limit: float) -> str:
+        if not self._failed:
+            return f"no answer from {self.endpoint} within {limit:g} s"
+        key = "another daemon's key" if self._is_keyed else "no key"
+        return (
+            f"the daemon at {self.endpoint} ends the connection: we have {key}, "
+            "or it is not a coalloc daemon (see coalloc keys --help)"
+        )
+
+    def _received(self) -> dict[str, Any]:
+        frames = self._socket.recv_multipart()
+        try:
+            if len(frames) != 1:
+                raise WireError("bad_frames", f"expected 1 frame, got {len(frames)}")
+            return decode_object(frames[0])
+        except WireError as error:
+            message = f"unreadable answer from {self.endpoint}: {error}"
+            raise NoAnswerError(message) from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._handshakes.close()
+        self._socket.close()
+        self._context.term()
+
+
+class Watcher:
+    """Subscribes to the daemon's publications.
+
+    Parameters
+    ----------
+    topics : tuple of str
+        Prefixes, such as ``event`` or ``decision.alpha``.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        topics: tuple[str, ...] = ("",),
+        security: Calling | None = None,
+    ) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = self._context.socket(zmq.SUB)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.RCVHWM, 100_000)
+        for topic in topics:
+            self._socket.setsockopt(zmq.SUBSCRIBE, topic.encode())
+        if security is not None:
+            security.apply(self._socket)
+        self._socket.connect(endpoint)
+
+    def messages(self, timeout_s: float) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Publications as they come; ends when none came for `timeout_s`."""
+        while self._socket.poll(int(timeout_s * 1000)):
+            frames = self._socket.recv_multipart()
+            try:
+                topic, frame = frames
+                publication = topic.decode(), decode_any(frame)
+            except ValueError as error:
+                raise NoAnswerError(f"unreadable publication: {error}") from error
+            yield publication
+
+    def close(self) -> None:
+        """Close the subscription."""
+        self._socket.close()
+        self._context.term()

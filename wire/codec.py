@@ -1,0 +1,149 @@
+"""Messages as JSON frames and back (docs/PROTOCOL.md outranks this file).
+
+A frame is one JSON object with a ``type``. Unknown fields are ignored; an unknown type, or
+anything that is not such an object, raises `WireError`, which the caller counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from coalloc.core import messages, requests
+from coalloc.core.messages import Hello, Numbered, Order, Statement, Welcome
+from coalloc.wire.frames import PROTOCOL, WireError, decode_object, encode
+
+__all__ = [
+    "COMMANDS",
+    "FROM_EXECUTOR",
+    "ORDERS",
+    "TO_EXECUTOR",
+    "WireError",
+    "decode_command",
+    "decode_for_executor",
+    "decode_from_executor",
+    "decode_object",
+    "decode_order",
+    "encode",
+    "encode_message",
+    "encode_order",
+    "tagged",
+]
+
+
+ORDERS: dict[str, type[Any]] = {
+    "prepare": messages.Prepare,
+    "start": messages.Start,
+    "abort": messages.Abort,
+    "forget": messages.Forget,
+    "dismiss": messages.Dismiss,
+}
+TO_EXECUTOR: dict[str, type[Any]] = {
+    "welcome": messages.Welcome,
+    "ping": messages.Ping,
+    "turned_away": messages.TurnedAway,
+}
+FROM_EXECUTOR: dict[str, type[Any]] = {
+    "hello": messages.Hello,
+    "report": messages.Report,
+    "read": messages.Read,
+    "goodbye": messages.Goodbye,
+}
+COMMANDS: dict[str, type[Any]] = {
+    "submit": requests.Submit,
+    "submit_workflow": requests.SubmitWorkflow,
+    "cancel": requests.Cancel,
+    "hold": requests.Hold,
+    "release": requests.Release,
+    "drain": requests.Drain,
+    "resume": requests.Resume,
+    "pause_rounds": requests.PauseRounds,
+    "resume_rounds": requests.ResumeRounds,
+    "round_now": requests.RoundNow,
+}
+_TAGS = {
+    cls: tag
+    for table in (ORDERS, TO_EXECUTOR, FROM_EXECUTOR, COMMANDS)
+    for tag, cls in table.items()
+}
+
+
+def _convert(body: Mapping[str, Any], cls: type[Any]) -> Any:
+    try:
+        return msgspec.convert(body, cls)
+    except msgspec.ValidationError as error:
+        raise WireError("bad_field", _readable(str(error))) from error
+
+
+def _readable(message: str) -> str:
+    """Msgspec's 'Expected `int`, got `str` - at `$.part`' as 'part: expected int, got str'."""
+    what, _, where = message.partition(" - at ")
+    where = where.strip("`").removeprefix("$").removeprefix(".")
+    what = what.replace("`", "")
+    what = what[:1].lower() + what[1:]
+    return f"{where}: {what}" if where else what
+
+
+def tagged(message: Any) -> dict[str, Any]:
+    """A message's fields with its type."""
+    return {"type": _TAGS[type(message)], **msgspec.to_builtins(message)}
+
+
+def encode_message(message: Any) -> bytes:
+    """A message to or from an executor, or a command, as a frame."""
+    if isinstance(message, Numbered):
+        return encode({**tagged(message.order), "epoch": message.epoch, "seq": message.seq})
+    if isinstance(message, Hello | Welcome):
+        return encode({"protocol": PROTOCOL, **tagged(message)})
+    return encode(tagged(message))
+
+
+def encode_order(order: Order) -> bytes:
+    """An order as it is kept in the outbox."""
+    return encode(tagged(order))
+
+
+def decode_order(body: Mapping[str, Any]) -> Order:
+    """An order from the outbox or the wire."""
+    cls = ORDERS.get(body.get("type", ""))
+    if cls is None:
+        raise WireError("unknown_type", f"type: unknown order {str(body.get('type'))[:40]!r}")
+    order: Order = _convert(body, cls)
+    return order
+
+
+def decode_for_executor(
+    frame: bytes,
+) -> Numbered | messages.Welcome | messages.Ping | messages.TurnedAway:
+    """What an executor hears."""
+    body = decode_object(frame)
+    cls = TO_EXECUTOR.get(body["type"])
+    if cls is not None:
+        heard: messages.Welcome | messages.Ping | messages.TurnedAway = _convert(body, cls)
+        return heard
+    order = decode_order(body)
+    seq, epoch = body.get("seq"), body.get("epoch")
+    if not isinstance(seq, int) or not isinstance(epoch, int):
+        raise WireError("bad_field", "seq, epoch: expected whole numbers")
+    return Numbered(epoch=epoch, seq=seq, order=order)
+
+
+def decode_from_executor(frame: bytes) -> Statement:
+    """What the daemon hears of an executor."""
+    body = decode_object(frame)
+    cls = FROM_EXECUTOR.get(body["type"])
+    if cls is None:
+        raise WireError("unknown_type", f"type: unknown statement {body['type'][:40]!r}")
+    statement: Statement = _convert(body, cls)
+    return statement
+
+
+def decode_command(body: Mapping[str, Any]) -> requests.Command:
+    """A client's command, from a decoded request."""
+    cls = COMMANDS.get(body["type"])
+    if cls is None:
+        raise WireError("unknown_type", f"type: unknown request {body['type'][:40]!r}")
+    command: requests.Command = _convert(body, cls)
+    return command

@@ -1,0 +1,115 @@
+"""The socket of the watchers, in a context of its own so that it can be closed and opened again.
+
+What is published goes to every subscriber alike, so that a key which has been revoked can be kept
+from it only by ending all connections: those that may come back do so by themselves, see that
+something is missing, and ask for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import zmq
+
+from coalloc.wire.authenticator import Admits, Gatekeeper
+from coalloc.wire.curve import Listening, OnHandshake
+from coalloc.wire.floods import FloodGuard
+from coalloc.wire.frames import PROTOCOL, encode
+from coalloc.wire.sockets import Port, new_context
+from coalloc.wire.subscriptions import Subscriptions
+
+MAX_SUBSCRIPTION_BYTES = 1024
+SUBSCRIPTIONS_UNREAD = 2
+"""Of one connection that may lie here: ZeroMQ takes what does into its tree before anybody counts
+it, and goes on while more comes. With room for ten it took fifty thousand at once; with room for
+one, none comes through CURVE."""
+
+
+class Publisher:
+    """An XPUB socket with numbered publications.
+
+    Parameters
+    ----------
+    security : Listening, optional
+        None: no CURVE.
+    admits : callable, optional
+        Asked about every key; with `security` only.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        security: Listening | None = None,
+        admits: Admits | None = None,
+        on_handshake: OnHandshake | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.watch_seq = 0
+        self._security, self._admits, self._on_handshake = security, admits, on_handshake
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._port: Port | None = None
+        self._gate: Gatekeeper | None = None
+        self._guard: FloodGuard | None = None
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Bind and begin to greet."""
+        self._loop = loop
+        self._context = new_context()
+        self._subscriptions = Subscriptions()
+        if self._security is not None and self._admits is not None:
+            self._gate = Gatekeeper(self._context, (self._security.domain,), self._admits)
+            self._gate.start()
+        self._port = Port(
+            self._context,
+            zmq.XPUB,
+            self._subscribed,
+            max_bytes=MAX_SUBSCRIPTION_BYTES,
+            receive_hwm=SUBSCRIPTIONS_UNREAD,
+            security=self._security,
+            on_handshake=self._on_handshake,
+        )
+        self._port.bind(self.endpoint)
+        self._port.attach(loop)
+        self._guard = FloodGuard(self.endpoint, self._busy_since)
+        self._guard.start()
+
+    def close(self, linger_ms: int = 200) -> None:
+        """End every connection; on return the end point is free."""
+        if self._port is None:
+            return
+        if self._guard is not None:
+            self._guard.stop()
+            self._guard = None
+        self._port.close(linger_ms)
+        self._port = None
+        if self._gate is not None:
+            self._gate.stop()
+            self._gate = None
+        self._context.term()
+
+    def _busy_since(self) -> float | None:
+        return self._port.busy_since if self._port is not None else None
+
+    def reopen(self) -> None:
+        """End every connection, and let those come back that may."""
+        if self._loop is not None and self._port is not None:
+            self.close(linger_ms=0)
+            self.open(self._loop)
+
+    def publish(self, topic: str, body: Mapping[str, Any]) -> None:
+        """Tell every watcher that asked for this topic."""
+        self.watch_seq += 1
+        frame = encode({"watch_seq": self.watch_seq, **body})
+        if self._port is not None:
+            self._port.send([topic.encode(), frame])
+
+    def _subscribed(self, frames: list[bytes]) -> None:
+        """A subscription: greet it, so that a watcher knows where the stream stands."""
+        if self._port is None or not frames or frames[0][:1] != b"\x01":
+            return
+        topic = frames[0][1:]
+        if self._subscriptions.takes(self._port.descriptor, len(topic)):
+            welcome = {"watch_seq": self.watch_seq, "welcome": True, "protocol": PROTOCOL}
+            self._port.send([topic, encode(welcome)])

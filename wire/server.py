@@ -1,0 +1,302 @@
+"""The daemon's three sockets: clients, executors, watchers.
+
+A frame that is no message is dropped and counted by kind of fault; a client whose frame
+could at least be read as JSON with an ``id`` gets a refusal. The first fault of each peer
+is logged, the rest only counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import zmq
+
+from coalloc.core.messages import Hello, Numbered, Ping, Statement, TurnedAway, Welcome
+from coalloc.core.requests import Refused
+from coalloc.wire.authenticator import Gatekeeper
+from coalloc.wire.codec import decode_from_executor, encode_message
+from coalloc.wire.curve import KeyPair, Listening
+from coalloc.wire.frames import (
+    LONGEST_ID,
+    WireError,
+    check_values,
+    decode_object,
+    encode,
+    id_of,
+)
+from coalloc.wire.publisher import Publisher
+from coalloc.wire.sockets import OnFrames, Port, new_context
+
+PEERS_REMEMBERED = 10_000
+CLIENTS, EXECUTORS, WATCHERS = "clients", "executors", "watchers"
+"""The sockets' names, and in CURVE's terms their domains."""
+KEYED_CLIENT_HWM = 1000
+"""Requests of one connection that may lie here unread, where users are told apart."""
+EXECUTORS_VALUES = 1_000_000
+"""Of one statement: some tens of thousands of nodes, and what runs on them."""
+FLOOD_AT_ONCE = 200
+"""Dropped before the socket rests: connections get their turns, so that all of a flood's wait."""
+SHORT_BYTES = 1 << 16
+"""A longer frame that is refused unread is not even searched for its id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where an answer goes: a client's connection and its request's id.
+
+    Attributes
+    ----------
+    key : str
+        The public key that asked; empty without CURVE.
+    """
+
+    peer: bytes
+    request: str
+    key: str = ""
+
+
+class Guard(Protocol):
+    """Says who may do what, where users are told apart by their keys."""
+
+    pair: KeyPair
+
+    def admits(self, domain: str, key: str) -> bool:
+        """Whether a key may connect to a socket."""
+
+    def handshaken(self, domain: str, outcome: str) -> None:
+        """A handshake has ended."""
+
+    def refusal(self, key: str, size: int) -> Refused | None:
+        """Why a client's frame of this many bytes is not to be read; None: it is.
+
+        Without a message it is not even to be answered.
+        """
+
+    def is_live(self, key: str) -> bool:
+        """Whether a client's key still may be answered."""
+
+    def may_speak_for(self, key: str, cluster: str) -> bool:
+        """Whether a key is that of the cluster's executor."""
+
+    def statement_refused(self, key: str, cluster: str) -> None:
+        """A key that may not has spoken for a cluster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoints:
+    """Addresses of the three sockets."""
+
+    clients: str
+    executors: str
+    watchers: str
+
+
+SECOND = "another executor, with a state of its own, speaks for this cluster"
+
+OnRequest = Callable[[Origin, Mapping[str, Any]], None]
+OnStatement = Callable[[Statement], None]
+OnFault = Callable[[str, str, str, bool], None]
+"""Kind of socket, kind of fault, what was wrong, whether it is this peer's first."""
+
+
+class Server:
+    """Owns the sockets; hands over requests and statements.
+
+    Parameters
+    ----------
+    guard : Guard, optional
+        None: no CURVE; the sockets are the daemon's own user's only.
+    max_bytes, max_values : int
+        Of one request.
+    """
+
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        *,
+        guard: Guard | None = None,
+        max_bytes: int,
+        max_values: int = 250_000,
+        on_request: OnRequest,
+        on_statement: OnStatement,
+        on_fault: OnFault,
+    ) -> None:
+        self.endpoints = endpoints
+        self.faults: Counter[str] = Counter()
+        self.max_values = max_values
+        self._guard = guard
+        self._on_request, self._on_statement, self._on_fault = on_request, on_statement, on_fault
+        self._faulty: set[tuple[str, bytes]] = set()
+        self._peers: dict[str, tuple[bytes, str]] = {}
+        self._identities: dict[str, str] = {}
+        self.epoch = 0
+        self._context = new_context()
+        self._gate: Gatekeeper | None = None
+        self._clients = self._port(CLIENTS, self._from_client, max_bytes)
+        # Executors are ours: a reading of thousands of nodes may be longer than a client's request.
+        self._executors = self._port(EXECUTORS, self._from_executor, max(max_bytes, 64 << 20))
+        self._publisher = Publisher(
+            endpoints.watchers,
+            self._listening(WATCHERS),
+            None if guard is None else guard.admits,
+            None if guard is None else partial(guard.handshaken, WATCHERS),
+        )
+
+    def _listening(self, domain: str) -> Listening | None:
+        return None if self._guard is None else Listening(pair=self._guard.pair, domain=domain)
+
+    def _port(self, domain: str, on_frames: OnFrames, max_bytes: int) -> Port:
+        guard = self._guard
+        return Port(
+            self._context,
+            zmq.ROUTER,
+            on_frames,
+            max_bytes=max_bytes,
+            receive_hwm=10_000 if guard is None or domain == EXECUTORS else KEYED_CLIENT_HWM,
+            security=self._listening(domain),
+            on_handshake=None if guard is None else partial(guard.handshaken, domain),
+        )
+
+    @property
+    def watch_seq(self) -> int:
+        """Number of the last publication."""
+        return self._publisher.watch_seq
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Bind and begin to listen."""
+        if self._guard is not None:
+            self._gate = Gatekeeper(self._context, (CLIENTS, EXECUTORS), self._guard.admits)
+            self._gate.start()
+        for port, endpoint in (
+            (self._clients, self.endpoints.clients),
+            (self._executors, self.endpoints.executors),
+        ):
+            port.bind(endpoint)
+            port.attach(loop)
+        self._publisher.open(loop)
+
+    def close(self) -> None:
+        """Close all three."""
+        for port in (self._clients, self._executors):
+            port.close()
+        self._publisher.close()
+        if self._gate is not None:
+            self._gate.stop()
+        self._context.term()
+
+    def keys_changed(self) -> None:
+        """Some key may do less than before: end what it could still listen to."""
+        self._publisher.reopen()
+
+    def answer(self, origin: Origin, body: Mapping[str, Any]) -> None:
+        """Reply to a client; one that has gone is not waited for, one revoked since is not told."""
+        guard = self._guard
+        if guard is not None and body.get("type") != "refused" and not guard.is_live(origin.key):
+            self.faults["answer_withheld"] += 1
+        elif not self._clients.send([origin.peer, encode({"id": origin.request, **body})]):
+            self.faults["answer_undeliverable"] += 1
+
+    def tell(self, cluster: str, message: Numbered | Welcome | Ping) -> bool:
+        """Send to a cluster's executor; False if it is not there or cannot take it."""
+        peer, key = self._peers.get(cluster, (b"", ""))
+        if not peer or (self._guard is not None and not self._guard.may_speak_for(key, cluster)):
+            return False
+        return self._executors.send([peer, encode_message(message)])
+
+    def forget(self, cluster: str) -> None:
+        """The cluster's executor is gone."""
+        self._peers.pop(cluster, None)
+        self._identities.pop(cluster, None)
+
+    def publish(self, topic: str, body: Mapping[str, Any]) -> None:
+        """Tell every watcher that asked for this topic."""
+        self._publisher.publish(topic, body)
+
+    def _from_client(self, frames: list[bytes]) -> None:
+        origin = Origin(peer=frames[0], request="", key=self._clients.sender)
+        try:
+            if len(frames) != 2:
+                raise WireError("bad_frames", f"expected 1 frame, got {len(frames) - 1}")
+            refused = self._guard and self._guard.refusal(origin.key, len(frames[1]))
+            if refused and not refused.message:
+                self._flooded()
+                return
+            if refused and len(frames[1]) > SHORT_BYTES:
+                self._refuse(origin, refused)
+                return
+            check_values(frames[1], self.max_values)
+            body = decode_object(frames[1])
+            request_id = body.get("id")
+            if not isinstance(request_id, str) or len(request_id) > LONGEST_ID:
+                raise WireError("bad_shape", "id: is missing or not a text")
+            origin = replace(origin, request=request_id)
+            if refused:
+                self._refuse(origin, refused)
+                return
+            self._on_request(origin, body)
+        except WireError as error:
+            self._fault("client", origin.peer, error)
+            if error.code == "too_many_values":
+                origin = replace(origin, request=id_of(frames[1]))
+            self._refuse(origin, Refused(code="bad_request", message=str(error)))
+
+    def _flooded(self) -> None:
+        """A frame was dropped; so that a flood costs little time, it is taken in slowly."""
+        self.faults["client_flood"] += 1
+        if self.faults["client_flood"] % FLOOD_AT_ONCE == 0:
+            self._clients.rest()
+
+    def _refuse(self, origin: Origin, refused: Refused) -> None:
+        refusal = {"type": "refused", "code": refused.code, "message": refused.message}
+        self.answer(origin, refusal)
+
+    def _from_executor(self, frames: list[bytes]) -> None:
+        peer, key = frames[0], self._executors.sender
+        try:
+            if len(frames) != 2:
+                raise WireError("bad_frames", f"expected 1 frame, got {len(frames) - 1}")
+            check_values(frames[1], EXECUTORS_VALUES)
+            statement = decode_from_executor(frames[1])
+            if self._guard is not None and not self._guard.may_speak_for(key, statement.cluster):
+                self._guard.statement_refused(key, statement.cluster)
+                raise WireError("not_allowed", f"cluster: not this key's: {statement.cluster!r}")
+        except WireError as error:
+            self._fault("executor", peer, error)
+            return
+        if self._speaks_for(statement, peer):
+            self._peers[statement.cluster] = peer, key
+            self._on_statement(statement)
+
+    def _speaks_for(self, statement: Statement, peer: bytes) -> bool:
+        """Whether it is its cluster's executor: who is heard already, or the same anew.
+
+        After a connection was lost, the same executor comes back as another peer, and shows by
+        its hello who it is.
+        """
+        cluster = statement.cluster
+        present, _ = self._peers.get(cluster, (peer, ""))
+        if isinstance(statement, Hello):
+            known = self._identities.get(cluster, "")
+            if present == peer or known in {"", statement.identity}:
+                self._identities[cluster] = statement.identity
+                return True
+            self._executors.send([peer, encode_message(TurnedAway(why=SECOND))])
+            self._fault("executor", peer, WireError("second_executor", f"{cluster}: {SECOND}"))
+            return False
+        if present != peer:
+            self._executors.send([peer, encode_message(Ping(epoch=self.epoch, known=False))])
+        return present == peer
+
+    def _fault(self, where: str, peer: bytes, error: WireError) -> None:
+        self.faults[f"{where}_{error.code}"] += 1
+        first = (where, peer) not in self._faulty
+        if first:
+            if len(self._faulty) >= PEERS_REMEMBERED:
+                self._faulty.clear()
+            self._faulty.add((where, peer))
+        self._on_fault(where, error.code, str(error), first)

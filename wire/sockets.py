@@ -1,0 +1,203 @@
+"""ZeroMQ sockets in an asyncio loop: every waiting message is handed over, no send blocks.
+
+Notes
+-----
+The descriptor of a ZeroMQ socket is edge-triggered: after any receive or send the socket's
+events must be looked at again, or a message may lie there unnoticed. HWM and LINGER are set
+before bind or connect; set afterwards they do not apply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import zmq
+
+from coalloc.wire.curve import Handshakes, Listening, OnHandshake, Security
+
+OnFrames = Callable[[list[bytes]], None]
+
+T = TypeVar("T", int, str)
+
+DEALER = zmq.DEALER
+MAX_FRAMES_AT_ONCE, MAX_DRAIN_S = 2000, 0.01
+"""Taken from one socket before others get their turn, and for how long, seconds."""
+REST_S = 0.005
+
+
+class Port:
+    """One socket; `on_frames` gets every multipart message.
+
+    Parameters
+    ----------
+    kind : int
+        ``zmq.ROUTER``, ``zmq.DEALER``, ``zmq.XPUB`` or ``zmq.SUB``.
+    max_bytes : int
+        A longer frame ends its sender's connection.
+    hwm, receive_hwm : int
+        Messages that may lie in one connection's queue, out and in.
+    security : Security, optional
+        Its key. A listener that has one is open to every user of the machine.
+    on_handshake : callable, optional
+        Told how each handshake ended.
+
+    Attributes
+    ----------
+    sender : str
+        While `on_frames` runs: the public key that sent them; empty without CURVE.
+    descriptor : int
+        While `on_frames` of an XPUB runs: of the connection that sent them; -1 where none did.
+    busy_since : float or None
+        When the call of ZeroMQ that now runs began, ``time.monotonic()``; None between calls.
+    """
+
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        kind: int,
+        on_frames: OnFrames,
+        *,
+        max_bytes: int,
+        hwm: int = 10_000,
+        receive_hwm: int = 10_000,
+        security: Security | None = None,
+        on_handshake: OnHandshake | None = None,
+    ) -> None:
+        self.socket = context.socket(kind)
+        self.on_frames = on_frames
+        self.sender = ""
+        self.descriptor = -1
+        self.busy_since: float | None = None
+        self._is_publisher = kind == zmq.XPUB
+        self._is_shared = isinstance(security, Listening)
+        self._on_handshake = on_handshake
+        self._handshakes: Handshakes | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._again: asyncio.Handle | None = None
+        self._resting: asyncio.TimerHandle | None = None
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.setsockopt(zmq.SNDHWM, hwm)
+        self.socket.setsockopt(zmq.RCVHWM, receive_hwm)
+        self.socket.setsockopt(zmq.MAXMSGSIZE, max_bytes)
+        if security is not None:
+            security.apply(self.socket)
+        if on_handshake is not None:
+            self._handshakes = Handshakes(self.socket)
+        if kind == zmq.ROUTER:
+            # Nobody takes over another's connection by giving his own the same identity.
+            self.socket.setsockopt(zmq.ROUTER_HANDOVER, 0)
+            self.socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        if kind == zmq.XPUB:
+            self.socket.setsockopt(zmq.XPUB_VERBOSE, 1)
+
+    def bind(self, endpoint: str) -> None:
+        """Listen; an ipc socket is its owner's only, or with CURVE everybody's."""
+        path = endpoint.removeprefix("ipc://")
+        if path == endpoint:
+            self.socket.bind(endpoint)
+            return
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        old = os.umask(0o111 if self._is_shared else 0o177)
+        try:
+            self.socket.bind(endpoint)
+        finally:
+            os.umask(old)
+
+    def connect(self, endpoint: str) -> None:
+        """Talk to a listener, now or when it appears."""
+        self.socket.connect(endpoint)
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to hand over messages."""
+        self._loop = loop
+        loop.add_reader(self.socket.fileno(), self._drain)
+        if self._handshakes is not None and self._on_handshake is not None:
+            self._handshakes.attach(loop, self._on_handshake)
+        self._soon()
+
+    def close(self, linger_ms: int = 200) -> None:
+        """Hand over nothing more, and close."""
+        if self._loop is not None:
+            with suppress(ValueError, zmq.ZMQError):
+                self._loop.remove_reader(self.socket.fileno())
+            self._loop = None
+        if self._resting is not None:
+            self._resting.cancel()
+        if self._handshakes is not None:
+            self._handshakes.close()
+            self._handshakes = None
+        self.socket.close(linger=linger_ms)
+
+    def rest(self) -> None:
+        """Leave what comes in where it is for `REST_S`; its senders have to wait as well."""
+        if self._loop is not None and self._resting is None:
+            self._resting = self._loop.call_later(REST_S, self._rested)
+
+    def _rested(self) -> None:
+        self._resting = None
+        self._drain()
+
+    def send(self, frames: Sequence[bytes]) -> bool:
+        """Send without blocking; False if the peer is gone or full."""
+        self.busy_since = time.monotonic()
+        try:
+            self.socket.send_multipart(frames, zmq.NOBLOCK)
+        except (zmq.Again, zmq.ZMQError):
+            return False
+        finally:
+            self.busy_since = None
+            self._soon()
+        return True
+
+    def _soon(self) -> None:
+        if self._loop is not None and (self._again is None or self._again.cancelled()):
+            self._again = self._loop.call_soon(self._drain)
+
+    def _drain(self) -> None:
+        self._again = None
+        end = time.perf_counter() + MAX_DRAIN_S
+        for _ in range(MAX_FRAMES_AT_ONCE):
+            if self.socket.closed or self._resting is not None:
+                return
+            self.busy_since = time.monotonic()
+            try:
+                frames = self._received()
+            except zmq.ZMQError:
+                return
+            finally:
+                self.busy_since = None
+            self.on_frames(frames)
+            if time.perf_counter() > end:
+                break
+        self._soon()
+
+    def _received(self) -> list[bytes]:
+        if not self._is_shared and not self._is_publisher:
+            return self.socket.recv_multipart(zmq.NOBLOCK)
+        frames = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+        if self._is_shared:
+            self.sender = _told(frames[-1], "User-Id", "")
+        if self._is_publisher:
+            self.descriptor = _told(frames[-1], zmq.SRCFD, -1)
+        return [frame.bytes for frame in frames]
+
+
+def _told(frame: zmq.Frame, what: int | str, otherwise: T) -> T:
+    """What ZeroMQ knows of where a frame came from; some are its own."""
+    try:
+        return type(otherwise)(frame.get(what))
+    except zmq.ZMQError:
+        return otherwise
+
+
+def new_context() -> zmq.Context[zmq.Socket[bytes]]:
+    """A context of our own, with room for many clients."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    context.set(zmq.MAX_SOCKETS, 4096)
+    return context
