@@ -3,8 +3,17 @@
 from setuptools import find_packages, setup
 
 ROOTS = (
-    *("model", "core", "policies", "adapters", "wire", "runtime"),
-    *("client", "executor", "daemon", "simulation", "cli"),
+    "adapters",
+    "cli",
+    "client",
+    "core",
+    "daemon",
+    "executor",
+    "model",
+    "policies",
+    "runtime",
+    "simulation",
+    "wire",
 )
 SUBS = {f"coalloc.{root}": root for root in ROOTS}
 SUBS |= {

@@ -11,7 +11,8 @@ import shlex
 import time
 from argparse import ArgumentTypeError as BadText
 from collections.abc import Iterator, Mapping
-from typing import Any
+
+from coalloc.runtime.texts import number
 
 MOST_INDICES = 1_000_000
 NEEDS = ("afterok", "afterany", "afternotok")
@@ -112,41 +113,11 @@ def _is_count(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= 1
 
 
-def number(text: str) -> float:
-    """A finite number that is not negative."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise BadText(f"{text!r} is not a number") from None
-    if not 0.0 <= value < 1e18:
-        raise BadText(f"{text!r} is not a finite number of at least 0")
-    return value
-
-
-def fraction(text: str) -> float:
-    """A number in 0..1."""
-    value = number(text)
-    if value > 1.0:
-        raise BadText(f"{text} is outside 0..1")
-    return value
-
-
 def count(text: str) -> int:
     """A whole number that is not negative."""
     if not (text.isascii() and text.isdigit() and len(text) <= 15):
         raise BadText(f"{text!r} is not a whole number of at least 0")
     return int(text)
-
-
-def speedup(text: str) -> dict[str, Any]:
-    """A speed-up model without its time: amdahl:0.95, downey:A,SIGMA."""
-    model, _, rest = text.partition(":")
-    values = rest.split(",")
-    if model == "amdahl" and len(values) == 1 and rest:
-        return {"model": "amdahl", "parallel_fraction": fraction(rest)}
-    if model == "downey" and len(values) == 2:
-        return {"model": "downey", "A": number(values[0]), "sigma": number(values[1])}
-    raise BadText(f"{text!r} is neither amdahl:FRACTION nor downey:A,SIGMA")
 
 
 def times(text: str) -> dict[int, float]:

@@ -15,12 +15,12 @@ from coalloc.adapters.slurm.parse_text import parse_node_list
 from coalloc.adapters.slurm.reading import chosen_nodes, states_of
 from coalloc.adapters.slurm.records import ParseError
 from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
-from coalloc.cli import arguments as parse
 from coalloc.cli.command import BAD_USAGE, FAILED, Command, CommandError
 from coalloc.cli.output import show_table
 from coalloc.model.errors import InputError
 from coalloc.model.nodeset import expand
 from coalloc.model.platform import NodeState
+from coalloc.runtime import texts
 from coalloc.runtime.config.file import find_config, load
 from coalloc.runtime.config.schema import Config, ConfigError
 
@@ -35,11 +35,11 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="the daemon's configuration")
     parser.add_argument("--nodes", metavar="SET", help="only these nodes")
     parser.add_argument(
-        "--seconds", type=parse.number, default=2.0, help="how long each node is measured"
+        "--seconds", type=texts.number, default=2.0, help="how long each node is measured"
     )
     parser.add_argument(
         "--wait",
-        type=parse.number,
+        type=texts.number,
         default=60.0,
         metavar="SECONDS",
         help="for a node that is busy; then it is left out",

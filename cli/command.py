@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from coalloc.cli import arguments as parse
+from coalloc.runtime import texts
 
 if TYPE_CHECKING:
     from coalloc.client.client import Client
@@ -87,7 +87,7 @@ def declare(parser: argparse.ArgumentParser, command: Command) -> None:
         group.add_argument("--endpoint", metavar="URL", help="of the daemon, instead of the file's")
         group.add_argument(
             "--timeout",
-            type=parse.number,
+            type=texts.number,
             default=10.0,
             metavar="SECONDS",
             help="for an answer (default 10)",

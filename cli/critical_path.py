@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from coalloc.cli.output import length
 from coalloc.model.plan import Plan
+from coalloc.runtime.texts import length
 
 Edges = Mapping[str, Sequence[tuple[str, str]]]
 """Of each workflow, parents with their children."""

@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from coalloc.cli.output import length
 from coalloc.model.nodeset import fold
 from coalloc.model.plan import Placement, Plan
+from coalloc.runtime.texts import length
 
 SYMBOLS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 IDLE, MIXED = ".", "*"

@@ -8,18 +8,10 @@ from typing import Any
 
 import msgspec
 
-from coalloc.cli.output import (
-    aligned,
-    block,
-    figure,
-    instant,
-    length,
-    node_set,
-    precise,
-    printable,
-)
+from coalloc.cli.output import aligned, block, figure, node_set, precise, printable
 from coalloc.client.answers import JobDetails, PartRow, PieceRow, TaskRow
 from coalloc.core.pieces import span
+from coalloc.runtime.texts import instant, length
 
 ORIGINS = {
     "user": "given",

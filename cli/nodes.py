@@ -9,9 +9,10 @@ import msgspec
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, answer_json, connect
-from coalloc.cli.output import figure, length, show_table
+from coalloc.cli.output import figure, show_table
 from coalloc.client.answers import ClusterRow, NodeRow
 from coalloc.model.nodeset import fold
+from coalloc.runtime.texts import length
 
 CLUSTER_HEADERS = ("CLUSTER", "STATE", "NODES", "SLOTS", "FREE", "LINK", "USED", "READ", "NOTE")
 NODE_HEADERS = (

@@ -28,6 +28,7 @@ from coalloc.model.errors import InputError
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
+from coalloc.runtime import texts
 
 PROOF_S = 10.0
 """How long ``check`` seeks better bounds, seconds."""
@@ -53,7 +54,7 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("snapshot", type=Path, metavar="SNAPSHOT", help="file, or - for stdin")
     parser.add_argument("--policy", required=True, metavar="NAME", help="see coalloc policies")
     parser.add_argument(
-        "--time-limit", type=parse.number, metavar="SECONDS", help="then the best plan so far"
+        "--time-limit", type=texts.number, metavar="SECONDS", help="then the best plan so far"
     )
     parser.add_argument(
         "--work", type=parse.count, metavar="N", help="limit of work, as the policy counts it"

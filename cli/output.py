@@ -5,40 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-
-def length(value: float | None) -> str:
-    """Seconds as squeue shows them: 0:05, 12:34, 1:02:03, 3-04:05:06."""
-    if value is None:
-        return "-"
-    whole = max(0, int(value))
-    days, rest = divmod(whole, 86400)
-    hours, rest = divmod(rest, 3600)
-    minutes, left = divmod(rest, 60)
-    if days:
-        return f"{days}-{hours:02}:{minutes:02}:{left:02}"
-    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
-
-
-def instant(value: float | None, none: str = "N/A") -> str:
-    """Wall-clock seconds as local date and time."""
-    if value is None:
-        return none
-    try:
-        return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(value))
-    except (OverflowError, ValueError, OSError):
-        return f"{value:g}"
-
-
-def clock(value: float, now: float) -> str:
-    """Wall-clock seconds as people say them: 14:05:30, 14:05 on this day, else with the date."""
-    there, here = time.localtime(value), time.localtime(now)
-    if there[:3] != here[:3]:
-        return time.strftime("%Y-%m-%d %H:%M", there)
-    return time.strftime("%H:%M" if abs(value - now) > 600.0 else "%H:%M:%S", there)
+from coalloc.runtime.texts import instant
 
 
 def precise(value: float) -> str:

@@ -18,11 +18,12 @@ from coalloc.cli.command import (
     write_text,
 )
 from coalloc.cli.critical_path import Edges, critical_paths, path_lines
-from coalloc.cli.output import instant, length, node_set, show_table, width
+from coalloc.cli.output import node_set, show_table, width
 from coalloc.model.errors import InputError
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.plan import Plan
 from coalloc.model.plan_json import read_plan, write_plan
+from coalloc.runtime.texts import instant, length
 
 HEADERS = ("JOBID", "START", "END", "RUNS", "PROCS", "CLUSTERS", "NODELIST")
 WAITING_HEADERS = ("JOBID", "REASON", "DETAIL")

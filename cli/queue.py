@@ -13,9 +13,11 @@ import msgspec
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, CommandError, answer_json, connect
-from coalloc.cli.output import instant, is_terminal, length, node_set, show_table
+from coalloc.cli.output import is_terminal, node_set, show_table
 from coalloc.cli.wait import wait_and_tell
 from coalloc.client.answers import QueueRow, ServiceStatus
+from coalloc.runtime import texts
+from coalloc.runtime.texts import instant, length
 
 CODES = {
     "pending": "PD",
@@ -59,7 +61,7 @@ def _add_queue(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--noheader", action="store_true", help="no headings")
     parser.add_argument(
-        "-i", "--iterate", type=parse.number, metavar="SECONDS", help="again and again"
+        "-i", "--iterate", type=texts.number, metavar="SECONDS", help="again and again"
     )
 
 

@@ -13,11 +13,13 @@ from typing import Any
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import BAD_USAGE, Command, CommandError, Parser, note
 from coalloc.cli.files import LARGEST_SCRIPT, read_script, script_of
-from coalloc.cli.output import instant, node_set
+from coalloc.cli.output import node_set
 from coalloc.cli.submit_options import add_answer, add_order, add_output, order
 from coalloc.client.answers import Submitted
 from coalloc.client.client import Client
 from coalloc.client.submission import JobOptions, portable, submission
+from coalloc.runtime import texts
+from coalloc.runtime.texts import instant
 
 ABOUT = """\
 Queue a job: a script, or a command after --.
@@ -67,7 +69,7 @@ def _add_shape(group: Any) -> None:
     )
     group.add_argument(
         "--sigma",
-        type=parse.fraction,
+        type=texts.fraction,
         metavar="0..1",
         help="weight of processing against communication",
     )
@@ -79,7 +81,7 @@ def _add_shape(group: Any) -> None:
     )
     group.add_argument(
         "--speedup",
-        type=parse.speedup,
+        type=texts.speedup,
         metavar="MODEL",
         help="amdahl:FRACTION or downey:A,SIGMA, with --base-time",
     )

@@ -12,6 +12,7 @@ from coalloc.cli.command import CommandError, connect
 from coalloc.cli.wait import wait_and_tell
 from coalloc.client.answers import Submitted
 from coalloc.client.client import Client, NoAnswerError, RefusedError
+from coalloc.runtime import texts
 
 
 def add_order(group: Any) -> None:
@@ -27,7 +28,7 @@ def add_order(group: Any) -> None:
         help="features every node must have: fast&ib",
     )
     group.add_argument(
-        "--weight", "--priority", type=parse.number, metavar="W", help="importance (default 1)"
+        "--weight", "--priority", type=texts.number, metavar="W", help="importance (default 1)"
     )
     group.add_argument(
         "-d",

@@ -10,13 +10,13 @@ from typing import Any
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import BAD_USAGE, Command, CommandError, note
-from coalloc.cli.output import instant
 from coalloc.cli.submit import environment, folder, limit, read_option
 from coalloc.cli.submit_options import add_answer, add_order, add_output, order
 from coalloc.client.answers import Submitted
 from coalloc.client.client import Client
 from coalloc.client.workflow_submission import WorkflowOptions, workflow_submission
 from coalloc.model.errors import InputError
+from coalloc.runtime.texts import instant
 
 ABOUT = """\
 Queue a workflow: a file of tasks and of what each needs of others (WfFormat, DAX, Pegasus YAML,

@@ -18,11 +18,12 @@ from coalloc.cli.command import (
     connect,
     print_json,
 )
-from coalloc.cli.output import clock, instant
 from coalloc.client.answers import Why
 from coalloc.client.client import WHY_S
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.runtime import texts
+from coalloc.runtime.texts import clock, instant
 
 WAITING = frozenset({"pending", "held"})
 WALL_CLOCK_S = 1e8
@@ -38,7 +39,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", metavar="NAME", help="without a plan: make one (default: auto)")
     parser.add_argument(
         "--time-limit",
-        type=parse.number,
+        type=texts.number,
         metavar="SECONDS",
         help="with --snapshot: then no further change is tried (default: no limit)",
     )

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from coalloc.core.records import Launch, PartState
 from coalloc.model.reading import ClusterReading
 
+ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
+"""Said by the daemon at a submission, and by an executor before a start."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare:

@@ -26,7 +26,7 @@ from coalloc.daemon.access.enrolment import Enrolment, opened_access
 from coalloc.daemon.access.key_table import KeyTableError
 from coalloc.daemon.metrics import Metrics
 from coalloc.daemon.service import Service
-from coalloc.daemon.settings import core_settings
+from coalloc.daemon.settings import check_policies, core_settings
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store import upkeep
 from coalloc.daemon.store.errors import StoreError
@@ -93,6 +93,7 @@ def _check(config: Config) -> None:
     if config.access.server_key and not is_key(config.access.server_key):
         raise InputError("access.server_key", "is not a public key of 40 characters")
     core_settings(config)
+    check_policies(config)
     local: dict[str, LocalSettings] = {}
     for i, cluster in enumerate(config.clusters):
         where = f"clusters[{i}]"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
+from difflib import get_close_matches
 from math import inf
 from typing import Any
 
-from coalloc.cli import arguments as parse
 from coalloc.core.settings import ClusterSettings, JobDefaults, Settings, Trigger
 from coalloc.model.errors import InputError
 from coalloc.model.job_json import read_speedup
+from coalloc.policies.registry import POLICIES
+from coalloc.runtime import texts
+from coalloc.runtime.config.check import shown
 from coalloc.runtime.config.schema import Config, JobDefaultsConfig
 
 
@@ -96,8 +99,38 @@ def _defaults(table: JobDefaultsConfig, user: str, command: str, where: str) -> 
 def _speedup(text: str, where: str) -> dict[str, Any]:
     """A default speed-up, as ``--speedup`` has it."""
     try:
-        model = parse.speedup(text)
+        model = texts.speedup(text)
         read_speedup({**model, "time": 1.0}, text)
     except (ArgumentTypeError, InputError) as error:
         raise InputError(f"{where}.speedup", str(error)) from error
     return model
+
+
+def check_policies(config: Config) -> None:
+    """Refuse policies that do not exist, and options that the configured policy does not have.
+
+    Raises
+    ------
+    InputError
+        At the key's path.
+    """
+    rounds = config.rounds
+    named = [("rounds.policy", rounds.policy)]
+    named += [(f"rounds.fallbacks[{i}]", name) for i, name in enumerate(rounds.fallbacks)]
+    named += [
+        (f"rounds.trigger[{i}].policy", trigger.policy)
+        for i, trigger in enumerate(rounds.trigger)
+        if trigger.policy
+    ]
+    for where, name in named:
+        if name not in POLICIES:
+            near = get_close_matches(name, POLICIES, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(POLICIES)}"
+            raise InputError(where, f"there is no policy {shown(name)}{hint}")
+    options = POLICIES[rounds.policy].options
+    for key, value in rounds.options.items():
+        where = f"rounds.options.{key}"
+        if key not in options:
+            names = ", ".join(options) or "none"
+            raise InputError(where, f"unknown option; {rounds.policy} has {names}")
+        options[key].read(value, where)

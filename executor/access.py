@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from coalloc.core.messages import Prepare
+from coalloc.core.messages import ROOT_REFUSED, Prepare
 from coalloc.runtime.config.schema import Config
 from coalloc.runtime.key_files import calling, read_key
 from coalloc.wire.curve import Calling
-
-ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,10 @@ from typing import Any
 
 from structlog.stdlib import BoundLogger
 
+from coalloc.core.messages import ROOT_REFUSED
 from coalloc.core.requests import Refused
 from coalloc.daemon.access.key_table import Grant, KeyTable, Role
 from coalloc.daemon.queries.caller import Caller, RefusedError
-from coalloc.executor.access import ROOT_REFUSED
 from coalloc.runtime.config.schema import AccessConfig
 from coalloc.runtime.key_files import fingerprint
 from coalloc.runtime.logs import RateLimit

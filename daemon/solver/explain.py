@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from coalloc.cli.output import clock
 from coalloc.daemon.solver.frames import Request
 from coalloc.model.plan import Deferred, Reason
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
+from coalloc.runtime.texts import clock
 
 
 class AskedRule(msgspec.Struct, frozen=True, kw_only=True):

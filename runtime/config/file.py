@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from msgspec import inspect
 from msgspec.structs import replace
 
 from coalloc.model.errors import InputError
-from coalloc.policies.registry import POLICIES
 from coalloc.runtime.config.check import Fault, faults, key_text, shown
 from coalloc.runtime.config.lines import Path as KeyPath
 from coalloc.runtime.config.lines import key_lines, line_of
@@ -188,39 +186,9 @@ def _contradictions(config: Config) -> Iterator[Fault]:
     if 0 < config.solver.memory_mb < MIN_MEMORY_MB:
         what = f"{config.solver.memory_mb} is below {MIN_MEMORY_MB}, which compiled code needs"
         yield ("solver", "memory_mb"), what
-    yield from _unknown_names(config)
     address = config.daemon.metrics_address
     if address and not _is_address(address):
         yield ("daemon", "metrics_address"), f"{shown(address)} is not host:port"
-
-
-def _unknown_names(config: Config) -> Iterator[Fault]:
-    """Policies that do not exist, and options that the configured policy does not have."""
-    rounds = config.rounds
-    named: list[tuple[KeyPath, str]] = [(("rounds", "policy"), rounds.policy)]
-    named += [(("rounds", "fallbacks", i), name) for i, name in enumerate(rounds.fallbacks)]
-    named += [
-        (("rounds", "trigger", i, "policy"), trigger.policy)
-        for i, trigger in enumerate(rounds.trigger)
-        if trigger.policy
-    ]
-    for path, name in named:
-        if name not in POLICIES:
-            near = get_close_matches(name, POLICIES, n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(POLICIES)}"
-            yield path, f"there is no policy {shown(name)}{hint}"
-    if rounds.policy not in POLICIES:
-        return
-    options = POLICIES[rounds.policy].options
-    for key, value in rounds.options.items():
-        if key not in options:
-            names = ", ".join(options) or "none"
-            yield ("rounds", "options", key), f"unknown option; {rounds.policy} has {names}"
-            continue
-        try:
-            options[key].read(value, "")
-        except InputError as error:
-            yield ("rounds", "options", key), error.what
 
 
 def _is_address(address: str) -> bool:

@@ -26,6 +26,7 @@ from coalloc.model.plan_json import read_plan
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
 from coalloc.model.text import decode_json, encode_json
 from coalloc.policies.check import check
+from coalloc.runtime import texts
 from coalloc.runtime.config import file as config_file
 from coalloc.runtime.config.schema import ConfigError
 from coalloc.runtime.key_files import KeyFileError, parse_key
@@ -38,10 +39,10 @@ TEXTS: dict[str, Callable[[str], object]] = {
     "gbps": arguments.gbps,
     "mebibytes": arguments.mebibytes,
     "procs": arguments.procs,
-    "number": arguments.number,
-    "fraction": arguments.fraction,
+    "number": texts.number,
+    "fraction": texts.fraction,
     "count": arguments.count,
-    "speedup": arguments.speedup,
+    "speedup": texts.speedup,
     "times": arguments.times,
     "names": arguments.names,
     "features": arguments.features,

@@ -28,26 +28,42 @@ MAY_IMPORT = {
     "core": ("coalloc.model",),
     "policies": ("coalloc.model",),
     "adapters": ("coalloc.model",),
-    "simulation": (
-        "coalloc",
-        "coalloc.model",
-        "coalloc.core",
-        "coalloc.policies",
-        "coalloc.adapters.formats",
+    "wire": ("coalloc.model", "coalloc.core"),
+    "runtime": ("coalloc", "coalloc.model", "coalloc.wire"),
+    "client": (
+        *("coalloc", "coalloc.model", "coalloc.adapters.formats"),
+        *("coalloc.wire", "coalloc.runtime"),
+    ),
+    "executor": (
+        *("coalloc", "coalloc.model", "coalloc.core", "coalloc.adapters"),
+        *("coalloc.wire", "coalloc.runtime"),
     ),
     "daemon": (
-        "coalloc",
-        "coalloc.model",
-        "coalloc.core",
-        "coalloc.policies",
-        "coalloc.adapters",
-        "coalloc.simulation",
+        *("coalloc", "coalloc.model", "coalloc.core", "coalloc.policies", "coalloc.adapters"),
+        *("coalloc.wire", "coalloc.runtime"),
+    ),
+    "simulation": (
+        *("coalloc", "coalloc.model", "coalloc.core", "coalloc.policies"),
+        "coalloc.adapters.formats",
+    ),
+    "cli": (
+        *("coalloc", "coalloc.model", "coalloc.core", "coalloc.policies", "coalloc.adapters"),
+        *("coalloc.wire", "coalloc.runtime", "coalloc.client", "coalloc.simulation"),
+        # what works on the files of a daemon, or is one: backup, restore, demo
+        *("coalloc.daemon.store", "coalloc.daemon.solver"),
     ),
 }
+# Modules that import the standard library only, `adapters.runner` and their own folder: they are
+# sent to nodes, or run in a process that stays small.
+STANDARD = (
+    "adapters/runner/*",
+    *("adapters/*/part.py", "adapters/*/part_*.py", "adapters/*/commands.py"),
+    "adapters/gridengine/parse_xml.py",
+)
 # Names that src/coalloc/__init__.py loads lazily, and the package they load.
-LAZY = {"coalloc.Client": "coalloc.daemon", "coalloc.Executor": "coalloc.daemon"}
+LAZY = {"coalloc.Client": "coalloc.client", "coalloc.Executor": "coalloc.client"}
 # (importer, imported): only inside functions, so that most commands never load it.
-DEFERRED = {("daemon", "coalloc.simulation")}
+DEFERRED = {("cli", "coalloc.simulation"), ("cli", "coalloc.daemon.store")}
 
 PROCESSES = (
     "adapters/fork_server.py",
@@ -62,10 +78,10 @@ PROCESSES = (
 # Modules under policies/ that own a mixed-integer program.
 MIPS: tuple[str, ...] = ("policies/mip/*",)
 HOMES: dict[str, tuple[str, ...]] = {
-    "zmq": ("daemon/wire/*",),
+    "zmq": ("wire/*",),
     "apscheduler": ("daemon/timer.py",),
-    "psutil": ("adapters/local*", "adapters/probe*"),
-    "sqlite3": ("daemon/store*",),
+    "psutil": ("adapters/local/*", "adapters/probe.py"),
+    "sqlite3": ("daemon/store/*",),
     "pulp": MIPS,
     "numba": ("policies/kernel/*",),
     "highspy": ("policies/mip/*", "policies/moldable/*", "policies/workflow/bound_lp.py"),
@@ -151,6 +167,18 @@ def home_faults(path: str, uses: list[Use]) -> Iterator[str]:
                 yield f"{use.line}: {use.name} belongs in {' '.join(homes) or 'no module'}"
 
 
+def standard_faults(path: str, uses: list[Use]) -> Iterator[str]:
+    """Yield what a module imports that has to do with the standard library and its own folder."""
+    if not any(fnmatchcase(path, pattern) for pattern in STANDARD):
+        return
+    own = "coalloc." + path.rpartition("/")[0].replace("/", ".")
+    for use in uses:
+        if not use.imported or use.name.partition(".")[0] in sys.stdlib_module_names:
+            continue
+        if not any(within(use.name, home) for home in (own, "coalloc.adapters.runner")):
+            yield f"{use.line}: {use.name} is neither standard library nor adapters.runner"
+
+
 def purity_faults(package: str, uses: list[Use]) -> Iterator[str]:
     """Yield what a pure package may not use, and what is outside the core's libraries."""
     for use in uses:
@@ -207,6 +235,7 @@ def test_package_keeps_the_rules(package: str) -> None:
     for path, uses in sources(package):
         faults += located(path, layer_faults(package, uses))
         faults += located(path, home_faults(path, uses))
+        faults += located(path, standard_faults(path, uses))
         faults += located(path, purity_faults(package, uses))
     assert not faults, "\n".join(faults)
 
@@ -282,8 +311,12 @@ def test_every_package_has_its_rules() -> None:
         ("adapters", "import importlib\nimportlib.import_module('coalloc.daemon')"),
         ("simulation", "from coalloc.adapters.local.adapter import Local"),
         ("simulation", "import coalloc\ncoalloc.daemon.main()"),  # reached, not imported
-        ("daemon", "from coalloc.simulation import replay"),
-        ("daemon", "if x:\n    import coalloc.simulation.replay"),
+        ("cli", "from coalloc.simulation import replay"),
+        ("cli", "if x:\n    import coalloc.simulation.replay"),
+        ("daemon", "from coalloc.cli import arguments"),
+        ("daemon", "from coalloc.executor.service import Executor"),
+        ("client", "from coalloc.policies.registry import POLICIES"),
+        ("runtime", "from coalloc.policies.registry import POLICIES"),
     ],
 )
 def test_layer_rule_can_fail(package: str, source: str) -> None:
@@ -296,9 +329,9 @@ def test_layer_rule_can_fail(package: str, source: str) -> None:
         ("model", "from coalloc.model.job import Job\nimport math"),
         ("core", "from . import queue\nfrom coalloc.model import job\nqueue.push()"),
         ("simulation", "from coalloc.adapters.formats import swf\nfrom coalloc import __version__"),
-        ("daemon", "def command():\n    from coalloc.simulation import replay\n    replay.run()"),
+        ("cli", "def command():\n    from coalloc.simulation import replay\n    replay.run()"),
         (
-            "daemon",
+            "cli",
             "from typing import TYPE_CHECKING\n"
             "if TYPE_CHECKING:\n    from coalloc.simulation import replay",
         ),
@@ -332,8 +365,7 @@ def test_home_rule_can_fail(path: str, source: str) -> None:
     ("path", "source"),
     [
         ("wire/server.py", "import zmq"),
-        ("adapters/local_nodes.py", "import psutil"),
-        ("adapters/local/readings.py", "import psutil"),
+        ("adapters/local/reader.py", "import psutil"),
         ("daemon/store/sqlite.py", "import sqlite3"),
         ("policies/kernel/profile.py", "from numba import njit"),
         ("adapters/fork_server.py", "import asyncio\nasyncio.create_subprocess_exec('squeue')"),
@@ -342,6 +374,21 @@ def test_home_rule_can_fail(path: str, source: str) -> None:
 )
 def test_home_rule_can_pass(path: str, source: str) -> None:
     assert not list(home_faults(path, read_uses(source)))
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "fault"),
+    [
+        ("adapters/runner/held.py", "import json\nfrom coalloc.adapters.runner import talk", False),
+        ("adapters/slurm/part.py", "from coalloc.adapters.slurm.commands import Slurm", False),
+        ("adapters/slurm/reader.py", "from coalloc.model.errors import InputError", False),
+        ("adapters/runner/held.py", "import msgspec", True),
+        ("adapters/runner/held.py", "from coalloc.adapters.base import PartKey", True),
+        ("adapters/slurm/part_job.py", "from coalloc.model.errors import InputError", True),
+    ],
+)
+def test_standard_rule(path: str, source: str, fault: bool) -> None:
+    assert bool(list(standard_faults(path, read_uses(source)))) == fault
 
 
 @pytest.mark.parametrize(

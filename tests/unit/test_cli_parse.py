@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from coalloc.cli import arguments as parse
+from coalloc.runtime import texts
 
 
 @pytest.mark.parametrize(
@@ -96,8 +97,8 @@ def test_processes(text: str, value: Any) -> None:
 
 
 def test_speedups() -> None:
-    assert parse.speedup("amdahl:0.95") == {"model": "amdahl", "parallel_fraction": 0.95}
-    assert parse.speedup("downey:64,1.5") == {"model": "downey", "A": 64.0, "sigma": 1.5}
+    assert texts.speedup("amdahl:0.95") == {"model": "amdahl", "parallel_fraction": 0.95}
+    assert texts.speedup("downey:64,1.5") == {"model": "downey", "A": 64.0, "sigma": 1.5}
     assert parse.times("1:100,8:20,2:55") == {1: 100.0, 8: 20.0, 2: 55.0}
 
 
@@ -128,16 +129,16 @@ def test_features_and_names() -> None:
         (parse.procs, "4-", "number of processes"),
         (parse.procs, "8-4", "8 is above 4"),
         (parse.procs, "9" * 5000, "number of processes"),
-        (parse.number, "nan", "finite"),
-        (parse.number, "inf", "finite"),
-        (parse.number, "-1", "at least 0"),
-        (parse.number, "x", "not a number"),
-        (parse.fraction, "1.1", "outside 0..1"),
+        (texts.number, "nan", "finite"),
+        (texts.number, "inf", "finite"),
+        (texts.number, "-1", "at least 0"),
+        (texts.number, "x", "not a number"),
+        (texts.fraction, "1.1", "outside 0..1"),
         (parse.count, "-1", "whole number"),
-        (parse.speedup, "amdahl", "neither"),
-        (parse.speedup, "amdahl:", "neither"),
-        (parse.speedup, "amdahl:2", "outside 0..1"),
-        (parse.speedup, "downey:3", "neither"),
+        (texts.speedup, "amdahl", "neither"),
+        (texts.speedup, "amdahl:", "neither"),
+        (texts.speedup, "amdahl:2", "outside 0..1"),
+        (texts.speedup, "downey:3", "neither"),
         (parse.times, "1", "PROCESSES:SECONDS"),
         (parse.times, "1:5,1:6", "named twice"),
         (parse.times, "1:0", "above 0"),

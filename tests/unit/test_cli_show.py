@@ -13,10 +13,11 @@ from coalloc.cli.events import event_line
 from coalloc.cli.gantt import headline, html_gantt, rows_of, svg_gantt, text_gantt
 from coalloc.cli.job_details import job_lines
 from coalloc.cli.nodes import cluster_line, node_lines
-from coalloc.cli.output import aligned, figure, length, node_set, printable, show_table
+from coalloc.cli.output import aligned, figure, node_set, printable, show_table
 from coalloc.cli.queue import queue_lines, status_lines
 from coalloc.client.answers import ClusterRow, Event, NodeRow, QueueRow, ServiceStatus
 from coalloc.model.plan import Objective, Placement, Plan, Status
+from coalloc.runtime.texts import length
 
 NOW = time.mktime((2030, 5, 17, 14, 30, 0, 0, 0, -1))
 

@@ -11,7 +11,7 @@ from msgspec import inspect
 
 from coalloc.core.settings import ClusterSettings, JobDefaults, Settings
 from coalloc.daemon.main import _check
-from coalloc.daemon.settings import core_settings
+from coalloc.daemon.settings import check_policies, core_settings
 from coalloc.model.errors import InputError
 from coalloc.runtime.config.dump import toml_text
 from coalloc.runtime.config.file import changes, find_config, load, needs_restart, parse
@@ -272,7 +272,7 @@ def test_a_default_speedup_that_cannot_be_read(text: str, words: str) -> None:
 )
 def test_error_names_file_line_and_key(text: str, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse(text, "coallocd.toml", FOLDERS)
+        parse(text, "coallocd.toml", FOLDERS, check_policies)
     assert str(caught.value).startswith(f"coallocd.toml:{expected}")
     assert "\n" not in str(caught.value)
 
