@@ -34,7 +34,7 @@ test: .venv/.installed
 # The same tests, then how much of what must not err they have covered.
 coverage: .venv/.installed
 	$(BIN)/pytest -n auto --dist loadfile -m "$(FAST)" --cov --cov-report=
-	$(BIN)/python -m tests.covered
+	$(BIN)/python -m tests.support.coverage_report
 
 # Defects planted in the checker and the cost model, and how many the tests find. It takes an hour;
 # make mutation MUTANTS='*mutmut_*3' tries a tenth of them, those whose number ends in 3.
@@ -42,7 +42,7 @@ mutation: .venv/.installed
 	@test -x $(BIN)/mutmut || $(PIP) --editable '.[mutation]'
 	rm -rf mutants
 	$(BIN)/mutmut run --max-children 1 $(MUTANTS)
-	$(BIN)/mutmut results --all true | $(BIN)/python -m tests.mutation_score
+	$(BIN)/mutmut results --all true | $(BIN)/python -m tests.support.mutation_score
 
 test-slurm: .venv/.installed slurm
 	$(BIN)/pytest -n 2 --dist loadfile -m "slurm and not nightly" -rs tests/slurm tests/contract

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from tests.strip_packing import perfect_instances, read_instance
+from tests.support.strip_packing import perfect_instances, read_instance
 
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan

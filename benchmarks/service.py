@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from tests.integration.running import Running
+from tests.support.live_site import Running
 
 from coalloc.wire.client import Asker
 

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.slurm.bed import Bed, alike, bed, missing
-from tests.slurm.launching import SlurmBed
-from tests.slurm.site import SlurmSite
+from tests.testbeds.slurm import Bed, alike, bed, missing
+from tests.testbeds.slurm_launches import SlurmBed
+from tests.testbeds.slurm_site import SlurmSite
 
 from coalloc.adapters.base import PartReport, PartState
 

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.slurm import stream
-from tests.slurm.bed import Bed, alike, bed, missing
-from tests.slurm.commands import Commands
-from tests.slurm.site import SlurmSite
+from tests.testbeds.slurm import Bed, alike, bed, missing
+from tests.testbeds.slurm_commands import Commands
+from tests.testbeds.slurm_site import SlurmSite
 
 WARM_LIMIT_S = 600.0
 QUEUED = 500

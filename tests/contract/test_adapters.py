@@ -25,11 +25,10 @@ from coalloc.adapters.base import (
 )
 from coalloc.adapters.registry import ADAPTERS, adapter_kind
 from coalloc.model.errors import InputError
-from tests.gridengine import bed as gridengine
-from tests.gridengine.launching import settings_of as settings_of_cell
-from tests.gridengine.launching import shared_cell
-from tests.slurm import bed as slurm
-from tests.slurm.launching import settings_of, shared_bed
+from tests.testbeds import gridengine, slurm
+from tests.testbeds.gridengine_launches import settings_of as settings_of_cell
+from tests.testbeds.gridengine_launches import shared_cell
+from tests.testbeds.slurm_launches import settings_of, shared_bed
 
 LIMIT_S = 20.0
 

@@ -18,7 +18,7 @@ from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.options import parse_options, read_options
 from coalloc.policies.registry import POLICIES, lookup
-from tests.strip_packing import perfect_instances, read_instance
+from tests.support.strip_packing import perfect_instances, read_instance
 
 RIGID = {"kind": "rigid", "procs": 2, "base_time": 10.0}
 CLUSTERS: list[dict[str, Any]] = [

@@ -61,7 +61,7 @@ def _snapshot(content: bytes) -> None:
 
 
 def _plan(content: bytes) -> None:
-    from tests.unit.check_case import SNAPSHOT
+    from tests.unit.policies.check.check_case import SNAPSHOT
 
     plan = read_plan(decode_json(content, "file"))
     for line in check(read_snapshot(SNAPSHOT), plan).violations:
@@ -110,7 +110,7 @@ def _nodes(content: bytes) -> None:
 
 
 def _workflows() -> dict[str, bytes]:
-    from tests.unit.test_workflow_files import DAX, DOT, OWN, PEGASUS, wfformat
+    from tests.unit.adapters.formats.test_workflow_files import DAX, DOT, OWN, PEGASUS, wfformat
 
     return {
         "dax": DAX.encode(),
@@ -128,7 +128,7 @@ def _pegasus_json() -> bytes:
 
 
 def _json(name: str) -> list[bytes]:
-    from tests.unit import check_case
+    from tests.unit.policies.check import check_case
 
     return [json.dumps(dict(getattr(check_case, name))).encode()]
 

@@ -17,8 +17,8 @@ import psutil
 
 from coalloc.wire.client import Asker
 from tests.fuzz.blind import resident_mb
-from tests.integration.loads import percentile
-from tests.integration.multi_user import ADA, BOB, MultiUser
+from tests.support.loads import percentile
+from tests.support.multi_user import ADA, BOB, MultiUser
 
 SHARES = {"clients": 0.6, "executors": 0.25, "watchers": 0.06, "enrolment": 0.03, "raw": 0.06}
 ACCESS = "requests_per_s = 0.0\nroot_jobs = false"

@@ -44,7 +44,7 @@ from coalloc.wire.curve import KeyPair, new_pair
 from coalloc.wire.frames import WireError, decode_any, decode_object
 from coalloc.wire.server import Origin
 from tests.fuzz.target import Target
-from tests.site import Site
+from tests.support.core_site import Site
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "PROTOCOL.md").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gridengine.bed import Bed, bed, missing
+from tests.testbeds.gridengine import Bed, bed, missing
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,9 +13,9 @@ import pytest
 from coalloc.adapters.base import AdapterError, ClaimRefusedError, PartState
 from coalloc.adapters.batch.launcher import HeldLauncher
 from coalloc.adapters.batch.token import claim_in_name
-from tests.gridengine.bed import Bed
-from tests.gridengine.launching import GridEngineBed
-from tests.integration.launching import Signpost, wait_dead
+from tests.support.launch_bed import Signpost, wait_dead
+from tests.testbeds.gridengine import Bed
+from tests.testbeds.gridengine_launches import GridEngineBed
 
 NOBODY = pwd.getpwnam("nobody")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.gridengine.bed import Bed
-from tests.gridengine.site import MixedSite
-from tests.slurm.bed import alike, missing
-from tests.slurm.bed import bed as slurm_bed
+from tests.testbeds.gridengine import Bed
+from tests.testbeds.mixed_site import MixedSite
+from tests.testbeds.slurm import alike, missing
+from tests.testbeds.slurm import bed as slurm_bed
 
 
 @pytest.fixture

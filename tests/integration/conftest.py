@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.launching import Bed, Signpost
+from tests.support.launch_bed import Bed, Signpost
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from coalloc.policies.bounds import lower_bound
 from coalloc.policies.kernel.decoding import Planner
-from tests.unit.bounds_case import optimum, random_snapshot
+from tests.unit.policies.bounds.bounds_case import optimum, random_snapshot
 
 OPTIONS: list[dict[str, Any]] = [
     {},

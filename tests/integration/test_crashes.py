@@ -15,7 +15,7 @@ import pytest
 import zmq
 
 from coalloc.wire.client import Asker, NoAnswerError
-from tests.integration.running import ENDED, Running
+from tests.support.live_site import ENDED, Running
 
 
 class Submitter(threading.Thread):

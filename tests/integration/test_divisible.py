@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coalloc.cli import main
-from tests.integration.running import ENDED, Running
+from tests.support.live_site import ENDED, Running
 
 SCRIPT = """\
 #!/bin/sh

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.integration.running import Running
+from tests.support.live_site import Running
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -19,7 +19,7 @@ from coalloc.client.client import NoAnswerError, RefusedError
 from coalloc.client.futures.future import JobFailedError
 from coalloc.wire.client import Asker
 from tests.integration import jobs_called as called
-from tests.integration.running import Running
+from tests.support.live_site import Running
 
 LIMIT_S = 60.0
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.cli import main
-from tests.integration.running import Running
+from tests.support.live_site import Running
 
 
 @pytest.fixture

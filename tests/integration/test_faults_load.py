@@ -15,8 +15,8 @@ import psutil
 import pytest
 import zmq
 
-from tests.integration.loads import Load, percentile
-from tests.integration.running import Running
+from tests.support.live_site import Running
+from tests.support.loads import Load, percentile
 
 P99_S = 0.25
 """What a submit may take beside an attack or a hung solver, 99th percentile, seconds."""

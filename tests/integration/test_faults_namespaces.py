@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.multi_user import MultiUser
+from tests.support.multi_user import MultiUser
 
 START = "prepare_timeout_s = 5.0\nlease_s = 6.0\nbackoff_first_s = 0.1\nbackoff_max_s = 1.0"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.loads import Load
-from tests.integration.running import Running
-from tests.wire_proxy import Faults, WireProxy
+from tests.support.live_site import Running
+from tests.support.loads import Load
+from tests.support.wire_proxy import Faults, WireProxy
 
 START = "prepare_timeout_s = 5.0\nlease_s = 6.0\nbackoff_first_s = 0.1\nbackoff_max_s = 1.0"
 BAD = Faults(drop=0.1, repeat=0.1, late=0.2, delay_s=0.5)

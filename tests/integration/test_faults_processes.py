@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.loads import Load
-from tests.integration.running import Running
+from tests.support.live_site import Running
+from tests.support.loads import Load
 
 START = "prepare_timeout_s = 3.0\nlease_s = 4.0\nbackoff_first_s = 0.1\nbackoff_max_s = 1.0"
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.integration.running import Running
+from tests.support.live_site import Running
 
 WORK = '#!/bin/sh\nexec sleep "$(awk "BEGIN {print 0.1 + 0.8 / $COALLOC_SIZE}")"\n'
 

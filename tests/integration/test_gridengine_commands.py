@@ -16,7 +16,7 @@ import pytest
 from coalloc.adapters.base import AdapterError, PartState
 from coalloc.adapters.gridengine.launcher import GridEngineLauncher
 from coalloc.adapters.gridengine.settings import read_settings
-from tests.integration.launching import Bed
+from tests.support.launch_bed import Bed
 
 HEAD = '#!/bin/sh\nroot={root}\necho "$(basename $0) $*" >> $root/asked\n'
 # Every job runs at once; it is in the queue until its script has ended, or it was deleted.

@@ -23,7 +23,7 @@ from coalloc.adapters.base import (
 )
 from coalloc.adapters.local.launcher import LocalLauncher
 from coalloc.adapters.runner.status import PAGE, START, encoded
-from tests.integration.launching import LIMIT_S, Bed, Signpost, wait_dead
+from tests.support.launch_bed import LIMIT_S, Bed, Signpost, wait_dead
 
 # ---- claims ----------------------------------------------------------------------------------
 

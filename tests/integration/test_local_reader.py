@@ -16,7 +16,7 @@ from coalloc.adapters.local.adapter import open_local
 from coalloc.adapters.local.reader import LEAST_INTERVAL_S, LocalReader
 from coalloc.adapters.local.settings import read_settings
 from coalloc.model.errors import InputError
-from tests.integration.launching import Bed
+from tests.support.launch_bed import Bed
 
 BURN_S = 1.0
 BURN = f"import time\nwhile time.process_time() < {BURN_S}: pass\n"

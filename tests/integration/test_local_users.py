@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.base import PartState
-from tests.integration.launching import Bed
+from tests.support.launch_bed import Bed
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs jobs of other users")

@@ -11,7 +11,7 @@ import pytest
 
 from coalloc.model.snapshot_json import write_snapshot
 from coalloc.simulation.reproduce.mbpc_cases import case_2
-from tests.integration.running import Running
+from tests.support.live_site import Running
 
 WARM_S = 400.0
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.running import Running
+from tests.support.live_site import Running
 
 WARM_S = 400.0
 POLICIES = ("bicriteria", "bicriteria-batch", "auto")

@@ -70,7 +70,7 @@ def oracle(cases: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """What CP-SAT finds, in a process of its own."""
     pytest.importorskip("ortools", reason="ortools is not installed", exc_type=ImportError)
     done = subprocess.run(
-        [sys.executable, "-m", "tests.cpsat_moldable"],
+        [sys.executable, "-m", "tests.support.cpsat_moldable"],
         input="".join(json.dumps(case) + "\n" for case in cases),
         capture_output=True,
         text=True,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.running import Running
+from tests.support.live_site import Running
 
 WARM_S = 600.0
 

@@ -15,7 +15,7 @@ from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.check import check
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.oas.exact import ExactSearch
-from tests.oas_cases import random_case
+from tests.support.oas_cases import random_case
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 1800.0
@@ -26,7 +26,7 @@ def oracle(cases: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     pytest.importorskip("ortools", reason="ortools is not installed", exc_type=ImportError)
     lines = "".join(json.dumps(case) + "\n" for case in cases)
     done = subprocess.run(
-        [sys.executable, "-m", "tests.oracle_cpsat"],
+        [sys.executable, "-m", "tests.support.cpsat_oas"],
         input=lines,
         capture_output=True,
         text=True,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.running import Running
+from tests.support.live_site import Running
 
 WARM_S = 600.0
 ROUNDS = """\

@@ -9,7 +9,7 @@ import pytest
 from coalloc.adapters import launcher
 from coalloc.adapters.base import PartKey, PartReport, PartState
 from coalloc.adapters.part_folder import PartFolder
-from tests.integration.launching import LIMIT_S, Bed
+from tests.support.launch_bed import LIMIT_S, Bed
 
 
 def test_news_of_one_part_are_no_reason_to_look_at_the_others(

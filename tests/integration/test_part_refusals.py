@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coalloc.adapters.base import PartReport, PartState
-from tests.integration.launching import Bed
+from tests.support.launch_bed import Bed
 
 
 def refused(bed: Bed, *argv: str, **fields: Any) -> PartReport:

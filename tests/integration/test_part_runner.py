@@ -12,7 +12,7 @@ import pytest
 
 from coalloc.adapters.base import PartState
 from coalloc.adapters.runner.status import END, PAGE
-from tests.integration.launching import Bed, Signpost, is_alive, wait_dead
+from tests.support.launch_bed import Bed, Signpost, is_alive, wait_dead
 
 
 def test_processes_run_and_end_with_their_codes(bed: Bed) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.integration.running import Running
+from tests.support.live_site import Running
 
 WARM_S = 400.0
 POLICIES = ("auto", "easy", "conservative", "fcfs", "sjf", "bjf", "fpfs", "spt", "lpt")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import sandbox
-from tests.integration.running import CACHE, Running
+from tests.support import sandbox
+from tests.support.live_site import CACHE, Running
 
 PROJECT = Path(__file__).resolve().parents[2]
 DAEMON = PROJECT / "systemd/coallocd.service"
@@ -46,7 +46,7 @@ def able() -> None:
 
 
 def boxed(unit: Path, folders: str) -> list[str]:
-    return [sys.executable, str(PROJECT / "tests/sandbox.py"), str(unit), folders]
+    return [sys.executable, str(PROJECT / "tests/support/sandbox.py"), str(unit), folders]
 
 
 class Boxed(Running):

@@ -9,9 +9,9 @@ import pytest
 
 from coalloc.core.messages import Goodbye, Hello, Ping, Read
 from coalloc.wire.codec import encode_message
-from tests.integration.running import Running
 from tests.integration.test_wire_server import Body, Site, answer, until
 from tests.integration.test_wire_server import serve as serve  # a fixture
+from tests.support.live_site import Running
 
 FIRST = Hello(cluster="alpha", identity="first")
 SECOND = Hello(cluster="alpha", identity="second")

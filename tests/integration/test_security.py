@@ -22,7 +22,7 @@ from coalloc.wire.client import Asker, KeyRefusedError, NoAnswerError, Watcher
 from coalloc.wire.codec import tagged
 from coalloc.wire.curve import Calling, new_pair
 from coalloc.wire.frames import decode_any, encode
-from tests.integration.multi_user import ADA, BOB, NOBODY, MultiUser, Tap
+from tests.support.multi_user import ADA, BOB, NOBODY, MultiUser, Tap
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root is more than one user")
 

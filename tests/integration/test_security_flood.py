@@ -15,8 +15,8 @@ import pytest
 
 from coalloc.client.client import Client
 from coalloc.runtime.key_files import KeyFile, write_key
-from tests.integration.loads import percentile
-from tests.integration.multi_user import ADA, BOB, MultiUser
+from tests.support.loads import percentile
+from tests.support.multi_user import ADA, BOB, MultiUser
 
 FLOOD = """
 import json, os, sys, time

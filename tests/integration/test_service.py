@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.running import Running
+from tests.support.live_site import Running
 
 SHOW = 'echo "$COALLOC_JOB_ID $COALLOC_RANK $COALLOC_SIZE $COALLOC_PART $COALLOC_CLUSTER"'
 

@@ -21,7 +21,7 @@ from coalloc.adapters.runner.hold import has_started
 from coalloc.adapters.runner.status import READY, StatusFile, boot_id
 from coalloc.adapters.slurm.launcher import SlurmLauncher
 from coalloc.adapters.slurm.settings import read_settings
-from tests.integration.launching import Bed
+from tests.support.launch_bed import Bed
 
 HEAD = '#!/bin/sh\necho "$(basename $0) $*" >> {log}\n'
 GRANTED = "echo 'salloc: Granted job allocation 12' >&2\n"

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from coalloc.client.client import Client
-from tests.integration.running import Running
+from tests.support.live_site import Running
 
 WARM_S = 180.0
 

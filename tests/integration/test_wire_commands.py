@@ -14,7 +14,7 @@ import pytest
 
 from coalloc import Client
 from coalloc.client.client import RefusedError, submission
-from tests.integration.running import Running
+from tests.support.live_site import Running
 
 LIMIT_S = 60.0
 

@@ -76,7 +76,7 @@ def oracle(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What CP-SAT finds, in a process of its own."""
     pytest.importorskip("ortools", reason="ortools is not installed", exc_type=ImportError)
     done = subprocess.run(
-        [sys.executable, "-m", "tests.cpsat_workflows"],
+        [sys.executable, "-m", "tests.support.cpsat_workflows"],
         input="".join(json.dumps(case) + "\n" for case in cases),
         capture_output=True,
         text=True,

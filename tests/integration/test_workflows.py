@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from coalloc.cli import main
-from tests.integration.running import ENDED, Running
+from tests.support.live_site import ENDED, Running
 
 WIDTH = 8
 

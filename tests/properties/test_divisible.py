@@ -18,7 +18,7 @@ from coalloc.policies.bounds import proofs_of
 from coalloc.policies.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
-from tests.snapshots import snapshots
+from tests.support.snapshots import snapshots
 
 
 @st.composite

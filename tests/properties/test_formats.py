@@ -22,7 +22,7 @@ from coalloc.model.text import decode_json, encode_json
 from coalloc.policies.check import check
 from coalloc.policies.check_sheet import units_of
 from tests.properties.format_cases import NODES, json_values, placements, plans, snapshots
-from tests.unit.check_case import PLAN, SNAPSHOT
+from tests.unit.policies.check.check_case import PLAN, SNAPSHOT
 
 SNAPSHOTS = Draft202012Validator(snapshot_schema())
 PLANS = Draft202012Validator(plan_schema())

@@ -14,7 +14,7 @@ from coalloc.core.requests import Answer, Done, SubmitWorkflow
 from coalloc.model.job_json import write_job
 from coalloc.wire.frames import decode_object, encode
 from coalloc.wire.workflow_graph import read_graph
-from tests.site import Site
+from tests.support.core_site import Site
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "é", ""])
 NUMBERS = st.sampled_from([0, 1, 2, 0.5, 1.0, 2.0, -1, 1e18, 1e19, 10**30, True, None, "1", [1]])

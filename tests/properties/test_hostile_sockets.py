@@ -26,7 +26,7 @@ from coalloc.wire.server import Endpoints, Origin, Server
 from tests.fuzz.wire_targets import commands, enrolments, questions, statements
 from tests.properties.test_wire_bytes import VALUES
 from tests.properties.test_workflow_bytes import replaced
-from tests.site import Site
+from tests.support.core_site import Site
 
 
 def bodies(frames: Sequence[bytes]) -> st.SearchStrategy[dict[str, Any]]:

@@ -15,7 +15,7 @@ from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
-from tests.snapshots import snapshots
+from tests.support.snapshots import snapshots
 
 OPTIONS = st.fixed_dictionaries(
     {},

@@ -14,7 +14,7 @@ from coalloc.adapters.formats.workflow import parse_workflow
 from coalloc.model.errors import InputError
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
-from tests.unit.test_workflow_files import DAX, DOT, OWN, PEGASUS, wfformat
+from tests.unit.adapters.formats.test_workflow_files import DAX, DOT, OWN, PEGASUS, wfformat
 
 WORDS = st.sampled_from(["a", "b", "0", "-1", "nan", "1e400", "", "\ud800", "é", "a b", "'", "{"])
 VALUES = st.recursive(

@@ -18,7 +18,7 @@ from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
-from tests.snapshots import POWERS
+from tests.support.snapshots import POWERS
 
 NAMES = ("alpha", "beta", "gamma")
 

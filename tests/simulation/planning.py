@@ -11,7 +11,7 @@ from coalloc.model.cost import link_loads
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
-from tests.site import first_fit
+from tests.support.core_site import first_fit
 
 Answer = Solved | IncumbentFound | SolveFailed
 

@@ -24,7 +24,7 @@ from coalloc.core.requests import (
 )
 from coalloc.daemon.store.journal import drained_of
 from tests.simulation.disk import Disk
-from tests.site import workflow
+from tests.support.core_site import workflow
 
 RETRY_S = 5.0
 SHAPES = (

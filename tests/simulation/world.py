@@ -17,7 +17,7 @@ from tests.simulation.network import Network
 from tests.simulation.parts import Batch
 from tests.simulation.restoring import Restorations
 from tests.simulation.users import Users
-from tests.site import reading
+from tests.support.core_site import reading
 
 SITE = {"a": (2, 1, 1.0), "b": (2, 2, 0.5), "c": (1, 2, 0.4)}
 """Nodes, slots of each and link capacity in Gbit/s, by cluster."""

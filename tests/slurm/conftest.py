@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.bed import Bed, alike, bed, missing
+from tests.testbeds.slurm import Bed, alike, bed, missing
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

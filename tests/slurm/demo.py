@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from coalloc.cli.demo import START_LIMIT_S, WARM_LIMIT_S, DemoError, Show, say
-from tests.bed_processes import BedError
-from tests.slurm.bed import Bed, ClusterShape, bed
-from tests.slurm.launching import PYTHON
+from tests.testbeds.processes import BedError
+from tests.testbeds.slurm import Bed, ClusterShape, bed
+from tests.testbeds.slurm_launches import PYTHON
 
 SHAPES = (
     ClusterShape(name="alpha", nodes=4),

@@ -18,9 +18,9 @@ from typing import Any
 
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.wire.client import NoAnswerError
-from tests.integration.running import ENDED
-from tests.slurm.bed import Bed, ClusterShape
-from tests.slurm.site import SlurmSite
+from tests.support.live_site import ENDED
+from tests.testbeds.slurm import Bed, ClusterShape
+from tests.testbeds.slurm_site import SlurmSite
 
 POWERS = {"a": 1.0, "b": 0.8, "c": 0.6}
 LIMIT_S = 600.0

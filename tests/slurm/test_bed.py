@@ -12,8 +12,8 @@ import pytest
 
 from coalloc.adapters.runner.command import RefusedError, UnreachableError
 from coalloc.adapters.runner.status import descendants
-from tests.bed_processes import free_ports
-from tests.slurm.bed import Bed, ClusterShape, alike, bed
+from tests.testbeds.processes import free_ports
+from tests.testbeds.slurm import Bed, ClusterShape, alike, bed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,7 +82,7 @@ def test_bed_of_an_ordinary_user() -> None:
     if python is None or not os.stat(ROOT).st_mode & 0o005:
         pytest.skip("an ordinary user reaches no Python, or not this checkout")
     done = subprocess.run(
-        [python, "-m", "tests.slurm.bed", "--clusters", "1", "--nodes", "2", "--once"],
+        [python, "-m", "tests.testbeds.slurm", "--clusters", "1", "--nodes", "2", "--once"],
         cwd=ROOT,
         user="nobody",
         group="nogroup",

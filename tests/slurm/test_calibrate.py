@@ -12,7 +12,7 @@ from coalloc.adapters.probe import main as probe
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import read_settings
 from coalloc.cli.main import main
-from tests.slurm.bed import Bed
+from tests.testbeds.slurm import Bed
 
 CONFIG = """\
 [daemon]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from coalloc.adapters.runner.command import UnreachableError
-from tests.slurm.bed import Bed, alike, bed
-from tests.slurm.commands import EMPTY, GARBAGE, SLOW, Commands
-from tests.slurm.site import SlurmSite
+from tests.testbeds.slurm import Bed, alike, bed
+from tests.testbeds.slurm_commands import EMPTY, GARBAGE, SLOW, Commands
+from tests.testbeds.slurm_site import SlurmSite
 
 pytestmark = pytest.mark.slow
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.running import Running
-from tests.slurm.bed import Bed, Cluster, ClusterShape, bed
-from tests.slurm.commands import SLOW, Commands
 from tests.slurm.test_handover_daemon import handed, state, submit
+from tests.support.live_site import Running
+from tests.testbeds.slurm import Bed, Cluster, ClusterShape, bed
+from tests.testbeds.slurm_commands import SLOW, Commands
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from coalloc.adapters.slurm.native_jobs import HandedLauncher
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import read_settings
 from coalloc.model.reading import HandedJob
-from tests.slurm.bed import Bed, ClusterShape, bed
+from tests.testbeds.slurm import Bed, ClusterShape, bed
 
 GIVEN = {
     "load": "none",

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from coalloc.model.nodeset import expand
-from tests.integration.running import Running
-from tests.slurm.bed import Bed, Cluster, ClusterShape, bed
+from tests.support.live_site import Running
+from tests.testbeds.slurm import Bed, Cluster, ClusterShape, bed
 
 SETTINGS = (
     'adapter = "slurm"\nsettings = {{ conf = "{conf}", load = "none", partition = "main", '

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.slurm import stream
-from tests.slurm.bed import bed
-from tests.slurm.site import SlurmSite
+from tests.testbeds.slurm import bed
+from tests.testbeds.slurm_site import SlurmSite
 
 OPTIONS = {
     "powers": stream.POWERS,

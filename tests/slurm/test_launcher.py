@@ -14,9 +14,9 @@ import pytest
 
 from coalloc.adapters.base import ClaimRefusedError, PartState
 from coalloc.adapters.batch.token import parse_comment
-from tests.integration.launching import Signpost, wait_dead
-from tests.slurm.bed import Bed
-from tests.slurm.launching import SlurmBed
+from tests.support.launch_bed import Signpost, wait_dead
+from tests.testbeds.slurm import Bed
+from tests.testbeds.slurm_launches import SlurmBed
 
 WAYS = ("salloc", "sbatch")
 NOBODY = pwd.getpwnam("nobody")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.base import PartState
-from tests.integration.launching import Signpost
-from tests.slurm.bed import Bed, alike, bed
-from tests.slurm.launching import SlurmBed
+from tests.support.launch_bed import Signpost
+from tests.testbeds.slurm import Bed, alike, bed
+from tests.testbeds.slurm_launches import SlurmBed
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.bed import alike, bed
-from tests.slurm.launching import PYTHON
-from tests.slurm.site import SlurmSite
+from tests.testbeds.slurm import alike, bed
+from tests.testbeds.slurm_launches import PYTHON
+from tests.testbeds.slurm_site import SlurmSite
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "mpirun.py"
 PROGRAM = r"""

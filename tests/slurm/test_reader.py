@@ -15,7 +15,7 @@ from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import ClusterReading
-from tests.slurm.bed import Bed, Cluster, ClusterShape, bed
+from tests.testbeds.slurm import Bed, Cluster, ClusterShape, bed
 
 CPUS = 4
 

@@ -12,8 +12,8 @@ import pytest
 from coalloc.adapters.base import PartState
 from coalloc.adapters.slurm.launcher import SlurmLauncher, commands_of
 from coalloc.adapters.slurm.reader import SlurmReader
-from tests.slurm.bed import Bed, alike, bed
-from tests.slurm.launching import SlurmBed
+from tests.testbeds.slurm import Bed, alike, bed
+from tests.testbeds.slurm_launches import SlurmBed
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.bed import Bed, alike, bed
-from tests.slurm.site import SlurmSite
+from tests.testbeds.slurm import Bed, alike, bed
+from tests.testbeds.slurm_site import SlurmSite
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_torch_style_rendezvous(site: SlurmSite) -> None:
     """Rank 0 listens at MASTER_ADDR:MASTER_PORT, all others come to it, and the sum is right."""
     program = site.work / "meet.py"
     program.write_text(MEET)
-    from tests.slurm.launching import PYTHON
+    from tests.testbeds.slurm_launches import PYTHON
 
     job = site.submit([PYTHON, str(program)], 7)
     ended = site.wait(job)

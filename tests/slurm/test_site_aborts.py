@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.bed import Bed, Cluster, alike, bed
-from tests.slurm.site import SlurmSite
+from tests.testbeds.slurm import Bed, Cluster, alike, bed
+from tests.testbeds.slurm_site import SlurmSite
 
 SELDOM_S = 600.0
 """No reading but the first: the daemon knows nothing of what the test does to a cluster."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import root
-from tests.integration.running import Running
+from tests.support.live_site import Running
 
 __all__ = ["root"]
 

@@ -6,8 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.integration.running import Running
 from tests.snakemake.conftest import SNAKEMAKE
+from tests.support.live_site import Running
 
 FAN = """
 rule all:

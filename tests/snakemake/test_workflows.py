@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from tests.integration.running import Running
 from tests.snakemake import flows
+from tests.support.live_site import Running
 
 
 def jobs_of(site: Running, rule: str) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from coalloc.runtime.config import file
 from coalloc.runtime.config.schema import AccessConfig, ClusterConfig, Config, ConfigError
 from coalloc.runtime.key_files import KeyFileError, parse_key
 from coalloc.wire.curve import is_key, new_pair
-from tests.site import Site
+from tests.support.core_site import Site
 
 
 def test_a_stranger_at_the_barrier_who_says_no_text_is_sent_away() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.covered import PARTS, shares
-from tests.mutation_score import main, score, tally
+from tests.support.coverage_report import PARTS, shares
+from tests.support.mutation_score import main, score, tally
 
 LINES = """
     coalloc.model.cost.x_run_time__mutmut_1: killed

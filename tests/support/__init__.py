@@ -1,0 +1,1 @@
+"""Sites, cases and oracles that several suites share."""

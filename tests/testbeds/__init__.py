@@ -1,0 +1,1 @@
+"""Real batch systems on loopback, and launchers and sites over them."""

@@ -1,0 +1,70 @@
+"""A launcher of a real Grid Engine cell, its state folder, and the folder its jobs run in."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+from pathlib import Path
+from typing import Any
+
+from coalloc.adapters.base import PartSpec
+from coalloc.adapters.gridengine.launcher import GridEngineLauncher
+from coalloc.adapters.gridengine.settings import GridEngineSettings, read_settings
+from tests.support.launch_bed import Bed as LaunchBed
+from tests.testbeds.gridengine import BIN, Cell, bed
+from tests.testbeds.slurm_launches import PYTHON
+
+
+@functools.cache
+def shared_cell() -> Cell:
+    """A cell that lives as long as this process."""
+    stack = contextlib.ExitStack()
+    running = stack.enter_context(bed())
+    atexit.register(stack.close)
+    return running["p"]
+
+
+def settings_of(cell: Cell, **given: Any) -> dict[str, Any]:
+    """Settings of the adapter for a cell of the bed."""
+    return {
+        "root": str(cell.root),
+        "cell": "default",
+        "qmaster_port": cell.ports[0],
+        "execd_port": cell.ports[1],
+        "bin": str(BIN),
+        "queue": "main",
+        "address": "127.0.0.1",
+        "command_limit_s": 20.0,
+        "python": PYTHON,
+        **given,
+    }
+
+
+class GridEngineBed(LaunchBed):
+    """What the tests of the local launcher have, on a Grid Engine cell."""
+
+    def __init__(self, root: Path, cell: Cell, **given: Any) -> None:
+        self.state, self.cwd = root / "state", root / "work"
+        self.cwd.mkdir(exist_ok=True)
+        self.cwd.chmod(0o777)
+        self.cell = cell
+        self.site: GridEngineSettings = read_settings(settings_of(cell, **given), cell.name)
+        self.launcher = GridEngineLauncher(self.site, self.state)
+
+    def spec(self, *argv: str, job: str = "1", **fields: Any) -> PartSpec:
+        given = {
+            "cluster": self.cell.name,
+            "nodes": ((self.site.published("localhost"), 1),),
+            "time_limit_s": 60.0,
+        }
+        return super().spec(*argv, job=job, **(given | fields))
+
+    def restart(self) -> None:
+        """Let the executor's launcher die, and its successor adopt the parts."""
+        self.launcher.close()
+        self.launcher = GridEngineLauncher(self.site, self.state)
+
+    def jobs(self) -> list[str]:
+        """Names of the cell's jobs that are not over."""
+        return [job.name for job in self.cell.status().jobs()]

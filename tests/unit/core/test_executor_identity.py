@@ -1,0 +1,155 @@
+"""An executor that has lost its state, and a second one that speaks for the same cluster."""
+
+from __future__ import annotations
+
+from coalloc.core.effects import Drop, Greet, SaveMeta
+from coalloc.core.events import Disconnected, Stated
+from coalloc.core.executor_identity import MARK, TAKEOVER_S
+from coalloc.core.messages import Goodbye, Hello, PartReport, Prepare, Report, Start
+from coalloc.core.records import JobState, PartState
+from tests.support.core_site import Site
+
+
+def hello(site: Site, cluster: str, identity: str, *parts: PartReport) -> bool:
+    """An executor says hello; whether it was welcomed."""
+    store = site.state.store
+    effects = site.do(
+        Stated(statement=Hello(cluster=cluster, identity=identity, store=store, parts=parts))
+    )
+    return any(isinstance(effect, Greet) for effect in effects)
+
+
+def known(**sizes: int) -> Site:
+    site = Site(sizes or {"a": 2, "b": 2})
+    for name in site.sizes:
+        assert hello(site, name, f"first-{name}")
+    return site
+
+
+def running(site: Site, procs: int = 1) -> str:
+    job = site.submit(procs)
+    site.run(job)
+    assert site.job(job).state is JobState.RUNNING
+    return job
+
+
+def test_what_a_new_state_does_not_know_is_lost_with_the_former() -> None:
+    site = known(a=2)
+    job, other = running(site), running(site)
+    site.do(Disconnected(cluster="a"))
+    site.now += TAKEOVER_S
+    part = PartReport(job=other, attempt=1, part=0, state=PartState.RUNNING, started=site.now)
+    assert hello(site, "a", "second", part)
+    assert site.job(job).state is JobState.LOST
+    assert "lost its state" in site.job(job).detail
+    assert site.job(other).state is JobState.RUNNING, "the launcher has found it again"
+    assert site.notes("executor_state_lost") == [{"cluster": "a", "jobs": job}]
+    assert SaveMeta(key=f"{MARK}a", value="second") in site.effects
+
+
+def test_a_job_that_had_not_started_waits_again() -> None:
+    site = known(a=2)
+    job = site.submit()
+    site.do(Disconnected(cluster="a"))
+    site.now += TAKEOVER_S
+    assert hello(site, "a", "second")
+    assert site.job(job).state is JobState.PENDING
+    # its former attempt is not started by anybody
+    late = PartReport(job=job, attempt=1, part=0, state=PartState.READY)
+    site.report("a", late)
+    assert site.job(job).state is JobState.PENDING
+
+
+def test_orders_of_the_former_are_not_carried_out_by_the_next() -> None:
+    site = known(a=2)
+    job = site.submit()
+    last = site.state.clusters["a"].next_seq - 1
+    assert site.state.clusters["a"].acked_seq < last, "nobody has confirmed the preparation"
+    site.do(Disconnected(cluster="a"))
+    site.now += TAKEOVER_S
+    assert hello(site, "a", "second")
+    assert Drop(cluster="a", through_seq=last) in site.effects
+    assert Greet(cluster="a", base_seq=last + 1) in site.effects
+    assert site.job(job).is_waiting
+
+
+def test_a_stranger_confirms_no_orders() -> None:
+    site = known(a=2)
+    site.submit()
+    before = site.state.clusters["a"].acked_seq
+    site.do(Disconnected(cluster="a"))
+    site.do(Stated(statement=Report(cluster="a", last_seq=before + 1)))
+    assert site.state.clusters["a"].acked_seq == before
+
+
+def test_a_start_that_a_part_still_waits_for_is_told_again() -> None:
+    site = known(a=2)
+    job = site.submit()
+    part = PartReport(job=job, attempt=1, part=0, state=PartState.READY)
+    site.report("a", part)
+    assert site.job(job).state is JobState.STARTING
+    site.do(Disconnected(cluster="a"))
+    site.now += TAKEOVER_S
+    last = site.state.clusters["a"].next_seq
+    assert hello(site, "a", "second", part)
+    assert site.state.clusters["a"].next_seq == last + 1
+    assert site.orders_for(job, Start)[-1][0] == "a"
+
+
+def test_the_same_state_loses_nothing() -> None:
+    site = known(a=2)
+    job = running(site)
+    for event in (Disconnected(cluster="a"), Stated(statement=Goodbye(cluster="a"))):
+        site.do(event)
+        site.now += TAKEOVER_S
+        assert hello(site, "a", "first-a")
+        assert site.job(job).state is JobState.RUNNING
+    assert not site.notes("executor_state_lost")
+
+
+def test_an_executor_that_names_no_identity_proves_nothing() -> None:
+    site = known(a=2)
+    job = running(site)
+    site.do(Disconnected(cluster="a"))
+    site.now += TAKEOVER_S
+    assert hello(site, "a", "")
+    assert site.job(job).state is JobState.RUNNING
+
+
+def test_a_second_executor_is_not_welcomed_while_the_first_may_be_there() -> None:
+    site = known(a=2)
+    job = running(site)
+    assert not hello(site, "a", "second")
+    assert not hello(site, "a", "second")
+    assert len(site.notes("second_executor_waits")) == 1
+    site.do(Disconnected(cluster="a"))
+    site.now += TAKEOVER_S / 2
+    assert not hello(site, "a", "second")
+    assert hello(site, "a", "first-a"), "it was only cut off"
+    assert site.job(job).state is JobState.RUNNING
+    site.submit()
+    assert {cluster for cluster, _ in site.orders_for("2", Prepare)} == {"a"}
+
+
+def test_after_a_restart_the_first_one_has_time_to_come_back() -> None:
+    before = known(a=2)
+    job = running(before)
+    past = before.saved()[job]
+    site = before.restarted()
+    assert site.job(job) == past
+    site.state.clusters["a"].identity = "first-a"
+    site.state.clusters["a"].connected = False
+    site.state.clusters["a"].heard_at = None
+    assert not hello(site, "a", "second")
+    site.now += TAKEOVER_S / 2
+    assert not hello(site, "a", "second")
+    site.now += TAKEOVER_S / 2
+    assert hello(site, "a", "second")
+    assert site.job(job).state is JobState.LOST
+
+
+def test_a_clock_that_was_set_back_keeps_nobody_out() -> None:
+    site = known(a=2)
+    site.do(Disconnected(cluster="a"))
+    site.now -= 3600.0
+    assert hello(site, "a", "second")

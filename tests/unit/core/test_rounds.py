@@ -1,0 +1,323 @@
+"""When rounds start, what they commit, and what happens when a policy fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coalloc.core.effects import Solve
+from coalloc.core.events import (
+    Disconnected,
+    IncumbentFound,
+    Solved,
+    SolveFailed,
+    Stated,
+    Ticked,
+    TimerFired,
+)
+from coalloc.core.messages import Hello, Prepare, Read
+from coalloc.core.records import JobState, PartState
+from coalloc.core.requests import Drain, PauseRounds, Refused, Resume, ResumeRounds, RoundNow
+from coalloc.core.settings import Trigger
+from coalloc.model.platform import NodeState
+from tests.support.core_site import HOUR, Site, first_fit, reading
+
+
+def solves(site: Site) -> list[Solve]:
+    return [effect for effect in site.effects if isinstance(effect, Solve)]
+
+
+def test_the_nth_submit_starts_a_round_and_not_the_one_before() -> None:
+    triggers = (Trigger(kind="timer", every_s=HOUR), Trigger(kind="queue_length", at_least=3))
+    site = Site(triggers=triggers)
+    site.submit()
+    site.submit()
+    assert not solves(site)
+    site.submit()
+    assert len(solves(site)) == 1
+    assert site.notes("round_finished")[0]["trigger"] == "queue_length"
+
+
+def test_with_no_submits_the_timer_starts_a_round() -> None:
+    site = Site(
+        triggers=(Trigger(kind="timer", every_s=HOUR), Trigger(kind="queue_length", at_least=3))
+    )
+    site.do(TimerFired(trigger=0))
+    assert len(solves(site)) == 1
+    assert site.notes("round_finished")[0]["trigger"] == "timer"
+
+
+def test_a_timer_that_is_not_a_timer_any_more_does_nothing() -> None:
+    site = Site(triggers=(Trigger(kind="queue_length", at_least=3),))
+    site.do(TimerFired(trigger=0))
+    site.do(TimerFired(trigger=7))
+    assert not solves(site)
+
+
+def test_a_queue_that_stays_above_the_threshold_does_not_spin() -> None:
+    site = Site({"a": 1}, triggers=(Trigger(kind="queue_length", at_least=2),))
+    blocker = site.submit(1)
+    site.submit(1)
+    site.run(blocker)
+    for _ in range(3):
+        site.submit(1)
+    count = len(solves(site))
+    for _ in range(50):
+        site.wait(10.0)
+    assert len(solves(site)) == count
+    assert len(site.state.waiting) >= 2
+
+
+def test_the_threshold_looks_again_after_a_round_that_placed_something() -> None:
+    site = Site({"a": 1}, triggers=(Trigger(kind="queue_length", at_least=2),), solving=False)
+    for _ in range(4):
+        site.submit(1)
+    first = site.pending_solves.pop()
+    site.do(Solved(round=first.round, plan=first_fit(first.snapshot), solve_s=0.0))
+    assert len(solves(site)) == 2, "one job was placed and three still wait"
+    second = site.pending_solves.pop()
+    site.do(Solved(round=second.round, plan=first_fit(second.snapshot), solve_s=0.0))
+    assert len(solves(site)) == 2, "nothing was placed: no further round"
+
+
+def test_a_threshold_may_count_processes() -> None:
+    site = Site(triggers=(Trigger(kind="queue_length", at_least=4, count="procs"),))
+    site.submit(3)
+    assert not solves(site)
+    site.submit(1)
+    assert len(solves(site)) == 1
+
+
+def test_a_trigger_may_name_its_own_policy() -> None:
+    site = Site(triggers=(Trigger(kind="queue_length", policy="sjf"),), policy="easy")
+    site.submit()
+    assert solves(site)[0].policy == "sjf"
+
+
+def test_rounds_keep_their_distance() -> None:
+    site = Site(min_interval_s=5.0)
+    site.submit()
+    site.submit()
+    site.submit()
+    assert len(solves(site)) == 1
+    site.wait(4.9)
+    assert len(solves(site)) == 1
+    site.wait(0.2)
+    assert len(solves(site)) == 2
+    assert len(site.state.waiting) == 0
+
+
+def test_what_happens_during_a_solve_causes_one_following_round() -> None:
+    site = Site(solving=False)
+    site.submit()
+    for _ in range(5):
+        site.submit()
+    assert len(solves(site)) == 1
+    current = site.pending_solves.pop()
+    site.do(Solved(round=current.round, plan=first_fit(current.snapshot), solve_s=0.0))
+    assert len(solves(site)) == 2
+    assert len(solves(site)[1].snapshot.queue) == 5
+
+
+def test_an_operator_may_pause_resume_and_ask_for_rounds() -> None:
+    site = Site()
+    assert isinstance(site.ask(PauseRounds()), Refused)
+    site.ask(PauseRounds(), operator=True)
+    site.submit()
+    assert not solves(site)
+    site.ask(RoundNow(), operator=True)
+    assert site.notes("round_finished")[0]["trigger"] == "operator"
+    site.submit()
+    assert len(solves(site)) == 1
+    site.ask(ResumeRounds(), operator=True)
+    assert len(solves(site)) == 2
+
+
+def test_a_failed_policy_makes_way_for_the_next_and_each_fallback_is_logged() -> None:
+    site = Site(solving=False, policy="auto", fallbacks=("easy", "fcfs", "plain"))
+    job = site.submit()
+    tried = []
+    while site.pending_solves:
+        current = site.pending_solves.pop()
+        tried.append(current.policy)
+        if current.policy == "plain":
+            site.do(Solved(round=current.round, plan=first_fit(current.snapshot), solve_s=0.0))
+        else:
+            failure = SolveFailed(
+                round=current.round, policy=current.policy, why="crashed", solve_s=0.1
+            )
+            site.do(failure)
+    assert tried == ["auto", "easy", "fcfs", "plain"]
+    assert site.job(job).state is JobState.PREPARING
+    assert [note["fallback"] for note in site.notes("policy_failed")] == ["easy", "fcfs", "plain"]
+
+
+def test_a_round_in_which_everything_fails_ends_and_the_next_one_runs() -> None:
+    site = Site(solving=False, policy="easy", fallbacks=())
+    site.submit()
+    current = site.pending_solves.pop()
+    site.do(SolveFailed(round=current.round, policy="easy", why="crashed", solve_s=0.1))
+    assert site.notes("round_failed")
+    site.submit()
+    assert len(site.pending_solves) == 1
+
+
+def test_the_first_incumbent_is_committed_and_the_final_plan_adds_to_it() -> None:
+    site = Site(solving=False)
+    one, two = site.submit(), site.submit()
+    current = site.pending_solves.pop()
+    assert [job.id for job in current.snapshot.queue] == [one]
+    site.do(IncumbentFound(round=current.round, plan=first_fit(current.snapshot)))
+    assert site.job(one).state is JobState.PREPARING
+    assert site.job(two).state is JobState.PENDING
+    site.do(Solved(round=current.round, plan=first_fit(current.snapshot), solve_s=0.0))
+    assert len(site.orders_for(one, Prepare)) == 1, "committed once, not twice"
+    assert site.notes("round_finished")[0]["started"] == 1
+
+
+def test_a_start_that_no_longer_fits_goes_back_as_superseded() -> None:
+    site = Site({"a": 1}, solving=False)
+    job = site.submit()
+    current = site.pending_solves.pop()
+    site.ask(Drain(target="a1"), operator=True)
+    site.do(Solved(round=current.round, plan=first_fit(current.snapshot), solve_s=0.0))
+    assert site.job(job).state is JobState.PENDING
+    assert site.state.outlook[job].reason == "superseded"
+    assert "a1" in site.state.outlook[job].detail
+
+
+def test_an_answer_to_an_older_round_is_ignored() -> None:
+    site = Site(solving=False)
+    job = site.submit()
+    current = site.pending_solves.pop()
+    site.do(Solved(round=current.round - 1, plan=first_fit(current.snapshot), solve_s=0.0))
+    site.do(Solved(round=current.round + 1, plan=first_fit(current.snapshot), solve_s=0.0))
+    assert site.job(job).state is JobState.PENDING
+
+
+def test_a_silent_executor_makes_its_cluster_stale_and_not_idle() -> None:
+    site = Site({"a": 1, "b": 1})
+    job = site.submit()
+    site.run(job)
+    where = site.job(job).parts[0].cluster
+    site.do(Disconnected(cluster=where))
+    other = site.submit()
+    third = site.submit()
+    snapshot = solves(site)[-1].snapshot
+    assert {c.name: c.stale for c in snapshot.clusters} == {"a": where == "a", "b": where == "b"}
+    assert [r.id for r in snapshot.running if r.id == job], "its job still occupies the node"
+    assert site.job(job).state is JobState.RUNNING, "unknown is not failed"
+    assert site.job(other).is_placed
+    assert not site.job(third).is_placed
+    site.do(Stated(statement=Hello(cluster=where)))
+    site.finish(job)
+    assert site.job(third).is_placed
+
+
+def test_an_old_reading_makes_a_cluster_stale() -> None:
+    site = Site({"a": 1}, reading_max_age_s=30.0)
+    site.now += 31.0
+    job = site.submit()
+    assert solves(site)[-1].snapshot.clusters[0].stale
+    assert site.job(job).state is JobState.PENDING
+
+
+def test_a_failed_reading_is_logged_once_and_keeps_the_last_one() -> None:
+    site = Site({"a": 1})
+    for _ in range(5):
+        site.do(Stated(statement=Read(cluster="a", error="slurmctld does not answer")))
+    assert len(site.notes("reading_failed")) == 1
+    site.submit()
+    assert len(solves(site)[-1].snapshot.clusters[0].nodes) == 1
+
+
+def test_a_drained_node_gets_nothing_new_and_a_resumed_one_does() -> None:
+    site = Site({"a": 1}, triggers=(Trigger(kind="queue_length"), Trigger(kind="cluster_returned")))
+    site.ask(Drain(target="a1", reason="fan"), operator=True)
+    job = site.submit()
+    assert solves(site)[-1].snapshot.clusters[0].nodes[0].state is NodeState.DRAINING
+    assert site.job(job).state is JobState.PENDING
+    site.ask(Resume(target="a1"), operator=True)
+    assert site.job(job).is_placed
+
+
+@pytest.mark.parametrize("target", ["nowhere", ""])
+def test_draining_what_does_not_exist_is_refused(target: str) -> None:
+    answer = Site().ask(Drain(target=target), operator=True)
+    assert isinstance(answer, Refused)
+    assert answer.code == "not_found"
+
+
+def test_powers_reach_the_snapshot_in_steps() -> None:
+    site = Site({"a": 2}, power_step=0.05)
+    nodes = tuple(replace(n, power=0.83) for n in reading("a", 2).nodes)
+    site.do(Stated(statement=Read(cluster="a", reading=replace(reading("a", 2), nodes=nodes))))
+    site = Site({"a": 2}, power_step=0.05)
+    site.state.clusters["a"].powers.clear()
+    site.do(Stated(statement=Read(cluster="a", reading=replace(reading("a", 2), nodes=nodes))))
+    site.submit()
+    assert {n.power for n in solves(site)[-1].snapshot.clusters[0].nodes} == {0.8}
+
+
+def test_committed_work_counts_as_running_before_it_starts() -> None:
+    site = Site({"a": 1})
+    first = site.submit()
+    second = site.submit()
+    assert site.job(first).state is JobState.PREPARING
+    assert [r.id for r in solves(site)[-1].snapshot.running] == [first]
+    assert site.job(second).state is JobState.PENDING
+
+
+def test_jobs_that_were_passed_over_are_counted() -> None:
+    site = Site({"a": 2})
+    small = site.submit(1)
+    wide = site.submit(2)
+    assert site.job(small).is_placed
+    later = site.submit(1)
+    assert site.job(later).is_placed
+    assert site.state.passed_over[wide] == 1
+    site.finish(small)
+    assert solves(site)[-1].snapshot.queue[0].passed_over == 1
+
+
+def test_a_round_line_carries_all_its_figures() -> None:
+    site = Site()
+    site.submit(3)
+    line = site.notes("round_finished")[0]
+    assert list(line) == [
+        "round", "trigger", "policy", "status", "queued", "placed", "started", "coallocated",
+        "stale", "objective", "bound", "gap", "solve_s", "total_s",
+    ]  # fmt: skip
+    assert line["coallocated"] == 1
+    assert line["started"] == 1
+
+
+def test_a_tick_without_anything_due_does_nothing() -> None:
+    site = Site()
+    assert site.do(Ticked()) == []
+    job = site.submit()
+    site.say(job, PartState.READY)
+    assert not [e for e in site.do(Ticked()) if isinstance(e, Solve)]
+
+
+def test_two_clusters_with_a_node_of_the_same_name_are_told_apart_by_refusing_one() -> None:
+    site = Site({"a": 2, "b": 2})
+    clash = replace(reading("b", 2), nodes=reading("a", 2).nodes)
+    for _ in range(3):
+        site.do(Stated(statement=Read(cluster="b", reading=clash)))
+    assert len(site.notes("reading_refused")) == 1
+    assert site.notes("reading_refused")[0]["why"] == (
+        "node a1 is a node of a too; names must differ"
+    )
+
+
+def test_held_jobs_ask_for_no_round_and_are_not_carried_along() -> None:
+    site = Site({"a": 2}, triggers=(Trigger(kind="queue_length", at_least=2),))
+    for _ in range(5):
+        site.submit(hold=True)
+    site.submit()
+    assert not solves(site)
+    site.submit()
+    assert [job.id for job in solves(site)[0].snapshot.queue] == ["6", "7"]
+    assert site.state.pending_jobs == 0

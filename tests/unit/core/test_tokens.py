@@ -1,0 +1,29 @@
+"""Tokens of jobs that ended long ago are the store's to remember."""
+
+from __future__ import annotations
+
+from coalloc.core import tokens
+from coalloc.core.native_jobs import NOBODY
+from coalloc.core.tokens import forget_tokens
+from tests.support.core_site import Site
+
+
+def test_tokens_of_forgotten_jobs_go_and_all_others_stay() -> None:
+    site = Site(keep_ended=1)
+    state = site.state
+    for number in range(5):
+        site.submit(token=f"old{number}")
+        site.run(str(number + 1))
+        site.finish(str(number + 1))
+    site.submit(token="waits")
+    site.submit(token="array", array=(3, 4))
+    state.tokens[NOBODY, "handed"] = "77"
+    before = dict(state.tokens)
+    forget_tokens(state)
+    assert state.tokens == before, "they are few"
+    for number in range(tokens.SPARE + 20):
+        state.tokens["bob", str(number)] = "1"
+    assert "1" not in state.jobs
+    forget_tokens(state)
+    kept = {token for _, token in state.tokens}
+    assert kept == {"old4", "waits", "array", "handed"}

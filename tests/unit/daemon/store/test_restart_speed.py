@@ -1,0 +1,84 @@
+"""The short cuts of a start give what the long ways give."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from coalloc.core.coordinator import Coordinator, Remembered
+from coalloc.core.records import JobRecord, JobState, PartRecord
+from coalloc.core.settings import Settings
+from coalloc.core.state import State
+from coalloc.daemon.store.records_json import read_record, write_record
+from coalloc.model.jobs import RigidJob
+from coalloc.model.making import maker
+from tests.support.core_site import Site
+
+PART = PartRecord(cluster="a", index=0, nodes={"a1": 1}, first_rank=0)
+
+
+def records() -> list[JobRecord]:
+    """Jobs in every table."""
+    site = Site({"a": 3}, solving=False)
+    numbers = [site.submit(procs) for procs in (1, 2, 3, 1, 1, 1, 1)]
+    jobs = [site.job(number) for number in numbers]
+    jobs[1] = replace(jobs[1], state=JobState.HELD)
+    jobs[2] = replace(jobs[2], not_before=99.0, refusals=1)
+    jobs[3] = replace(jobs[3], needs=(("afterok", "1"),))
+    jobs[4] = replace(jobs[4], state=JobState.RUNNING, parts=(PART,), rendezvous="a1:2000")
+    jobs[5] = replace(jobs[5], origin="a", foreign="77")
+    jobs[6] = replace(jobs[6], state=JobState.COMPLETED, ended=5.0)
+    flow = site.job(site.submit_workflow("x y", "x>y"))
+    return [*jobs, flow]
+
+
+def tables(state: State) -> dict[str, Any]:
+    names = (
+        "jobs waiting placed ended flows meeting dependents handed pending_jobs pending_procs"
+        " backing_off last_job outlook"
+    )
+    return {name: getattr(state, name) for name in names.split()}
+
+
+def test_records_taken_in_together_are_in_the_tables_of_each() -> None:
+    jobs = records()
+    together = Coordinator(Settings(clusters=()), Remembered(jobs=reversed(jobs))).state
+    one_by_one = Coordinator(Settings(clusters=())).state
+    for record in jobs:
+        one_by_one.index(record)
+    one_by_one.backing_off.add("3")
+    one_by_one.last_job = 8
+    assert tables(together) == tables(one_by_one)
+    assert list(together.waiting) == list(one_by_one.waiting)
+
+
+def test_a_record_comes_back_as_it_was_written() -> None:
+    for record in records():
+        again = read_record(write_record(record))
+        assert again == record
+        assert replace(again, name="other") == replace(record, name="other")
+        assert hash(again.job) == hash(record.job)
+
+
+def test_a_made_value_is_what_its_class_makes() -> None:
+    given: dict[str, Any] = {"id": "1", "procs": 2, "base_time": 3.0, "features": ("gpu",)}
+    made = maker(RigidJob)(given)
+    assert made == RigidJob(**given)
+    assert [getattr(made, f.name) for f in fields(made)]
+    with pytest.raises(AttributeError):
+        made.procs = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"id": "1", "procs": 2}, "base_time"),
+        ({"id": "1", "procs": 2, "base_time": 1.0, "sigmma": 1.0}, "sigmma"),
+        ({"id": "1", "procs": 2, "sigmma": 1.0}, "base_time, sigmma"),
+    ],
+)
+def test_a_field_that_is_missing_or_unknown_is_named(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(TypeError, match=f"RigidJob: missing or unknown fields: {named}"):
+        maker(RigidJob)(given)

@@ -1,0 +1,344 @@
+"""The store: what is written comes back, whole, in order, and only to its owner."""
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError
+from coalloc.daemon.store.schema import MIGRATIONS, STATEMENTS
+from coalloc.daemon.store.sqlite import SqliteStore, Store
+from coalloc.daemon.store.writes import (
+    AppendEvent,
+    DropJob,
+    DropOutbox,
+    PutHistory,
+    PutJob,
+    PutLaunch,
+    PutMeta,
+    PutOutbox,
+    PutPlan,
+    PutToken,
+    Write,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "coalloc.db"
+
+
+def job(name: str, *, state: str = "pending", ended: float | None = None) -> PutJob:
+    return PutJob(id=name, state=state, user="ann", body=f'{{"id":"{name}"}}', ended=ended)
+
+
+def event(seq: int, *, job: str = "", time: float = 0.0) -> AppendEvent:
+    return AppendEvent(seq=seq, time=time, kind="job_submitted", job=job, body="{}")
+
+
+def ids(store: Store) -> list[str]:
+    return [row.id for row in store.load().jobs]
+
+
+def test_everything_is_there_after_a_restart(path: Path) -> None:
+    writes: list[Write] = [
+        job("1"),
+        PutLaunch(job="1", body='{"argv":["hostname"]}'),
+        PutToken(user="ann", token="t1", job="1"),
+        PutOutbox(cluster="alpha", seq=2, body="second"),
+        PutOutbox(cluster="alpha", seq=1, body="first"),
+        event(7, job="1"),
+        PutPlan(round=3, time=1.5, body="{}"),
+        PutMeta(key="epoch", value="4"),
+        PutHistory(key="ann hostname", body="[1.0]"),
+    ]
+    store = SqliteStore(path)
+    store.commit(writes)
+    store.close()
+
+    store = SqliteStore(path)
+    loaded = store.load()
+    assert [(row.id, row.state, row.user, row.body, row.ended) for row in loaded.jobs] == [
+        ("1", "pending", "ann", '{"id":"1"}', None)
+    ]
+    assert loaded.tokens == {("ann", "t1"): "1"}
+    assert loaded.outbox == {"alpha": {1: "first", 2: "second"}}
+    assert list(loaded.outbox["alpha"]) == [1, 2]
+    assert loaded.meta == {"epoch": "4"}
+    assert loaded.history == {"ann hostname": "[1.0]"}
+    assert loaded.last_event == 7
+    assert loaded.plan is not None
+    assert (loaded.plan.round, loaded.plan.time, loaded.plan.body) == (3, 1.5, "{}")
+    assert store.launch("1") == '{"argv":["hostname"]}'
+    store.close()
+
+
+def test_every_write_has_a_statement() -> None:
+    assert set(STATEMENTS) == set(Write.__args__)
+
+
+def test_jobs_keep_their_place_when_written_again(path: Path) -> None:
+    store = SqliteStore(path)
+    store.commit([job("b"), job("a"), job("c")])
+    store.commit([job("a", state="running"), job("b", state="held")])
+    assert ids(store) == ["b", "a", "c"]
+    row = store.job("a")
+    assert row is not None
+    assert row.state == "running"
+    store.close()
+
+
+def test_many_jobs_come_back_page_by_page(path: Path) -> None:
+    store = SqliteStore(path)
+    names = [str(i) for i in range(4001)]  # two full pages and one row
+    store.commit([job(name) for name in names])
+    assert ids(store) == names
+    store.close()
+
+
+def test_ended_jobs_are_read_on_demand(path: Path) -> None:
+    store = SqliteStore(path)
+    store.commit([job("1"), job("2"), job("3"), PutToken(user="ann", token="t", job="2")])
+    store.commit([job("2", state="completed", ended=20.0), job("1", state="failed", ended=30.0)])
+    assert ids(store) == ["3"]
+    assert [row.id for row in store.finished(10)] == ["1", "2"]
+    assert [row.id for row in store.finished(1)] == ["1"]
+    assert store.load().tokens == {}
+    # a late resend is still the same job
+    assert store.job_of_token("ann", "t") == "2"
+    assert store.job_of_token("bob", "t") is None
+    assert store.job("4") is None
+    store.close()
+
+
+def test_dropping_a_job_drops_what_belongs_to_it(path: Path) -> None:
+    store = SqliteStore(path)
+    store.commit([job("1"), PutLaunch(job="1", body="{}"), PutToken(user="a", token="t", job="1")])
+    store.commit([DropJob(id="1")])
+    assert store.job("1") is None
+    assert store.launch("1") is None
+    assert store.job_of_token("a", "t") is None
+    store.close()
+
+
+def test_outbox_is_dropped_up_to_a_number_on_one_cluster(path: Path) -> None:
+    store = SqliteStore(path)
+    store.commit([PutOutbox(cluster=c, seq=n, body="") for c in ("a", "b") for n in (1, 2, 3)])
+    store.commit([DropOutbox(cluster="a", through_seq=2)])
+    assert store.load().outbox == {"a": {3: ""}, "b": {1: "", 2: "", 3: ""}}
+    store.close()
+
+
+def test_writes_of_a_batch_apply_in_order(path: Path) -> None:
+    store = SqliteStore(path)
+    store.commit([job("1"), DropJob(id="1"), job("2"), job("1"), DropJob(id="2")])
+    assert ids(store) == ["1"]
+    store.close()
+
+
+def test_a_batch_is_written_whole_or_not_at_all(path: Path) -> None:
+    store = SqliteStore(path)
+    store.commit([event(1)])
+    with pytest.raises(StoreError, match="UNIQUE constraint failed"):
+        store.commit([job("1"), event(1)])
+    with pytest.raises(UnicodeEncodeError):  # a lone surrogate is no text
+        store.commit([job("1"), PutMeta(key="k", value="\ud800")])
+    assert ids(store) == []
+    store.commit([job("1"), event(2)])
+    assert ids(store) == ["1"]
+    store.close()
+
+
+def test_events_are_read_by_number_and_by_job(path: Path) -> None:
+    store = SqliteStore(path)
+    store.commit([event(n, job="1" if n % 2 else "") for n in range(1, 8)])
+    assert [row.seq for row in store.events(2, 3)] == [3, 4, 5]
+    assert [row.seq for row in store.events(1, 10, "1")] == [3, 5, 7]
+    assert store.events(7, 10) == []
+    store.close()
+
+
+def test_prune_keeps_the_newest_events(path: Path) -> None:
+    store = SqliteStore(path)
+    store.commit([event(n, time=float(n)) for n in range(1, 101)])
+    store.commit([job("early", ended=50.0), job("late", ended=95.0), job("active")])
+    assert store.prune(10, at_most=60) == 60
+    assert store.prune(10, at_most=60) == 30
+    assert store.prune(10, at_most=60) == 0
+    assert [row.seq for row in store.events(0, 100)] == list(range(91, 101))
+    # a job goes with its events, unless it is active
+    assert [row.id for row in store.finished(10)] == ["late"]
+    assert ids(store) == ["active"]
+    assert store.prune(0) == 9
+    assert store.load().last_event == 100
+    store.close()
+
+
+def test_prune_of_an_empty_store(path: Path) -> None:
+    store = SqliteStore(path)
+    assert store.prune(10) == 0
+    store.close()
+
+
+def test_old_plans_are_forgotten(path: Path) -> None:
+    store = SqliteStore(path, keep_plans=2)
+    for number in (1, 2, 3):
+        store.commit([PutPlan(round=number, time=0.0, body=str(number))])
+    assert store.plan(1) is None
+    for row, expected in ((store.plan(2), "2"), (store.plan(3), "3"), (store.plan(), "3")):
+        assert row is not None
+        assert row.body == expected
+    store.close()
+
+
+def test_a_second_process_is_refused(path: Path) -> None:
+    store = SqliteStore(path)
+    store.commit([job("1")])
+    code = (
+        "import sys, pathlib; from coalloc.daemon.store import sqlite, errors\n"
+        "try: sqlite.SqliteStore(pathlib.Path(sys.argv[1]))\n"
+        "except errors.StoreBusyError as error: print(error)"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60
+    )
+    assert shown.stdout == f"{path}: is in use by another process\n", shown.stderr
+    store.commit([job("2")])
+    store.close()
+
+
+def test_a_second_connection_is_refused(path: Path) -> None:
+    store = SqliteStore(path)
+    with pytest.raises(StoreBusyError):
+        SqliteStore(path)
+    store.close()
+    SqliteStore(path).close()
+
+
+def test_another_thread_is_refused(path: Path) -> None:
+    store = SqliteStore(path)
+    errors: list[Exception] = []
+
+    def foreign() -> None:
+        for action in (lambda: store.commit([job("1")]), store.load, store.close):
+            try:
+                action()
+            except StoreError as error:
+                errors.append(error)
+
+    thread = threading.Thread(target=foreign)
+    thread.start()
+    thread.join(timeout=30)
+    assert len(errors) == 3
+    assert "thread" in str(errors[0])
+    store.commit([job("2")])
+    assert ids(store) == ["2"]
+    store.close()
+
+
+def test_the_file_is_private(path: Path) -> None:
+    store = SqliteStore(path)
+    store.commit([job("1")])
+    for file in path.parent.iterdir():
+        assert file.stat().st_mode & 0o777 == 0o600, file
+    store.close()
+
+
+def test_a_backup_is_a_store(path: Path, tmp_path: Path) -> None:
+    store = SqliteStore(path)
+    store.commit([job("1"), event(1)])
+    copy = tmp_path / "backup.db"
+    store.backup(copy)
+    store.commit([job("2")])
+    store.backup(copy)  # replaces the former one
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert sorted(file.name for file in tmp_path.iterdir() if "backup" in file.name) == [copy.name]
+    restored = SqliteStore(copy)
+    assert ids(restored) == ["1", "2"]
+    assert restored.load().last_event == 1
+    restored.close()
+    store.close()
+
+
+def test_a_backup_that_cannot_be_written_leaves_the_store_usable(
+    path: Path, tmp_path: Path
+) -> None:
+    store = SqliteStore(path)
+    with pytest.raises(StoreError, match="missing"):
+        store.backup(tmp_path / "missing" / "backup.db")
+    store.commit([job("1")])
+    assert ids(store) == ["1"]
+    store.close()
+
+
+def test_the_schema_version_is_recorded(path: Path) -> None:
+    SqliteStore(path).close()
+    with sqlite3.connect(path) as raw:
+        assert raw.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+        assert raw.execute("SELECT version FROM migrations").fetchall() == [
+            (number + 1,) for number in range(len(MIGRATIONS))
+        ]
+        assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    raw.close()
+
+
+def test_a_newer_schema_is_refused(path: Path) -> None:
+    SqliteStore(path).close()
+    with sqlite3.connect(path) as raw:
+        raw.execute("PRAGMA user_version = 99")
+    raw.close()
+    with pytest.raises(StoreError, match=r"has schema 99, this coalloc knows up to \d+"):
+        SqliteStore(path)
+
+
+def test_another_programs_database_is_refused(path: Path) -> None:
+    with sqlite3.connect(path) as raw:
+        raw.execute("CREATE TABLE bookmarks (url TEXT)")
+    raw.close()
+    with pytest.raises(StoreCorruptError, match="another program"):
+        SqliteStore(path)
+
+
+@pytest.mark.parametrize("damage", ["header", "page"])
+def test_a_damaged_file_is_refused_with_the_way_out(path: Path, damage: str) -> None:
+    store = SqliteStore(path)
+    store.commit([job(str(i)) for i in range(2000)])
+    store.close()
+    content = bytearray(path.read_bytes())
+    if damage == "header":
+        content[:16] = b"not a database!!"
+    else:
+        for page in range(4, len(content) // 4096, 2):
+            content[page * 4096 : page * 4096 + 512] = b"\xff" * 512
+    path.write_bytes(content)
+    with pytest.raises(StoreCorruptError) as caught:
+        SqliteStore(path)
+    assert "coalloc restore FILE" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_killed_writer_loses_nothing_it_acknowledged(path: Path) -> None:
+    code = (
+        "import sys, pathlib; from coalloc.daemon.store.sqlite import SqliteStore\n"
+        "from coalloc.daemon.store.writes import PutJob\n"
+        "store = SqliteStore(pathlib.Path(sys.argv[1]))\n"
+        "for n in range(10**9):\n"
+        "    store.commit([PutJob(id=str(n), state='pending', user='a', body='{}')])\n"
+        "    print(n, flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        for _ in range(50):
+            child.stdout.readline()
+        child.kill()
+        acknowledged = 50 + len(child.stdout.read().split())
+    store = SqliteStore(path)
+    found = ids(store)
+    assert len(found) in (acknowledged, acknowledged + 1)  # a commit whose line was cut
+    assert found == [str(n) for n in range(len(found))]
+    store.close()

@@ -1,0 +1,141 @@
+"""``why`` in the daemon: the answer comes whatever the solver does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+
+from coalloc.cli.why import why_lines
+from coalloc.client.answers import Why
+from coalloc.daemon.queries import why as explaining
+from coalloc.daemon.queries.why import COLD, Explainer
+from coalloc.daemon.solver.explain import explained
+from coalloc.daemon.solver.frames import Request
+from coalloc.daemon.solver.planner import Planner
+from coalloc.model.snapshot_json import read_snapshot
+from tests.support.core_site import Site
+
+
+@dataclass
+class Outcome:
+    status: str
+    plan: bytes | None
+    message: str = ""
+
+
+class InProcess:
+    """A solver that explains in this process, or fails as it is told to."""
+
+    def __init__(self, outcome: Outcome | Exception | None = None, *, warm: bool = True) -> None:
+        self.outcome, self.is_warm = outcome, warm
+        self.asked: list[dict[str, Any]] = []
+        self.begun, self.gate = asyncio.Event(), asyncio.Event()
+        self.gate.set()
+
+    async def solve(self, *args: Any, **kwargs: Any) -> Outcome:
+        raise NotImplementedError
+
+    async def explain(
+        self, snapshot: bytes, rule: bytes, job: str, *, deadline_s: float, grace_s: float
+    ) -> Outcome:
+        self.asked.append(msgspec.json.decode(rule))
+        self.begun.set()
+        await self.gate.wait()
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        if self.outcome is not None:
+            return self.outcome
+        problem = read_snapshot(msgspec.json.decode(snapshot))
+        request = Request(explain=job, soft_at=float("inf"))
+        return Outcome("done", explained(problem, rule, request))
+
+
+@pytest.fixture
+def site() -> Site:
+    site = Site()
+    site.run(site.submit(2))
+    site.submit(4)
+    return site
+
+
+def explainer(solver: InProcess) -> Explainer:
+    return Explainer(solver, Planner(solver, lambda event: None))
+
+
+def ask(site: Site, solver: InProcess, job: str, policy: str = "easy") -> Why:
+    async def asked() -> Mapping[str, Any]:
+        return await explainer(solver).why(site.job(job), site.state, policy, site.now)
+
+    return msgspec.convert(asyncio.run(asked()), Why)
+
+
+def test_the_state_of_this_moment_is_explained(site: Site) -> None:
+    solver = InProcess()
+    site.state.plan = None
+    why = ask(site, solver, "2")
+    assert (why.unexplained, solver.asked[0]["policy"]) == ("", "easy")
+    assert why.explanation is not None
+    assert why.explanation["slots"]["enders"] == ["1"]
+    assert any("when job 1 ends" in line for line in why.lines)
+    text = why_lines(why)
+    assert text[0].startswith("job 2 is pending")
+    assert any("expected start by the last round" in line for line in text)
+    assert not any("no explanation" in line for line in text)
+
+
+def test_the_last_plans_order_is_kept(site: Site) -> None:
+    """Its policy has no rule of its own; what only the plan can know is passed on."""
+    solver = InProcess(Outcome("done", b"{}"))
+    ask(site, solver, "2", "auto")
+    assert solver.asked[0]["policy"] == "first-fit"
+    assert solver.asked[0]["order"] == []
+    assert "reason" not in solver.asked[0]
+
+
+def test_a_job_that_runs_needs_no_solver(site: Site) -> None:
+    solver = InProcess(RuntimeError("must not be asked"))
+    why = ask(site, solver, "1")
+    assert (why.state, why.lines, why.unexplained) == ("running", (), "")
+    assert solver.asked == []
+
+
+@pytest.mark.parametrize(
+    ("solver", "words"),
+    [
+        pytest.param(lambda: InProcess(warm=False), COLD, id="cold"),
+        pytest.param(lambda: InProcess(Outcome("killed", None, "x")), "longer than", id="slow"),
+        pytest.param(lambda: InProcess(Outcome("crashed", None, "it died")), "it died", id="dead"),
+        pytest.param(lambda: InProcess(RuntimeError("odd")), "RuntimeError: odd", id="defect"),
+        pytest.param(lambda: InProcess(Outcome("done", b"{")), "Error", id="garbage"),
+    ],
+)
+def test_without_an_explanation_the_rest_is_answered(site: Site, solver: Any, words: str) -> None:
+    why = ask(site, solver(), "2")
+    assert words in why.unexplained
+    assert (why.lines, why.explanation) == ((), None)
+    assert any("asks for 4 processes; free now: a" in fact for fact in why.facts)
+    assert f"  no explanation: {why.unexplained}" in why_lines(why)
+
+
+def test_one_explanation_at_a_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explaining, "TURN_S", 0.05)
+
+    async def both() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        solver = InProcess(Outcome("done", b'{"lines": ["said"]}'))
+        solver.gate.clear()
+        why = explainer(solver)
+        first = asyncio.create_task(why.why(site.job("2"), site.state, "easy", site.now))
+        await solver.begun.wait()
+        second = await why.why(site.job("2"), site.state, "easy", site.now)
+        assert not first.done()
+        solver.gate.set()
+        return await first, second
+
+    one, other = asyncio.run(both())
+    assert one["lines"] == ["said"]
+    assert "other explanations are being made" in other["unexplained"]

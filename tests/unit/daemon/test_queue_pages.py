@@ -1,0 +1,91 @@
+"""A long queue is answered page by page, and the client makes one list of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from coalloc.client.client import Client
+from coalloc.core.records import JobState
+from coalloc.core.requests import Cancel
+from coalloc.daemon.queries import answers
+from coalloc.daemon.queries.answers import QUESTIONS, Sources
+from coalloc.daemon.queries.caller import Caller, RefusedError
+from coalloc.daemon.store.sqlite import Store
+from tests.support.core_site import Site
+
+ANN = Caller(user="ann", uid=1, gid=1, is_operator=False)
+
+
+class Local(Client):
+    """A client whose questions are answered in this process."""
+
+    def __init__(self, site: Site) -> None:
+        super().__init__("ipc:///nowhere")
+        self.site = site
+        self.asked: list[Mapping[str, Any]] = []
+        self.between: Any = lambda: None
+
+    def ask(self, kind: str, *, timeout_s: float | None = None, **fields: Any) -> dict[str, Any]:
+        if self.asked:
+            self.between()
+        self.asked.append(fields)
+        store: Store = None  # type: ignore[assignment]
+        sources = Sources(state=self.site.state, store=store, caller=ANN, health=dict)
+        return dict(QUESTIONS[kind](sources, fields, self.site.now))
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.setattr(answers, "ROWS_AT_ONCE", 3)
+    site = Site(solving=False)
+    for _ in range(4):
+        site.submit()
+    site.submit(array=(5, 0, 2))
+    site.submit(user="bob")
+    return site
+
+
+IDS = ["1", "2", "3", "4", "5_5", "5_0", "5_2", "6"]
+
+
+def test_pages_make_the_whole_queue(site: Site) -> None:
+    client = Local(site)
+    assert [row.id for row in client.queue()] == IDS
+    assert [fields.get("after") for fields in client.asked] == [None, "3", "5_0"]
+    assert [row.id for row in client.queue(user="bob")] == ["6"]
+    assert client.whole_queue()["more"] is False
+
+
+def test_a_last_page_that_is_full_has_nothing_behind_it(site: Site) -> None:
+    client = Local(site)
+    assert client.ask("queue", after="5_5")["more"] is False
+    assert [row["id"] for row in client.ask("queue", after="5_5")["jobs"]] == IDS[5:]
+    page = client.ask("queue", limit=1)
+    assert ([row["id"] for row in page["jobs"]], page["more"]) == (["1"], True)
+    assert len(client.ask("queue", limit=100)["jobs"]) == 3
+
+
+def test_jobs_that_end_between_two_pages_are_not_missed_or_doubled(site: Site) -> None:
+    client = Local(site)
+    client.between = lambda: site.ask(Cancel(job="3")) if "3" in site.state.waiting else None
+    assert [row.id for row in client.queue()] == IDS  # 3 was sent before it ended
+    assert site.state.jobs["3"].state is JobState.CANCELLED
+    client = Local(site)
+    assert [row.id for row in client.queue()] == [i for i in IDS if i != "3"]
+    assert [row.id for row in client.queue(everything=True)] == IDS
+
+
+def test_a_page_behind_a_job_that_is_forgotten(site: Site) -> None:
+    client = Local(site)
+    client.between = lambda: site.state.remove("3")
+    assert [row.id for row in client.queue()] == IDS
+    assert [r["id"] for r in client.ask("queue", after="3")["jobs"]] == ["4", "5_5", "5_0"]
+
+
+@pytest.mark.parametrize("after", ["x", "1_", "1_2_3", "-1", "9" * 30])
+def test_what_is_no_id_is_refused(site: Site, after: str) -> None:
+    with pytest.raises(RefusedError, match="after: is no job's id"):
+        Local(site).ask("queue", after=after)

@@ -1,0 +1,146 @@
+"""docs/FORMATS.md and the JSON Schemas say what the code does."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from coalloc.model import tables
+from coalloc.model.errors import InputError
+from coalloc.model.job_json import read_job
+from coalloc.model.plan import Reason, Status
+from coalloc.model.plan_json import read_plan, write_plan
+from coalloc.model.schema import plan_schema, snapshot_schema
+from coalloc.model.snapshot_json import read_snapshot, write_snapshot
+from coalloc.policies.check import check
+from tests.unit.model.test_formats_reading import PLAN as DESIGN_PLAN
+from tests.unit.model.test_formats_reading import SNAPSHOT as DESIGN_SNAPSHOT
+from tests.unit.model.test_formats_refusals import ABSENT, PLAN_ROWS, SNAPSHOT_ROWS, altered
+from tests.unit.policies.check.check_case import PLAN, SNAPSHOT
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "docs" / "FORMATS.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```json (\w+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+SNAPSHOTS = Draft202012Validator(snapshot_schema())
+PLANS = Draft202012Validator(plan_schema())
+
+
+def examples(kind: str) -> list[Any]:
+    return [json.loads(text) for name, text in EXAMPLES if name == kind]
+
+
+def test_the_generated_files_are_up_to_date() -> None:
+    command = [sys.executable, str(ROOT / "docs" / "build.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), "run make docs"
+
+
+@pytest.mark.parametrize("schema", [snapshot_schema(), plan_schema()], ids=["snapshot", "plan"])
+def test_the_schemas_are_schemas(schema: dict[str, Any]) -> None:
+    Draft202012Validator.check_schema(schema)
+    used = set(re.findall(r"#/\$defs/(\w+)", json.dumps(schema)))
+    assert used == set(schema["$defs"])
+
+
+def test_the_examples_read_and_the_plan_is_allowed() -> None:
+    (snapshot,), (plan,) = examples("snapshot"), examples("plan")
+    found = check(read_snapshot(snapshot), read_plan(plan))
+    assert found.violations == ()
+    assert found.metrics["coallocated"] == 1
+    for job in examples("job"):
+        assert read_job(job, "job", 0.0)[1] == []
+
+
+def test_every_key_and_choice_is_explained() -> None:
+    named = set(re.findall(r"`(\w+)`", PAGE))
+    for table in (tables.SNAPSHOT, tables.JOB, tables.PLAN, *tables.SPEEDUPS.values()):
+        assert set(table) <= named
+    for choices in (Reason, Status, tables.SPEEDUPS, tables.OBJECTIVE["name"].choices):
+        assert {str(choice) for choice in choices} <= named
+
+
+def test_the_refusals_of_the_page_are_the_readers() -> None:
+    told = re.findall(r"^\| `(\S*?)(?:\[\d\])?[^`]*: ([^`]*)` \| ", PAGE, re.MULTILINE)
+    assert len(told) == 9
+    whats = {message.partition(": ")[2] for _, _, message in SNAPSHOT_ROWS}
+    shapes = {re.sub(r"'\w+'", "'?'", what) for what in whats}
+    assert {re.sub(r"'\w+'", "'?'", what) for _, what in told} <= shapes
+
+
+@pytest.mark.parametrize("value", [SNAPSHOT, json.loads(DESIGN_SNAPSHOT), *examples("snapshot")])
+def test_the_schema_takes_snapshots(value: Any) -> None:
+    SNAPSHOTS.validate(value)
+    SNAPSHOTS.validate(json.loads(json.dumps(write_snapshot(read_snapshot(dict(value))))))
+
+
+@pytest.mark.parametrize("value", [PLAN, json.loads(DESIGN_PLAN), *examples("plan")])
+def test_the_schema_takes_plans(value: Any) -> None:
+    PLANS.validate(value)
+    PLANS.validate(json.loads(json.dumps(write_plan(read_plan(dict(value))))))
+
+
+# What one value alone does not show, or JSON cannot say: the reader's business.
+RELATIONS = re.compile(
+    r"finite|there is no (node|task|cluster)|is used twice|is named twice|node set|is not JSON"
+    r"|slots of a node|is before start|is not after start|cycle|must rise|procs but"
+    r"|is above max_procs|is below min_procs|no listed process|not an index|valid Unicode"
+    r"|is among the tasks|has started"
+)
+
+
+@pytest.mark.parametrize(
+    ("validator", "base", "row"),
+    [
+        pytest.param(validator, base, row, id=row[2][:60])
+        for validator, base, rows in (
+            (SNAPSHOTS, SNAPSHOT, SNAPSHOT_ROWS),
+            (PLANS, PLAN, PLAN_ROWS),
+        )
+        for row in rows
+        if not RELATIONS.search(row[2])
+    ],
+)
+def test_the_schema_refuses_what_the_reader_refuses(
+    validator: Draft202012Validator, base: Any, row: Any
+) -> None:
+    path, value, _ = row
+    assert not validator.is_valid(altered(base, path, value))
+
+
+def required_paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every path of a JSON value that ends in a key."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    found = []
+    for key, item in pairs:
+        if isinstance(value, dict):
+            found.append((*at, key))
+        if isinstance(item, dict | list):
+            found += required_paths(item, (*at, key))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("validator", "read", "base"),
+    [(SNAPSHOTS, read_snapshot, SNAPSHOT), (PLANS, read_plan, PLAN)],
+    ids=["snapshot", "plan"],
+)
+def test_schema_and_reader_need_the_same_keys(
+    validator: Draft202012Validator, read: Any, base: Any
+) -> None:
+    for path in required_paths(base):
+        value = altered(base, path, ABSENT)
+        try:
+            read(value)
+            reads = True
+        except InputError as error:
+            if "node" in error.what or "cluster" in error.what:
+                continue
+            reads = False
+        assert validator.is_valid(value) == reads, path

@@ -1,0 +1,151 @@
+"""The profile against a naive one, and undo."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coalloc.policies.kernel.arrays import (
+    Compiled,
+    compile_intake,
+    free_choice,
+    make_outcome,
+    make_profile,
+    make_scratch,
+)
+from coalloc.policies.kernel.compiled import BLOCKS, INSERT, ROWS, begin, book, decode, undo
+from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.intake import read_queue
+from coalloc.policies.kernel.kinds import floored_power
+from tests.unit.policies.kernel.kernel_case import case, cluster, planned, rigid, spans
+
+
+def rows(profile: Any) -> Iterator[tuple[Any, ...]]:
+    """Everything a profile says, in order of time."""
+    for block in profile.block[: profile.size[BLOCKS]]:
+        for i in range(profile.count[block]):
+            row = profile.row[block, i]
+            numbers = (profile.total[block, i], profile.peak[block, i], profile.dip[block, i])
+            yield profile.time[block, i], *profile.free[row], *profile.load[row], *numbers
+
+
+def check_bounds(profile: Any) -> None:
+    """Blocks are in order, and their bounds are true."""
+    times = []
+    for block in profile.block[: profile.size[BLOCKS]]:
+        count = profile.count[block]
+        assert count > 0
+        total, peak = profile.total[block, :count], profile.peak[block, :count]
+        assert list(profile.bounds[block]) == [total.min(), total.max(), peak.min(), peak.max()]
+        assert profile.dips[block] == profile.dip[block, :count].sum()
+        times += list(profile.time[block, :count])
+    assert times == sorted(set(times))
+    assert len(times) == profile.size[ROWS]
+
+
+BOOKINGS = st.lists(
+    st.tuples(st.integers(0, 150), st.integers(1, 40), st.integers(0, 3), st.integers(0, 3)),
+    min_size=1,
+    max_size=120,
+)
+
+
+def compiled_case(jobs: int) -> Compiled:
+    clusters = [cluster("a", 9, 1.0), cluster("b", 9, 2.0, power=0.5)]
+    running = [{"id": "r", "nodes": {"a1": 1}, "start": 0.0, "end": 70.0, "link_gbps": {"b": 0.5}}]
+    queue = [rigid(n, 6, 1.0, proc_gbps=0.01) for n in range(jobs)]
+    return compile_intake(read_queue(case(clusters, queue, running), {}))
+
+
+@settings(max_examples=60)
+@given(bookings=BOOKINGS, keep=st.integers(0, 120))
+def test_undo_leaves_no_trace(bookings: list[tuple[int, int, int, int]], keep: int) -> None:
+    compiled = compiled_case(len(bookings))
+    problem = compiled.problem
+    profile, scratch = make_profile(problem, compiled.base), make_scratch(problem)
+    out = make_outcome(problem)
+    begin(problem, compiled.base, profile, scratch, out)
+    states, made, used = [list(rows(profile))], [], 0
+    for item, (start, length, on_a, on_b) in enumerate(bookings):
+        out.start[item], out.end[item] = float(start), float(start + length)
+        out.use_first[item], out.use_count[item] = used, 2
+        out.use_class[used : used + 2] = [0, 1]
+        out.use_procs[used : used + 2] = [on_a, on_b]
+        used += 2
+        made.append(book(problem, profile, scratch, out, item, 1))
+        check_bounds(profile)
+        states.append(list(rows(profile)))
+    for item in range(len(bookings) - 1, min(keep, len(bookings)) - 1, -1):
+        undo(problem, profile, scratch, out, item, made[item])
+        check_bounds(profile)
+        assert list(rows(profile)) == states[item]
+
+
+def naive_starts(width: int, jobs: list[tuple[int, float]]) -> dict[str, float]:
+    """Earliest start of each job beside the earlier ones, by trying every end."""
+    placed: list[tuple[float, float, int]] = []
+    out = {}
+    for number, (procs, length) in enumerate(jobs):
+        for start in sorted({0.0} | {end for _, end, _ in placed}):
+            times = {start} | {s for s, _, _ in placed if start < s < start + length}
+            if all(procs + sum(n for s, e, n in placed if s <= t < e) <= width for t in times):
+                break
+        placed.append((start, start + length, procs))
+        out[str(number)] = start
+    return out
+
+
+JOBS = st.lists(
+    st.tuples(st.integers(1, 8), st.integers(1, 12).map(float)), min_size=1, max_size=200
+)
+
+
+@settings(max_examples=60)
+@given(jobs=JOBS)
+def test_insert_finds_the_earliest_start(jobs: list[tuple[int, float]]) -> None:
+    queue = [rigid(n, procs, length) for n, (procs, length) in enumerate(jobs)]
+    plan = planned("conservative", case([cluster("a", 8)], queue))
+    assert {job: start for job, (start, _) in spans(plan).items()} == naive_starts(8, jobs)
+
+
+def test_choices_of_a_search_are_kept() -> None:
+    clusters = [cluster("a", 4, 1.0), cluster("b", 4, 1.0, power=0.5)]
+    job = {"id": "m", "kind": "moldable", "times": [9.0, 5.0, 4.0, 3.0], "proc_gbps": 0.0}
+    snapshot = case(clusters, [rigid(1, 4, 10.0), rigid(2, 2, 10.0), job])
+    compiled = compile_intake(read_queue(snapshot, {}), patterns=np.array([[1, 1], [3, 1]]))
+    problem, choice = compiled.problem, free_choice(3)
+    choice.power[0] = 0.5  # on the weak nodes
+    choice.pattern[1] = 0  # one process on each cluster
+    choice.mode[2] = 1  # two processes
+    profile, scratch, out = (
+        make_profile(problem, compiled.base),
+        make_scratch(problem),
+        make_outcome(problem),
+    )
+    none, order = np.zeros(0, dtype=np.int64), np.arange(3)
+    decode(problem, compiled.base, profile, scratch, out, choice, none, order, INSERT)
+    assert list(zip(out.start, out.end, strict=True)) == [(0, 20), (20, 40), (0, 5)]
+    assert problem.mode_procs[problem.mode_first[2] + out.mode[2]] == 2
+    first, count = out.use_first[1], out.use_count[1]
+    assert sorted(problem.class_cluster[out.use_class[first : first + count]]) == [0, 1]
+
+
+def test_decoding_again_gives_the_same() -> None:
+    queue = [rigid(n, 1 + n % 5, 1.0 + n % 7) for n in range(100)]
+    planner = Planner(case([cluster("a", 6)], queue), {})
+    for decoder in ("strict", "insert", "event", "easy"):
+        one, two = (planner.decode(range(100), decoder) for _ in range(2))
+        assert one.rank == two.rank
+        assert one.work == two.work
+        assert np.array_equal(one.outcome.start, two.outcome.start)
+
+
+def test_floored_power_never_rises() -> None:
+    assert floored_power(0.73, 0.0) == 0.73
+    assert floored_power(0.73, 0.05) == 0.7
+    assert floored_power(0.15, 0.05) == 0.15
+    assert floored_power(1.0, 0.05) == 1.0
+    for power in (0.01, 0.03, 0.049999, 1e-6):
+        assert 0.0 < floored_power(power, 0.05) <= power

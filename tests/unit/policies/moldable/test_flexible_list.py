@@ -1,0 +1,66 @@
+"""Lists whose allotments give way, and their annealing, beside every schedule there is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coalloc.policies.moldable.building import Builder
+from coalloc.simulation.reproduce.moldable_instances import moldable_instance
+from tests.unit.policies.moldable.demt_case import queue_of
+from tests.unit.policies.moldable.test_bounds import (
+    Rows,
+    active_schedules,
+    bounds_queue,
+    small_rows,
+)
+from tests.unit.policies.moldable.test_bounds import snapshot_of as small_snapshot
+
+SHARES = st.sampled_from([(1.0, 1.0), (0.8, 1.3), (0.5, 2.0)])
+
+
+@settings(max_examples=12, deadline=None)
+@given(small_rows(), st.integers(1, 3), st.sampled_from([0.0, 3.0]), SHARES)
+def test_no_list_beats_all_schedules(
+    rows: Rows, procs: int, busy: float, shares: tuple[float, float]
+) -> None:
+    queue = bounds_queue(small_snapshot(rows, procs, busy))
+    points = active_schedules(rows, procs, busy)
+    builder = Builder(queue, 3)
+    least = min(last for last, _ in points)
+    order = np.arange(queue.size)
+    assert builder.anneal(order, queue.first[:-1], least, shares, 200, (0.1, 1e-4), 100.0)
+    one = builder.point()
+    assert any(
+        last <= one.cmax * (1.0 + 1e-9) and value <= one.total * (1.0 + 1e-9) + 1e-9
+        for last, value in points
+    )
+
+
+@pytest.mark.parametrize("shares", [(1.0, 1.0), (0.6, 1.3), (0.5, 2.0)])
+def test_allotments_give_way_as_far_as_told(shares: tuple[float, float]) -> None:
+    queue = queue_of(moldable_instance("highly", 30, 16, 3))
+    builder, rng = Builder(queue), np.random.default_rng(1)
+    wanted = rng.integers(queue.first[:-1], queue.first[1:])
+    assert builder.list(rng.permutation(queue.size), wanted, np.inf, *shares)
+    got, asked = queue.procs[builder.rows], queue.procs[wanted]
+    assert (got >= shares[0] * asked).all()
+    assert (got <= np.maximum(shares[1] * asked, asked)).all()
+    assert (shares == (1.0, 1.0)) == bool((got == asked).all())
+    for now in builder.start:
+        runs = (builder.start <= now) & (builder.end > now)
+        assert got[runs].sum() <= queue.width
+
+
+def test_annealing_repeats_and_does_not_get_worse() -> None:
+    queue = queue_of(moldable_instance("mixed", 30, 16, 3))
+    order = np.arange(queue.size)
+    found = []
+    for trials in (1, 400, 400):
+        builder = Builder(queue, 7)
+        builder.anneal(order, queue.first[:-1], np.inf, (0.8, 1.3), trials, (1e-3, 1e-5))
+        found.append(builder.point().total)
+    assert found[1] < found[0]
+    assert found[1] == found[2]

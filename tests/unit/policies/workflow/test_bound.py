@@ -1,0 +1,115 @@
+"""The bounds on workflows: worked by hand, below every plan, and in what `check` shows."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from coalloc.model.jobs import Edge, RigidJob, Task, WorkflowJob
+from coalloc.model.platform import Cluster, Node
+from coalloc.model.snapshot import Running, Snapshot
+from coalloc.policies.base import Budget
+from coalloc.policies.bounds import proofs_of
+from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.options import read_options
+from coalloc.policies.registry import lookup
+from coalloc.policies.workflow.bound import workflow_parts
+from coalloc.policies.workflow.forms import form_of
+from coalloc.simulation.reproduce.workflow_instances import table_1
+from tests.support.snapshots import snapshots
+
+ONE = (Cluster(name="a", nodes=tuple(Node(name=f"a{n}") for n in range(4))),)
+
+
+def task(name: str, work: float, pf: float = 1.0, most: int = 4) -> Task:
+    return Task(id=name, work=work, parallel_fraction=pf, max_procs=most)
+
+
+def program(snapshot: Snapshot, objective: str = "makespan") -> float:
+    return workflow_parts(Planner(snapshot, {}))[objective]["program"]
+
+
+def test_area_decides_for_tasks_that_scale_perfectly() -> None:
+    flow = WorkflowJob(id="w", tasks=tuple(task(f"t{n}", 10.0) for n in range(6)))
+    assert program(Snapshot(clusters=ONE, queue=(flow,))) == pytest.approx(15.0, rel=1e-5)
+
+
+def test_path_decides_for_a_chain() -> None:
+    tasks = tuple(task(f"t{n}", 10.0, pf=0.5, most=2) for n in range(3))
+    edges = (Edge(parent="t0", child="t1", gb=5.0), Edge(parent="t1", child="t2"))
+    flow = WorkflowJob(id="w", tasks=tasks, edges=edges, weight=2.0)
+    snapshot = Snapshot(clusters=ONE, queue=(flow,))
+    assert program(snapshot) == pytest.approx(22.5, rel=1e-5)
+    assert program(snapshot, "weighted_completion") == pytest.approx(45.0, rel=1e-5)
+
+
+def test_path_and_area_are_traded_against_each_other() -> None:
+    """Two chains of two: the path alone says 11, the area alone 10, both together more."""
+    tasks = tuple(task(f"t{n}", 10.0, pf=0.6) for n in range(4))
+    edges = (Edge(parent="t0", child="t1"), Edge(parent="t2", child="t3"))
+    snapshot = Snapshot(clusters=ONE, queue=(WorkflowJob(id="w", tasks=tasks, edges=edges),))
+    # time 4 + 6 / n, area 4 n + 6: two processes each, 7 s and 14 slot-seconds, fill four slots
+    parts = workflow_parts(Planner(snapshot, {}))["makespan"]
+    assert parts["program"] == pytest.approx(14.0, rel=5e-3)
+    assert parts["program"] <= 14.0
+    assert parts["window"] < 13.0
+
+
+def test_slots_that_are_busy_offer_nothing() -> None:
+    flow = WorkflowJob(id="w", tasks=(task("t", 40.0),))
+    nodes = {f"a{n}": 1 for n in range(3)}
+    running = (Running(id="r", nodes=nodes, start=0.0, end=100.0),)
+    snapshot = Snapshot(clusters=ONE, queue=(flow,), running=running)
+    # one slot for 40 s, or four behind 100 s
+    assert workflow_parts(Planner(snapshot, {}))["makespan"]["program"] <= 40.0
+    assert program(snapshot) > 20.0
+
+
+@pytest.mark.parametrize("pf", [0.0, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("power", [0.7, 1.0])
+def test_corners_lie_outside_every_allotment(pf: float, power: float) -> None:
+    flow = WorkflowJob(id="w", tasks=(Task(id="t", work=50.0, parallel_fraction=pf, max_procs=40),))
+    form = form_of(Planner(Snapshot(clusters=ONE, queue=(flow,)), {}).items[0])
+    time, area = form.corners(40, power, 0.0, 6)
+    for procs in range(1, form.high + 1):
+        seconds = 50.0 / power * (1.0 - pf + pf / procs)
+        left = time <= seconds * (1.0 + 1e-12)
+        assert left.any()
+        best = area[left].min()
+        for x in range(time.size - 1):
+            low, high = time[x + 1], time[x]
+            if low <= seconds <= high and high > low:
+                share = (seconds - low) / (high - low)
+                best = min(best, area[x + 1] + share * (area[x] - area[x + 1]))
+        assert best <= procs * seconds * (1.0 + 1e-9)
+
+
+@settings(max_examples=8, deadline=None)
+@given(snapshots())
+def test_no_plan_is_below(snapshot: Snapshot) -> None:
+    for name in ("fpfs", "m-heft"):
+        policy = lookup(name)
+        plan = policy.solve(snapshot, read_options({}, policy.options), Budget())
+        for proof in proofs_of(snapshot, plan, effort="full"):
+            assert proof.bound.value <= proof.value * (1.0 + 1e-9) + 1e-6
+
+
+def test_published_plans_are_above_and_check_shows_it() -> None:
+    snapshot = table_1("few", seed=3)[0]
+    policy = lookup("hcpa")
+    plan = policy.solve(snapshot, read_options({}, policy.options), Budget())
+    makespan, weighted = proofs_of(snapshot, plan)
+    assert {"window", "program"} <= makespan.bound.parts.keys()
+    assert 0.0 < (makespan.gap or 0.0) < 0.25
+    assert weighted.bound.value == pytest.approx(makespan.bound.value, rel=1e-6)
+
+
+def test_jobs_beside_workflows_count() -> None:
+    flow = WorkflowJob(id="w", tasks=(task("t", 4.0),))
+    job = RigidJob(id="j", procs=4, base_time=9.0)
+    assert program(Snapshot(clusters=ONE, queue=(flow, job))) == pytest.approx(10.0, rel=1e-5)
+
+
+def test_without_workflows_there_is_none() -> None:
+    job = RigidJob(id="j", procs=1, base_time=9.0)
+    assert workflow_parts(Planner(Snapshot(clusters=ONE, queue=(job,)), {})) == {}

@@ -1,0 +1,273 @@
+"""docs/PROTOCOL.md says what the codec does: every type, every field, every example."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from coalloc.client import answers as results
+from coalloc.core import messages, records, requests
+from coalloc.daemon.queries.answers import QUESTIONS
+from coalloc.model.reading import ClusterReading, HandedJob, NodeReading
+from coalloc.model.snapshot import Reservation, Running
+from coalloc.wire import codec
+from coalloc.wire.frames import PROTOCOL, WireError, decode_any, encode
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "docs" / "PROTOCOL.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```json (\w+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+
+
+def sections() -> dict[str, str]:
+    """Each heading's text up to the next heading."""
+    parts = re.split(r"^#{2,5} (.+)$", PAGE, flags=re.MULTILINE)
+    return {title.strip("`"): text for title, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+SECTIONS = sections()
+
+
+def table(text: str, head: str = "Field") -> dict[str, str]:
+    """The fields of a table, with their kinds."""
+    found = re.search(rf"^\| {re.escape(head)} \| Kind .*\n\|[-|]+\n((?:\|.*\n)+)", text, re.M)
+    rows = found[1].splitlines() if found else []
+    cells = [row.strip("|").split(" | ") for row in rows]
+    return {row[0].strip().strip("`"): row[1].strip() for row in cells}
+
+
+TYPES: Mapping[str, type[Any]] = {
+    **codec.ORDERS,
+    **codec.TO_EXECUTOR,
+    **codec.FROM_EXECUTOR,
+    **codec.COMMANDS,
+    "Launch": records.Launch,
+    "Part report": messages.PartReport,
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_every_field_is_documented_with_its_default(name: str) -> None:
+    rows = table(SECTIONS[name])
+    declared = {f.name: f for f in fields(TYPES[name])}
+    assert list(rows) == list(declared)
+    for field in declared.values():
+        optional = field.default is not MISSING or field.default_factory is not MISSING
+        assert (", default" in rows[field.name]) is optional, field.name
+
+
+@pytest.mark.parametrize(
+    ("section", "head", "cls"),
+    [
+        ("read", "Field of a reading", ClusterReading),
+        ("read", "Field of a read node", NodeReading),
+        ("read", "Field of running work", Running),
+        ("read", "Field of a reservation", Reservation),
+        ("read", "Field of a handed job", HandedJob),
+    ],
+)
+def test_nested_objects_are_documented(section: str, head: str, cls: type[Any]) -> None:
+    rows = table(SECTIONS[section], head)
+    assert list(rows) == [f.name for f in fields(cls)]
+
+
+@pytest.mark.parametrize(
+    ("section", "head", "cls"),
+    [
+        ("Job row", "Field", results.QueueRow),
+        ("why", "Field", results.Why),
+        ("nodes", "Field", results.ClusterRow),
+        ("nodes", "Field of a node", results.NodeRow),
+        ("status", "Field", results.ServiceStatus),
+        ("event.KIND.JOB", "Field", results.Event),
+        ("test_submit", "Field", results.Estimate),
+    ],
+)
+def test_answers_are_documented(section: str, head: str, cls: type[msgspec.Struct]) -> None:
+    text = SECTIONS[section]
+    if section == "why":
+        text = text.partition("Answer")[2]
+    assert set(table(text, head)) == set(cls.__struct_fields__)
+
+
+@pytest.mark.parametrize("name", [*QUESTIONS, "backup", "wait", "test_submit", "refused"])
+def test_every_question_has_a_section(name: str) -> None:
+    assert name in SECTIONS
+
+
+def test_every_type_of_the_document_exists() -> None:
+    known = {*TYPES, *QUESTIONS, "backup", "wait", "test_submit", "refused", "round"}
+    headings = re.findall(r"^#{3,5} `([a-z_]+)`$", PAGE, re.M)
+    assert set(headings) <= known
+
+
+def test_every_event_is_documented() -> None:
+    documented = set(re.findall(r"^\| `([a-z_]+)` \| `", SECTIONS["event.KIND.JOB"], re.M))
+    documented -= {"seq"}
+    assert recorded_kinds() == documented
+
+
+def recorded_kinds() -> set[str]:
+    """Kinds of event that the core records, read from its source."""
+    kinds: set[str] = set()
+    for path in (ROOT / "core").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            if node.func.attr != "record" or len(node.args) < 2:
+                continue
+            if isinstance(node.args[1], ast.Constant):
+                kinds.add(str(node.args[1].value))
+    # named by a variable in the operators' and users' switches; written by `restore`
+    return kinds | {"drained", "resumed", "job_held", "job_released", "store_restored"}
+
+
+def test_every_fault_is_documented() -> None:
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "wire").glob("*.py"))
+    raised = set(re.findall(r'WireError\(\s*"([a-z_]+)"', source))
+    documented = set(re.findall(r"^\| `([a-z_]+)` \| ", SECTIONS["Faults"], re.M))
+    assert raised == documented
+
+
+def test_every_refusal_code_is_documented() -> None:
+    source = "".join(
+        path.read_text(encoding="utf-8")
+        for folder in ("core", "daemon", "wire")
+        for path in (ROOT / folder).rglob("*.py")
+    )
+    used = set(re.findall(r'(?:Refused\(\s*code=|RefusedError\()"([a-z_]+)"', source))
+    documented = set(re.findall(r"^\| `([a-z_]+)` \| [^|]+ \| (?:no|later) \|$", PAGE, re.M))
+    assert used <= documented
+    assert documented - used <= {"bad_request"}
+
+
+def test_the_version_is_the_documents() -> None:
+    assert PAGE.startswith(f"# The wire protocol of coalloc, version {PROTOCOL}\n")
+
+
+@pytest.mark.parametrize(("kind", "text"), EXAMPLES)
+def test_example_decodes_and_says_the_same_again(kind: str, text: str) -> None:
+    frame, body = text.encode(), json.loads(text)
+    match kind:
+        case "client":
+            again = codec.tagged(codec.decode_command(codec.decode_object(frame)))
+        case "to_executor":
+            again = decode_any(codec.encode_message(codec.decode_for_executor(frame)))
+        case "from_executor":
+            again = decode_any(codec.encode_message(codec.decode_from_executor(frame)))
+        case "answer" | "publication":
+            again = decode_any(frame)
+        case _:
+            pytest.fail(f"unknown kind of example: {kind}")
+    assert_within(body, {"id": body.get("id"), "protocol": 1, **again})
+
+
+def assert_within(part: Any, whole: Any) -> None:
+    """Everything the example says is in what was understood of it."""
+    if isinstance(part, dict):
+        for key, value in part.items():
+            assert_within(value, whole[key])
+    elif isinstance(part, list):
+        assert len(part) == len(whole)
+        for one, other in zip(part, whole, strict=True):
+            assert_within(one, other)
+    else:
+        assert part == whole
+
+
+def test_every_type_has_an_example_or_no_fields() -> None:
+    shown = {json.loads(text).get("type") for _, text in EXAMPLES}
+    assert {*codec.ORDERS, *codec.TO_EXECUTOR, *codec.FROM_EXECUTOR} <= shown
+
+
+def test_example_answers_are_what_the_client_reads() -> None:
+    answers = [json.loads(text) for kind, text in EXAMPLES if kind == "answer"]
+    done = next(a for a in answers if a["type"] == "done")
+    assert msgspec.convert(done, results.Submitted).job == "12"
+    ended = next(a for a in answers if a["type"] == "ended")
+    assert msgspec.convert(ended["jobs"], tuple[results.EndedJob, ...])[0].state == "completed"
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        (b"", "bad_json"),
+        (b"{", "bad_json"),
+        (b"\xff\xfe", "bad_json"),
+        (b'{"type": "\xff"}', "bad_json"),  # invalid UTF-8 inside a text
+        (b'{"type": "\\ud800"}', "bad_json"),  # half of a surrogate pair
+        (b'{"type": NaN}', "bad_json"),
+        (b'{"type": 1e999}', "bad_json"),
+        (b"[" * 100_000, "bad_json"),
+        (b'{"type":' * 100_000, "bad_json"),
+        (b"[]", "bad_shape"),
+        (b"3", "bad_shape"),
+        (b"{}", "bad_shape"),
+        (b'{"type": 3}', "bad_shape"),
+        (b'{"type": "ping", "protocol": 2}', "bad_version"),
+        (b'{"type": "ping", "protocol": "one"}', "bad_version"),
+    ],
+)
+def test_what_is_no_message_has_a_code(frame: bytes, code: str) -> None:
+    with pytest.raises(WireError) as caught:
+        codec.decode_object(frame)
+    assert caught.value.code == code
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("decode", "body", "code", "words"),
+    [
+        (codec.decode_from_executor, {"type": "prepare"}, "unknown_type", "prepare"),
+        (codec.decode_from_executor, {"type": "hello"}, "bad_field", "cluster"),
+        (
+            codec.decode_from_executor,
+            {"type": "report", "cluster": "a", "last_seq": "x"},
+            "bad_field",
+            "last_seq: expected int, got str",
+        ),
+        (codec.decode_for_executor, {"type": "hello"}, "unknown_type", "hello"),
+        (
+            codec.decode_for_executor,
+            {"type": "start", "job": "1", "attempt": 1},
+            "bad_field",
+            "seq",
+        ),
+        (codec.decode_for_executor, {"type": "ping"}, "bad_field", "epoch"),
+    ],
+)
+def test_a_wrong_message_says_where(decode: Any, body: Any, code: str, words: str) -> None:
+    with pytest.raises(WireError, match=re.escape(words)) as caught:
+        decode(encode(body))
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "words"),
+    [
+        ({"type": "sumbit"}, "unknown_type", "sumbit"),
+        ({"type": "cancel"}, "bad_field", "job"),
+        ({"type": "cancel", "job": 12}, "bad_field", "job: expected str, got int"),
+        (
+            {"type": "submit", "token": "t", "job": {}, "launch": {"argv": "ls"}},
+            "bad_field",
+            "launch.argv: expected array, got str",
+        ),
+    ],
+)
+def test_a_wrong_request_says_where(body: Any, code: str, words: str) -> None:
+    with pytest.raises(WireError, match=re.escape(words)) as caught:
+        codec.decode_command(body)
+    assert caught.value.code == code
+
+
+def test_unknown_fields_are_ignored() -> None:
+    body = {"type": "cancel", "job": "12", "colour": "red", "id": "1"}
+    assert codec.decode_command(body) == requests.Cancel(job="12")
