@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from coalloc.runtime import texts
+from coalloc.cli.output import printable
 
 if TYPE_CHECKING:
     from coalloc.client.client import Client
@@ -129,7 +130,7 @@ def error_line(error: object) -> str:
     if isinstance(error, UnicodeEncodeError):
         wrong = error.object[max(0, error.start - 20) : error.end + 20]
         text = f"{wrong!r} is not UTF-8 text"
-    return f"coalloc: error: {text}"
+    return f"coalloc: error: {printable(text)}"
 
 
 def read_json(path: Path) -> Any:

@@ -409,3 +409,8 @@ def test_queue_starts_light(tmp_path: Path) -> None:
 def test_the_entry_point_is_installed() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     assert scripts["coalloc"] == "coalloc.cli.main:main"
+
+
+def test_an_error_repeats_nothing_that_a_terminal_would_act_on() -> None:
+    refused = RefusedError("not_found", "there is no cluster or node \x1b[31mq")
+    assert error_line(refused) == "coalloc: error: there is no cluster or node ?[31mq"
