@@ -31,6 +31,10 @@ class Prepare:
         The claim lapses when the daemon is silent for this long.
     time_limit : float or None
         Seconds of run time after which the processes are ended.
+    user : str
+        The account that `uid` stands for; empty: not said.
+    gid : int
+        The primary group at enrolment, for the record: executors look it up.
     rendezvous : str
         host:port for the ranks to meet.
     foreign : str
@@ -53,6 +57,7 @@ class Prepare:
     uid: int
     gid: int
     lease_s: float
+    user: str = ""
     name: str = ""
     time_limit: float | None = None
     array_index: int | None = None

@@ -57,6 +57,7 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
             size=size,
             uid=record.uid,
             gid=record.gid,
+            user=record.user,
             lease_s=state.settings.lease_s,
             rendezvous=record.rendezvous,
             name=record.name,

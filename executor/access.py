@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,11 +35,22 @@ class ExecutorAccess:
         """
         if self.security is None or order.foreign:
             return ""
-        if order.uid < 0 or order.gid < 0:
+        if order.uid < 0:
             return "the daemon names no user whose processes these are"
         if order.uid == 0 and not self.root_jobs:
             return ROOT_REFUSED
-        return ""
+        return _other_account(order)
+
+
+def _other_account(order: Prepare) -> str:
+    """Why this machine's account of the order's uid is not its user; empty: it is."""
+    try:
+        name = pwd.getpwuid(order.uid).pw_name
+    except KeyError:
+        return f"there is no account with uid {order.uid} here"
+    if order.user and order.user != name:
+        return f"uid {order.uid} is {name} here, and not {order.user}"
+    return ""
 
 
 OPEN_ACCESS = ExecutorAccess()

@@ -50,7 +50,6 @@ def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
     if order.task:
         env["COALLOC_TASK"] = order.task
         env["COALLOC_WORKFLOW"] = order.job.partition(".")[0]
-    own = os.getuid()
     return PartSpec(
         job=order.job,
         attempt=order.attempt,
@@ -63,8 +62,8 @@ def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
         cwd="/" if launch is None else launch.cwd,
         stdout="" if launch is None else launch.stdout,
         stderr="" if launch is None else launch.stderr,
-        uid=None if order.uid in {own, -1} else order.uid,
-        gid=None if order.uid in {own, -1} else order.gid,
+        # Its groups are those of the account when it starts, not those of the enrolment.
+        uid=None if order.uid in {os.getuid(), -1} else order.uid,
         nodes=tuple(order.nodes.items()),
         first_rank=order.first_rank,
         size=order.size,

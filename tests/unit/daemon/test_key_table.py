@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from coalloc.core.messages import Prepare
 from coalloc.daemon.access.access import REFUSALS_AT_ONCE, UNANSWERED, Access, Bucket
 from coalloc.daemon.access.key_table import MAX_KEYS_PER_USER, Grant, KeyTable, KeyTableError, Role
 from coalloc.executor.access import OPEN_ACCESS, ExecutorAccess
+from coalloc.executor.parts import spec_of
 from coalloc.runtime import logs
 from coalloc.runtime.config.schema import AccessConfig
 from coalloc.runtime.key_files import KeyFile, KeyFileError, calling, read_key, write_key
@@ -231,9 +233,34 @@ def order(uid: int, **fields: Any) -> Prepare:
 def test_an_executor_starts_jobs_of_users_only() -> None:
     security = Calling(pair=new_pair(), server=new_pair().public)
     access = ExecutorAccess(security=security)
-    assert access.may_run(order(1000)) == ""
+    assert access.may_run(order(1)) == ""
     assert "root" in access.may_run(order(0))
     assert "no user" in access.may_run(order(-1))
     assert access.may_run(order(-1, foreign="4711")) == ""
     assert ExecutorAccess(security=security, root_jobs=True).may_run(order(0)) == ""
     assert OPEN_ACCESS.may_run(order(-1)) == ""
+
+
+def test_an_executor_starts_jobs_of_the_account_that_the_daemon_means() -> None:
+    access = ExecutorAccess(security=Calling(pair=new_pair(), server=new_pair().public))
+    name = pwd.getpwuid(1).pw_name
+    assert access.may_run(order(1, user=name)) == ""
+    assert access.may_run(order(1, user="ada")) == f"uid 1 is {name} here, and not ada"
+    unused = next(uid for uid in range(40_000, 60_000) if not _has_account(uid))
+    assert (
+        access.may_run(order(unused, user="ada")) == f"there is no account with uid {unused} here"
+    )
+    assert access.may_run(order(unused, user="ada", foreign="4711")) == ""
+
+
+def _has_account(uid: int) -> bool:
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    return True
+
+
+def test_the_groups_of_a_part_are_not_those_of_the_enrolment() -> None:
+    """The executor looks them up; None is the group that the account has now."""
+    assert spec_of(order(65534), "alpha", 1).gid is None
