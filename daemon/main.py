@@ -25,6 +25,7 @@ from coalloc.daemon import watchdog
 from coalloc.daemon.access.enrolment import Enrolment, opened_access
 from coalloc.daemon.access.key_table import KeyTableError
 from coalloc.daemon.metrics import Metrics
+from coalloc.daemon.reachability import Reachability
 from coalloc.daemon.service import Service
 from coalloc.daemon.settings import check_policies, core_settings
 from coalloc.daemon.solver.pool import SolverPool
@@ -144,6 +145,9 @@ async def _serve(config: Config, path: Path | None) -> None:
             enrolment = Enrolment(access, config, on_change=service.server.keys_changed)
             await enrolment.open(Path(config.access.enrolment_socket))
             stack.push_async_callback(enrolment.close)
+        reachability = Reachability(service.server.listeners, log)
+        looking = loop.create_task(reachability.watch())
+        stack.callback(looking.cancel)
         timers = Timers(lambda index: service.offer(TimerFired(trigger=index)))
         timers.start(_periods(config))
         stack.push_async_callback(timers.stop)
@@ -152,7 +156,7 @@ async def _serve(config: Config, path: Path | None) -> None:
         loop.add_signal_handler(signal.SIGHUP, _reload, service, timers, path)
         interval_s = systemd.watchdog_interval_s()
         if interval_s is not None:
-            fed = loop.create_task(watchdog.feed(service, interval_s))
+            fed = loop.create_task(watchdog.feed(service, interval_s, reachability))
             stack.callback(fed.cancel)
         tended = loop.create_task(_tended(service, store))
         stack.callback(tended.cancel)

@@ -1,8 +1,9 @@
-"""What the service manager's watchdog is fed by: rounds that make progress.
+"""What the service manager's watchdog is fed by: rounds that make progress, sockets that are there.
 
 A round is a chain of steps, each the solve of one policy. A step that is under way for longer than
 its limit and a grace, and a round that is due and does not begin, stop the messages; systemd then
-ends the service and starts it again (``WatchdogSec``). A loop that hangs sends none by itself.
+ends the service and starts it again (``WatchdogSec``). So does a socket whose file is gone and
+cannot be made again. A loop that hangs sends none by itself.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 from collections.abc import Hashable
 
 from coalloc.core.coordinator import Coordinator
+from coalloc.daemon.reachability import Reachability
 from coalloc.daemon.service import Service
 from coalloc.runtime import systemd
 
@@ -57,8 +59,8 @@ def step_of(core: Coordinator, now: float) -> Hashable:
     return "due" if due is not None and due <= now else None
 
 
-async def feed(service: Service, interval_s: float) -> None:
-    """Tell the service manager that rounds make progress, for as long as they do.
+async def feed(service: Service, interval_s: float, reachability: Reachability) -> None:
+    """Tell the service manager that all is well, for as long as it is.
 
     Parameters
     ----------
@@ -70,7 +72,7 @@ async def feed(service: Service, interval_s: float) -> None:
     while True:
         limit_s = service.config.rounds.time_limit_s + ROUND_GRACE_S
         step = step_of(service.core, service.clock())
-        if progress.is_moving(step, loop.time(), limit_s):
+        if progress.is_moving(step, loop.time(), limit_s) and reachability.is_reachable:
             state = service.core.state
             text = f"{len(state.waiting)} waiting, {len(state.placed)} placed"
             systemd.notify(systemd.WATCHDOG, systemd.status(text))

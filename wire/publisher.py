@@ -44,8 +44,10 @@ class Publisher:
         security: Listening | None = None,
         admits: Admits | None = None,
         on_handshake: OnHandshake | None = None,
+        *,
+        name: str = "",
     ) -> None:
-        self.endpoint = endpoint
+        self.endpoint, self.name = endpoint, name
         self.watch_seq = 0
         self._security, self._admits, self._on_handshake = security, admits, on_handshake
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -69,11 +71,17 @@ class Publisher:
             receive_hwm=SUBSCRIPTIONS_UNREAD,
             security=self._security,
             on_handshake=self._on_handshake,
+            name=self.name,
         )
         self._port.bind(self.endpoint)
         self._port.attach(loop)
         self._guard = FloodGuard(self.endpoint, self._busy_since)
         self._guard.start()
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """The socket, while it is open."""
+        return () if self._port is None else (self._port,)
 
     def close(self, linger_ms: int = 200) -> None:
         """End every connection; on return the end point is free."""

@@ -145,6 +145,7 @@ class Server:
             self._listening(WATCHERS),
             None if guard is None else guard.admits,
             None if guard is None else partial(guard.handshaken, WATCHERS),
+            name=WATCHERS,
         )
 
     def _listening(self, domain: str) -> Listening | None:
@@ -160,6 +161,7 @@ class Server:
             receive_hwm=10_000 if guard is None or domain == EXECUTORS else KEYED_CLIENT_HWM,
             security=self._listening(domain),
             on_handshake=None if guard is None else partial(guard.handshaken, domain),
+            name=domain,
         )
 
     @property
@@ -188,6 +190,11 @@ class Server:
         if self._gate is not None:
             self._gate.stop()
         self._context.term()
+
+    @property
+    def listeners(self) -> tuple[Port, ...]:
+        """The sockets that are open."""
+        return self._clients, self._executors, *self._publisher.ports
 
     def keys_changed(self) -> None:
         """Some key may do less than before: end what it could still listen to."""

@@ -20,6 +20,7 @@ from typing import TypeVar
 import zmq
 
 from coalloc.wire.curve import Handshakes, Listening, OnHandshake, Security
+from coalloc.wire.paths import FileId, file_id, make_folder
 
 OnFrames = Callable[[list[bytes]], None]
 
@@ -51,6 +52,10 @@ class Port:
     ----------
     sender : str
         While `on_frames` runs: the public key that sent them; empty without CURVE.
+    name : str
+        Of the socket, for the log.
+    path : Path or None
+        Of its file, where it listens on an ipc end point.
     descriptor : int
         While `on_frames` of an XPUB runs: of the connection that sent them; -1 where none did.
     busy_since : float or None
@@ -68,7 +73,11 @@ class Port:
         receive_hwm: int = 10_000,
         security: Security | None = None,
         on_handshake: OnHandshake | None = None,
+        name: str = "",
     ) -> None:
+        self.name = name
+        self.path: Path | None = None
+        self._file: FileId | None = None
         self.socket = context.socket(kind)
         self.on_frames = on_frames
         self.sender = ""
@@ -102,12 +111,33 @@ class Port:
         if path == endpoint:
             self.socket.bind(endpoint)
             return
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self.path = Path(path)
+        make_folder(self.path, is_shared=self._is_shared)
         old = os.umask(0o111 if self._is_shared else 0o177)
         try:
             self.socket.bind(endpoint)
+        except zmq.ZMQError as error:
+            raise OSError(error.errno, error.strerror, path) from error
         finally:
             os.umask(old)
+        self._file = file_id(self.path)
+
+    def is_there(self) -> bool:
+        """Whether a listener on an ipc end point is found by its path."""
+        return self.path is None or file_id(self.path) == self._file
+
+    def restore(self) -> None:
+        """Listen once more where the file is gone.
+
+        The listener that lost its file stays, one descriptor without a name: with it ZeroMQ would
+        end the connections that came through it.
+
+        Raises
+        ------
+        OSError
+        """
+        if self.path is not None:
+            self.bind(f"ipc://{self.path}")
 
     def connect(self, endpoint: str) -> None:
         """Talk to a listener, now or when it appears."""

@@ -315,3 +315,37 @@ def test_a_watcher_that_sends_garbage_is_ignored(serve: Callable[[Body], None]) 
         await is_served(site)
 
     serve(body)
+
+
+def test_sockets_whose_files_are_gone_listen_again(serve: Callable[[Body], None]) -> None:
+    """Who is connected stays so; who comes later is served like before."""
+
+    async def body(site: Site) -> None:
+        early = site.client()
+        watching = site.connect(zmq.SUB, site.endpoints.watchers)
+        await is_served(site)
+        assert json.loads((await watching.recv_multipart())[1])["welcome"]
+        ports = site.server.listeners
+        assert [port.name for port in ports] == ["clients", "executors", "watchers"]
+        for port in ports:
+            assert port.path is not None
+            assert port.is_there()
+            port.path.unlink()
+            assert not port.is_there()
+            port.restore()
+            assert port.is_there()
+            assert port.path.stat().st_mode & 0o777 == 0o600
+        await is_served(site)
+        await early.send(encode({"type": "status", "id": "early"}))
+        assert (await answer(early))["id"] == "early"
+        later = site.connect(zmq.SUB, site.endpoints.watchers)
+        assert json.loads((await later.recv_multipart())[1])["welcome"]
+        await watching.recv_multipart()  # the same greeting, which reaches all
+        site.server.publish("event.job_ended.1", {"seq": 1})
+        for socket in (watching, later):
+            assert json.loads((await socket.recv_multipart())[1])["seq"] == 1
+        executor = site.executor()
+        await executor.send(encode_message(Read(cluster="alpha", error="x")))
+        await until(lambda: bool(site.statements))
+
+    serve(body)

@@ -11,7 +11,9 @@ import pytest
 
 from coalloc.core.events import Solved, SolveFailed
 from coalloc.daemon import watchdog
+from coalloc.daemon.reachability import Reachability
 from coalloc.daemon.watchdog import Progress, step_of
+from coalloc.runtime import logs
 from coalloc.runtime.config.schema import Config
 from tests.support.core_site import Site, first_fit
 
@@ -73,7 +75,9 @@ def test_a_hung_round_is_told_of_no_more(tmp_path: Path, monkeypatch: pytest.Mon
 
     async def beats(site: Site) -> None:
         loop = asyncio.get_running_loop()
-        fed = loop.create_task(watchdog.feed(Stub(site), 0.01))  # type: ignore[arg-type]
+        reachability = Reachability([], logs.get_logger())
+        feeding = watchdog.feed(Stub(site), 0.01, reachability)  # type: ignore[arg-type]
+        fed = loop.create_task(feeding)
 
         async def heard() -> str:
             return (await asyncio.wait_for(loop.sock_recv(manager, 4096), 5.0)).decode()
@@ -89,6 +93,9 @@ def test_a_hung_round_is_told_of_no_more(tmp_path: Path, monkeypatch: pytest.Mon
         solve = site.pending_solves[-1]
         site.do(Solved(round=solve.round, plan=first_fit(solve.snapshot), solve_s=0.0))
         assert "WATCHDOG=1" in await heard(), "the round has ended"
+        reachability.is_reachable = False
+        with pytest.raises(TimeoutError):
+            await silence()
         fed.cancel()
 
     asyncio.run(beats(site))
