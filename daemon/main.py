@@ -142,7 +142,7 @@ async def _serve(config: Config, path: Path | None) -> None:
         service.open()
         stack.push_async_callback(service.close)
         if access is not None:
-            enrolment = Enrolment(access, config, on_change=service.server.keys_changed)
+            enrolment = Enrolment(access, config, on_change=service.server.key_changed)
             await enrolment.open(Path(config.access.enrolment_socket))
             stack.push_async_callback(enrolment.close)
         reachability = Reachability(service.server.listeners, log)

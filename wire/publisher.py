@@ -1,8 +1,8 @@
-"""The socket of the watchers, in a context of its own so that it can be closed and opened again.
+"""The socket of the watchers.
 
-What is published goes to every subscriber alike, so that a key which has been revoked can be kept
-from it only by ending all connections: those that may come back do so by themselves, see that
-something is missing, and ask for it.
+What is published goes to every subscriber alike, so that a key which has been revoked is kept from
+it by ending its connections. One that may come back does so by itself, sees that something is
+missing, and asks for it.
 """
 
 from __future__ import annotations
@@ -50,14 +50,12 @@ class Publisher:
         self.endpoint, self.name = endpoint, name
         self.watch_seq = 0
         self._security, self._admits, self._on_handshake = security, admits, on_handshake
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._port: Port | None = None
         self._gate: Gatekeeper | None = None
         self._guard: FloodGuard | None = None
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         """Bind and begin to greet."""
-        self._loop = loop
         self._context = new_context()
         self._subscriptions = Subscriptions()
         if self._security is not None and self._admits is not None:
@@ -83,14 +81,14 @@ class Publisher:
         """The socket, while it is open."""
         return () if self._port is None else (self._port,)
 
-    def close(self, linger_ms: int = 200) -> None:
+    def close(self) -> None:
         """End every connection; on return the end point is free."""
         if self._port is None:
             return
         if self._guard is not None:
             self._guard.stop()
             self._guard = None
-        self._port.close(linger_ms)
+        self._port.close()
         self._port = None
         if self._gate is not None:
             self._gate.stop()
@@ -100,11 +98,10 @@ class Publisher:
     def _busy_since(self) -> float | None:
         return self._port.busy_since if self._port is not None else None
 
-    def reopen(self) -> None:
-        """End every connection, and let those come back that may."""
-        if self._loop is not None and self._port is not None:
-            self.close(linger_ms=0)
-            self.open(self._loop)
+    def cut_off(self, key: str) -> None:
+        """End the connections of a key; those come back that still may."""
+        if self._port is not None:
+            self._subscriptions.end_all(key)
 
     def publish(self, topic: str, body: Mapping[str, Any]) -> None:
         """Tell every watcher that asked for this topic."""
@@ -117,7 +114,17 @@ class Publisher:
         """A subscription: greet it, so that a watcher knows where the stream stands."""
         if self._port is None or not frames or frames[0][:1] != b"\x01":
             return
-        topic = frames[0][1:]
-        if self._subscriptions.takes(self._port.descriptor, len(topic)):
+        topic, port = frames[0][1:], self._port
+        if not self._subscriptions.takes(port.descriptor, len(topic), port.sender):
+            return
+        if self._may_watch(port.sender):
             welcome = {"watch_seq": self.watch_seq, "welcome": True, "protocol": PROTOCOL}
-            self._port.send([topic, encode(welcome)])
+            port.send([topic, encode(welcome)])
+        else:
+            self._subscriptions.end_all(port.sender)
+
+    def _may_watch(self, key: str) -> bool:
+        """Whether a key that has connected is still good: it may have been revoked since."""
+        if self._security is None or self._admits is None:
+            return True
+        return self._admits(self._security.domain, key)

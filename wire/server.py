@@ -196,9 +196,9 @@ class Server:
         """The sockets that are open."""
         return self._clients, self._executors, *self._publisher.ports
 
-    def keys_changed(self) -> None:
-        """Some key may do less than before: end what it could still listen to."""
-        self._publisher.reopen()
+    def key_changed(self, key: str) -> None:
+        """A key may do less than before: end what it could still listen to."""
+        self._publisher.cut_off(key)
 
     def answer(self, origin: Origin, body: Mapping[str, Any]) -> None:
         """Reply to a client; one that has gone is not waited for, one revoked since is not told."""

@@ -1,4 +1,4 @@
-"""How much each watcher's connection has subscribed to, and the end of one that exceeds it.
+"""The watchers' connections: whose they are, how much each has subscribed to, and their end.
 
 ZeroMQ keeps every subscription, in a tree with a node for each byte, and hands no unsubscription of
 one among several watchers over: so what counts is all that a connection has ever asked for. A
@@ -26,9 +26,10 @@ CONNECTIONS_REMEMBERED = 1000
 
 @dataclass(slots=True)
 class Account:
-    """What one connection has asked for."""
+    """One connection: its key, and what it has asked for."""
 
     descriptor: int
+    key: str
     count: int = 0
     size: int = 0
 
@@ -39,7 +40,7 @@ class Subscriptions:
     def __init__(self) -> None:
         self._accounts: dict[int, Account] = {}
 
-    def takes(self, descriptor: int, size: int) -> bool:
+    def takes(self, descriptor: int, size: int, key: str = "") -> bool:
         """Count a subscription of so many bytes; False if its connection has gone, or is ended.
 
         One that no descriptor is known of, below 0, is not counted.
@@ -53,13 +54,20 @@ class Subscriptions:
         if account is None:
             if len(self._accounts) >= CONNECTIONS_REMEMBERED:
                 self._forget()
-            account = self._accounts[inode] = Account(descriptor=descriptor)
+            account = self._accounts[inode] = Account(descriptor=descriptor, key=key)
         account.count += 1
         account.size += size
         if account.count <= MOST_SUBSCRIPTIONS and account.size <= MOST_BYTES:
             return True
         end(descriptor)
         return False
+
+    def end_all(self, key: str) -> None:
+        """End all connections of a key."""
+        self._forget()
+        for account in self._accounts.values():
+            if account.key == key:
+                end(account.descriptor)
 
     def _forget(self) -> None:
         """Drop the accounts of connections that have gone."""

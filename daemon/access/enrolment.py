@@ -73,7 +73,7 @@ class Enrolment:
     Parameters
     ----------
     on_change : callable
-        A key may do less than before.
+        This key may do less than before.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Enrolment:
         access: Access,
         config: Config,
         *,
-        on_change: Callable[[], None],
+        on_change: Callable[[str], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.access, self.clock, self.on_change = access, clock, on_change
@@ -184,7 +184,7 @@ class Enrolment:
         self.access.table.authorize(grant)
         self._told("key_authorized", grant, peer)
         if old is not None:
-            self.on_change()
+            self.on_change(grant.key)
         return grant
 
     def _revoke(self, body: Mapping[str, Any], peer: Peer) -> Grant:
@@ -192,7 +192,7 @@ class Enrolment:
         found = table.named(str(body.get("key")), None if peer.is_admin else peer.uid)
         grant = table.revoke(found.key, self.clock())
         self._told("key_revoked", grant, peer)
-        self.on_change()
+        self.on_change(grant.key)
         return grant
 
     def _told(self, event: str, grant: Grant, peer: Peer) -> None:

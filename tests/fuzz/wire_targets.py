@@ -194,7 +194,7 @@ def _enrolment() -> enrol.Enrolment:
     silent: Any = structlog.wrap_logger(structlog.ReturnLogger())
     access = Access(pair, KeyTable(folder / "keys.json"), AccessConfig(), silent)
     config = Config(clusters=(ClusterConfig(name="alpha"),))
-    return enrol.Enrolment(access, config, on_change=lambda: None, clock=lambda: 5.0)
+    return enrol.Enrolment(access, config, on_change=lambda key: None, clock=lambda: 5.0)
 
 
 def _enrol(content: bytes) -> None:

@@ -95,14 +95,24 @@ def test_revoked_key_on_a_live_session(site: MultiUser) -> None:
         site.admin("authorize", key=key.pair.public, user=BOB)
 
 
-def test_others_watch_on_after_a_revocation(site: MultiUser) -> None:
-    watcher = Watcher(site.publications, ("event.",), site.key(BOB))
+def test_a_revocation_ends_the_watchers_of_its_key_alone(site: MultiUser) -> None:
+    """The others hear what comes next, and are not greeted once more."""
+    mine, revoked = site.key(BOB), site.key(BOB)
+    watchers: list[Watcher] = []
     try:
-        assert next(watcher.messages(10.0))[1]["welcome"]
-        site.admin("revoke", key=site.key(BOB).pair.public)
-        assert next(watcher.messages(10.0))[1]["welcome"]  # it has come back by itself
+        for key in (mine, revoked, revoked):
+            watchers.append(Watcher(site.publications, ("event.",), key))
+            for watcher in watchers:  # a greeting reaches all that ask for the same
+                assert next(watcher.messages(10.0))[1]["welcome"]
+        site.admin("revoke", key=revoked.pair.public)
+        job = site.submit(["true"], hold=True)
+        topic, body = next(watchers[0].messages(10.0))
+        assert "welcome" not in body, topic
+        assert not list(watchers[1].messages(0.3)) + list(watchers[2].messages(0.3))
+        site.ask("cancel", job=job)
     finally:
-        watcher.close()
+        for watcher in watchers:
+            watcher.close()
 
 
 def test_submit_key_is_no_executor(site: MultiUser) -> None:

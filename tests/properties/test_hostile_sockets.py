@@ -169,7 +169,7 @@ def enrolment() -> Iterator[Callable[[bytes], Mapping[str, Any]]]:
         table = KeyTable(Path(folder) / "keys.json")
         access = Access(new_pair(), table, AccessConfig(), silent)
         config = Config(clusters=(ClusterConfig(name="alpha"),))
-        enrolment = Enrolment(access, config, on_change=lambda: None)
+        enrolment = Enrolment(access, config, on_change=lambda key: None)
         peer = Peer(user="daemon", uid=1, gid=1, is_admin=True)
         yield lambda line: enrolment.answer(line, peer)
 

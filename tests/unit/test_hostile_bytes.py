@@ -53,7 +53,7 @@ def enrolment(tmp_path: Path) -> Enrolment:
     silent: Any = structlog.wrap_logger(structlog.ReturnLogger())
     access = Access(new_pair(), KeyTable(tmp_path / "keys.json"), AccessConfig(), silent)
     config = Config(clusters=(ClusterConfig(name="alpha"),))
-    return Enrolment(access, config, on_change=lambda: None)
+    return Enrolment(access, config, on_change=lambda key: None)
 
 
 @pytest.mark.parametrize("cluster", [[], {}, None, 7, ["alpha"]])
