@@ -1,7 +1,10 @@
 """The daemon's table of public keys: whose each is, and what it may be used for.
 
-Kept in one file, written whole and synchronised before anything relies on it. A revoked key stays
-in the table for ever, so that nobody can enrol it again.
+One file holds it: a header, then one line of JSON for each change, of which the last about a key
+counts. A change appends its line and synchronises it before anything relies on it, so that it costs
+the same in a table of any length. A revoked key is never forgotten: its thief could enrol it as his
+own, and run what its owner's forgotten clients submit. Instead the keys that a user may enrol in
+all are limited.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
@@ -16,14 +20,30 @@ import msgspec
 
 from coalloc.wire.curve import is_key
 
-FORMAT = "coalloc-keys/1"
+FORMAT = "coalloc-keys/2"
+FORMAT_WHOLE = "coalloc-keys/1"
+"""One JSON object with all keys, as earlier versions wrote it; read, and written anew."""
 MAX_KEYS_PER_USER = 20
+MAX_KEYS_EVER = 200
+"""Of one user, the revoked ones included, that he may enrol without root's help."""
+SPARE_LINES = 100
+"""Of keys that have changed since; with more the file is written anew at the next start."""
 MIN_PREFIX = 8
 """A key may be named by as many of its first characters, if no other begins so."""
 
 
 class KeyTableError(Exception):
-    """A key cannot be authorized or revoked, or the table cannot be read or written."""
+    """A key cannot be authorized or revoked, or the table cannot be read or written.
+
+    Attributes
+    ----------
+    code : str
+        Tells refusals apart whose texts contain what was asked.
+    """
+
+    def __init__(self, message: str, code: str = "unusable") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Role(StrEnum):
@@ -63,13 +83,34 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     revoked: float | None = None
 
 
-class _File(msgspec.Struct, kw_only=True):
+class _Header(msgspec.Struct, kw_only=True):
+    format: str
+
+
+class _Whole(msgspec.Struct, kw_only=True):
     format: str
     keys: tuple[Grant, ...]
 
 
-def parse_table(raw: bytes, path: Path) -> dict[str, Grant]:
-    """The grants by key that the bytes of a table hold.
+class Parsed(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of a table's file.
+
+    Attributes
+    ----------
+    grants : dict of key to Grant
+    size : int
+        Bytes up to the end of the last whole line; what follows was never acknowledged.
+    is_long : bool
+        Most of it is outdated, or it is in the format before.
+    """
+
+    grants: dict[str, Grant]
+    size: int
+    is_long: bool
+
+
+def parse_table(raw: bytes, path: Path) -> Parsed:
+    """Read the bytes of a table.
 
     Raises
     ------
@@ -77,12 +118,26 @@ def parse_table(raw: bytes, path: Path) -> dict[str, Grant]:
         They are no table's.
     """
     try:
-        body = msgspec.json.decode(raw, type=_File)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _parsed(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise KeyTableError(f"{path}: {error}") from error
-    if body.format != FORMAT:
-        raise KeyTableError(f"{path}: format: {body.format!r} is not {FORMAT}")
-    return {grant.key: grant for grant in body.keys}
+
+
+def _parsed(raw: bytes) -> Parsed:
+    size = raw.rfind(b"\n") + 1
+    first, *rest = raw[:size].splitlines() or [b""]
+    try:
+        header = msgspec.json.decode(first, type=_Header).format
+    except msgspec.DecodeError:
+        header = FORMAT_WHOLE  # which was written over several lines
+    if header == FORMAT:
+        grants = [msgspec.json.decode(line, type=Grant) for line in rest]
+        found = {grant.key: grant for grant in grants}
+        return Parsed(grants=found, size=size, is_long=len(grants) > 2 * len(found) + SPARE_LINES)
+    whole = msgspec.json.decode(raw, type=_Whole)
+    if whole.format != FORMAT_WHOLE:
+        raise ValueError(f"format: {whole.format!r} is not {FORMAT}")
+    return Parsed(grants={grant.key: grant for grant in whole.keys}, size=0, is_long=True)
 
 
 class KeyTable:
@@ -102,6 +157,8 @@ class KeyTable:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._grants: dict[str, Grant] = {}
+        self._of_user: dict[int, dict[str, None]] = {}
+        self._size = 0
         self._load()
 
     def _load(self) -> None:
@@ -115,7 +172,12 @@ class KeyTable:
             raise KeyTableError(f"{self.path}: {error.strerror}") from error
         if found.st_uid not in {os.geteuid(), 0} or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise KeyTableError(f"{self.path}: others than the daemon may write to it")
-        self._grants = parse_table(raw, self.path)
+        parsed = parse_table(raw, self.path)
+        self._size = parsed.size
+        for grant in parsed.grants.values():
+            self._take_in(grant)
+        if parsed.is_long:
+            self._write_anew()
 
     def live(self, key: str) -> Grant | None:
         """The grant of a key that is not revoked."""
@@ -129,25 +191,58 @@ class KeyTable:
     def __iter__(self) -> Iterator[Grant]:
         return iter(self._grants.values())
 
-    def authorize(self, grant: Grant) -> None:
-        """Take in a key, or give one that its owner has another role.
+    def of_user(self, uid: int) -> list[Grant]:
+        """All keys of one user, revoked ones too, in the order of their enrolment."""
+        return [self._grants[key] for key in self._of_user.get(uid, ())]
+
+    def check(self, grant: Grant, *, by_admin: bool = True) -> None:
+        """Refuse a key that cannot be taken in.
+
+        Parameters
+        ----------
+        by_admin : bool
+            Root, or the daemon's user, asks: only live keys are counted.
 
         Raises
         ------
         KeyTableError
         """
         if not is_key(grant.key):
-            raise KeyTableError("key: is not a public key of 40 characters")
+            raise KeyTableError("key: is not a public key of 40 characters", "not_a_key")
         if (grant.role is Role.EXECUTOR) != bool(grant.clusters):
-            raise KeyTableError("clusters: an executor's key names its clusters, no other key does")
+            raise KeyTableError(
+                "clusters: an executor's key names its clusters, no other key does", "bad_clusters"
+            )
         old = self._grants.get(grant.key)
         if old is not None and old.revoked is not None:
-            raise KeyTableError("key: was revoked, and stays so; make another")
+            raise KeyTableError("key: was revoked, and stays so; make another", "revoked")
         if old is not None and old.uid != grant.uid:
-            raise KeyTableError("key: belongs to another user")
-        mine = sum(other.uid == grant.uid and other.revoked is None for other in self)
-        if old is None and mine >= MAX_KEYS_PER_USER:
-            raise KeyTableError(f"{grant.user} has {mine} keys, at most {MAX_KEYS_PER_USER}")
+            raise KeyTableError("key: belongs to another user", "anothers")
+        if old is not None:
+            return
+        mine = self.of_user(grant.uid)
+        live = sum(other.revoked is None for other in mine)
+        if live >= MAX_KEYS_PER_USER:
+            raise KeyTableError(
+                f"{grant.user} has {live} keys, at most {MAX_KEYS_PER_USER}; revoke one",
+                "too_many_keys",
+            )
+        if len(mine) >= MAX_KEYS_EVER and not by_admin:
+            raise KeyTableError(
+                f"{grant.user} has enrolled {len(mine)} keys, revoked ones included, at most "
+                f"{MAX_KEYS_EVER}; root may authorize more",
+                "too_many_keys",
+            )
+
+    def authorize(self, grant: Grant, *, by_admin: bool = True) -> None:
+        """Take in a key, or give one that its owner has another role.
+
+        Raises
+        ------
+        KeyTableError
+            As of `check`, or it cannot be written.
+        """
+        self.check(grant, by_admin=by_admin)
         self._put(grant)
 
     def revoke(self, key: str, now: float) -> Grant:
@@ -166,26 +261,50 @@ class KeyTable:
         KeyTableError
         """
         if len(text) < MIN_PREFIX:
-            raise KeyTableError(f"key: name at least its first {MIN_PREFIX} characters")
-        found = [g for g in self if g.key.startswith(text) and uid in {None, g.uid}]
+            raise KeyTableError(
+                f"key: name at least its first {MIN_PREFIX} characters", "not_named"
+            )
+        among = self if uid is None else self.of_user(uid)
+        found = [grant for grant in among if grant.key.startswith(text)]
         if len(found) != 1:
             many = "more than one key begins" if found else "no key that you may revoke begins"
-            raise KeyTableError(f"key: {many} with {text!r}")
+            raise KeyTableError(f"key: {many} with {text!r}", "not_named")
         return found[0]
+
+    def _take_in(self, grant: Grant) -> None:
+        self._grants[grant.key] = grant
+        self._of_user.setdefault(grant.uid, {})[grant.key] = None
 
     def _put(self, grant: Grant) -> None:
         """On disk first, then in memory."""
-        grants = {**self._grants, grant.key: grant}
-        body = msgspec.json.format(
-            msgspec.json.encode(_File(format=FORMAT, keys=tuple(grants.values()))), indent=1
-        )
+        if not (self._size and self.path.exists()):
+            self._write_anew()
+        line = _line(grant)
+        try:
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with open(descriptor, "r+b", buffering=0) as file:
+                try:
+                    # Also cuts off what a crash, or a full disk, has left of a line before.
+                    file.truncate(self._size)
+                    file.seek(self._size)
+                    _write_durably(file.fileno(), line)
+                except OSError:
+                    with suppress(OSError):
+                        file.truncate(self._size)
+                    raise
+        except OSError as error:
+            raise self._unwritable(error) from error
+        self._size += len(line)
+        self._take_in(grant)
+
+    def _write_anew(self) -> None:
+        """One line for each key, in a file that takes the place of the old one."""
+        body = b"".join([_line(_Header(format=FORMAT)), *map(_line, self)])
         written = self.path.with_suffix(".tmp")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            with open(os.open(written, flags, 0o600), "wb") as file:
-                file.write(body)
-                file.flush()
-                os.fsync(file.fileno())
+            with open(os.open(written, flags, 0o600), "wb", buffering=0) as file:
+                _write_durably(file.fileno(), body)
             os.replace(written, self.path)
             folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
@@ -193,5 +312,19 @@ class KeyTable:
             finally:
                 os.close(folder)
         except OSError as error:
-            raise KeyTableError(f"{self.path}: {error.strerror}; nothing was changed") from error
-        self._grants = grants
+            raise self._unwritable(error) from error
+        self._size = len(body)
+
+    def _unwritable(self, error: OSError) -> KeyTableError:
+        return KeyTableError(f"{self.path}: {error.strerror}; nothing was changed", "storage")
+
+
+def _line(value: Grant | _Header) -> bytes:
+    return msgspec.json.encode(value) + b"\n"
+
+
+def _write_durably(descriptor: int, body: bytes) -> None:
+    left = memoryview(body)
+    while left:
+        left = left[os.write(descriptor, left) :]
+    os.fsync(descriptor)

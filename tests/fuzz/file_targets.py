@@ -164,7 +164,11 @@ def _tables() -> list[bytes]:
 
     row = {"key": new_pair().public, "user": "ann", "uid": 7, "gid": 7, "role": "submit"}
     other = {**row, "role": "executor", "clusters": ["alpha"], "revoked": 1.5}
-    return [json.dumps({"format": "coalloc-keys/1", "keys": [row, other]}).encode()]
+    lines = [{"format": "coalloc-keys/2"}, row, {**row, "role": "operator"}]
+    return [
+        json.dumps({"format": "coalloc-keys/1", "keys": [row, other]}).encode(),
+        b"".join(json.dumps(line).encode() + b"\n" for line in lines),
+    ]
 
 
 def _typed_seeds() -> list[bytes]:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
+import json
 import os
 import pwd
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict, replace
 
 from coalloc.core.messages import Prepare
 from coalloc.daemon.access.access import REFUSALS_AT_ONCE, UNANSWERED, Access, Bucket
-from coalloc.daemon.access.key_table import MAX_KEYS_PER_USER, Grant, KeyTable, KeyTableError, Role
+from coalloc.daemon.access.key_table import (
+    MAX_KEYS_EVER,
+    MAX_KEYS_PER_USER,
+    SPARE_LINES,
+    Grant,
+    KeyTable,
+    KeyTableError,
+    Role,
+)
 from coalloc.executor.access import OPEN_ACCESS, ExecutorAccess
 from coalloc.executor.parts import spec_of
 from coalloc.runtime import logs
@@ -86,6 +98,7 @@ def test_the_table_outlives_the_daemon(tmp_path: Path) -> None:
     table.revoke(mine.key, 5.0)
     again = KeyTable(tmp_path / "keys.json")
     assert list(again) == list(table)
+    assert again.of_user(mine.uid) == table.of_user(mine.uid)
     assert again.live(mine.key) is None
     assert again.live(executor.key) == executor
     assert (tmp_path / "keys.json").stat().st_mode & 0o777 == 0o600
@@ -128,6 +141,91 @@ def test_a_table_that_cannot_be_trusted(tmp_path: Path) -> None:
     path.chmod(0o666)
     with pytest.raises(KeyTableError, match="others than the daemon may write"):
         KeyTable(path)
+
+
+def test_a_table_of_the_format_before_is_read_and_written_anew(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    mine, other = grant(), grant(revoked=5.0)
+    whole = {"format": "coalloc-keys/1", "keys": [asdict(mine), asdict(other)]}
+    path.write_text(json.dumps(whole, indent=1))
+    path.chmod(0o600)
+    assert list(KeyTable(path)) == [mine, other]
+    assert path.read_text().startswith('{"format":"coalloc-keys/2"}\n')
+    assert list(KeyTable(path)) == [mine, other]
+
+
+def test_a_change_appends_its_line_and_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    table = KeyTable(path)
+    sizes = []
+    for number in range(30):
+        table.authorize(grant(uid=1000 + number))
+        sizes.append(path.stat().st_size)
+    inode = path.stat().st_ino
+    table.revoke(next(iter(table)).key, 5.0)
+    assert path.stat().st_ino == inode, "it was not written anew"
+    assert {later - before for before, later in itertools.pairwise(sizes)} <= {sizes[1] - sizes[0]}
+
+
+def test_what_a_crash_has_left_of_a_line_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    table = KeyTable(path)
+    first, second = grant(), grant()
+    table.authorize(first)
+    with path.open("ab") as file:
+        file.write(b'{"key":"abc","us')
+    table = KeyTable(path)
+    assert list(table) == [first]
+    table.authorize(second)
+    assert list(KeyTable(path)) == [first, second]
+
+
+def test_a_change_that_is_written_in_part_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "keys.json"
+    table = KeyTable(path)
+    first, second = grant(), grant()
+    table.authorize(first)
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(KeyTableError, match="No space left on device; nothing was changed"):
+            table.authorize(second)
+    assert list(KeyTable(path)) == list(table) == [first]
+    table.authorize(second)
+    assert list(KeyTable(path)) == [first, second]
+
+
+def test_outdated_lines_go_at_the_next_start(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    table = KeyTable(path)
+    key = grant()
+    for _ in range(SPARE_LINES // 2):
+        table.authorize(key)
+        table.authorize(replace(key, role=Role.OPERATOR))
+    table.authorize(key)
+    table.authorize(replace(key, role=Role.OPERATOR))
+    table.authorize(key)
+    long = path.stat().st_size
+    assert list(KeyTable(path)) == [key]
+    assert path.stat().st_size < long / 10
+
+
+def test_a_user_enrols_so_many_keys_and_no_more(tmp_path: Path) -> None:
+    """Revoked ones are never forgotten, so they count; what is enrolled can always be revoked."""
+    table = KeyTable(tmp_path / "keys.json")
+    for _ in range(MAX_KEYS_EVER):
+        mine = grant()
+        table.authorize(mine, by_admin=False)
+        table.revoke(mine.key, 1.0)
+    with pytest.raises(KeyTableError, match="root may authorize more"):
+        table.authorize(grant(), by_admin=False)
+    table.authorize(grant("bob", 1001), by_admin=False)
+    table.authorize(grant())
 
 
 def test_nothing_changes_that_cannot_be_written(tmp_path: Path) -> None:
