@@ -16,6 +16,7 @@ from coalloc.cli.output import show_table
 if TYPE_CHECKING:
     from coalloc.runtime.config.schema import Config
     from coalloc.runtime.key_files import KeyFile
+    from coalloc.wire.curve import KeyPair
 
 ROLES = ("submit", "operator", "executor")
 
@@ -91,6 +92,7 @@ def _new(args: argparse.Namespace, config: Config) -> int:
             answer = _ask(
                 config,
                 "authorize",
+                pair=key.pair,
                 key=key.pair.public,
                 role=args.role,
                 clusters=args.cluster,
@@ -114,10 +116,22 @@ def _own(path: Path) -> tuple[KeyFile, bool]:
     return KeyFile(pair=new_pair()), True
 
 
+def _pair_of(public: str) -> KeyPair | None:
+    """One's own key, if that is the one with this public half."""
+    from coalloc.runtime.key_files import KeyFileError, read_key, user_key_path
+
+    try:
+        pair = read_key(user_key_path()).pair
+    except KeyFileError:
+        return None
+    return pair if pair.public == public else None
+
+
 def _authorize(args: argparse.Namespace, config: Config) -> int:
     answer = _ask(
         config,
         "authorize",
+        pair=_pair_of(args.key),
         key=args.key,
         user=args.user or "",
         role=args.role,

@@ -23,9 +23,10 @@ from coalloc.core.effects import Note
 from coalloc.core.events import Ticked, TimerFired
 from coalloc.daemon import watchdog
 from coalloc.daemon.access.enrolment import Enrolment, opened_access
+from coalloc.daemon.access.enrolment_socket import EnrolmentSocket
 from coalloc.daemon.access.key_table import KeyTableError
 from coalloc.daemon.metrics import Metrics
-from coalloc.daemon.reachability import Reachability
+from coalloc.daemon.reachability import Listener, Reachability
 from coalloc.daemon.service import Service
 from coalloc.daemon.settings import check_policies, core_settings
 from coalloc.daemon.solver.pool import SolverPool
@@ -141,11 +142,16 @@ async def _serve(config: Config, path: Path | None) -> None:
         stack.push_async_callback(solver.stop)
         service.open()
         stack.push_async_callback(service.close)
+        listeners: list[Listener] = [*service.server.listeners]
         if access is not None:
-            enrolment = Enrolment(access, config, on_change=service.server.key_changed)
-            await enrolment.open(Path(config.access.enrolment_socket))
+            enrolment = EnrolmentSocket(
+                Path(config.access.enrolment_socket),
+                Enrolment(access, config, on_change=service.server.key_changed),
+            )
+            enrolment.open()
             stack.push_async_callback(enrolment.close)
-        reachability = Reachability(service.server.listeners, log)
+            listeners.append(enrolment)
+        reachability = Reachability(listeners, log)
         looking = loop.create_task(reachability.watch())
         stack.callback(looking.cancel)
         timers = Timers(lambda index: service.offer(TimerFired(trigger=index)))

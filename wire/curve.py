@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import zmq
+from zmq.utils import z85
 from zmq.utils.monitor import parse_monitor_message
 
 if TYPE_CHECKING:
@@ -115,6 +116,44 @@ def is_key(text: object) -> bool:
         if value >= 1 << 32:
             return False
     return True
+
+
+def sealed(public: str, text: bytes) -> str:
+    """Encrypt a text for the holder of a key's private half alone; in base64.
+
+    Raises
+    ------
+    ValueError
+        It is no key that one can encrypt for.
+    """
+    from nacl.encoding import Base64Encoder
+    from nacl.exceptions import CryptoError
+    from nacl.public import PublicKey, SealedBox
+
+    try:
+        box = SealedBox(PublicKey(z85.decode(public)))
+        return box.encrypt(text, encoder=Base64Encoder).decode()
+    except CryptoError as error:
+        raise ValueError("is no key") from error
+
+
+def unsealed(pair: KeyPair, text: str) -> bytes:
+    """Decrypt what `sealed` has made for this key.
+
+    Raises
+    ------
+    ValueError
+        It was made for another, or by something else.
+    """
+    from nacl.encoding import Base64Encoder
+    from nacl.exceptions import CryptoError
+    from nacl.public import PrivateKey, SealedBox
+
+    try:
+        box = SealedBox(PrivateKey(z85.decode(pair.secret)))
+        return box.decrypt(text.encode(), encoder=Base64Encoder)
+    except (CryptoError, TypeError) as error:
+        raise ValueError("is not sealed for this key") from error
 
 
 class Handshakes:

@@ -7,6 +7,7 @@ who is over his limit is refused in microseconds, and no other user waits for hi
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -38,6 +39,7 @@ UNANSWERED = Refused(code="too_fast", message="")
 REVOKED = Refused(code="not_allowed", message="this key was revoked")
 EXECUTORS_ONLY = Refused(code="not_allowed", message="this key is an executor's")
 
+JOB_NUMBER = re.compile(r"job [\d_.]+")
 BEFORE_A_KEY = {
     BROKEN: "no key, or made for another daemon",
     CLOSED: "no key: it hung up before it showed one",
@@ -70,9 +72,17 @@ class Audit:
         self._log = log
         self._limit = RateLimit(TOLD_EVERY_S)
 
-    def refused(self, event: str, who: str, **fields: Any) -> None:
-        """Something was refused; repeated refusals of one kind share a line a second."""
-        count = self._limit.once_per(f"{event} {who} {fields.get('what', '')}")
+    def refused(self, event: str, who: str, kind: str, **fields: Any) -> None:
+        """Something was refused; repeated refusals of one kind to one party share a line a second.
+
+        Parameters
+        ----------
+        who : str
+            The party: a user, or a socket where no user is known. Nothing that it can vary.
+        kind : str
+            For the same reason not the text of the refusal.
+        """
+        count = self._limit.once_per(f"{event} {who} {kind}")
         if count:
             self._log.warning(event, audit=True, **fields, count=count)
 
@@ -110,18 +120,24 @@ class Access:
         if grant is not None and (grant.role is Role.EXECUTOR) is (domain == EXECUTORS):
             return True
         known = self.table.known(key)
-        what = "unknown key" if known is None else "revoked key"
+        code, what = ("unknown_key" if known is None else "revoked_key"), ""
         if grant is not None:
-            what = f"a key for {grant.role}"
-        fields = _fields(known, key)
-        self.audit.refused("connection_refused", key, what=what, socket=domain, **fields)
+            code, what = "wrong_role", f"a key for {grant.role}"
+        self.audit.refused(
+            "connection_refused",
+            f"{domain} {known.uid if known else ''}",
+            code,
+            what=what or code.replace("_", " "),
+            socket=domain,
+            **_fields(known, key),
+        )
         return False
 
     def handshaken(self, domain: str, outcome: str) -> None:
         """A handshake has ended; what `admits` has refused is told already."""
         what = BEFORE_A_KEY.get(outcome)
         if what is not None:
-            self.audit.refused("connection_refused", domain, what=what, socket=domain)
+            self.audit.refused("connection_refused", domain, outcome, what=what, socket=domain)
 
     def is_live(self, key: str) -> bool:
         """Whether a key may be answered."""
@@ -132,8 +148,8 @@ class Access:
         grant = self.table.live(key)
         if grant is None or grant.role is Role.EXECUTOR:
             refused = REVOKED if grant is None else EXECUTORS_ONLY
-            known = _fields(self.table.known(key), key)
-            self.audit.refused("request_refused", key, what=refused.message, **known)
+            code = "revoked_key" if grant is None else "wrong_role"
+            self._audit_key("request_refused", key, code, what=refused.message)
             return refused
         if not self.settings.requests_per_s:
             return None
@@ -148,9 +164,7 @@ class Access:
             return UNANSWERED
         told.take(1.0)
         message = f"{grant.user} asks too much; at most {rate:g} requests in a second"
-        self.audit.refused(
-            "request_refused", grant.user, what="too many requests", **_fields(grant, key)
-        )
+        self._audit_key("request_refused", key, "too_fast", what="too many requests")
         return Refused(code="too_fast", message=message)
 
     def _buckets(self, uid: int, now: float) -> tuple[Bucket, Bucket]:
@@ -199,16 +213,24 @@ class Access:
 
     def statement_refused(self, key: str, cluster: str) -> None:
         """A key spoke for a cluster that is not its own."""
-        grant = self.table.live(key)
-        known = _fields(self.table.known(key), key)
-        what = "revoked key" if grant is None else f"not an executor of {cluster[:80]}"
-        self.audit.refused("statement_refused", key, what=what, cluster=cluster[:80], **known)
+        cluster = cluster[:80]
+        code, what = "wrong_cluster", f"not an executor of {cluster}"
+        if self.table.live(key) is None:
+            code, what = "revoked_key", "revoked key"
+        self._audit_key("statement_refused", key, code, what=what, cluster=cluster)
+
+    def _audit_key(self, event: str, key: str, code: str, **fields: Any) -> None:
+        """A refusal to the holder of a key that is in the table."""
+        known = self.table.known(key)
+        who = "" if known is None else str(known.uid)
+        self.audit.refused(event, who, code, **fields, **_fields(known, key))
 
     def request_refused(self, caller: Caller, refused: Refused) -> None:
         """A request was understood, and is not the caller's to make."""
         self.audit.refused(
             "request_refused",
-            caller.user,
+            str(caller.uid),
+            JOB_NUMBER.sub("job", refused.message),
             what=refused.message,
             user=caller.user,
             uid=caller.uid,

@@ -1,21 +1,19 @@
-"""The enrolment socket: where keys are authorized and revoked, by whom the kernel says asks.
+"""Enrolment: whose keys are authorized and revoked, asked by whom the kernel says.
 
-A separate AF_UNIX socket, open to everybody, whose peers SO_PEERCRED names: a frame of ZeroMQ
-carries no such thing that could be relied on. One line of JSON asks, one answers. A user has his
-own keys bound to his own number; root and the daemon's user decide over all keys.
+One line of JSON asks, one answers (`coalloc.daemon.access.enrolment_socket` carries them). A user has keys of
+his own bound to his own number, and proves that he holds their private halves; root and the
+daemon's user decide over all keys. Changes are limited per user and minute.
 """
 
 from __future__ import annotations
 
-import asyncio
+import hmac
 import json
+import math
 import os
 import pwd
-import socket
-import struct
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,31 +21,62 @@ from typing import Any
 import msgspec
 from structlog.stdlib import BoundLogger
 
-from coalloc.daemon.access.access import Access
+from coalloc.daemon.access.access import Access, Bucket
 from coalloc.daemon.access.key_table import Grant, KeyTable, KeyTableError, Role
 from coalloc.runtime.config.schema import Config
 from coalloc.runtime.key_files import KeyFile, fingerprint, read_key, write_key
 from coalloc.wire.curve import new_pair
+from coalloc.wire.key_proof import ProofError, new_challenge
 
-MAX_LINE_BYTES = 4096
-PATIENCE_S = 5.0
-"""For one line of a peer, seconds."""
-MAX_PEERS = 64
-PEERCRED = struct.Struct("3i")
+CHANGES_PER_MINUTE = 10
+"""Keys that one user may enrol and revoke; as many at once."""
+LINES_PER_S, LINES_AT_ONCE = 2.0, 60.0
+"""Of one user, whatever they ask."""
+UNPROVED = (
+    "this client cannot show that you hold the key's private half, as the daemon requires: "
+    "enrol it with 'coalloc keys new' of a newer coalloc, or ask root"
+)
 
 
 class EnrolmentError(Exception):
-    """What was asked is refused; the message is one line for the user."""
+    """Refuses a question; the message is one line for the user.
+
+    Attributes
+    ----------
+    code : str
+        Tells refusals apart whose texts contain what was asked.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """Who is at the other end of the socket."""
+    """Who is at the other end of the socket.
+
+    Attributes
+    ----------
+    is_admin : bool
+        Root, or the daemon's own user.
+    has_account : bool
+        False: a number without a name, of which a user of name spaces may have thousands.
+    """
 
     user: str
     uid: int
     gid: int
     is_admin: bool
+    has_account: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """A key that is enrolled as soon as its nonce comes back."""
+
+    grant: Grant
+    nonce: str
 
 
 def opened_access(config: Config, log: BoundLogger) -> Access:
@@ -68,12 +97,16 @@ def opened_access(config: Config, log: BoundLogger) -> Access:
 
 
 class Enrolment:
-    """Serves the socket.
+    """Decides over what is asked, and keeps the limits of each user.
 
     Parameters
     ----------
     on_change : callable
         This key may do less than before.
+    clock : callable
+        Wall-clock seconds, for the table.
+    timer : callable
+        Rising seconds, for the limits.
     """
 
     def __init__(
@@ -83,91 +116,89 @@ class Enrolment:
         *,
         on_change: Callable[[str], None],
         clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.access, self.clock, self.on_change = access, clock, on_change
+        self.access, self.on_change, self.clock, self.timer = access, on_change, clock, timer
         self.clusters = {cluster.name for cluster in config.clusters}
-        self._server: asyncio.Server | None = None
-        self._peers = 0
+        self._changes: dict[int, Bucket] = {}
+        self._lines: dict[int, Bucket] = {}
 
-    async def open(self, path: Path) -> None:
-        """Listen; every user of the machine may connect."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):
-            path.unlink()
-        self._path = path
-        self._server = await asyncio.start_unix_server(
-            self._connected, str(path), limit=MAX_LINE_BYTES, backlog=MAX_PEERS
-        )
-        path.chmod(0o666)
+    def check_line(self, peer: Peer) -> None:
+        """Refuse a question, unread, of a user who asks too often.
 
-    async def close(self) -> None:
-        """Listen no more."""
-        if self._server is not None:
-            self._server.close()
-            await self._server.wait_closed()
-            self._path.unlink(missing_ok=True)
+        Raises
+        ------
+        EnrolmentError
+        """
+        bucket = self._bucket(self._lines, peer, LINES_PER_S, LINES_AT_ONCE)
+        self._check(bucket, peer, "asks too often", f"{LINES_PER_S:g} times in a second")
+        bucket.take(1.0)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._peers += 1
-        try:
-            if self._peers <= MAX_PEERS:
-                async with asyncio.timeout(PATIENCE_S):
-                    line = await reader.readline()
-                    answer = self.answer(line, peer_of(writer.get_extra_info("socket")))
-                    writer.write(json.dumps(answer).encode() + b"\n")
-                    await writer.drain()
-        except (TimeoutError, ValueError, OSError):
-            pass  # It said nothing in time, too much, or has gone.
-        finally:
-            self._peers -= 1
-            writer.close()
+    def check_change(self, peer: Peer) -> None:
+        """Refuse a change to a user who has made too many.
 
-    def answer(self, line: bytes, peer: Peer) -> Mapping[str, Any]:
-        """Carry out one line of a peer."""
-        verb = ""
-        try:
-            body = _object(line)
-            verb = str(body.get("verb"))
-            found = self._carry_out(verb, body, peer)
-        except (EnrolmentError, KeyTableError) as error:
-            self.access.audit.refused(
-                "enrolment_refused",
-                peer.user,
-                what=str(error)[:200],
-                verb=verb[:20],
-                user=peer.user,
-                uid=peer.uid,
+        Raises
+        ------
+        EnrolmentError
+        """
+        limit = f"{CHANGES_PER_MINUTE} times in a minute"
+        self._check(self._changes_of(peer), peer, "changes keys too often", limit)
+
+    def _check(self, bucket: Bucket, peer: Peer, what: str, limit: str) -> None:
+        left = bucket.left(self.timer())
+        if left < 1.0 and not peer.is_admin:
+            wait_s = math.ceil((1.0 - left) / bucket.per_s)
+            raise EnrolmentError(
+                "too_fast", f"{peer.user} {what}, at most {limit}; try again in {wait_s} s"
             )
-            return {"error": str(error)}
-        return {"server": self.access.pair.public, **found}
 
-    def _carry_out(self, verb: str, body: Mapping[str, Any], peer: Peer) -> Mapping[str, Any]:
-        match verb:
-            case "authorize":
-                return {"key": msgspec.to_builtins(self._authorize(body, peer))}
-            case "revoke":
-                return {"key": msgspec.to_builtins(self._revoke(body, peer))}
-            case "list":
-                seen = [g for g in self.access.table if peer.is_admin or g.uid == peer.uid]
-                return {"keys": msgspec.to_builtins(seen)}
-        raise EnrolmentError(f"verb: {verb[:20]!r} is not authorize, revoke or list")
+    def _changes_of(self, peer: Peer) -> Bucket:
+        return self._bucket(self._changes, peer, CHANGES_PER_MINUTE / 60.0, CHANGES_PER_MINUTE)
 
-    def _authorize(self, body: Mapping[str, Any], peer: Peer) -> Grant:
+    def _bucket(self, among: dict[int, Bucket], peer: Peer, per_s: float, burst: float) -> Bucket:
+        if peer.uid not in among:
+            among[peer.uid] = Bucket(per_s, burst, self.timer())
+        return among[peer.uid]
+
+    def refused(self, error: EnrolmentError | KeyTableError, peer: Peer) -> Mapping[str, Any]:
+        """The answer to what is refused, which is told in the log."""
+        self.access.audit.refused(
+            "enrolment_refused",
+            str(peer.uid) if peer.has_account else "",
+            error.code,
+            what=str(error)[:200],
+            user=peer.user,
+            uid=peer.uid,
+        )
+        return {"error": str(error)}
+
+    def prepare(self, body: Mapping[str, Any], peer: Peer) -> Grant:
+        """The key that a user asks to have enrolled, if he may ask for it.
+
+        Raises
+        ------
+        EnrolmentError
+        """
         role = _role(body.get("role", Role.SUBMIT))
         user = body.get("user") or peer.user
         clusters = body.get("clusters") or ()
         if not isinstance(user, str) or not isinstance(clusters, list | tuple):
-            raise EnrolmentError("user, clusters: are not a text and a list")
+            raise EnrolmentError("bad_request", "user, clusters: are not a text and a list")
         for cluster in clusters:
             if not isinstance(cluster, str) or cluster not in self.clusters:
-                raise EnrolmentError(f"clusters: there is no cluster {str(cluster)[:80]!r}")
-        if not peer.is_admin and (user != peer.user or role is not Role.SUBMIT):
+                raise EnrolmentError(
+                    "unknown_cluster", f"clusters: there is no cluster {str(cluster)[:80]!r}"
+                )
+        account = _account(user) if peer.is_admin or user == peer.user else None
+        if account is None or not (
+            peer.is_admin or (account.pw_uid == peer.uid and role is Role.SUBMIT)
+        ):
             raise EnrolmentError(
+                "not_allowed",
                 f"{peer.user} may enrol keys of his own to submit with; "
-                "ask root for other users and roles"
+                "ask root for other users and roles",
             )
-        account = _account(user)
-        grant = Grant(
+        return Grant(
             key=str(body.get("key")),
             user=account.pw_name,
             uid=account.pw_uid,
@@ -177,25 +208,49 @@ class Enrolment:
             by=peer.user,
             added=self.clock(),
         )
+
+    def kept(self, grant: Grant, peer: Peer, *, keep: bool) -> Grant | None:
+        """The same key as it is enrolled already, which keeps the role it was given since."""
         old = self.access.table.live(grant.key)
-        keep = body.get("keep") or not peer.is_admin
-        if old is not None and keep and old.uid == peer.uid == grant.uid:
-            return old  # A key that is enrolled again keeps the role it was given since.
-        self.access.table.authorize(grant)
-        self._told("key_authorized", grant, peer)
-        if old is not None:
-            self.on_change(grant.key)
+        keep = keep or not peer.is_admin
+        return old if old is not None and keep and old.uid == peer.uid == grant.uid else None
+
+    def authorize(self, grant: Grant, peer: Peer) -> Grant:
+        """Enrol a key.
+
+        Raises
+        ------
+        EnrolmentError, KeyTableError
+        """
+        self.check_change(peer)
+        was_live = self.access.table.live(grant.key) is not None
+        self.access.table.authorize(grant, by_admin=peer.is_admin)
+        self._changed("key_authorized", grant, peer, is_less=was_live)
         return grant
 
-    def _revoke(self, body: Mapping[str, Any], peer: Peer) -> Grant:
+    def revoke(self, text: str, peer: Peer) -> Grant:
+        """Take a key's rights away; to repeat it changes nothing.
+
+        Raises
+        ------
+        EnrolmentError, KeyTableError
+        """
         table = self.access.table
-        found = table.named(str(body.get("key")), None if peer.is_admin else peer.uid)
+        found = table.named(text, None if peer.is_admin else peer.uid)
+        if found.revoked is not None:
+            return found
+        self.check_change(peer)
         grant = table.revoke(found.key, self.clock())
-        self._told("key_revoked", grant, peer)
-        self.on_change(grant.key)
+        self._changed("key_revoked", grant, peer, is_less=True)
         return grant
 
-    def _told(self, event: str, grant: Grant, peer: Peer) -> None:
+    def seen_by(self, peer: Peer) -> list[Grant]:
+        """The keys that a user may see."""
+        table = self.access.table
+        return list(table) if peer.is_admin else table.of_user(peer.uid)
+
+    def _changed(self, event: str, grant: Grant, peer: Peer, *, is_less: bool) -> None:
+        self._changes_of(peer).take(1.0)
         self.access.audit.done(
             event,
             key=fingerprint(grant.key),
@@ -206,31 +261,92 @@ class Enrolment:
             by=peer.user,
             by_uid=peer.uid,
         )
+        if is_less:
+            self.on_change(grant.key)
 
 
-def peer_of(connection: socket.socket) -> Peer:
-    """Who connected, by the kernel's word."""
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEERCRED.size)
-    _, uid, gid = PEERCRED.unpack(raw)
-    try:
-        user = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        user = f"uid {uid}"
-    return Peer(user=user, uid=uid, gid=gid, is_admin=uid in {0, os.geteuid()})
+class Conversation:
+    """The lines of one connection: a question and, where a key is to be proved, the proof.
+
+    Attributes
+    ----------
+    is_open : bool
+        Another line is expected.
+    """
+
+    def __init__(self, enrolment: Enrolment, peer: Peer) -> None:
+        self._enrolment, self._peer = enrolment, peer
+        self._pending: Pending | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._pending is not None
+
+    def answer(self, line: bytes) -> Mapping[str, Any]:
+        """Carry out one line."""
+        pending, self._pending = self._pending, None
+        try:
+            body = _object(line)
+            found = self._asked(body) if pending is None else self._proved(body, pending)
+        except (EnrolmentError, KeyTableError) as error:
+            return self._enrolment.refused(error, self._peer)
+        return {"server": self._enrolment.access.pair.public, **found}
+
+    def _asked(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        enrolment, peer = self._enrolment, self._peer
+        match body.get("verb"):
+            case "authorize":
+                return self._authorize(body)
+            case "revoke":
+                return _row(enrolment.revoke(str(body.get("key")), peer))
+            case "list":
+                return {"keys": msgspec.to_builtins(enrolment.seen_by(peer))}
+        verb = str(body.get("verb"))[:20]
+        raise EnrolmentError("bad_request", f"verb: {verb!r} is not authorize, revoke or list")
+
+    def _authorize(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        enrolment, peer = self._enrolment, self._peer
+        grant = enrolment.prepare(body, peer)
+        kept = enrolment.kept(grant, peer, keep=bool(body.get("keep")))
+        if kept is not None:
+            return _row(kept)
+        if peer.is_admin:
+            return _row(enrolment.authorize(grant, peer))
+        enrolment.access.table.check(grant, by_admin=False)
+        enrolment.check_change(peer)
+        if body.get("proves") is not True:
+            raise EnrolmentError("unproved", UNPROVED)
+        try:
+            challenge, nonce = new_challenge(grant.key, peer.uid)
+        except ProofError as error:
+            raise EnrolmentError("unproved", str(error)) from error
+        self._pending = Pending(grant=grant, nonce=nonce)
+        return {"challenge": challenge}
+
+    def _proved(self, body: Mapping[str, Any], pending: Pending) -> Mapping[str, Any]:
+        if not hmac.compare_digest(str(body.get("proof")).encode(), pending.nonce.encode()):
+            raise EnrolmentError("unproved", "proof: is not that of the key's private half")
+        return _row(self._enrolment.authorize(pending.grant, self._peer))
+
+
+def _row(grant: Grant) -> Mapping[str, Any]:
+    return {"key": msgspec.to_builtins(grant)}
 
 
 def _account(user: str) -> pwd.struct_passwd:
     try:
         return pwd.getpwnam(user)
     except (KeyError, ValueError):
-        raise EnrolmentError(f"user: there is no account {user[:80]!r}") from None
+        message = f"user: there is no account {user[:80]!r}"
+        raise EnrolmentError("unknown_user", message) from None
 
 
 def _role(text: object) -> Role:
     try:
         return Role(str(text))
     except ValueError:
-        raise EnrolmentError(f"role: {str(text)[:20]!r} is not one of {', '.join(Role)}") from None
+        message = f"role: {str(text)[:20]!r} is not one of {', '.join(Role)}"
+        raise EnrolmentError("bad_request", message) from None
 
 
 def _object(line: bytes) -> Mapping[str, Any]:
@@ -239,5 +355,5 @@ def _object(line: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
-        raise EnrolmentError("not one line with a JSON object")
+        raise EnrolmentError("bad_request", "not one line with a JSON object")
     return body

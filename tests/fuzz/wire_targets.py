@@ -201,8 +201,9 @@ def _enrol(content: bytes) -> None:
     enrolment = _enrolment()
     for admin in (False, True):
         peer = enrol.Peer(user="daemon", uid=1, gid=1, is_admin=admin)
-        answer = enrolment.answer(content, peer)
-        json.dumps(answer).encode()
+        conversation = enrol.Conversation(enrolment, peer)
+        for line in content.split(b"\n")[:MOST_LINES]:
+            json.dumps(conversation.answer(line)).encode()
 
 
 def enrolments() -> list[bytes]:
@@ -211,6 +212,8 @@ def enrolments() -> list[bytes]:
     bodies: list[dict[str, Any]] = [
         {"verb": "authorize", "key": key, "user": "daemon", "role": "submit", "clusters": []},
         {"verb": "authorize", "key": key, "role": "executor", "clusters": ["alpha"]},
+        {"verb": "authorize", "key": key, "proves": True},
+        {"proof": "00" * 32},
         {"verb": "revoke", "key": key[:12]},
         {"verb": "list"},
     ]

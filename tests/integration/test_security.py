@@ -15,6 +15,7 @@ import pytest
 import zmq
 
 from coalloc.cli import main
+from coalloc.client import enrolment
 from coalloc.client.enrolment import EnrolmentError
 from coalloc.core.messages import Hello
 from coalloc.runtime.key_files import KeyFile, read_key, write_key
@@ -40,6 +41,18 @@ def site() -> Iterator[MultiUser]:
     shutil.rmtree(root, ignore_errors=True)
     assert len(logs) > 1000
     assert not [secret for secret in secrets if secret in logs], "a secret is in a log"
+
+
+@contextlib.contextmanager
+def as_user(uid: int) -> Iterator[None]:
+    """Be another user, as far as the kernel tells whom this process connects to."""
+    os.setegid(uid)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
 
 
 def code(answer: dict[str, object]) -> object:
@@ -265,18 +278,14 @@ def test_a_message_too_long_ends_its_own_connection(site: MultiUser) -> None:
 
 @needs_root
 def test_enrolment_goes_by_the_kernels_word(site: MultiUser) -> None:
-    public = site.unknown_key().pair.public
+    key = site.unknown_key()
+    public = key.pair.public
 
     def ask(line: str) -> str:
         """One line as the user nobody, whom the kernel names where he connects."""
         with socket.socket(socket.AF_UNIX) as connection:
-            os.setegid(NOBODY)
-            os.seteuid(NOBODY)
-            try:
+            with as_user(NOBODY):
                 connection.connect(str(site.enrolment))
-            finally:
-                os.seteuid(0)
-                os.setegid(0)
             connection.settimeout(10.0)
             connection.sendall(line.encode() + b"\n")
             return connection.makefile().readline()
@@ -285,7 +294,13 @@ def test_enrolment_goes_by_the_kernels_word(site: MultiUser) -> None:
         line = f'{{"verb": "authorize", "key": "{public}", "uid": 1, {claim}}}'
         assert f"{ADA} may enrol keys of his own" in ask(line)
     assert site.audited("enrolment_refused", "may enrol keys of his own")["uid"] == NOBODY
-    assert f'"uid": {NOBODY}' in ask(f'{{"verb": "authorize", "key": "{public}", "uid": 1}}')
+    claimed = ask(f'{{"verb": "authorize", "key": "{public}", "uid": 1}}')
+    assert "cannot show that you hold the key's private half" in claimed
+    with as_user(NOBODY):
+        grant = enrolment.ask(
+            site.enrolment, "authorize", pair=key.pair, key=public, uid=1, user=ADA
+        )
+    assert grant["key"]["uid"] == NOBODY
     bobs = site.key(BOB).pair.public
     assert "belongs to another user" in ask(f'{{"verb": "authorize", "key": "{bobs}"}}')
     assert "no key that you may revoke" in ask(f'{{"verb": "revoke", "key": "{bobs}"}}')

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from coalloc.core.events import Requested, Stated
 from coalloc.core.messages import Statement
 from coalloc.daemon.access.access import Access
-from coalloc.daemon.access.enrolment import Enrolment, Peer
+from coalloc.daemon.access.enrolment import Conversation, Enrolment, Peer
 from coalloc.daemon.access.key_table import KeyTable
 from coalloc.runtime.config.schema import AccessConfig, ClusterConfig, Config
 from coalloc.wire.codec import COMMANDS, decode_command, decode_object
@@ -171,7 +171,7 @@ def enrolment() -> Iterator[Callable[[bytes], Mapping[str, Any]]]:
         config = Config(clusters=(ClusterConfig(name="alpha"),))
         enrolment = Enrolment(access, config, on_change=lambda key: None)
         peer = Peer(user="daemon", uid=1, gid=1, is_admin=True)
-        yield lambda line: enrolment.answer(line, peer)
+        yield lambda line: Conversation(enrolment, peer).answer(line)
 
 
 @settings(max_examples=60)

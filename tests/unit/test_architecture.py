@@ -79,6 +79,7 @@ PROCESSES = (
 MIPS: tuple[str, ...] = ("policies/mip/*",)
 HOMES: dict[str, tuple[str, ...]] = {
     "zmq": ("wire/*",),
+    "nacl": ("wire/curve.py",),
     "apscheduler": ("daemon/timer.py",),
     "psutil": ("adapters/local/*", "adapters/probe.py"),
     "sqlite3": ("daemon/store/*",),

@@ -18,7 +18,7 @@ from coalloc.cli import arguments
 from coalloc.core.records import Launch
 from coalloc.core.requests import Refused, Submit
 from coalloc.daemon.access.access import Access
-from coalloc.daemon.access.enrolment import Enrolment, Peer
+from coalloc.daemon.access.enrolment import Conversation, Enrolment, Peer
 from coalloc.daemon.access.key_table import KeyTable, KeyTableError, parse_table
 from coalloc.model.errors import InputError
 from coalloc.model.nodeset import expand, fold
@@ -60,7 +60,7 @@ def enrolment(tmp_path: Path) -> Enrolment:
 def test_clusters_that_are_no_names_are_refused(enrolment: Enrolment, cluster: object) -> None:
     body = {"verb": "authorize", "key": "x", "role": "executor", "clusters": [cluster]}
     peer = Peer(user="root", uid=0, gid=0, is_admin=True)
-    answer = enrolment.answer(json.dumps(body).encode(), peer)
+    answer = Conversation(enrolment, peer).answer(json.dumps(body).encode())
     assert str(answer["error"]).startswith("clusters: there is no cluster ")
 
 

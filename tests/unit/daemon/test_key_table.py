@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from msgspec.structs import asdict, replace
 
 from coalloc.core.messages import Prepare
+from coalloc.core.requests import Refused
 from coalloc.daemon.access.access import REFUSALS_AT_ONCE, UNANSWERED, Access, Bucket
 from coalloc.daemon.access.key_table import (
     MAX_KEYS_EVER,
@@ -362,3 +364,25 @@ def _has_account(uid: int) -> bool:
 def test_the_groups_of_a_part_are_not_those_of_the_enrolment() -> None:
     """The executor looks them up; None is the group that the account has now."""
     assert spec_of(order(65534), "alpha", 1).gid is None
+
+
+def test_refusals_of_one_code_share_a_line_whatever_they_say(tmp_path: Path, clock: Clock) -> None:
+    access, ada, _ = opened(tmp_path, clock)
+    with structlog.testing.capture_logs() as lines:
+        for number in range(50):
+            access.statement_refused(ada, f"cluster{number}")
+            access.admits("clients", new_pair().public)
+    assert [line["event"] for line in lines] == ["statement_refused", "connection_refused"]
+
+
+def test_refusals_of_a_users_requests_share_a_line_whatever_job_they_name(
+    tmp_path: Path, clock: Clock
+) -> None:
+    access, ada, _ = opened(tmp_path, clock)
+    with structlog.testing.capture_logs() as lines:
+        for number in range(50):
+            for what in (f"job {number} belongs to bob", f"job 7_{number} belongs to bob", "only"):
+                access.request_refused(
+                    access.caller(ada), Refused(code="not_allowed", message=what)
+                )
+    assert [line["what"] for line in lines] == ["job 0 belongs to bob", "only"]
