@@ -109,6 +109,7 @@ def _check(config: Config) -> None:
 async def _serve(config: Config, path: Path | None) -> None:
     log = logs.get_logger()
     loop = asyncio.get_running_loop()
+    logs.report_callback_errors(loop)
     stop = asyncio.Event()
     daemon = config.daemon
     is_shared = daemon.mode == "multi-user"

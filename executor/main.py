@@ -79,6 +79,7 @@ async def _serve(config: Config, cluster: ClusterConfig, state_dir: Path) -> Non
     log = logs.get_logger(cluster=cluster.name)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    logs.report_callback_errors(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(

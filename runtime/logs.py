@@ -5,11 +5,12 @@ Event names are past tense and ``snake_case``; everything else is a key.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 import time
 from collections.abc import Callable
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
@@ -18,6 +19,8 @@ Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "console", "json"]
 
 MAX_KEYS = 1000
+# Frames hold the jobs' environments: a log shows where an error arose, never with which values.
+TRACEBACKS = structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=20)
 # Chatty about every job they run; what goes wrong is a warning.
 QUIET = ("apscheduler", "asyncio")
 
@@ -54,10 +57,17 @@ def configure(level: Level = "info", format: Format = "auto", stream: TextIO | N
     )
     renderers: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if is_console:
-        renderers.append(structlog.dev.ConsoleRenderer(colors=stream.isatty(), sort_keys=False))
+        renderers.append(
+            structlog.dev.ConsoleRenderer(
+                colors=stream.isatty(),
+                sort_keys=False,
+                # Not the default: where rich is installed, that shows local variables.
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        )
     else:
         renderers += [
-            structlog.processors.dict_tracebacks,
+            structlog.processors.ExceptionRenderer(TRACEBACKS),
             _headed,
             structlog.processors.JSONRenderer(sort_keys=False, ensure_ascii=False),
         ]
@@ -73,6 +83,17 @@ def configure(level: Level = "info", format: Format = "auto", stream: TextIO | N
     logging.captureWarnings(True)
     for name in QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+
+
+def report_callback_errors(loop: asyncio.AbstractEventLoop) -> None:
+    """Log what a loop's callbacks and tasks raise without their arguments, which asyncio shows."""
+
+    def report(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        what = str(context.get("message", "")).partition("<")[0].partition("(")[0].strip()
+        get_logger().error("callback_failed", what=what, exc_info=error)
+
+    loop.set_exception_handler(report)
 
 
 def _headed(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:

@@ -1,5 +1,6 @@
 """Logging: one JSON object a line, or lines for people."""
 
+import asyncio
 import io
 import json
 import logging
@@ -61,6 +62,54 @@ def test_errors_keep_their_traceback_on_one_line() -> None:
     entry = json.loads(line)
     assert entry["exception"][0]["exc_type"] == "ValueError"
     assert entry["level"] == "error"
+
+
+SECRET = "hunter2-of-ada"
+
+
+def fail_with(secret: str, error: type[BaseException]) -> None:
+    env = {"DB_PASSWORD": secret}
+    if error is RecursionError:
+        fail_with(env["DB_PASSWORD"], error)
+    try:
+        raise error("a cause")
+    except error as cause:
+        raise RuntimeError("an effect") from cause
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+@pytest.mark.parametrize(
+    "error", [ValueError, KeyError, OSError, RecursionError, KeyboardInterrupt]
+)
+def test_no_value_of_a_frame_is_logged(form: logs.Format, error: type[BaseException]) -> None:
+    stream = io.StringIO()
+    logs.configure("debug", form, stream)
+    try:
+        fail_with(SECRET, error)
+    except (RuntimeError, RecursionError):
+        logs.get_logger().exception("round_failed")
+        logging.getLogger("another").exception("round failed")
+    assert "fail_with" in stream.getvalue()
+    assert SECRET not in stream.getvalue()
+    assert len(stream.getvalue()) < 30_000, "the frames of a deep recursion"
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_arguments_of_a_failed_callback_are_not_logged(form: logs.Format) -> None:
+    stream = io.StringIO()
+    logs.configure("debug", form, stream)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        logs.report_callback_errors(loop)
+        loop.call_soon(fail_with, SECRET, ValueError)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert "callback_failed" in stream.getvalue()
+    assert "Exception in callback" in stream.getvalue()
+    assert SECRET not in stream.getvalue()
 
 
 def test_lines_for_people_on_a_terminal() -> None:
