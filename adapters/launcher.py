@@ -10,8 +10,8 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from coalloc.adapters.base import (
@@ -26,8 +26,11 @@ from coalloc.adapters.base import (
 from coalloc.adapters.fork_server import Nest
 from coalloc.adapters.part_folder import NEW, PartFolder, ended_report
 from coalloc.adapters.runner.status import decoded
+from coalloc.adapters.sweeper import OLD, Sweeper
 
 LONGEST_NAME = 255
+UNREADABLE = "unreadable"
+"""Reason of a part of which nothing new can be learnt now."""
 LOOK_S = 0.2
 """For so long after a look at every part, only those are looked at that runners name in their
 news, seconds: with hundreds of parts, each start and end would ask for a look at all."""
@@ -57,12 +60,14 @@ class PartLauncher:
         self._parts: dict[PartKey, PartFolder] = {}
         self._ended: dict[PartKey, PartReport] = {}
         self._unread = b""
+        self._sweeper = Sweeper()
         self._looked = float("-inf")
         with contextlib.ExitStack() as stack:
             try:
                 self._lock_fd, self._news_fd = self._open(stack)
             except OSError as error:
                 raise AdapterError(f"{state_dir}: {error.strerror}") from error
+            stack.callback(self._sweeper.close)
             self._nest = Nest(self.runner)
             stack.callback(self._nest.close)
             self._open_files = stack.pop_all()
@@ -85,8 +90,11 @@ class PartLauncher:
             raise ClaimRefusedError("bad_spec", str(error)) from error
         try:
             self._hatch(folder)
-        except (AdapterError, OSError):
-            folder.remove()
+        except OSError as error:
+            self._sweeper.remove(folder.path)
+            raise ClaimRefusedError("executor_failed", f"{key}: {error.strerror}") from error
+        except BaseException:
+            self._sweeper.remove(folder.path)
             raise
         self._parts[key] = folder
         return Claim(key=key)
@@ -105,16 +113,24 @@ class PartLauncher:
 
     def renew(self, key: PartKey | None = None) -> None:
         """Let the claim, or every claim, stand for another lease."""
+        failed: AdapterError | None = None
         for each in self._parts if key is None else [key]:
             live = self._live.get(each)
             if live is None or live.state is not PartState.RUNNING:
-                self._order(each, "renew")
+                try:
+                    self._order(each, "renew")
+                except AdapterError as error:  # the others' leases go on
+                    failed = error
+        if failed is not None:
+            raise failed
 
     def poll(self) -> tuple[PartReport, ...]:
         """Return how every part is that was not forgotten.
 
-        With news at hand, what they do not name may be `LOOK_S` old.
+        With news at hand, what they do not name may be `LOOK_S` old. A part that cannot be
+        looked at now is as it was, and one that never was is left out.
         """
+        self._sweeper.step()
         named = self._take_news()
         now = time.monotonic()
         if not named or now - self._looked >= LOOK_S:
@@ -122,17 +138,17 @@ class PartLauncher:
             named = set(self._parts)
         for key, folder in self._parts.items():
             if key not in self._ended and (key in named or key not in self._live):
-                report = folder.report()
-                if report.is_ended:
-                    self._ended[key] = report
-                elif report != self._live.get(key):
-                    self._live[key] = report
-        return tuple(self._ended.get(key) or self._live[key] for key in self._parts)
+                self._look_at(key, folder)
+        known = (self._ended.get(key) or self._live.get(key) for key in self._parts)
+        return tuple(report for report in known if report is not None)
 
     def adopt(self) -> tuple[PartReport, ...]:
         """Find every part an earlier launcher left, and return how it is."""
         self._load()
-        return self.poll()
+        reports = self.poll()
+        if unread := self._parts.keys() - {report.key for report in reports}:
+            raise AdapterError(f"{self._root}: parts cannot be read: {sorted(unread)[:3]}")
+        return reports
 
     def forget(self, key: PartKey) -> None:
         """Remove the folder of an ended part; one that has not ended is left alone."""
@@ -141,7 +157,10 @@ class PartLauncher:
             return
         if key not in self._ended and not folder.report().is_ended:
             return
-        folder.remove()
+        try:
+            self._sweeper.remove(folder.path)
+        except OSError as error:
+            raise AdapterError(f"{folder.path}: {error.strerror}") from error
         for kept in (self._parts, self._ended, self._live):
             kept.pop(key, None)
 
@@ -173,12 +192,28 @@ class PartLauncher:
 
     def _load(self) -> None:
         for path in sorted(self._root.iterdir()):
+            if path.name.startswith(OLD):
+                self._sweeper.take(path)
+                continue
             if path.name.startswith(NEW):
-                shutil.rmtree(path, ignore_errors=True)
+                self._sweeper.remove(path)
                 continue
             folder = self.folder_type.load(path)
             if folder is not None:
                 self._parts.setdefault(folder.key, folder)
+
+    def _look_at(self, key: PartKey, folder: PartFolder) -> None:
+        try:
+            report = folder.report()
+        except OSError as error:
+            known = self._live.get(key)
+            if known is None:
+                return
+            report = replace(known, reason=UNREADABLE, detail=f"{folder.path}: {error.strerror}")
+        if report.is_ended:
+            self._ended[key] = report
+        elif report != self._live.get(key):
+            self._live[key] = report
 
     def _check(self, part: PartSpec) -> None:
         """Refuse what cannot be claimed."""

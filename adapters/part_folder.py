@@ -8,7 +8,9 @@
         barrier                         FIFO with orders for the runner
         lock                            flocked from the claim to the runner's end
         status                          see `runner.status`
-        user/script, user/hostfile      the user's own
+        user/script, user/hostfile      what the job's processes read, and cannot change
+
+Nothing in it belongs to the user of the job: this is the executor's disk.
 
 The lock is taken by the launcher and handed to the runner: it is free only when the runner is
 dead, whoever started it and whatever was restarted since, and no process id needs to be
@@ -23,7 +25,7 @@ import fcntl
 import json
 import os
 import secrets
-import shutil
+import struct
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -42,8 +44,13 @@ from coalloc.adapters.runner.status import (
     decoded,
     encoded,
 )
+from coalloc.adapters.sweeper import removed
 
 NEW = ".new-"
+# linux/posix_acl.h, linux/posix_acl_xattr.h
+ACL_VERSION = 2
+ACL_USER_OBJ, ACL_USER, ACL_GROUP_OBJ, ACL_MASK, ACL_OTHER = 0x01, 0x02, 0x04, 0x10, 0x20
+ACL_UNDEFINED = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +105,8 @@ class PartFolder:
             os.mkfifo(draft / "barrier", 0o600)
             _write_users(draft / "user", spec)
             draft.rename(path)
-        except OSError:
-            shutil.rmtree(draft, ignore_errors=True)
+        except Exception:
+            removed(draft)
             raise
         return cls(path=path, key=spec.key, nodes=dict(spec.nodes), claim=claim)
 
@@ -191,10 +198,6 @@ class PartFolder:
             yield is_ours
         finally:
             os.close(fd)
-
-    def remove(self) -> None:
-        """Remove the folder."""
-        shutil.rmtree(self.path, ignore_errors=True)
 
     def status(self) -> bytes:
         """The status file as it is."""
@@ -306,16 +309,40 @@ def _runner_spec(
 
 
 def _write_users(folder: Path, spec: PartSpec) -> None:
-    """What the job's processes read: theirs alone, handed over when all is written."""
+    """What the job's processes read: nobody else may, and they may not write."""
     folder.mkdir(mode=0o700)
     hosts = spec.hosts or spec.nodes
     _write(folder / "hostfile", "".join(f"{h} slots={n}\n" for h, n in hosts), 0o600)
     if spec.script:
         _write(folder / "script", spec.script, 0o700)
     if spec.uid is not None and os.geteuid() == 0:
-        gid = -1 if spec.gid is None else spec.gid
         for path in [*folder.iterdir(), folder]:
-            os.chown(path, spec.uid, gid)
+            _let_read(path, spec.uid, spec.gid)
+
+
+def _let_read(path: Path, uid: int, gid: int | None) -> None:
+    """Let a user read a file of root's, and execute it where root may.
+
+    A file of its own, however small, a user could enlarge. Where the file system has no access
+    control lists, the user's group may read as well.
+    """
+    mode = path.stat().st_mode
+    rights = (mode >> 6) & 0o5
+    entries = (
+        (ACL_USER_OBJ, (mode >> 6) & 0o7, ACL_UNDEFINED),
+        (ACL_USER, rights, uid),
+        (ACL_GROUP_OBJ, 0, ACL_UNDEFINED),
+        (ACL_MASK, rights, ACL_UNDEFINED),
+        (ACL_OTHER, 0, ACL_UNDEFINED),
+    )
+    packed = struct.pack("<I", ACL_VERSION) + b"".join(struct.pack("<HHI", *e) for e in entries)
+    try:
+        os.setxattr(path, "system.posix_acl_access", packed)
+    except OSError as error:
+        if error.errno != errno.ENOTSUP or gid is None:
+            raise
+        os.chown(path, -1, gid)
+        path.chmod(mode | rights << 3)
 
 
 def _write(path: Path, text: str, mode: int) -> None:

@@ -49,7 +49,7 @@ def test_runs_as_the_user(user_bed: Bed) -> None:
     assert lines[:4] == [str(NOBODY), str(account.pw_gid), " ".join(map(str, groups)), "0022"]
     assert lines[4] == f"{account.pw_dir} nobody nobody x"
     assert lines[5] == "n1 slots=1"
-    assert lines[6].split()[2] == str(NOBODY)
+    assert lines[6].split()[2] == "0", "whoever owns a file can enlarge it"
     output = (bed.cwd / "coalloc-1.out").stat()
     assert (output.st_uid, output.st_mode & 0o777) == (NOBODY, 0o644)
 
@@ -95,6 +95,44 @@ def test_another_users_processes_are_ended(user_bed: Bed) -> None:
     user_bed.start(spec)
     user_bed.launcher.cancel(spec.key, grace_s=0.1)
     assert user_bed.ended(spec.key).reason == "cancelled"
+
+
+HOSTILE = """\
+cd "$(dirname "$COALLOC_HOSTFILE")"
+for way in "touch new" "mkdir new" "chmod 777 ." "chmod 777 script" "chmod 777 hostfile" \
+    "mv script new" "rm -f script" "ln -s /etc/passwd new"; do
+    $way 2>/dev/null && echo "did $way"
+done
+{ echo >> script; } 2>/dev/null && echo "did write"
+{ echo >> hostfile; } 2>/dev/null && echo "did write"
+find "$PWD/.." -writable ! -type l 2>/dev/null
+echo end
+"""
+
+
+@needs_root
+def test_a_job_can_write_nothing_in_the_executors_state(user_bed: Bed) -> None:
+    spec = user_bed.shell(HOSTILE, script=f"#!/bin/sh\n{HOSTILE}", uid=NOBODY, gid=NOBODY)
+    assert user_bed.run(spec).codes == (0,)
+    assert user_bed.output() == "end\n"
+
+
+@needs_root
+def test_another_user_cannot_read_a_script(user_bed: Bed) -> None:
+    mine = user_bed.spec("job.sh", script="#!/bin/sh\nsleep 600\n", uid=NOBODY, gid=NOBODY)
+    user_bed.start(mine)
+    user_bed.cwd.chmod(0o777)
+    path = user_bed.state / mine.key.folder / "user" / "script"
+    theirs = user_bed.shell(
+        f"cat {path} 2>/dev/null; ls {path.parent} 2>/dev/null; echo end",
+        job="2",
+        uid=1,
+        gid=1,
+        stdout="%j.out",
+    )
+    assert user_bed.run(theirs).codes == (0,)
+    assert (user_bed.cwd / "2.out").read_text() == "end\n"
+    user_bed.launcher.cancel(mine.key, signal=9)
 
 
 def test_state_is_closed_to_others(bed: Bed) -> None:

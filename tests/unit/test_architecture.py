@@ -70,6 +70,7 @@ PROCESSES = (
     "adapters/runner/fork_server.py",
     "adapters/runner/runner.py",
     "adapters/runner/command.py",
+    "adapters/sweeper.py",
     "daemon/solver/pool.py",
     "daemon/solver/worker.py",
     "cli/demo.py",
