@@ -8,14 +8,40 @@ are refused: they come from a daemon that has been replaced.
 Notes
 -----
 `SaveProgress` is on disk before the order's acknowledgement goes out, so an order is never
-carried out a second time after a restart, and none is acknowledged that was not.
+carried out a second time after a restart, and none is acknowledged that was not. While it cannot
+be written, an older number is acknowledged, and no part is removed: should the orders be sent
+again after a crash, the part is there to show that it has run.
+
+A launcher may fail at any effect, having carried it out or not. A claim is given up, and its part
+refused. A start is tried again for `START_WITHIN_S`, then its part is ended, so that a job never
+runs in half; an end or a removal is tried again until it succeeds. Starts and ends that are owed
+are part of the progress, so that a restart does not lose them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from coalloc.core.executor_effects import (
+    ClaimPart,
+    DismissJob,
+    EffectFailed,
+    EndPart,
+    ExecutorEffect,
+    ExecutorEvent,
+    Heard,
+    Key,
+    PartEffect,
+    PartNews,
+    ProgressUnwritten,
+    RemovePart,
+    RenewLeases,
+    SaveProgress,
+    Say,
+    StartPart,
+    Tell,
+    Ticked,
+)
 from coalloc.core.messages import (
     Abort,
     Dismiss,
@@ -28,117 +54,16 @@ from coalloc.core.messages import (
     Prepare,
     Report,
     Start,
-    Statement,
     TurnedAway,
     Welcome,
 )
 from coalloc.core.records import PART_ENDED, PartState
 
+HELD = frozenset({PartState.PREPARING, PartState.READY})
+START_WITHIN_S = 10.0
+"""A start that fails is tried again for so long, seconds; then its part is ended."""
 HELLO_EVERY_S = 1.0
 """A hello has the orders sent again; one that waits for its answer is not repeated, seconds."""
-Key = tuple[str, int, int]
-"""Job, attempt, part."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
-    """A message of the daemon arrived."""
-
-    message: Numbered | Welcome | Ping | TurnedAway
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartNews:
-    """The launcher says how a part is."""
-
-    report: PartReport
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ticked:
-    """Time passed."""
-
-
-ExecutorEvent = Heard | PartNews | Ticked
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimPart:
-    """Claim the nodes and hold the processes at the barrier."""
-
-    order: Prepare
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartPart:
-    """Open the barrier."""
-
-    key: Key
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndPart:
-    """Release the claim or end the processes."""
-
-    key: Key
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemovePart:
-    """Remove what is kept of an ended part."""
-
-    key: Key
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DismissJob:
-    """Cancel a job of the batch system's own that was handed over."""
-
-    foreign: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenewLeases:
-    """The daemon is there: claims stand for another lease."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveProgress:
-    """Write the number of the last order carried out, before anything is said of it."""
-
-    store: str
-    epoch: int
-    last_seq: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Say:
-    """Send a statement to the daemon."""
-
-    statement: Statement
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
-    """Write a log line."""
-
-    event: str
-    fields: Mapping[str, object]
-    level: str = "info"
-
-
-ExecutorEffect = (
-    ClaimPart
-    | StartPart
-    | EndPart
-    | RemovePart
-    | DismissJob
-    | RenewLeases
-    | SaveProgress
-    | Say
-    | Tell
-)
 
 
 @dataclass(slots=True)
@@ -151,8 +76,14 @@ class ExecutorState:
     epoch: int = 0
     last_seq: int = 0
     parts: dict[Key, PartReport] = field(default_factory=dict)
-    let_go: set[Key] = field(default_factory=set)
-    """Told to start by this run of the executor, which may hear later than that that they have."""
+    let_go: dict[Key, float] = field(default_factory=dict)
+    """When this run of the executor was told to start them; that they have, it may hear later."""
+    undone: dict[StartPart | EndPart | RemovePart, None] = field(default_factory=dict)
+    """Failed, to be tried again."""
+    base_seq: int = 0
+    """The number before the first that the daemon keeps for us."""
+    kept_seq: int | None = None
+    """The last order that is on disk, while later ones are not."""
     welcomed: bool = False
     last_heard: float = float("-inf")
     last_said: float = float("-inf")
@@ -160,6 +91,14 @@ class ExecutorState:
     silent: bool = False
     turned_away: bool = False
     lease_s: float = 60.0
+
+    def recall(self, kept: SaveProgress) -> None:
+        """Go on where the executor before this one has stopped."""
+        self.store, self.epoch, self.last_seq = kept.store, kept.epoch, kept.last_seq
+        why = "its end failed before the executor was restarted"
+        starts = (StartPart(key=key) for key in kept.starts)
+        ends = (EndPart(key=key, reason=why) for key in kept.ends)
+        self.undone = dict.fromkeys((*starts, *ends))
 
 
 class ExecutorCore:
@@ -178,7 +117,7 @@ class ExecutorCore:
             cluster=state.cluster,
             identity=state.identity,
             store=state.store,
-            last_seq=state.last_seq,
+            last_seq=self._written(),
             parts=tuple(state.parts.values()),
         )
         return [Say(statement=hello)]
@@ -205,6 +144,13 @@ class ExecutorCore:
                 self._news(report, now)
             case Ticked():
                 self._ticked(now)
+            case EffectFailed(effect=effect, why=why):
+                self._failed(effect, why, now)
+            case ProgressUnwritten(kept=kept):
+                same = kept is not None and kept.store == self.state.store
+                last = kept.last_seq if kept is not None and same else 0
+                self.state.kept_seq = max(self.state.base_seq, last)
+                self._report(now)
         return self._out
 
     def _welcomed(self, welcome: Welcome, now: float) -> None:
@@ -212,11 +158,14 @@ class ExecutorCore:
         if welcome.store == state.store and welcome.epoch < state.epoch:
             self._tell("old_daemon_refused", "warning", epoch=welcome.epoch, known=state.epoch)
             return
+        if (welcome.store, welcome.epoch) != (state.store, state.epoch):
+            self._end_unstarted()
         if welcome.store != state.store:
             if state.store:
                 self._tell("daemon_store_changed", "warning", store=welcome.store)
             state.store, state.last_seq = welcome.store, welcome.base_seq - 1
-        state.last_seq = max(state.last_seq, welcome.base_seq - 1)
+        state.base_seq = welcome.base_seq - 1
+        state.last_seq = max(state.last_seq, state.base_seq)
         if not state.welcomed or welcome.epoch != state.epoch or state.silent:
             self._tell("daemon_connected", "info", epoch=welcome.epoch, parts=len(state.parts))
         state.silent = state.turned_away = False
@@ -241,7 +190,7 @@ class ExecutorCore:
                 expected = state.last_seq + 1
                 self._tell("orders_missed", "warning", expected=expected, got=numbered.seq)
             return
-        self._carry_out(numbered.order)
+        self._carry_out(numbered.order, now)
         state.last_seq = numbered.seq
         self._save()
         self._report(now, numbered.order.job)
@@ -253,25 +202,26 @@ class ExecutorCore:
         self._out += self.hello(now)
         return True
 
-    def _carry_out(self, order: Order) -> None:
+    def _carry_out(self, order: Order, now: float) -> None:
         match order:
             case Prepare():
                 self._prepare(order)
             case Start(job=job, attempt=attempt):
                 for key in self._keys(job, attempt):
-                    if self.state.parts[key].state in {PartState.READY, PartState.PREPARING}:
-                        self.state.let_go.add(key)
+                    if self.state.parts[key].state in HELD:
+                        self.state.let_go.setdefault(key, now)
                         self._out.append(StartPart(key=key))
             case Abort(job=job, attempt=attempt, reason=reason):
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state not in PART_ENDED:
+                        self.state.undone.pop(StartPart(key=key), None)
                         self._out.append(EndPart(key=key, reason=reason))
             case Forget(job=job, attempt=attempt):
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state in PART_ENDED:
                         del self.state.parts[key]
-                        self.state.let_go.discard(key)
-                        self._out.append(RemovePart(key=key))
+                        self.state.let_go.pop(key, None)
+                        self._remove(key)
             case Dismiss(foreign=foreign):
                 self._out.append(DismissJob(foreign=foreign))
 
@@ -305,27 +255,87 @@ class ExecutorCore:
         """Take in what the launcher says; an end is final."""
         key = (report.job, report.attempt, report.part)
         old = self.state.parts.get(key)
+        if old is None and report.state in PART_ENDED:
+            self._remove(key)  # its claim had failed, and it was forgotten before it ended
         if old is None or old.state in PART_ENDED or old == report:
             return
         self.state.parts[key] = report
         self._out.append(
             Say(
                 statement=Report(
-                    cluster=self.state.cluster, last_seq=self.state.last_seq, parts=(report,)
+                    cluster=self.state.cluster, last_seq=self._written(), parts=(report,)
                 )
             )
         )
         self.state.last_said = now
 
+    def _remove(self, key: Key) -> None:
+        """Remove a part, as soon as it is on disk that its orders were carried out."""
+        if self.state.kept_seq is None:
+            self._out.append(RemovePart(key=key))
+        else:
+            self.state.undone[RemovePart(key=key)] = None
+
+    def _failed(self, effect: PartEffect, why: str, now: float) -> None:
+        """Take in that the launcher has failed at an effect; it may have been carried out."""
+        match effect:
+            case ClaimPart(order=order):
+                key = (order.job, order.attempt, order.part)
+                report = PartReport(
+                    job=order.job,
+                    attempt=order.attempt,
+                    part=order.part,
+                    state=PartState.REFUSED,
+                    reason="executor_failed",
+                    detail=why,
+                )
+                self._news(report, now)
+                self._out.append(EndPart(key=key, reason="its claim failed"))
+            case StartPart(key=key) if now - self.state.let_go.get(key, now) >= START_WITHIN_S:
+                self._out.append(EndPart(key=key, reason=f"its start failed: {why}"))
+            case _:
+                self.state.undone[effect] = None
+                self._save()
+
+    def _try_again(self, now: float) -> None:
+        """Have done what has failed before."""
+        state = self.state
+        for effect in list(state.undone):
+            match effect:
+                case StartPart(key=key):
+                    part = state.parts.get(key)
+                    if part is not None and part.state in HELD:
+                        if not state.welcomed:
+                            continue  # another daemon may have been put in its place
+                        state.let_go.setdefault(key, now)
+                        self._out.append(effect)
+                case RemovePart() if state.kept_seq is not None:
+                    continue
+                case _:
+                    self._out.append(effect)
+            del state.undone[effect]
+
+    def _end_unstarted(self) -> None:
+        """End what a former daemon has had started, in vain: the next may not know of it."""
+        state = self.state
+        for effect in [each for each in state.undone if isinstance(each, StartPart)]:
+            del state.undone[effect]
+            part = state.parts.get(effect.key)
+            if part is not None and part.state in HELD:
+                why = "its start failed, and the daemon was replaced"
+                self._out.append(EndPart(key=effect.key, reason=why))
+
     def _ticked(self, now: float) -> None:
         state = self.state
+        self._try_again(now)
+        if state.welcomed:
+            self._save()
         if now - state.last_heard > state.lease_s:
             if state.welcomed and not state.silent:
                 state.silent = True
                 self._tell("daemon_silent", "warning", seconds=round(now - state.last_heard, 1))
             for key, report in state.parts.items():
-                is_held = report.state in {PartState.PREPARING, PartState.READY}
-                if is_held and key not in state.let_go:
+                if report.state in HELD and key not in state.let_go:
                     self._out.append(EndPart(key=key, reason="lease over: the daemon is silent"))
         if now - state.last_said >= self.report_every_s:
             if state.welcomed and now - state.last_heard <= state.lease_s:
@@ -339,14 +349,27 @@ class ExecutorCore:
         if job is None:
             state.last_said = now
         parts = tuple(p for p in state.parts.values() if job is None or p.job == job)
-        report = Report(cluster=state.cluster, last_seq=state.last_seq, parts=parts)
+        report = Report(cluster=state.cluster, last_seq=self._written(), parts=parts)
         self._out.append(Say(statement=report))
 
-    def _save(self) -> None:
+    def _written(self) -> int:
+        """The last order that is carried out, and on disk as soon as this is said."""
+        return self.state.last_seq if self.state.kept_seq is None else self.state.kept_seq
+
+    def progress(self) -> SaveProgress:
+        """What a restart has to know."""
         state = self.state
-        self._out.append(
-            SaveProgress(store=state.store, epoch=state.epoch, last_seq=state.last_seq)
+        return SaveProgress(
+            store=state.store,
+            epoch=state.epoch,
+            last_seq=state.last_seq,
+            starts=tuple(e.key for e in state.undone if isinstance(e, StartPart)),
+            ends=tuple(e.key for e in state.undone if isinstance(e, EndPart)),
         )
+
+    def _save(self) -> None:
+        self.state.kept_seq = None
+        self._out.append(self.progress())
 
     def _tell(self, event: str, level: str, **fields: object) -> None:
         self._out.append(Tell(event=event, fields=fields, level=level))

@@ -8,49 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from structlog.stdlib import BoundLogger
 
-from coalloc.adapters.base import (
-    Adapter,
-    AdapterError,
-    ClaimRefusedError,
-    PartKey,
-)
+from coalloc.adapters.base import Adapter, AdapterError, PartKey
 from coalloc.adapters.base import PartReport as LauncherReport
-from coalloc.core.executor import (
-    ClaimPart,
-    DismissJob,
-    EndPart,
-    ExecutorCore,
-    ExecutorEffect,
-    ExecutorState,
-    Heard,
-    Key,
-    PartNews,
-    RemovePart,
-    RenewLeases,
-    SaveProgress,
-    Say,
-    StartPart,
-    Tell,
-    Ticked,
-)
+from coalloc.core.executor import ExecutorCore, ExecutorState
+from coalloc.core.executor_effects import ExecutorEffect, ExecutorEvent, Heard, PartNews, Ticked
+from coalloc.core.executor_turn import carry_out
 from coalloc.core.messages import (
     Goodbye,
     Numbered,
     PartReport,
     Ping,
-    Prepare,
     Read,
     Statement,
     TurnedAway,
@@ -58,9 +34,9 @@ from coalloc.core.messages import (
 )
 from coalloc.core.records import PartState
 from coalloc.executor.access import OPEN_ACCESS, ExecutorAccess
-from coalloc.executor.parts import message_of, refused, spec_of
+from coalloc.executor.hands import LauncherHands, ProgressFile, in_words
+from coalloc.executor.parts import message_of
 from coalloc.executor.state import kept_identity
-from coalloc.model.nodeset import fold
 from coalloc.runtime.logs import RateLimit
 from coalloc.wire.codec import WireError, decode_for_executor, encode_message
 from coalloc.wire.curve import REFUSED, SUCCEEDED
@@ -70,7 +46,7 @@ TICK_S = 1.0
 POLL_S = 0.25
 """Between looks at the launcher where it cannot call for attention, seconds."""
 MAX_BYTES = 64 << 20
-HANDSHAKES_TOLD_S = 60.0
+HANDSHAKES_TOLD_S = TROUBLES_TOLD_S = 60.0
 
 
 class Executor:
@@ -112,12 +88,12 @@ class Executor:
             )
         self.cluster, self.log, self.clock = cluster, log, clock
         self.reader, self.launcher = adapter.reader, adapter.launcher
-        self.handover = adapter.handover
         self.interval_s, self.timeout_s = interval_s, timeout_s
-        self.progress = state_dir / "progress.json"
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         state = ExecutorState(cluster=cluster, identity=kept_identity(state_dir))
-        self._recall(state)
+        progress = ProgressFile(state_dir / "progress.json", log)
+        if progress.kept is not None:
+            state.recall(progress.kept)
         for report in self.launcher.adopt():
             adopted = message_of(report)
             state.parts[adopted.job, adopted.attempt, adopted.part] = adopted
@@ -132,27 +108,19 @@ class Executor:
             security=access.security,
             on_handshake=None if access.security is None else self._handshaken,
         )
-        self._may_run = access.may_run
+        self._hands = LauncherHands(
+            adapter, adapter.launcher, state, progress, access, self._say, log
+        )
+        self._troubles = RateLimit(TROUBLES_TOLD_S)
         self._handshakes = RateLimit(HANDSHAKES_TOLD_S)
         self._endpoint = endpoint
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="read")
         self._tasks: list[asyncio.Task[None]] = []
-        self._saved: SaveProgress | None = None
         self._heard: list[Numbered | Welcome | Ping | TurnedAway] = []
         self._began = time.time() - time.monotonic()
         self._run = secrets.token_hex(4)
         self._complaint = ("", "")
         self._known: dict[PartKey, LauncherReport] = {}
-
-    def _recall(self, state: ExecutorState) -> None:
-        try:
-            kept = msgspec.json.decode(self.progress.read_bytes())
-            state.store, state.last_seq = str(kept["store"]), int(kept["last_seq"])
-            state.epoch = int(kept["epoch"])
-        except FileNotFoundError:
-            return
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
-            self.log.error("progress_unreadable", path=str(self.progress), why=str(error))
 
     def open(self) -> None:
         """Connect and begin; the loop must be running."""
@@ -164,7 +132,8 @@ class Executor:
             loop.add_reader(descriptor, self._look)
         adopted = len(self.core.state.parts)
         self.log.info("executor_started", cluster=self.cluster, adopted=adopted)
-        self._carry_out(self.core.hello(self.clock()))
+        now = self.clock()
+        carry_out(self.core, self.core.hello(now), self._hands, now)
         self._tasks = [
             loop.create_task(self._reading()),
             loop.create_task(self._ticking()),
@@ -201,93 +170,31 @@ class Executor:
     def _take_in(self) -> None:
         """Carry out all that has arrived; one write to disk stands for all of it."""
         heard, self._heard = self._heard, []
-        effects: list[ExecutorEffect] = []
-        for message in heard:
-            effects += self.core.handle(Heard(message=message), self.clock())
-        self._carry_out(effects)
+        self._turn(Heard(message=message) for message in heard)
 
-    def _carry_out(self, effects: list[ExecutorEffect]) -> None:
-        """In order; only what is said of it waits until the progress is on disk."""
-        news: list[PartReport] = []
-        progress: SaveProgress | None = None
-        said: list[Statement] = []
-        for effect in effects:
-            match effect:
-                case ClaimPart(order=order):
-                    news += self._claim(order)
-                case StartPart(key=key):
-                    self._try("start", key, self.launcher.go)
-                case EndPart(key=key, reason=reason):
-                    self._try("end", key, partial(self.launcher.abort, reason=reason))
-                case RemovePart(key=key):
-                    self._try("remove", key, self.launcher.forget)
-                case DismissJob(foreign=foreign):
-                    self._dismiss(foreign)
-                case RenewLeases():
-                    with contextlib.suppress(AdapterError):
-                        self.launcher.renew()
-                case SaveProgress():
-                    progress = effect
-                case Say(statement=statement):
-                    said.append(statement)
-                case Tell(event=event, fields=fields, level=level):
-                    (self.log.warning if level == "warning" else self.log.info)(event, **fields)
-        if progress is not None:
-            self._save(progress)
-        for statement in said:
-            self._say(statement)
-        for report in news:
-            self._carry_out(self.core.handle(PartNews(report=report), self.clock()))
+    def _turn(self, events: Iterable[ExecutorEvent]) -> None:
+        """Take these in and do what follows; one that fails costs none of the others."""
+        now = self.clock()
+        effects: list[ExecutorEffect] = []
+        for event in events:
+            try:
+                effects += self.core.handle(event, now)
+            except Exception as error:
+                self._trouble("event_failed", error, kind=type(event).__name__)
+        carry_out(self.core, effects, self._hands, now)
+
+    def _trouble(self, event: str, error: Exception, **fields: object) -> None:
+        """Log what went wrong, where it happens again and again once a minute."""
+        why = in_words(error)
+        if count := self._troubles.once_per(f"{event} {why}"):
+            known = isinstance(error, AdapterError | OSError)
+            self.log.error(event, why=why, count=count, exc_info=None if known else error, **fields)
 
     def _handshaken(self, outcome: str) -> None:
         if outcome == REFUSED:
             self.refused.set()
         elif outcome != SUCCEEDED and self._handshakes.once_per(outcome):
             self.log.warning("handshake_failed", outcome=outcome, endpoint=self._endpoint)
-
-    def _claim(self, order: Prepare) -> list[PartReport]:
-        fault = self._may_run(order)
-        if fault:
-            self.log.warning("order_refused", audit=True, job=order.job, uid=order.uid, why=fault)
-            return [refused(order, "user_unknown", fault)]
-        try:
-            self.launcher.claim(spec_of(order, self.cluster, self.core.state.epoch))
-        except ClaimRefusedError as error:
-            return [refused(order, error.reason, error.detail)]
-        except AdapterError as error:
-            return [refused(order, "unreachable", str(error))]
-        self.log.info("part_claimed", job=order.job, attempt=order.attempt, nodes=fold(order.nodes))
-        return []
-
-    def _try(self, verb: str, key: Key, call: Callable[[PartKey], Any]) -> None:
-        try:
-            call(PartKey(job=key[0], attempt=key[1], part=key[2]))
-        except AdapterError as error:
-            self.log.error("launcher_failed", verb=verb, job=key[0], why=str(error))
-
-    def _dismiss(self, foreign: str) -> None:
-        """Cancel a handed job; where that fails, the daemon asks again with a later reading."""
-        if self.handover is None:
-            self.log.error("handover_unknown", job_there=foreign)
-            return
-        try:
-            self.handover.dismiss(foreign)
-            self.log.info("handed_job_dismissed", job_there=foreign)
-        except AdapterError as error:
-            self.log.error("launcher_failed", verb="dismiss", job_there=foreign, why=str(error))
-
-    def _save(self, progress: SaveProgress) -> None:
-        """Durable on return: what follows tells the daemon that orders were carried out."""
-        if progress == self._saved:
-            return
-        body = msgspec.json.encode(progress)
-        written = self.progress.with_suffix(".tmp")
-        with open(written, "wb") as file:
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
-        written.replace(self.progress)
-        self._saved = progress
 
     def _say(self, statement: Statement) -> None:
         self._port.send([encode_message(statement)])
@@ -296,17 +203,16 @@ class Executor:
         """Take in what the launcher knows."""
         try:
             reports = self.launcher.poll()
-        except AdapterError as error:
-            self.log.error("launcher_failed", verb="poll", why=str(error))
+            messages = [message_of(r) for r in reports if self._known.get(r.key) is not r]
+        except Exception as error:
+            self._trouble("poll_failed", error)
             return
-        news = [r for r in reports if self._known.get(r.key) is not r]
         self._known = {report.key: report for report in reports}
-        for report in news:
-            message = message_of(report)
+        for message in messages:
             before = self.core.state.parts.get((message.job, message.attempt, message.part))
             if before is not None and before.state is not message.state:
                 self._log_change(message)
-            self._carry_out(self.core.handle(PartNews(report=message), self.clock()))
+        self._turn(PartNews(report=message) for message in messages)
 
     def _log_change(self, part: PartReport) -> None:
         fields: dict[str, Any] = {"job": part.job, "attempt": part.attempt}
@@ -322,7 +228,7 @@ class Executor:
     async def _ticking(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._carry_out(self.core.handle(Ticked(), self.clock()))
+            self._turn([Ticked()])
 
     def _complain(self, event: str, why: str) -> None:
         """Log what is wrong with the readings, when that changes; empty: nothing."""
@@ -352,9 +258,10 @@ class Executor:
                 error = f"no answer within {self.timeout_s:g} s"
                 self._complain("reading_late", error)
                 self._say(Read(cluster=self.cluster, error=error))
-                with contextlib.suppress(AdapterError):
+                with contextlib.suppress(Exception):
                     await pending  # One reader at a time: a hung batch system is not asked again.
-            except AdapterError as failure:
-                self._complain("reading_failed", str(failure))
-                self._say(Read(cluster=self.cluster, error=str(failure)))
+            except Exception as failure:
+                why = in_words(failure)
+                self._complain("reading_failed", why)
+                self._say(Read(cluster=self.cluster, error=why))
             await asyncio.sleep(max(0.0, self.interval_s - (loop.time() - began)))

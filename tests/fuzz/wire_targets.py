@@ -16,7 +16,8 @@ from typing import Any
 import structlog
 
 from coalloc.core.events import Requested, Stated, Ticked
-from coalloc.core.executor import ClaimPart, ExecutorCore, ExecutorState, Heard, Say
+from coalloc.core.executor import ExecutorCore, ExecutorState
+from coalloc.core.executor_effects import ClaimPart, Heard, Say
 from coalloc.core.requests import Refused
 from coalloc.daemon.access import enrolment as enrol
 from coalloc.daemon.access.access import Access

@@ -5,28 +5,36 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from coalloc.core.executor import (
+from coalloc.core.executor import ExecutorCore, ExecutorState
+from coalloc.core.executor_effects import (
     ClaimPart,
     DismissJob,
     EndPart,
-    ExecutorCore,
     ExecutorEffect,
-    ExecutorState,
     Heard,
     PartNews,
     RemovePart,
     SaveProgress,
-    Say,
     StartPart,
     Ticked,
 )
-from coalloc.core.messages import Read
+from coalloc.core.executor_turn import carry_out
+from coalloc.core.messages import Read, Statement
 from coalloc.model.reading import ClusterReading
 from tests.simulation.network import Down, Network
 from tests.simulation.parts import Batch
+from tests.simulation.troubles import Troubles
 
 SLACK_S = 3.0
 """Between two looks at the lease, and what a beat takes, seconds."""
+
+
+class CrashError(BaseException):
+    """The executor's process is gone."""
+
+
+class BrokenError(BaseException):
+    """A promise was broken, which no guard may hide."""
 
 
 class ExecutorHost:
@@ -43,14 +51,21 @@ class ExecutorHost:
     """
 
     def __init__(
-        self, cluster: str, batch: Batch, network: Network, reading: ClusterReading
+        self,
+        cluster: str,
+        batch: Batch,
+        network: Network,
+        reading: ClusterReading,
+        troubles: Troubles,
     ) -> None:
         self.cluster, self.batch, self.network, self.reading = cluster, batch, network, reading
+        self.troubles = troubles
         self.core: ExecutorCore | None = None
         self.frozen_until = 0.0
         self.steady_since = 0.0
-        self._progress = [ExecutorState(cluster=cluster)]
+        self._progress = [SaveProgress(store="", epoch=0, last_seq=0)]
         self._states = 1
+        self._now = 0.0
         self._dice: random.Random = batch.dice
 
     @property
@@ -65,14 +80,8 @@ class ExecutorHost:
         """Start from the progress file, or an older copy of it, and the parts' folders."""
         if rolled_back:
             del self._progress[1 + self._dice.randrange(len(self._progress)) :]
-        kept = self._progress[-1]
-        state = ExecutorState(
-            cluster=self.cluster,
-            identity=self.identity,
-            store=kept.store,
-            epoch=kept.epoch,
-            last_seq=kept.last_seq,
-        )
+        state = ExecutorState(cluster=self.cluster, identity=self.identity)
+        state.recall(self.kept)
         state.parts = {(r.job, r.attempt, r.part): r for r in self.batch.reports()}
         self.core = ExecutorCore(state)
         self.frozen_until = 0.0
@@ -86,7 +95,7 @@ class ExecutorHost:
         """Its folder is gone, and with it what it knew; what comes next is another executor."""
         self.crash()
         self._states += 1
-        self._progress = [ExecutorState(cluster=self.cluster)]
+        self._progress = [SaveProgress(store="", epoch=0, last_seq=0)]
         self.network.reconnect(self.cluster)
         if not any(part.order.foreign for part in self.batch.parts.values()):
             self.batch.parts.clear()
@@ -123,7 +132,12 @@ class ExecutorHost:
     def _check_lease(self, now: float) -> None:
         if self.core is None:
             return
-        silent = now - max(self.core.state.last_heard, self.steady_since, self.frozen_until)
+        silent = now - max(
+            self.core.state.last_heard,
+            self.steady_since,
+            self.frozen_until,
+            self.troubles.quiet_since,
+        )
         if silent > self.core.state.lease_s + SLACK_S:
             held = [part.key for part in self.batch.held()]
             assert not held, f"{self.cluster}: the daemon is silent for {silent:.0f} s: {held}"
@@ -136,27 +150,55 @@ class ExecutorHost:
                 self._carry_out(self.core.handle(news, now), now)
 
     def _carry_out(self, effects: list[ExecutorEffect], now: float) -> None:
-        """In order; it may crash before any of them."""
-        for effect in effects:
-            if self._dice.random() < 0.05 * self.batch.faults:
-                self.crash()
-                return
-            match effect:
-                case ClaimPart(order=order):
-                    self.batch.claim(order)
-                case StartPart(key=key):
-                    self.batch.start(key, now)
-                case EndPart(key=key):
-                    self.batch.end(key, now)
-                case RemovePart(key=key):
-                    self.batch.parts.pop(key, None)
-                case SaveProgress(store=store, epoch=epoch, last_seq=last_seq):
-                    self._save(store, epoch, last_seq)
-                case Say(statement=statement):
-                    self.network.send_up(self.cluster, statement)
-                case DismissJob(foreign=foreign):
-                    self.batch.guests.dismiss(foreign)
+        """It may crash before any of them."""
+        if self.core is None:
+            return
+        self._now = now
+        try:
+            carry_out(self.core, effects, self, now)
+        except CrashError:
+            self.crash()
+        except BrokenError as broken:
+            raise AssertionError(str(broken.__cause__)) from broken
 
-    def _save(self, store: str, epoch: int, last_seq: int) -> None:
-        state = ExecutorState(cluster=self.cluster, store=store, epoch=epoch, last_seq=last_seq)
-        self._progress = [*self._progress[-3:], state]
+    def perform(self, effect: ExecutorEffect) -> list[PartNews]:
+        self._pass()
+        now = self._now
+        self.troubles.strike("launcher", now)
+        match effect:
+            case ClaimPart(order=order):
+                self.batch.claim(order)
+            case StartPart(key=key):
+                self.batch.start(key, now)
+            case EndPart(key=key):
+                self.batch.end(key, now)
+            case RemovePart(key=key):
+                self.batch.forget(key)
+            case DismissJob(foreign=foreign):
+                self.batch.guests.dismiss(foreign)
+        self.troubles.strike("launcher", now)
+        return []
+
+    def save(self, progress: SaveProgress) -> None:
+        self._pass()
+        if progress != self.kept:
+            self.troubles.strike("disk", self._now)
+            self._progress = [*self._progress[-3:], progress]
+
+    def say(self, statement: Statement) -> None:
+        self._pass()
+        self.network.send_up(self.cluster, statement)
+
+    def explain(self, effect: ExecutorEffect, error: Exception) -> str:
+        """Only what was to fail may have failed."""
+        if error is not self.troubles.last:
+            raise BrokenError from error
+        return str(error)
+
+    @property
+    def kept(self) -> SaveProgress:
+        return self._progress[-1]
+
+    def _pass(self) -> None:
+        if self._dice.random() < 0.05 * self.batch.faults:
+            raise CrashError

@@ -19,6 +19,7 @@ from coalloc.core import (
     coordinator,
     executor,
     executor_identity,
+    executor_turn,
     flows,
     native_jobs,
     occupation,
@@ -142,6 +143,22 @@ MUTANTS: dict[str, Mutant] = {
         of=executor.ExecutorCore._ticked,
         old="now - state.last_heard > state.lease_s:",
         new="False:",
+    ),
+    # Launchers and disks that fail
+    "failures-cost-the-rest-of-a-turn": Mutant(
+        of=executor_turn._performed,
+        old="        events = [EffectFailed",
+        new="        return []\n        events = [EffectFailed",
+    ),
+    "failed-starts-left": Mutant(
+        of=executor.ExecutorCore._failed,
+        old="        match effect:\n",
+        new="        if isinstance(effect, StartPart):\n            return\n        match effect:\n",
+    ),
+    "failed-claims-not-given-up": Mutant(
+        of=executor.ExecutorCore._failed,
+        old='                self._out.append(EndPart(key=key, reason="its claim failed"))\n',
+        new="",
     ),
     # What survives a restart
     "outbox-forgotten": Mutant(

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from coalloc.core.executor import Key
+from coalloc.core.executor_effects import Key
 from coalloc.core.messages import PartReport, Prepare
 from coalloc.core.records import PART_ENDED, PartState
 from tests.simulation.guests import Guests
@@ -108,7 +108,8 @@ class Batch:
         if self.dice.random() < 0.2 * self.faults or (self.is_strict and self._taken(part)):
             part.refuse("nodes_taken")
         elif order.foreign and not self.guests.bind(order.foreign):
-            part.refuse("cancelled_there")
+            is_bound = self.guests.jobs[order.foreign].state == "bound"  # by an earlier attempt
+            part.refuse("nodes_taken" if is_bound else "cancelled_there")
 
     def start(self, key: Key, now: float) -> None:
         """Open the barrier.
@@ -118,8 +119,8 @@ class Batch:
         AssertionError
             If not every process of the job is at its barrier, or this part has started before.
         """
-        part = self.parts[key]
-        if part.state is not PartState.READY:
+        part = self.parts.get(key)
+        if part is None or part.state is not PartState.READY:
             return
         job, attempt, number = key
         ready = sum(self.readied.get((job, attempt), {}).values())
@@ -152,7 +153,9 @@ class Batch:
         AssertionError
             If it runs, and a restored daemon does not know of it.
         """
-        part = self.parts[key]
+        part = self.parts.get(key)
+        if part is None:
+            return
         runs = part.state is PartState.RUNNING
         assert not runs or key not in self.spared, f"{key} is ended by a restoration"
         if part.state in HELD:
@@ -160,6 +163,12 @@ class Batch:
         elif part.state is PartState.RUNNING:
             part.finish(143, "aborted", now)
         self._follow(part)
+
+    def forget(self, key: Key) -> None:
+        """Remove what is kept of an ended part; one that has not ended is left alone."""
+        part = self.parts.get(key)
+        if part is not None and part.state in PART_ENDED:
+            del self.parts[key]
 
     def move(self, now: float) -> None:
         """Claims become ready, processes end, nodes die."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 
 from coalloc.core.after_restore import OVERTAKEN
-from coalloc.core.executor import Key
+from coalloc.core.executor_effects import Key
 from coalloc.core.messages import Prepare
 from coalloc.core.records import JobRecord, JobState, PartState
 from coalloc.core.requests import Cancel, Command, Release, ResumeRounds

@@ -16,6 +16,7 @@ from tests.simulation.guests import OVER
 from tests.simulation.network import Network
 from tests.simulation.parts import Batch
 from tests.simulation.restoring import Restorations
+from tests.simulation.troubles import Troubles
 from tests.simulation.users import Users
 from tests.support.core_site import reading
 
@@ -92,7 +93,9 @@ class World:
                 partial(self._started, name),
             )
             self.batches[name] = batch
-            self.executors[name] = ExecutorHost(name, batch, self.network, read)
+            self.executors[name] = ExecutorHost(
+                name, batch, self.network, read, Troubles(f"{seed} {name}")
+            )
         self.restorations = Restorations(
             seed if restores else None, self.daemon, self.executors, self.batches, self.users
         )
@@ -112,6 +115,8 @@ class World:
         self.network.faults = self.daemon.faults = self.daemon.planner.faults = faults
         for batch in self.batches.values():
             batch.faults = faults
+        for executor in self.executors.values():
+            executor.troubles.faults = faults
 
     def _committed(self) -> None:
         promises.at_commit(self.daemon, self.capacity, self.restorations.touched)

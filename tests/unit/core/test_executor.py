@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.executor import (
+from coalloc.core.executor import ExecutorCore, ExecutorState
+from coalloc.core.executor_effects import (
     ClaimPart,
     EndPart,
-    ExecutorCore,
     ExecutorEffect,
-    ExecutorState,
     Heard,
     PartNews,
     RemovePart,

@@ -22,7 +22,8 @@ from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.faces import BothLaunchers
 from coalloc.adapters.slurm.native_jobs import HandedLauncher
 from coalloc.adapters.slurm.settings import SlurmSettings
-from coalloc.core.executor import DismissJob
+from coalloc.core.executor_effects import DismissJob
+from coalloc.core.executor_turn import carry_out
 from coalloc.core.messages import Prepare
 from coalloc.executor.parts import spec_of
 from coalloc.executor.service import Executor
@@ -155,7 +156,7 @@ def test_the_shell_dismisses_and_survives_a_failure(handed: HandedLauncher, tmp_
             interval_s=1.0,
             timeout_s=1.0,
         )
-        executor._carry_out([DismissJob(foreign="70")])
+        carry_out(executor.core, [DismissJob(foreign="70")], executor._hands, 0.0)
         executor._port.close()
         executor._context.term()
     assert ASKED == ["scancel 70"]

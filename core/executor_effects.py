@@ -1,0 +1,152 @@
+"""What an executor's core is told, and what it has its shell do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from coalloc.core.messages import (
+    Numbered,
+    PartReport,
+    Ping,
+    Prepare,
+    Statement,
+    TurnedAway,
+    Welcome,
+)
+
+Key = tuple[str, int, int]
+"""Job, attempt, part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """A message of the daemon arrived."""
+
+    message: Numbered | Welcome | Ping | TurnedAway
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartNews:
+    """The launcher says how a part is."""
+
+    report: PartReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticked:
+    """Time passed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimPart:
+    """Claim the nodes and hold the processes at the barrier."""
+
+    order: Prepare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartPart:
+    """Open the barrier."""
+
+    key: Key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndPart:
+    """Release the claim or end the processes."""
+
+    key: Key
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovePart:
+    """Remove what is kept of an ended part."""
+
+    key: Key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DismissJob:
+    """Cancel a job of the batch system's own that was handed over."""
+
+    foreign: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenewLeases:
+    """The daemon is there: claims stand for another lease."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveProgress:
+    """Write the number of the last order carried out, before anything is said of it.
+
+    Attributes
+    ----------
+    starts, ends : tuple of Key
+        Parts whose start or end has failed, and is tried again.
+    """
+
+    store: str
+    epoch: int
+    last_seq: int
+    starts: tuple[Key, ...] = ()
+    ends: tuple[Key, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Say:
+    """Send a statement to the daemon."""
+
+    statement: Statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tell:
+    """Write a log line."""
+
+    event: str
+    fields: Mapping[str, object]
+    level: str = "info"
+
+
+ExecutorEffect = (
+    ClaimPart
+    | StartPart
+    | EndPart
+    | RemovePart
+    | DismissJob
+    | RenewLeases
+    | SaveProgress
+    | Say
+    | Tell
+)
+
+
+PartEffect = ClaimPart | StartPart | EndPart | RemovePart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectFailed:
+    """The launcher failed at an effect, which may have been carried out nevertheless."""
+
+    effect: PartEffect
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressUnwritten:
+    """The progress could not be written, and nothing of that turn was said.
+
+    Attributes
+    ----------
+    kept : SaveProgress or None
+        What the disk holds.
+    """
+
+    kept: SaveProgress | None
+
+
+ExecutorEvent = Heard | PartNews | Ticked | EffectFailed | ProgressUnwritten

@@ -1,0 +1,213 @@
+"""Carries out an executor's effects: on the launcher, on disk, and on the wire."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from structlog.stdlib import BoundLogger
+
+from coalloc.adapters.base import (
+    Adapter,
+    AdapterError,
+    ClaimRefusedError,
+    Launcher,
+    PartKey,
+)
+from coalloc.core.executor import ExecutorState
+from coalloc.core.executor_effects import (
+    ClaimPart,
+    DismissJob,
+    EndPart,
+    ExecutorEffect,
+    Key,
+    PartNews,
+    RemovePart,
+    RenewLeases,
+    SaveProgress,
+    Say,
+    StartPart,
+    Tell,
+)
+from coalloc.core.messages import Prepare, Statement
+from coalloc.executor.access import ExecutorAccess
+from coalloc.executor.parts import refused, spec_of
+from coalloc.model.nodeset import fold
+from coalloc.runtime.logs import RateLimit
+
+FAILURES_TOLD_S = 60.0
+"""Between two log lines on one effect that fails again and again, seconds."""
+
+
+def in_words(error: Exception) -> str:
+    """Say an error to a user, who need not know its class where it was foreseen."""
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror}"
+    if isinstance(error, AdapterError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+class ProgressFile:
+    """The number of the last order carried out, on disk.
+
+    Attributes
+    ----------
+    kept : SaveProgress or None
+        What it holds; None where that is not known.
+    """
+
+    def __init__(self, path: Path, log: BoundLogger) -> None:
+        self._path = path
+        self.kept: SaveProgress | None = None
+        try:
+            self.kept = msgspec.json.decode(path.read_bytes(), type=SaveProgress)
+        except FileNotFoundError:
+            pass
+        except msgspec.DecodeError as error:
+            log.error("progress_unreadable", path=str(path), why=str(error))
+
+    def write(self, progress: SaveProgress) -> None:
+        """Durable on return: what follows tells the daemon that orders were carried out.
+
+        Raises
+        ------
+        OSError
+        """
+        if progress == self.kept:
+            return
+        body = msgspec.json.encode(progress)
+        written = self._path.with_suffix(".tmp")
+        with open(written, "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(self._path)
+        self.kept = progress
+
+
+class LauncherHands:
+    """The hands of one cluster's executor (see `coalloc.core.executor_turn`).
+
+    Parameters
+    ----------
+    adapter : Adapter
+    launcher : Launcher
+        The adapter's.
+    state : ExecutorState
+    progress : ProgressFile
+    send : callable
+        Takes a statement to the daemon.
+    """
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        launcher: Launcher,
+        state: ExecutorState,
+        progress: ProgressFile,
+        access: ExecutorAccess,
+        send: Callable[[Statement], None],
+        log: BoundLogger,
+    ) -> None:
+        self._launcher, self._handover = launcher, adapter.handover
+        self._state, self._progress = state, progress
+        self._may_run, self._send, self._log = access.may_run, send, log
+        self._failures = RateLimit(FAILURES_TOLD_S)
+        self._is_unwritten = False
+
+    @property
+    def kept(self) -> SaveProgress | None:
+        """The progress that is on disk."""
+        return self._progress.kept
+
+    def perform(self, effect: ExecutorEffect) -> list[PartNews]:
+        """Carry out one effect; returns what the core is to hear of it."""
+        launcher = self._launcher
+        match effect:
+            case ClaimPart(order=order):
+                return self._claim(order)
+            case StartPart(key=key):
+                launcher.go(_part_key(key))
+            case EndPart(key=key, reason=reason):
+                launcher.abort(_part_key(key), reason=reason)
+            case RemovePart(key=key):
+                launcher.forget(_part_key(key))
+            case DismissJob(foreign=foreign):
+                self._dismiss(foreign)
+            case RenewLeases():
+                launcher.renew()
+            case Tell(event=event, fields=fields, level=level):
+                (self._log.warning if level == "warning" else self._log.info)(event, **fields)
+        return []
+
+    def save(self, progress: SaveProgress) -> None:
+        """Write the progress; durable on return."""
+        self._progress.write(progress)
+        if self._is_unwritten:
+            self._is_unwritten = False
+            self._log.info("progress_written")
+
+    def say(self, statement: Statement) -> None:
+        """Send a statement to the daemon."""
+        self._send(statement)
+
+    def explain(self, effect: ExecutorEffect, error: Exception) -> str:
+        """Log a failure; returns it in words."""
+        why = in_words(error)
+        job = effect.order.job if isinstance(effect, ClaimPart) else ""
+        if isinstance(effect, StartPart | EndPart | RemovePart):
+            job = effect.key[0]
+        self._is_unwritten |= isinstance(effect, SaveProgress)
+        if count := self._failures.once_per(f"{type(effect).__name__} {job}"):
+            fields: dict[str, Any] = {"job": job} if job else {}
+            if isinstance(effect, DismissJob):
+                fields["job_there"] = effect.foreign
+            if not isinstance(error, AdapterError | OSError):
+                fields["exc_info"] = error
+            self._log.error(
+                "effect_failed", effect=_VERBS[type(effect)], why=why, count=count, **fields
+            )
+        return why
+
+    def _claim(self, order: Prepare) -> list[PartNews]:
+        fault = self._may_run(order)
+        if fault:
+            self._log.warning("order_refused", audit=True, job=order.job, uid=order.uid, why=fault)
+            return [PartNews(report=refused(order, "user_unknown", fault))]
+        try:
+            self._launcher.claim(spec_of(order, self._state.cluster, self._state.epoch))
+        except ClaimRefusedError as error:
+            return [PartNews(report=refused(order, error.reason, error.detail))]
+        fields: dict[str, Any] = {"attempt": order.attempt, "nodes": fold(order.nodes)}
+        self._log.info("part_claimed", job=order.job, **fields)
+        return []
+
+    def _dismiss(self, foreign: str) -> None:
+        """Cancel a handed job; where that fails, the daemon asks again with a later reading."""
+        if self._handover is None:
+            self._log.error("handover_unknown", job_there=foreign)
+            return
+        self._handover.dismiss(foreign)
+        self._log.info("handed_job_dismissed", job_there=foreign)
+
+
+def _part_key(key: Key) -> PartKey:
+    return PartKey(job=key[0], attempt=key[1], part=key[2])
+
+
+_VERBS = {
+    ClaimPart: "claim",
+    StartPart: "start",
+    EndPart: "end",
+    RemovePart: "remove",
+    DismissJob: "dismiss",
+    RenewLeases: "renew",
+    SaveProgress: "write progress",
+    Say: "say",
+    Tell: "log",
+}
