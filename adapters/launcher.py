@@ -205,11 +205,11 @@ class PartLauncher:
     def _look_at(self, key: PartKey, folder: PartFolder) -> None:
         try:
             report = folder.report()
-        except OSError as error:
+        except Exception as error:  # whatever it is, the others are looked at nevertheless
             known = self._live.get(key)
             if known is None:
                 return
-            report = replace(known, reason=UNREADABLE, detail=f"{folder.path}: {error.strerror}")
+            report = replace(known, reason=UNREADABLE, detail=f"{folder.path}: {error}")
         if report.is_ended:
             self._ended[key] = report
         elif report != self._live.get(key):

@@ -75,7 +75,8 @@ class HeldLauncher(PartLauncher):
         if now - self._hatched.get(key, float("-inf")) < HATCH_EVERY_S:
             return
         self._hatched[key] = now
-        with contextlib.suppress(BlockingIOError, FileNotFoundError):  # one is there
+        # One is there, or it cannot be made now: the other parts are looked at nevertheless.
+        with contextlib.suppress(OSError, AdapterError):
             self._hatch(self._parts[key])
 
     def _create(self, part: PartSpec) -> PartFolder:
