@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coalloc.core import executor as there
+from coalloc.core import executor_effects as effects_there
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.effects import Drop, Effect, Greet, Record, Reply, Resend, Send, Solve, Wake
 from coalloc.core.events import Event, Requested, Solved, Stated, SubmitsLost, Ticked
@@ -85,7 +86,7 @@ class SoakSite:
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._progress = {name: there.ExecutorState(cluster=name) for name in nodes}
-        self._parts: dict[tuple[str, there.Key], PartReport] = {}
+        self._parts: dict[tuple[str, effects_there.Key], PartReport] = {}
         self._unwritten: list[Effect] = []
         self._full_until = 0.0
         self.executors: dict[str, there.ExecutorCore] = {}
@@ -189,7 +190,7 @@ class SoakSite:
             reading = ClusterReading(cluster=name, nodes=nodes)
             self._say(Read(cluster=name, reading=reading, at=self.now))
             self._deliver(name, Ping(epoch=self.core.state.epoch))
-            self._obey(name, self.executors[name].handle(there.Ticked(), self.now))
+            self._obey(name, self.executors[name].handle(effects_there.Ticked(), self.now))
         for name, left in self.delivery.waiting().items():
             if left:
                 self.delivery.pump(name)
@@ -293,35 +294,35 @@ class SoakSite:
         return True
 
     def _hear_order(self, cluster: str, message: Numbered | Welcome | Ping) -> None:
-        heard = there.Heard(message=message)
+        heard = effects_there.Heard(message=message)
         self._obey(cluster, self.executors[cluster].handle(heard, self.now))
 
     def _say(self, statement: Statement) -> None:
         if not self._is_lost():
             self._soon(lambda: self._offer(Stated(statement=statement)))
 
-    def _obey(self, cluster: str, effects: list[there.ExecutorEffect]) -> None:
+    def _obey(self, cluster: str, effects: list[effects_there.ExecutorEffect]) -> None:
         for effect in effects:
             match effect:
-                case there.ClaimPart(order=order):
+                case effects_there.ClaimPart(order=order):
                     key = (order.job, order.attempt, order.part)
                     self._soon(lambda key=key: self._news(cluster, key, PartState.READY))  # type: ignore[misc]
-                case there.StartPart(key=key):
+                case effects_there.StartPart(key=key):
                     self._begin(cluster, key)
-                case there.EndPart(key=key):
+                case effects_there.EndPart(key=key):
                     self._news(cluster, key, PartState.REFUSED)
-                case there.RemovePart(key=key):
+                case effects_there.RemovePart(key=key):
                     self._parts.pop((cluster, key), None)
-                case there.SaveProgress(store=store, epoch=epoch, last_seq=last):
+                case effects_there.SaveProgress(store=store, epoch=epoch, last_seq=last):
                     self._progress[cluster] = there.ExecutorState(
                         cluster=cluster, store=store, epoch=epoch, last_seq=last
                     )
-                case there.Say(statement=statement):
+                case effects_there.Say(statement=statement):
                     self._say(statement)
                 case _:
                     pass
 
-    def _begin(self, cluster: str, key: there.Key) -> None:
+    def _begin(self, cluster: str, key: effects_there.Key) -> None:
         before = self._parts.get((cluster, key))
         if before is None or before.state is not PartState.READY:
             return
@@ -332,7 +333,7 @@ class SoakSite:
         run_s = getattr(record.job, "base_time", 1.0) if record is not None else 1.0
         self._at(self.now + run_s, lambda: self._news(cluster, key, PartState.FINISHED))
 
-    def _news(self, cluster: str, key: there.Key, state: PartState) -> None:
+    def _news(self, cluster: str, key: effects_there.Key, state: PartState) -> None:
         before = self._parts.get((cluster, key))
         if before is not None and before.state in ENDED:
             return
@@ -351,7 +352,7 @@ class SoakSite:
             reason="exited" if state is PartState.FINISHED else "",
         )
         self._parts[cluster, key] = report
-        news = there.PartNews(report=report)
+        news = effects_there.PartNews(report=report)
         self._obey(cluster, self.executors[cluster].handle(news, self.now))
 
 
