@@ -153,7 +153,9 @@ MUTANTS: dict[str, Mutant] = {
     "failed-starts-left": Mutant(
         of=executor.ExecutorCore._failed,
         old="        match effect:\n",
-        new="        if isinstance(effect, StartPart):\n            return\n        match effect:\n",
+        new=(
+            "        if isinstance(effect, StartPart):\n            return\n        match effect:\n"
+        ),
     ),
     "failed-claims-not-given-up": Mutant(
         of=executor.ExecutorCore._failed,

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import errno
+import io
+import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -27,9 +31,10 @@ from coalloc.core.messages import (
     Statement,
     Welcome,
 )
-from coalloc.core.records import PartState
+from coalloc.core.records import Launch, PartState
 from coalloc.executor.service import Executor
 from coalloc.model.reading import ClusterReading
+from coalloc.runtime import logs
 
 ERRORS = (
     RuntimeError("broken"),
@@ -112,7 +117,7 @@ class Fragile:
 class Bench:
     """The executor's shell between a fragile launcher and a daemon that is only heard."""
 
-    def __init__(self, folder: Path, launcher: Fragile) -> None:
+    def __init__(self, folder: Path, launcher: Fragile, log: Any = None) -> None:
         self.launcher = launcher
         self.now = 100.0
         self.seq = 0
@@ -121,7 +126,7 @@ class Bench:
             Adapter(reader=NoReader(), launcher=launcher),
             f"ipc://{folder}/x",
             folder,
-            structlog.wrap_logger(None, [unheard]),
+            log or structlog.wrap_logger(None, [unheard]),
             interval_s=1.0,
             timeout_s=1.0,
             clock=lambda: self.now,
@@ -166,6 +171,19 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path, Fragile(ERRORS[0]))
     yield bench
     bench.close()
+
+
+@pytest.fixture
+def restored_logs() -> Iterator[None]:
+    """Put back what `logs.configure` changes for the whole process."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(False)
+    logging.raiseExceptions = True
+    structlog.reset_defaults()
 
 
 def prepare(job: str) -> Prepare:
@@ -214,7 +232,37 @@ def test_a_claim_that_fails_is_refused_in_words(bench: Bench, error: Exception) 
     bench.order(prepare("bad"))
     report = bench.heard_of("bad")
     assert (report.state, report.reason) == (PartState.REFUSED, "executor_failed")
-    assert (error.strerror if isinstance(error, OSError) else str(error)) in report.detail
+    words = error.strerror or "" if isinstance(error, OSError) else str(error)
+    assert words in report.detail
+
+
+SECRET = "hunter2-of-ada"
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_no_environment_is_logged_whatever_fails(
+    tmp_path: Path, form: logs.Format, restored_logs: None
+) -> None:
+    stream = io.StringIO()
+    logs.configure("debug", form, stream)
+    for error in ERRORS:
+        for call in ("claim", "go", "abort", "forget", "poll", "renew"):
+            bench = Bench(tmp_path, Fragile(error), log=logs.get_logger())
+            bench.launcher.fails = call
+            launch = Launch(argv=("true",), env={"DB_PASSWORD": SECRET}, cwd="/")
+            bench.order(replace(prepare("bad"), launch=launch))
+            bench.tick()
+            bench.order(Start(job="bad", attempt=1))
+            bench.order(Abort(job="bad", attempt=1))
+            bench.tick()
+            bench.order(Forget(job="bad", attempt=1))
+            bench.close()
+    for error in ERRORS:
+        assert type(error).__name__ in stream.getvalue() or isinstance(
+            error, AdapterError | OSError
+        )
+    assert "effect_failed" in stream.getvalue()
+    assert SECRET not in stream.getvalue()
 
 
 def test_a_start_that_failed_is_tried_again(bench: Bench) -> None:
