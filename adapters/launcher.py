@@ -92,7 +92,7 @@ class PartLauncher:
             self._hatch(folder)
         except OSError as error:
             self._sweeper.remove(folder.path)
-            raise ClaimRefusedError("executor_failed", f"{key}: {error.strerror}") from error
+            raise ClaimRefusedError("executor_failed", f"{key.folder}: {error.strerror}") from error
         except BaseException:
             self._sweeper.remove(folder.path)
             raise
@@ -257,7 +257,7 @@ class PartLauncher:
             try:
                 folder.order(line)
             except OSError as error:
-                raise AdapterError(f"{key}: {error.strerror}") from error
+                raise AdapterError(f"{key.folder}: {error.strerror}") from error
 
     def _take_news(self) -> set[PartKey]:
         """Empty the FIFO; an end that could not be written to the disk comes in full.

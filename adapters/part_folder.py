@@ -145,7 +145,7 @@ class PartFolder:
         try:
             os.write(fd, line.encode(errors="replace")[: PAGE // 2] + b"\n")
         except BlockingIOError as error:
-            raise AdapterError(f"{self.key}: its runner does not read its orders") from error
+            raise AdapterError(f"{self.key.folder}: its runner does not read its orders") from error
         except BrokenPipeError:
             return False
         finally:

@@ -68,7 +68,7 @@ class HeldLauncher(PartLauncher):
                 self._replace_runner(key)
                 folder.order(line)
         except OSError as error:
-            raise AdapterError(f"{key}: {error.strerror}") from error
+            raise AdapterError(f"{key.folder}: {error.strerror}") from error
 
     def _replace_runner(self, key: PartKey) -> None:
         now = time.monotonic()

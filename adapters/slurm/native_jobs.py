@@ -167,7 +167,7 @@ class HandedLauncher:
             try:
                 self._look(living)
                 self._pause_s = self._every_s
-            except (BatchError, ParseError):
+            except (BatchError, ParseError, OSError):
                 self._pause_s = min(self._pause_s * 2.0, LONGEST_PAUSE_S)
             self._look_at = now + self._pause_s
         return tuple(part.report() for part in self._parts.values() if not part.forgotten)
