@@ -129,14 +129,10 @@ MUTANTS: dict[str, Mutant] = {
         old="numbered.seq > state.last_seq + 1",
         new="False",
     ),
-    "acknowledged-before-carried-out": Mutant(
-        of=executor.ExecutorCore._ordered,
-        old="self._carry_out(numbered.order)\n",
-        new=(
-            "state.last_seq = numbered.seq\n"
-            "        self._save()\n"
-            "        self._carry_out(numbered.order)\n"
-        ),
+    "written-before-carried-out": Mutant(
+        of=executor_turn.carry_out,
+        old="    while waiting:\n",
+        new="    _is_saved(core.progress(), hands)\n    while waiting:\n",
         within=300,
     ),
     "lease-ignored": Mutant(
