@@ -16,7 +16,7 @@ from coalloc.core.estimates import history_for, history_key
 from coalloc.core.events import IncumbentFound, Solved, SolveFailed
 from coalloc.core.occupation import misfit, occupation
 from coalloc.core.placing import NOW_S, divisible, place, place_pieces, startable
-from coalloc.core.records import JobState, Outlook
+from coalloc.core.records import JobRecord, JobState, Outlook
 from coalloc.core.state import RoundState, State, arrival
 from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import NOTES, Plan, Reason
@@ -162,7 +162,7 @@ def _commit(state: State, plan: Plan, now: float) -> None:
         current.committed.add(record.id)
         started.append(record.id)
     if started:
-        _count_passed_over(state, started)
+        _count_passed_over(state, started, now)
 
 
 def _superseded(state: State, current: RoundState, job: str, why: str) -> None:
@@ -212,12 +212,22 @@ def _starts(snapshot: Snapshot, plan: Plan) -> dict[str, list[float]]:
     return starts
 
 
-def _count_passed_over(state: State, started: list[str]) -> None:
-    """Waiting jobs that arrived before one that was started now were passed over."""
+def _count_passed_over(state: State, started: list[str], now: float) -> None:
+    """Waiting jobs that arrived before one that was started now were passed over.
+
+    Those that may not start yet were not: they are in no order.
+    """
     last = max(map(arrival, started))
     for job in state.waiting:
-        if arrival(job) < last and state.jobs[job].state is JobState.PENDING:
+        if arrival(job) < last and _is_eligible(state, state.jobs[job], now):
             state.passed_over[job] = state.passed_over.get(job, 0) + 1
+
+
+def _is_eligible(state: State, record: JobRecord, now: float) -> bool:
+    """Whether a waiting job may start now, if there is room."""
+    if record.state is not JobState.PENDING or record.job.earliest > now:
+        return False
+    return all(name not in state.jobs or state.jobs[name].is_ended for _, name in record.needs)
 
 
 def _look_ahead(state: State, plan: Plan) -> None:

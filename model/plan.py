@@ -31,6 +31,8 @@ class Reason(StrEnum):
     HELD = "held"
     DEPENDENCY = "dependency"
     """Waits for a job that is not in this plan."""
+    BEGIN_TIME = "begin_time"
+    """May not start yet, and the policy plans starts now only."""
     UNSUPPORTED = "unsupported"
     """The policy does not plan this kind of job."""
     NOT_SELECTED = "not_selected"

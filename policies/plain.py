@@ -1,9 +1,10 @@
 """First come, first served, without compiler or arrays: what answers while those are not ready.
 
-Jobs are taken in arrival order and placed if they can start now. The first that cannot ends the
-round, so nobody is overtaken: it and all later ones are deferred as not selected. What can never
-run is passed by. The daemon uses it until its solver is warm, and as the last fallback; there it
-deals the chunks of divisible jobs to the slots that are left, if nobody waits for them.
+Jobs are taken in arrival order and placed if they can start now. The first that finds no room ends
+the round, so that no job is overtaken: it and all later ones are deferred as not selected. What may
+not start yet, or can never run, is passed by. The daemon uses it until its solver is warm, and as
+the last fallback; there it deals the chunks of divisible jobs to the slots that are left, if no job
+waits for them.
 
 Notes
 -----
@@ -43,6 +44,10 @@ def plain_fcfs(snapshot: Snapshot, *, pieces: bool = False) -> Plan:
     stopped = ""
     for item in intake.items:
         name = None if item.task is None else item.task.id
+        early = intake.why_not_yet(item)
+        if early is not None:
+            deferred.append(Deferred(job=item.job.id, task=name, reason=early[0], detail=early[1]))
+            continue
         placement = None if stopped else state.place(item)
         if placement is not None:
             placements.append(placement)
@@ -51,9 +56,7 @@ def plain_fcfs(snapshot: Snapshot, *, pieces: bool = False) -> Plan:
         deferred.append(
             Deferred(job=item.job.id, task=name, reason=Reason.NOT_SELECTED, detail=detail)
         )
-        # A task that waits for its parents keeps nobody else waiting.
-        if not stopped and not (item.task is not None and item.parents):
-            stopped = item.job.id
+        stopped = stopped or item.job.id
     if pieces and not stopped:
         placements += state.pieces()
         placed = {placement.job for placement in placements}
@@ -103,8 +106,6 @@ class _Now:
 
     def place(self, item: Item) -> Placement | None:
         """Start an item now if it fits; the mode and nodes that end first."""
-        if item.release > self.snapshot.time or item.parents:
-            return None
         best: tuple[float, int, dict[int, int]] | None = None
         for mode in item.modes:
             found = self._fit(item, mode[0])

@@ -266,12 +266,9 @@ def _free(snapshot: Snapshot, intake: Intake) -> tuple[list[int], list[float]]:
 def _not_now(scene: Scene, item: Item) -> tuple[Reason, str] | None:
     if isinstance(item.job, WorkflowJob):
         return Reason.UNSUPPORTED, "this policy plans no workflows"
-    if item.parents:
-        parent = scene.intake.items[item.parents[0][0]].job.id
-        return Reason.DEPENDENCY, f"waits for job {parent}; this policy plans starts now only"
-    if item.release > scene.snapshot.time:
-        what = f"may not start before {item.release:g} s; this policy plans starts now only"
-        return Reason.NOT_SELECTED, what
+    early = scene.intake.why_not_yet(item)
+    if early is not None:
+        return early[0], f"{early[1]}; this policy plans starts now only"
     return None
 
 

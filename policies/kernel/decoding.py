@@ -70,9 +70,11 @@ class Planner:
         return self.intake.items
 
     def _guarded(self, after: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Items of jobs that were passed over too often."""
+        """Items of jobs that were passed over too often and may start now."""
         chosen = [
-            n for n, item in enumerate(self.intake.items) if 0 < after <= item.job.passed_over
+            n
+            for n, item in enumerate(self.intake.items)
+            if 0 < after <= item.job.passed_over and not item.waits
         ]
         return np.array(chosen, dtype=np.int64)
 
@@ -85,7 +87,14 @@ class Planner:
             A permutation of the items.
         decoder : str
             strict, insert, event, easy.
+
+        Notes
+        -----
+        Decoders that place one item after the other take those that may not start yet last, so
+        that these keep no others waiting. In time, as the other decoders go, each is in its place.
         """
+        if decoder in ("strict", "insert"):
+            order = eligible_first(self.items, order)
         out = make_outcome(self.compiled.problem)
         work = decode(
             self.compiled.problem,
@@ -208,3 +217,12 @@ class Planner:
                 )
             )
         return placements, unplaced
+
+
+def eligible_first(items: Sequence[Item], order: Sequence[int]) -> Sequence[int]:
+    """The same order, but what may not start yet comes last, by the time from which it may."""
+    later = [n for n in order if items[n].waits]
+    if not later:
+        return order
+    later.sort(key=lambda n: items[n].release)
+    return [*(n for n in order if not items[n].waits), *later]

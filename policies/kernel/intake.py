@@ -45,6 +45,20 @@ class Intake:
         reasons = {entry.reason for entry in self.deferred}
         return not self.items and reasons == {Reason.INFEASIBLE}
 
+    def why_not_yet(self, item: Item) -> tuple[Reason, str] | None:
+        """What keeps an item from starting now, whatever is free; None if nothing does."""
+        if item.parents:
+            parent = self.items[item.parents[0][0]]
+            task = "" if parent.job is not item.job or parent.task is None else parent.task.id
+            what = f"task {task}" if task else f"job {parent.job.id}"
+            return Reason.DEPENDENCY, f"waits for {what}"
+        now = self.snapshot.time
+        if item.job.earliest > now:
+            return Reason.BEGIN_TIME, f"may not start before {item.job.earliest:.10g} s"
+        if item.release > now:
+            return Reason.DEPENDENCY, f"waits for what runs, until {item.release:.10g} s"
+        return None
+
 
 def read_queue(snapshot: Snapshot, options: Mapping[str, Any]) -> Intake:
     """Sort the queue into items to place and jobs to defer.
@@ -203,6 +217,11 @@ class _Reader:
             if job.id not in span:
                 continue
             mine = span[job.id]
+            waits = job.earliest > snapshot.time or any(
+                other in span or busy.get(other, -inf) > snapshot.time for other in job.after
+            )
+            for item in items[mine.start : mine.stop]:
+                item.waits = waits
             inner: set[int] = set()
             if isinstance(job, WorkflowJob):
                 place = {task.id: mine[t] for t, task in enumerate(job.tasks)}

@@ -26,6 +26,8 @@ class Item:
     release: float = 0.0
     parents: list[tuple[int, float]] = field(default_factory=list)
     """Items that must have ended, with 8 * GB of data; below 0 none, and no latency either."""
+    waits: bool = False
+    """Its job may not start yet: before its begin time, or behind another job."""
     arrival: tuple[float, ...] = ()
     """By cluster: no start before, s, for data of tasks that have started; empty: none of these."""
 

@@ -30,7 +30,7 @@ platforms", SPAA 2004, section 4.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Any
@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from coalloc.policies.base import Solve
 from coalloc.policies.kernel.arrays import compile_intake
-from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.kernel.decoding import Planner, Schedule, eligible_first
 from coalloc.policies.kernel.modes import Item
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.demt_laying import Layer
@@ -94,7 +94,7 @@ def gang_order(queue: MoldableQueue) -> list[int]:
     return order
 
 
-def parents_first(order: list[int], items: list[Item]) -> list[int]:
+def parents_first(order: Sequence[int], items: list[Item]) -> list[int]:
     """The same order, except that what an item waits for comes before it."""
     out: list[int] = []
     seen: set[int] = set()
@@ -114,7 +114,8 @@ def parents_first(order: list[int], items: list[Item]) -> list[int]:
 
 
 def _gang(planner: Planner, queue: MoldableQueue) -> Schedule:
-    order = parents_first(gang_order(queue), planner.items)
+    order = eligible_first(planner.items, gang_order(queue))
+    order = parents_first(order, planner.items)
     for before, after in pairwise(order):
         planner.items[after].parents.append((before, -1.0))
     step = planner.options.get("power_step", 0.0)

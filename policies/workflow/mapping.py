@@ -141,10 +141,15 @@ class Mapper:
         return out
 
     def in_order(self, priority: Floats) -> Ints:
-        """The items by falling priority, parents first; those passed over too often lead."""
+        """The items by falling priority, parents first.
+
+        Those passed over too often lead, and those that may not start yet come last.
+        """
         order = self.graph.by_priority(priority)
         guarded = self.graph.with_ancestors(self.planner.guarded)
-        return order[np.argsort(~guarded[order], kind="stable")]
+        waits = np.array([item.waits for item in self.planner.items], dtype=np.bool_)
+        rank = np.where(guarded, 0, np.where(waits, 2, 1))
+        return order[np.argsort(rank[order], kind="stable")]
 
     def schedule(self) -> Schedule:
         """Read what is mapped, with its measures."""

@@ -82,6 +82,24 @@ MIXED = {
 }
 # They plan starts now only, and defer what does not fit beside it.
 NOW_ONLY = {"plain", "mbpc", "mbpc-published", "pas", "cbs", "jpn"}
+EARLY: dict[str, Any] = {
+    "format": "coalloc-snapshot/1",
+    "time": 100.0,
+    "clusters": [
+        {"name": "alpha", "link_gbps": 1.0, "nodes": [{"name": "a[1-5]"}]},
+        {"name": "beta", "link_gbps": 1.0, "nodes": [{"name": "b[1-4]"}]},
+    ],
+    "queue": [
+        {"id": "begins", **RIGID, "procs": 8, "earliest": 3700.0, "passed_over": 50},
+        {"id": "follows", **RIGID, "procs": 8, "after": ["runs"], "weight": 9.0},
+        {"id": "held", **RIGID, "procs": 8, "held": True},
+        {"id": "behind", **RIGID, "procs": 8, "after": ["held"]},
+        {"id": "first", **RIGID, "procs": 4, "base_time": 7200.0},
+        {"id": "child", **RIGID, "procs": 8, "after": ["first"], "passed_over": 50},
+        {"id": "second", **RIGID, "procs": 3},
+    ],
+    "running": [{"id": "runs", "nodes": {"b4": 1}, "start": 0.0, "end": 1000.0}],
+}
 EMPTY = {"format": "coalloc-snapshot/1", "clusters": [], "queue": []}
 NO_NODES = {"format": "coalloc-snapshot/1", "clusters": [{"name": "a", "nodes": []}]}
 SNAPSHOTS = {
@@ -148,6 +166,24 @@ def test_each_incumbent_is_a_plan(name: str) -> None:
         assert plan.objective.deferred == last.objective.deferred
     values = [plan.objective.value for plan in [*seen, last]]
     assert values == sorted(values, reverse=True)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_jobs_that_may_not_start_yet_keep_no_others_waiting(name: str) -> None:
+    eligible = [job for job in EARLY["queue"] if job["id"] in ("first", "second")]
+    full = solve(name, read_snapshot(EARLY))
+    alone = solve(name, read_snapshot({**EARLY, "queue": eligible}))
+    starts = {p.job for p in alone.placements if p.start == EARLY["time"]}
+    assert starts == ({"second"} if name == "gang" else {"first", "second"})
+    assert {p.job for p in full.placements if p.start == EARLY["time"]} == starts
+    deferred = {entry.job: (str(entry.reason), entry.detail) for entry in full.deferred}
+    assert deferred["held"][0] == "held"
+    assert deferred["behind"][0] == "dependency"
+    if name in NOW_ONLY:
+        assert deferred["begins"][0] == "begin_time"
+        assert "may not start before 3700 s" in deferred["begins"][1]
+        assert "waits for job first" in deferred["child"][1]
+        assert deferred["follows"][0] == deferred["child"][0] == "dependency"
 
 
 @pytest.mark.parametrize("name", POLICIES)

@@ -281,6 +281,18 @@ def test_jobs_that_were_passed_over_are_counted() -> None:
     assert solves(site)[-1].snapshot.queue[0].passed_over == 1
 
 
+def test_jobs_that_may_not_start_yet_are_not_passed_over() -> None:
+    site = Site({"a": 2})
+    early = site.submit(2, job={"earliest": site.now + HOUR})
+    small = site.submit(1)
+    child = site.submit(2, needs=(("afterok", small),))
+    later = site.submit(1)
+    assert site.job(small).is_placed
+    assert site.job(later).is_placed
+    assert early not in site.state.passed_over
+    assert child not in site.state.passed_over
+
+
 def test_a_round_line_carries_all_its_figures() -> None:
     site = Site()
     site.submit(3)

@@ -271,8 +271,8 @@ PLAN_ROWS: list[tuple[Path, Any, str]] = [
         "placements[0].nodes.a2: node 'a2' is named twice",
     ),
     (("deferred", 0, "reason"), "lazy", "deferred[0].reason: 'lazy' is not one of infeasible, "
-     "insufficient, held, dependency, unsupported, not_selected, out_of_time, superseded, "
-     "backing_off, unknown"),
+     "insufficient, held, dependency, begin_time, unsupported, not_selected, out_of_time, "
+     "superseded, backing_off, unknown"),
     (("chosen",), 0, "chosen: 0 is not an index into front"),
     (("stats",), [], "stats: [] is not an object"),
     (("stats",), {"a": [1, {"b": nan}]}, "stats.a[1].b: nan is not a finite number"),

@@ -147,7 +147,7 @@ def test_order_of_queue_and_release_times() -> None:
         [rigid(1, 2, 5.0, earliest=7.0), rigid(2, 1, 5.0, submitted=0.0)],
         time=0.0,
     )
-    assert spans(planned("fcfs", snapshot)) == {"1": (7, 12), "2": (12, 17)}
+    assert spans(planned("fcfs", snapshot)) == {"1": (7, 12), "2": (0, 5)}
     assert spans(planned("fpfs", snapshot)) == {"1": (7, 12), "2": (0, 5)}
     assert spans(planned("conservative", snapshot)) == {"1": (7, 12), "2": (0, 5)}
 
