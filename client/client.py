@@ -22,6 +22,7 @@ import msgspec
 from coalloc.client import answers as results
 from coalloc.client.endpoint import await_listener, configured_endpoints, doors
 from coalloc.client.events import followed, never, stored
+from coalloc.client.main_guard import refuse_while_importing
 from coalloc.client.submission import JobOptions, submission
 from coalloc.client.workflow_submission import WorkflowOptions, workflow_submission
 from coalloc.wire.client import Asker, NoAnswerError
@@ -150,6 +151,7 @@ class Client:
 
     def send_submission(self, body: Mapping[str, Any]) -> results.Submitted:
         """Queue a job described by `submission`."""
+        refuse_while_importing("Client.submit")
         asker = self._connected()
         try:
             answer = asker.ask(body)
@@ -173,6 +175,7 @@ class Client:
         ------
         NoAnswerError
         """
+        refuse_while_importing("Client.submit_many")
         asker = self._connected()
         under_way: list[tuple[str, Mapping[str, Any]]] = []
         for body in bodies:
@@ -301,9 +304,8 @@ class Client:
     def plan(self) -> results.PlanAnswer:
         """The newest plan."""
         answer = self.ask("plan")
-        return _convert(
-            {**answer["plan"], "node_clusters": answer["node_clusters"]}, results.PlanAnswer
-        )
+        others = {key: answer[key] for key in ("node_clusters", "running") if key in answer}
+        return _convert({**answer["plan"], **others}, results.PlanAnswer)
 
     def events(
         self,

@@ -19,6 +19,8 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+from coalloc.client.main_guard import importing
+
 MAIN = "__main__"
 MAIN_THERE = "__coalloc_main__"
 """What ``__main__`` is called in a job, so that what stands under its ``if`` is not run."""
@@ -163,15 +165,23 @@ def calls_text(
 
 
 def load_function(body: Mapping[str, Any]) -> Callable[..., Any]:
-    """The function that `calls_text` named."""
+    """The function that `calls_text` named.
+
+    Raises
+    ------
+    RuntimeError
+        Its file submits jobs while it is imported.
+    """
     sys.path[:] = body["path"]
     module, _, qualified = body["function"].partition(":")
     if module == MAIN:
-        found = runpy.run_path(body["main"], run_name=MAIN_THERE)
+        with importing(body["main"]):
+            found = runpy.run_path(body["main"], run_name=MAIN_THERE)
         first, _, rest = qualified.partition(".")
         function = _found(found[first], rest) if rest else found[first]
     else:
-        function = _found(importlib.import_module(module), qualified)
+        with importing(module):
+            function = _found(importlib.import_module(module), qualified)
     if not callable(function):
         raise NotCallableThereError(f"there is no function {body['function']}")
     named: Callable[..., Any] = function

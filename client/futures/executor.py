@@ -30,6 +30,7 @@ from coalloc.client.futures.calls import CallError, NotCallableThereError, Outco
 from coalloc.client.futures.connection import Traffic
 from coalloc.client.futures.future import Call, Ending, Finished, JobFailedError, JobFuture
 from coalloc.client.futures.results import finished, in_order, only, pattern, returned
+from coalloc.client.main_guard import refuse_while_importing
 from coalloc.client.submission import JobOptions, submission
 
 P = ParamSpec("P")
@@ -73,6 +74,9 @@ class Executor(futures.Executor):
         There is no daemon.
     TypeError
         For a field that no job has, or that is not to be set here.
+    RuntimeError
+        It is made while a job imports the script: its place is under
+        ``if __name__ == "__main__":``.
     """
 
     Failed = JobFailedError
@@ -88,6 +92,7 @@ class Executor(futures.Executor):
         patience_s: float = 300.0,
         **fields: Unpack[JobOptions],
     ) -> None:
+        refuse_while_importing("Executor")
         self._fields: JobOptions = fields
         self._script = SCRIPT.format(python=shlex.quote(python))
         _checked_fields(fields)

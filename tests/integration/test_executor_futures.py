@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from coalloc import Client, Executor
-from coalloc.client import events
+from coalloc.client import events as client_events
 from coalloc.client.client import NoAnswerError, RefusedError
 from coalloc.client.futures.future import JobFailedError
 from coalloc.wire.client import Asker
@@ -180,7 +180,7 @@ def test_a_daemon_that_is_killed_and_comes_back(root: Path) -> None:
 
 @pytest.mark.slow
 def test_a_daemon_that_stays_away_is_an_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "QUIET_S", 0.5)
+    monkeypatch.setattr(client_events, "QUIET_S", 0.5)
     site = Running(root)
     site.start()
     try:
@@ -225,3 +225,42 @@ def test_the_functions_of_a_script(site: Running) -> None:
         check=False,
     )
     assert (done.stdout, done.returncode) == ("1 8 27\n", 0), done.stderr
+
+
+UNGUARDED = """\
+from coalloc import Client, Executor
+
+def double(value):
+    return 2 * value
+
+with Executor(base_time=5.0, folder="calls") as pool:
+    try:
+        print(pool.submit(double, 4).result(60.0))
+    except RuntimeError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("first", ["", 'Client().submit(["true"], base_time=1.0)\n'])
+def test_a_script_without_a_guard_submits_nothing_from_its_jobs(
+    site: Running, tmp_path: Path, first: str
+) -> None:
+    script = tmp_path / "unguarded.py"
+    head, rest = UNGUARDED.split("with ", 1)
+    script.write_text(f"{head}{first}with {rest}")
+    before = site.ask("events", since=0, limit=0)["last"]
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        env={**os.environ, "COALLOC_CONFIG": str(site.config)},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=True,
+    )
+    called_there = "Client.submit" if first else "Executor"
+    assert done.stdout.startswith(f"{called_there} was called while a job imports {script}.")
+    assert 'if __name__ == "__main__":' in done.stdout
+    events = site.ask("events", since=before)["events"]
+    submitted = [event for event in events if event["kind"] == "job_submitted"]
+    assert len(submitted) == (2 if first else 1)
