@@ -160,7 +160,7 @@ async def _serve(config: Config, path: Path | None) -> None:
         stack.push_async_callback(timers.stop)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        loop.add_signal_handler(signal.SIGHUP, _reload, service, timers, path)
+        loop.add_signal_handler(signal.SIGHUP, _reload, service, timers, path, config)
         interval_s = systemd.watchdog_interval_s()
         if interval_s is not None:
             fed = loop.create_task(watchdog.feed(service, interval_s, reachability))
@@ -204,7 +204,8 @@ def _periods(config: Config) -> dict[int, float]:
     return {index: trigger.every_s for index, trigger in triggers if trigger.kind == "timer"}
 
 
-def _reload(service: Service, timers: Timers, path: Path | None) -> None:
+def _reload(service: Service, timers: Timers, path: Path | None, begun: Config) -> None:
+    """Read the configuration again; `begun` is the one that the daemon was started with."""
     log = service.log
     systemd.notify(*systemd.reloading())
     try:
@@ -214,7 +215,7 @@ def _reload(service: Service, timers: Timers, path: Path | None) -> None:
         systemd.notify(systemd.READY)
         return
     changed = changes(service.config, config)
-    later = [key for key in changed if needs_restart(key)]
+    later = [key for key in changes(begun, config) if needs_restart(key)]
     service.reconfigure(config)
     timers.configure(_periods(config))
     logs.configure(config.daemon.log_level, config.daemon.log_format)
@@ -236,6 +237,7 @@ class _Measured:
         self.service = service
         self.faults: dict[str, int] = {}
         service.on_note = self.noted
+        service.writer.on_commit = self.metrics.commit_s.observe
 
     def noted(self, note: Note) -> None:
         """Count what a log line says."""

@@ -6,7 +6,8 @@ work is kept in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from structlog.stdlib import BoundLogger
@@ -18,6 +19,7 @@ from coalloc.core.requests import Refused
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.journal import without_submits, writes_of
 from coalloc.daemon.store.sqlite import Store
+from coalloc.daemon.store.writes import Write
 
 RETRY_WRITES_S = 1.0
 
@@ -58,6 +60,8 @@ class Writer:
         self._noted, self._committed, self._refuse = noted, committed, refuse
         self._offer, self._later = offer, later
         self._unwritten: list[Effect] = []
+        self.on_commit: Callable[[float], None] | None = None
+        """Told how long each commit took, seconds."""
 
     @property
     def is_writable(self) -> bool:
@@ -72,11 +76,17 @@ class Writer:
             return
         if writes:
             try:
-                self._store.commit(writes)
+                self._commit(writes)
             except StoreError as error:
                 self._keep(effects, error)
                 return
         self._committed(effects, now)
+
+    def _commit(self, writes: Sequence[Write]) -> None:
+        began = time.perf_counter()
+        self._store.commit(writes)
+        if self.on_commit is not None:
+            self.on_commit(time.perf_counter() - began)
 
     def _keep(self, effects: list[Effect], error: StoreError) -> None:
         """Take back the submits of this batch, and keep the rest for later."""
@@ -94,7 +104,7 @@ class Writer:
     def _write_again(self) -> None:
         now = self._clock()
         try:
-            self._store.commit(writes_of(self._unwritten, now))
+            self._commit(writes_of(self._unwritten, now))
         except StoreError:
             self._later(RETRY_WRITES_S, self._write_again)
             return

@@ -197,6 +197,19 @@ def test_a_reload_applies_and_a_wrong_one_keeps_the_old(site: Running) -> None:
     assert site.wait(site.submit(["true"]))["state"] == "completed"
 
 
+def test_a_reload_names_what_differs_from_what_runs(site: Running) -> None:
+    """Also where a change is taken back, which needs no restart."""
+    daemon = site.processes["coallocd"]
+    first = site.config.read_text()
+    other = first.replace("[daemon]", '[daemon]\nmetrics_address = "127.0.0.1:0"', 1)
+    for reloads, text in enumerate((other, other, first), 1):
+        site.config.write_text(text)
+        daemon.send_signal(signal.SIGHUP)
+        site.until(lambda n=reloads: len(site.lines("configuration_reloaded")) == n)  # type: ignore[misc]
+    needs = [line["needs_restart"] for line in site.lines("configuration_reloaded")]
+    assert needs == [["daemon.metrics_address"], ["daemon.metrics_address"], []]
+
+
 def test_a_cluster_that_leaves_and_returns_runs_jobs_again(site: Running) -> None:
     """Its executor has seen the first numbers of its orders already."""
     daemon = site.processes["coallocd"]

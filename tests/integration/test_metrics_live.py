@@ -1,0 +1,71 @@
+"""Every figure that is declared for Prometheus is fed."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+from pathlib import Path
+from urllib.request import urlopen
+
+import zmq
+
+from coalloc.daemon.metrics import Metrics
+from tests.support.live_site import Running
+
+Samples = dict[str, str]
+
+
+def declared() -> Samples:
+    """Families and their samples before anything has happened."""
+    return {
+        family.name: " ".join(
+            f"{s.name}{s.labels}={s.value}" for s in family.samples if is_fed(s.name)
+        )
+        for family in Metrics().registry.collect()
+    }
+
+
+def is_fed(name: str) -> bool:
+    return not name.endswith("_created")
+
+
+def served(port: int) -> Samples:
+    """The same of a daemon."""
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+        text = answer.read().decode()
+    found: Samples = {}
+    for name in declared():
+        lines = re.findall(rf"^{name}(?:_total|_count|_sum)?(?:{{.*}})? .*$", text, re.MULTILINE)
+        found[name] = " ".join(line for line in lines if not line.endswith(" 0.0"))
+    return found
+
+
+def test_every_metric_moves(root: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    site = Running(root, daemon=f'metrics_address = "127.0.0.1:{port}"')
+    site.start()
+    try:
+        moved: set[str] = set()
+
+        def all_moved() -> bool:
+            moved.update(name for name, values in served(port).items() if values)
+            return moved == set(declared())
+
+        with zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
+            stranger.linger = 0
+            stranger.connect(site.endpoint)
+            stranger.send(b"no JSON")
+            site.until(lambda: bool(site.ask("status")["faults"]))
+        assert site.wait(site.submit(["true"], 6))["state"] == "completed"
+        # An order that nobody acknowledges waits in the outbox, and the cluster is stale.
+        site.processes["beta"].send_signal(signal.SIGSTOP)
+        site.submit(["true"], 6)
+        site.until(lambda: bool(site.ask("status")["orders_waiting"].get("beta")))
+        site.ask("round_now")
+        site.until(lambda: all_moved() or "coalloc_outbox_messages" in moved)
+        site.processes["beta"].send_signal(signal.SIGKILL)
+        site.until(lambda: bool(site.ask("round_now")) and all_moved())
+    finally:
+        site.stop()
