@@ -237,8 +237,22 @@ def never_fits(state: State, job: Job) -> str:
             procs, gbps, exist = 1, 0.0, sum(slots.values())
     if procs <= exist:
         return _never_carried(state, procs, gbps, slots)
+    what = "1 process" if procs == 1 else f"{procs} processes"
+    unknown = _features_of_no_node(state, job)
+    if unknown:
+        where = f" on {', '.join(job.clusters)}" if job.clusters else ""
+        return f"needs {what} with {'&'.join(job.features)}; no node{where} has {unknown}"
     suitable = "suitable " if job.features or job.memory_mb_per_proc or job.clusters else ""
-    return f"needs {procs} processes; {exist} {suitable}slots exist"
+    return f"needs {what}; {exist} {suitable}slots exist"
+
+
+def _features_of_no_node(state: State, job: Job) -> str:
+    """The features a job asks for that no node of its clusters has."""
+    known: set[str] = set()
+    for name, cluster in state.clusters.items():
+        if cluster.reading is not None and (job.clusters is None or name in job.clusters):
+            known.update(*(node.features for node in cluster.reading.nodes))
+    return ", ".join(name for name in job.features if name not in known)
 
 
 def _never_carried(state: State, procs: int, gbps: float, slots: Mapping[str, int]) -> str:

@@ -40,7 +40,7 @@ _NODE: Table = {
         kind="integer",
         low=0,
         nullable=True,
-        doc="Memory, MiB; default the machine's for a single node, else unlimited.",
+        doc="Memory, MiB; default the machine's; null is unlimited.",
     ),
 }
 NODE_SET: Table = {
@@ -98,7 +98,7 @@ class LocalNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSettings:
-    """One cluster on this machine; `wants_memory` asks for the measured size."""
+    """One cluster on this machine; `wants_memory`: its nodes have the machine's, as measured."""
 
     cluster: str
     nodes: tuple[LocalNode, ...]
@@ -152,7 +152,7 @@ def read_settings(
     return LocalSettings(
         cluster=cluster,
         nodes=tuple(nodes),
-        wants_memory=count == 1 and not any("memory_mb" in own for own in (fields, sets[0][1])),
+        wants_memory=not any("memory_mb" in own for own in (fields, *(own for _, own, _ in sets))),
         read_limit_s=read_limit_s,
         address=address,
     )
