@@ -77,8 +77,17 @@ def _ask(config: Config, verb: str, **fields: Any) -> Mapping[str, Any]:
 
 def _new(args: argparse.Namespace, config: Config) -> int:
     from coalloc.runtime.key_files import KeyFileError, user_key_path, write_key
+    from coalloc.wire.curve import is_key
 
     path = args.file or user_key_path()
+    if args.server is not None and not args.offline:
+        raise CommandError("keys new: --server is for --offline", BAD_USAGE)
+    if args.server is not None and not is_key(args.server):
+        raise CommandError(
+            f"keys new: --server: {args.server!r} is not a public key of 40 characters, as "
+            "'coalloc keys list' and access.server_key have them",
+            BAD_USAGE,
+        )
     if (args.role == "executor") != bool(args.cluster):
         raise CommandError("keys new: --role executor goes with --cluster", BAD_USAGE)
     try:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import BAD_USAGE, DONE, FAILED, Command, CommandError, connect, warn
-from coalloc.client.client import RefusedError
+from coalloc.client.client import Client, RefusedError
 
 
 def _add_cancel(parser: argparse.ArgumentParser) -> None:
@@ -44,11 +44,43 @@ def _add_jobs(parser: argparse.ArgumentParser) -> None:
 
 def _each(verb: str, args: argparse.Namespace, jobs: list[str] | None = None) -> int:
     """Ask for every job; one that is refused does not keep the others from being asked for."""
-    code = DONE
+    code, done = DONE, False
     with connect(args) as client:
         for job in args.jobs if jobs is None else jobs:
             try:
                 client.ask(verb, job=job)
+                done = True
+            except RefusedError as error:
+                # Those that wait for a job are cancelled with it.
+                if done and verb == "cancel" and _is_cancelled(client, job, error):
+                    continue
+                warn(error)
+                code = FAILED
+    return code
+
+
+def _is_cancelled(client: Client, job: str, error: RefusedError) -> bool:
+    """Whether a job that could not be cancelled has been already."""
+    return error.code == "wrong_state" and client.ask("why", job=job)["why"]["state"] == "cancelled"
+
+
+def _add_targets(parser: argparse.ArgumentParser, metavar: str) -> None:
+    parser.add_argument(
+        "targets",
+        nargs="+",
+        type=parse.node_set,
+        metavar=metavar,
+        help="nodes may be written as sets: alpha[1-4,7]",
+    )
+
+
+def _each_target(args: argparse.Namespace, do: Callable[[Client, str], None]) -> int:
+    """Drain or resume every name; one that is refused does not keep the others from it."""
+    code = DONE
+    with connect(args) as client:
+        for name in dict.fromkeys(name for names in args.targets for name in names):
+            try:
+                do(client, name)
             except RefusedError as error:
                 warn(error)
                 code = FAILED
@@ -56,27 +88,27 @@ def _each(verb: str, args: argparse.Namespace, jobs: list[str] | None = None) ->
 
 
 def _add_drain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="CLUSTER|NODE")
+    _add_targets(parser, "CLUSTER|NODES")
     parser.add_argument("--reason", default="", metavar="TEXT", help="for the record")
 
 
 def _drain(args: argparse.Namespace) -> int:
-    with connect(args) as client:
-        client.drain(args.target, args.reason)
-    return DONE
+    return _each_target(args, lambda client, name: client.drain(name, args.reason))
 
 
 def _add_resume(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="rounds|CLUSTER|NODE")
+    _add_targets(parser, "rounds|CLUSTER|NODES")
 
 
 def _resume(args: argparse.Namespace) -> int:
-    with connect(args) as client:
-        if args.target == "rounds":
-            client.resume_rounds()
-        else:
-            client.resume(args.target)
-    return DONE
+    return _each_target(args, _resume_one)
+
+
+def _resume_one(client: Client, name: str) -> None:
+    if name == "rounds":
+        client.resume_rounds()
+    else:
+        client.resume(name)
 
 
 def _add_pause(parser: argparse.ArgumentParser) -> None:
@@ -119,15 +151,16 @@ COMMANDS: Mapping[str, Command] = {
         run=partial(_each, "release"),
     ),
     "drain": Command(
-        doc="start nothing new on a cluster or a node",
-        about="Start nothing new on a cluster or a node; what runs there goes on.",
-        example="coalloc drain alpha --reason 'new switch'",
+        doc="start nothing new on clusters or nodes",
+        about="Start nothing new on clusters or nodes; what runs there goes on.",
+        example="coalloc drain alpha --reason 'new switch'\n"
+        "  coalloc drain 'beta[3-4]' beta7 --reason 'bad memory'",
         add=_add_drain,
         run=_drain,
     ),
     "resume": Command(
         doc="undo drain, or pause",
-        example="coalloc resume alpha\n  coalloc resume rounds",
+        example="coalloc resume alpha 'beta[3-4]'\n  coalloc resume rounds",
         add=_add_resume,
         run=_resume,
     ),

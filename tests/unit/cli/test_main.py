@@ -188,9 +188,11 @@ class Refusing:
         pass
 
     def ask(self, kind: str, *, job: str) -> dict[str, Any]:
+        if kind == "why":
+            return {"why": {"state": {"2": "completed", "4": "cancelled"}[job]}}
         self.asked.append((kind, job))
-        if job == "2":
-            raise RefusedError("wrong_state", "job 2 has ended already (completed)")
+        if job in ("2", "4"):
+            raise RefusedError("wrong_state", f"job {job} has ended already")
         return {"jobs": [job]}
 
 
@@ -201,7 +203,17 @@ def test_one_refusal_does_not_keep_the_others_back(
     monkeypatch.setattr(operate, "connect", lambda args: client)
     assert run("cancel", "1", "2", "3") == 1
     assert client.asked == [("cancel", "1"), ("cancel", "2"), ("cancel", "3")]
-    assert error_of(capsys) == "job 2 has ended already (completed)\n"
+    assert error_of(capsys) == "job 2 has ended already\n"
+
+
+def test_what_was_cancelled_with_another_job_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(operate, "connect", lambda args: Refusing())
+    assert run("cancel", "1", "4") == 0
+    assert capsys.readouterr().err == ""
+    assert run("cancel", "4") == 1
+    assert run("hold", "1", "4") == 1
 
 
 @pytest.fixture
@@ -230,7 +242,7 @@ def test_solve_check_and_plan_go_together(
     assert run(*words, str(snapshot), "-o", str(plan)) == 0
     out, err = capsys.readouterr()
     assert not out
-    assert re.search(r"p\.json: fcfs, heuristic: makespan 90; 2 placed, 1 deferred", err)
+    assert re.search(r"p\.json: fcfs, heuristic: makespan 90; 2 jobs placed, 1 deferred", err)
     assert json.loads(plan.read_text())["stats"]["elapsed_s"] >= 0.0
 
     assert run("check", str(snapshot), str(plan)) == 0
@@ -239,7 +251,7 @@ def test_solve_check_and_plan_go_together(
     assert run("plan", str(plan), "--snapshot", str(snapshot), "--gantt", "text") == 0
     out = capsys.readouterr().out
     assert "alpha:a1" in out
-    assert "2 placed, 1 deferred" in out
+    assert "2 jobs placed, 1 deferred" in out
     assert run("plan", str(plan)) == 0
     assert "needs 9" in capsys.readouterr().out
     picture = tmp_path / "p.svg"
