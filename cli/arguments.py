@@ -12,6 +12,8 @@ import time
 from argparse import ArgumentTypeError as BadText
 from collections.abc import Iterator, Mapping
 
+from coalloc.model.errors import InputError
+from coalloc.model.nodeset import expand
 from coalloc.runtime.texts import number
 
 MOST_INDICES = 1_000_000
@@ -143,6 +145,14 @@ def names(text: str) -> tuple[str, ...]:
     return out
 
 
+def node_set(text: str) -> tuple[str, ...]:
+    """The names that a node set stands for: alpha[1-4], or a single name."""
+    try:
+        return expand(text)
+    except InputError as error:
+        raise BadText(str(error)) from None
+
+
 def features(text: str) -> tuple[str, ...]:
     """Features that every node must have: fast&ib or fast,ib."""
     if re.search(r"[|*\[\]()]", text):
@@ -266,3 +276,39 @@ def script_options(text: str) -> Iterator[tuple[int, list[str]]]:
             except ValueError as error:
                 raise BadText(f"line {index}: {str(error).lower()}") from None
             yield index, words
+
+
+SBATCH = "#SBATCH"
+SAME_IN_SBATCH = {
+    "-n": "-n", "--ntasks": "-n", "-t": "-t", "--time": "-t", "-J": "-J", "--job-name": "-J",
+    "-o": "-o", "--output": "-o", "-e": "-e", "--error": "-e", "-D": "-D", "--chdir": "-D",
+    "-a": "-a", "--array": "-a", "-d": "-d", "--dependency": "-d", "-C": "-C",
+    "--constraint": "-C", "-b": "--begin", "--begin": "--begin", "-M": "-M", "--clusters": "-M",
+    "-H": "-H", "--hold": "-H", "-W": "-W", "--wait": "-W", "--export": "--export",
+    "--parsable": "--parsable", "--test-only": "--test-only", "--mem-per-cpu": "--mem-per-proc",
+}  # fmt: skip
+"""Options of sbatch whose like is here."""
+
+
+def sbatch_lines(text: str) -> list[tuple[int, str, str]]:
+    """The ``#SBATCH`` lines of a script, which nothing reads: number, text, the line to write.
+
+    The last is empty where coalloc has no such option.
+    """
+    out = []
+    for index, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if stripped and not stripped.startswith("#"):
+            break
+        if line.startswith(SBATCH) and line[len(SBATCH) :][:1] in {"", " ", "\t"}:
+            out.append((index, stripped, _as_coalloc(line[len(SBATCH) :].strip())))
+    return out
+
+
+def _as_coalloc(words: str) -> str:
+    """One option of sbatch as a ``#COALLOC`` line; empty where there is none."""
+    found = re.match(r"(--[a-z-]+|-[a-zA-Z])([= ]*)([^#]*)", words)
+    if found is None or found[1] not in SAME_IN_SBATCH:
+        return ""
+    option, value = SAME_IN_SBATCH[found[1]], found[3].strip()
+    return f"{PREFIX} {option} {value}".rstrip()

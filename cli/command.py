@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from coalloc.runtime import texts
 from coalloc.cli.output import printable
+from coalloc.runtime import texts
 
 if TYPE_CHECKING:
     from coalloc.client.client import Client

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from coalloc.cli.picture import Picture, headline
 from coalloc.model.nodeset import fold
 from coalloc.model.plan import Placement, Plan
 from coalloc.runtime.texts import length
@@ -18,6 +19,9 @@ SYMBOLS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 IDLE, MIXED = ".", "*"
 MARK = "!"
 """Behind the name of what lies on a critical path."""
+NOW = "|"
+PAST = 0.1
+"""Share of the whole that is shown of the time before now."""
 MOST_ROWS = 400
 """Rows of a text; lanes of an SVG before they get too thin are not limited."""
 
@@ -81,12 +85,18 @@ def _occupy(lanes: list[list[Span]], count: int, span: Span) -> None:
     lanes.extend([span] for _ in range(count))
 
 
-def extent(plan: Plan, begin: float | None) -> tuple[float, float]:
-    """First and last instant shown."""
-    first = min((p.start for p in plan.placements), default=0.0)
-    low = first if begin is None else min(begin, first)
-    high = max((p.end for p in plan.placements), default=low)
-    return low, high if high > low else low + 1.0
+def extent(picture: Picture) -> tuple[float, float]:
+    """First and last instant shown; of what runs already, only a little before now."""
+    places = picture.plan.placements
+    first = min(
+        (p.start for i, p in enumerate(places) if not picture.is_running(i)),
+        default=0.0 if picture.begin is None else picture.begin,
+    )
+    low = first if picture.begin is None else min(picture.begin, first)
+    high = max((p.end for p in places), default=low)
+    high = high if high > low else low + 1.0
+    begun = min((places[-k].start for k in range(1, picture.running + 1)), default=low)
+    return max(begun, low - PAST * (high - low)) if begun < low else low, high
 
 
 def name_of(placement: Placement) -> str:
@@ -95,11 +105,10 @@ def name_of(placement: Placement) -> str:
 
 
 def text_gantt(
-    plan: Plan,
+    picture: Picture,
     node_clusters: Mapping[str, str],
     *,
     columns: int,
-    begin: float | None = None,
     critical: Collection[int] = (),
 ) -> list[str]:
     """The plan as lines of text.
@@ -108,15 +117,14 @@ def text_gantt(
     ----------
     columns : int
         Width of the whole.
-    begin : float, optional
-        Left end, seconds on the plan's axis; default the first start.
     critical : collection of int
         Placements to be marked, by index.
     """
+    plan = picture.plan
     if not plan.placements:
         return ["nothing is placed"]
     rows = rows_of(plan, node_clusters)
-    low, high = extent(plan, begin)
+    low, high = extent(picture)
     hidden = len(rows) - MOST_ROWS
     rows = rows[:MOST_ROWS]
     labels = [f"{row.cluster}:{row.label}" if row.cluster else row.label for row in rows]
@@ -124,15 +132,30 @@ def text_gantt(
     size = max(map(len, labels))
     cells = max(20, columns - size - 2)
     symbols = _symbols(plan)
+    mark = _mark(picture, low, high, cells)
     lines = [
-        f"{label:<{size}} |{_cells(row.spans, symbols, low, (high - low) / cells, cells)}"
+        f"{label:<{size}} |{_cells(row.spans, symbols, low, (high - low) / cells, cells, mark)}"
         for label, row in zip(labels, rows, strict=True)
     ]
     if hidden > 0:
         lines.append(f"{'':<{size}} |... {hidden} more")
-    right = f"+{length(high - low)}"
-    lines.append(f"{'':<{size}} |{'0':<{cells - len(right)}}{right}")
-    return [*lines, "", *_legend(plan, symbols, low, columns, critical)]
+    lines.append(f"{'':<{size}} |{_axis(picture, low, high, cells)}")
+    return [*lines, "", *_legend(picture, symbols, low, columns, critical)]
+
+
+def _mark(picture: Picture, low: float, high: float, cells: int) -> int:
+    """The column of now; 0 where it is not known."""
+    now = low if picture.now is None else min(max(picture.now, low), high)
+    return min(cells - 1, int((now - low) / (high - low) * cells))
+
+
+def _axis(picture: Picture, low: float, high: float, cells: int) -> str:
+    """The line under the lanes: where now is, and the right end, counted from there."""
+    now = low if picture.now is None else picture.now
+    mark = _mark(picture, low, high, cells)
+    right = f"+{length(high - now)}"
+    left = " " * mark + ("^now" if picture.now is not None else "0")
+    return f"{left:<{cells - len(right)}}{right}" if len(left) + len(right) < cells else left
 
 
 def _symbols(plan: Plan) -> list[str]:
@@ -144,26 +167,36 @@ def _symbols(plan: Plan) -> list[str]:
 
 
 def _cells(
-    spans: Sequence[Span], symbols: Sequence[str], low: float, step: float, cells: int
+    spans: Sequence[Span], symbols: Sequence[str], low: float, step: float, cells: int, mark: int
 ) -> str:
-    """One character for each step of time; `MIXED` where several placements share it."""
+    """One character for each step of time; `MIXED` where several placements share it.
+
+    Where nothing is, `NOW` stands in the column `mark`, if this is above 0.
+    """
     out = [IDLE] * cells
     for start, end, index in spans:
-        first = min(cells - 1, int((start - low) / step + 1e-6))
+        first = max(0, min(cells - 1, int((start - low) / step + 1e-6)))
         last = max(first + 1, min(cells, int((end - low) / step - 1e-6) + 1))
         for k in range(first, last):
             out[k] = symbols[index] if out[k] == IDLE else MIXED
+    if mark > 0 and out[mark] == IDLE:
+        out[mark] = NOW
     return "".join(out)
 
 
 def _legend(
-    plan: Plan, symbols: Sequence[str], low: float, columns: int, critical: Collection[int]
+    picture: Picture, symbols: Sequence[str], low: float, columns: int, critical: Collection[int]
 ) -> list[str]:
+    plan, zero = picture.plan, low if picture.now is None else picture.now
     order = sorted(range(len(symbols)), key=lambda i: plan.placements[i].start)
     shown = order[: len(SYMBOLS)]
     items = [
         f"{symbols[i]} {name_of(p)}{MARK if i in critical else ''}"
-        f" +{length(p.start - low)} for {length(p.end - p.start)}"
+        + (
+            f" runs, {length(p.end - zero)} left"
+            if picture.is_running(i)
+            else f" +{length(p.start - zero)} for {length(p.end - p.start)}"
+        )
         for i, p in ((i, plan.placements[i]) for i in shown)
     ]
     size = max(map(len, items)) + 2
@@ -183,15 +216,15 @@ FRAME = 'stroke="#b00" stroke-width="1.6"'
 
 
 def svg_gantt(
-    plan: Plan,
+    picture: Picture,
     node_clusters: Mapping[str, str],
     *,
-    begin: float | None = None,
     critical: Collection[int] = (),
 ) -> str:
     """The plan as SVG; pointing at a bar shows the job, a frame marks the critical ones."""
+    plan = picture.plan
     rows = rows_of(plan, node_clusters)
-    low, high = extent(plan, begin)
+    low, high = extent(picture)
     scale = (WIDTH - LEFT - 10) / (high - low)
     parts, y, cluster = [], TOP, None
     for row in rows:
@@ -205,16 +238,27 @@ def svg_gantt(
             f"{escape(label if len(label) <= 34 else label[:33] + '…')}</text>"
         )
         for start, end, index in row.spans:
-            placed = plan.placements[index]
+            placed, start = plan.placements[index], max(start, low)
             frame = FRAME if index in critical else PLAIN
-            parts.append(_bar(placed, start, end, index, low, scale, y, tall, frame))
+            zero = low if picture.now is None else picture.now
+            when = "runs" if picture.is_running(index) else _offset(start - zero)
+            x, wide = LEFT + (start - low) * scale, max((end - start) * scale, 0.5)
+            parts.append(_bar(placed, index, when, (x, wide, y, tall), frame))
         y += tall
+    zero = low if picture.now is None else picture.now
+    if picture.now is not None:
+        x = LEFT + (zero - low) * scale
+        parts.append(
+            f'<path d="M{x:.1f} {TOP}V{y + 4}" stroke="#c00" stroke-width="1.5">'
+            f"<title>now</title></path>"
+            f'<text x="{x:.1f}" y="{TOP - 4}" fill="#c00" text-anchor="middle">now</text>'
+        )
     for k in range(9):
         x = LEFT + (WIDTH - LEFT - 10) * k / 8
         parts.append(
             f'<path d="M{x:.1f} {TOP}V{y + 4}" stroke="#9aa3ad" stroke-width=".5"/>'
             f'<text x="{x:.1f}" y="{y + 14}" text-anchor="middle">'
-            f"+{length((high - low) * k / 8)}</text>"
+            f"{_offset(low + (high - low) * k / 8 - zero)}</text>"
         )
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{y + FOOT}" '
@@ -227,20 +271,17 @@ def svg_gantt(
 
 def _bar(
     placement: Placement,
-    start: float,
-    end: float,
     index: int,
-    low: float,
-    scale: float,
-    y: float,
-    tall: float,
+    when: str,
+    box: tuple[float, float, float, float],
     frame: str,
 ) -> str:
-    x, wide = LEFT + (start - low) * scale, max((end - start) * scale, 0.5)
+    """A placement in its box: left end, width, top, height."""
+    x, wide, y, tall = box
     name = escape(name_of(placement))
     # 137.5 degrees apart, so that neighbours in the order differ
     hue = index * 137.5 % 360
-    words = f"{length(end - start)} on {len(placement.nodes)} nodes, " + (
+    words = f"{length(placement.end - placement.start)} on {len(placement.nodes)} nodes, " + (
         f"{sum(placement.nodes.values())} processes"
     )
     inside = wide > 7 * len(name) and tall >= 12
@@ -248,21 +289,26 @@ def _bar(
     return (
         f'<rect x="{x:.2f}" y="{y}" width="{wide:.2f}" height="{tall - 1}" '
         f'fill="hsl({hue:.0f} 55% 72%)" {frame}><title>{name}: '
-        f"+{length(start - low)}, {words}</title></rect>{label}"
+        f"{when}, {words}</title></rect>{label}"
     )
 
 
+def _offset(seconds: float) -> str:
+    """A time counted from now."""
+    return f"-{length(-seconds)}" if seconds < -0.5 else f"+{length(seconds)}"
+
+
 def html_gantt(
-    plan: Plan,
+    picture: Picture,
     node_clusters: Mapping[str, str],
     *,
-    begin: float | None = None,
     critical: Collection[int] = (),
 ) -> str:
     """The picture and the list of placements as one page without outside parts."""
-    low, _ = extent(plan, begin)
+    plan = picture.plan
+    zero = extent(picture)[0] if picture.now is None else picture.now
     rows = "".join(
-        f"<tr><td>{escape(name_of(p))}</td><td>+{length(p.start - low)}</td>"
+        f"<tr><td>{escape(name_of(p))}</td><td>{_offset(p.start - zero)}</td>"
         f"<td>{length(p.end - p.start)}</td><td>{sum(p.nodes.values())}</td>"
         f"<td>{escape(fold(p.nodes))}</td></tr>"
         for p in sorted(plan.placements, key=lambda p: p.start)
@@ -271,18 +317,7 @@ def html_gantt(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>{escape(headline(plan))}</title><style>body{{font:13px sans-serif;margin:1em}}"
         "td,th{text-align:left;padding:.1em .8em}</style></head><body>\n"
-        + svg_gantt(plan, node_clusters, begin=begin, critical=critical)
+        + svg_gantt(picture, node_clusters, critical=critical)
         + "<table><tr><th>job</th><th>start</th><th>length</th><th>processes</th>"
         f"<th>nodes</th></tr>{rows}</table></body></html>\n"
     )
-
-
-def headline(plan: Plan) -> str:
-    """Policy, status, objective, bound and gap in one line."""
-    objective = plan.objective
-    out = f"{plan.policy}, {plan.status}: {objective.name} {objective.value:.6g}"
-    if objective.bound is not None:
-        out += f", bound {objective.bound:.6g}"
-        gap = objective.gap
-        out += "" if gap is None else f", gap {gap:.2%}"
-    return out

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from coalloc.cli.output import aligned, block, figure, node_set, precise, printable
+from coalloc.cli.output import aligned, block, figure, node_set, precise, printable, reason
 from coalloc.client.answers import JobDetails, PartRow, PieceRow, TaskRow
 from coalloc.core.pieces import span
 from coalloc.runtime.texts import instant, length
@@ -60,7 +60,10 @@ def _state(job: JobDetails, now: float) -> Iterator[tuple[str, Any]]:
     if job.chunks:
         chunks = f"{span(job.chunk_first, job.chunks)} ({job.chunks} in all)"
         yield "chunks", f"{chunks} of divisible job {job.id.partition('.')[0]}"
-    yield "reason", ": ".join(dict.fromkeys(text for text in (job.reason, job.detail) if text))
+    if job.state in {"pending", "held"}:
+        yield "reason", reason(job.reason, job.detail)
+    else:
+        yield "reason", ": ".join(dict.fromkeys(text for text in (job.reason, job.detail) if text))
     yield "submitted", instant(job.submitted)
     if job.state in {"pending", "held"}:
         yield "expected start", instant(job.start_estimate, "not known")

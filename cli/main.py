@@ -101,6 +101,10 @@ def _run(arguments: Sequence[str]) -> int:
         command = f"{first}: " if first in MODULES else ""
         name = f"coalloc {first}" if first in MODULES else "coalloc"
         what = f"unrecognized arguments: {' '.join(unknown)}"
+        after = next((word for word in arguments if word in MODULES), "")
+        if first.startswith("-") and after:
+            what += f"; options come after the command: coalloc {after} {' '.join(unknown[:2])}"
+            name = f"coalloc {after}"
         raise CommandError(f"{command}{what} (see {name} --help)", BAD_USAGE)
     code: int = args.run(args)
     return code

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
 from coalloc.cli import arguments as parse
-from coalloc.cli.command import Command, answer_json, connect
+from coalloc.cli.command import Command, CommandError, answer_json, connect
 from coalloc.cli.output import figure, show_table
 from coalloc.client.answers import ClusterRow, NodeRow
+from coalloc.client.client import Client, NoAnswerError
 from coalloc.model.nodeset import fold
 from coalloc.runtime.texts import length
 
@@ -19,6 +22,10 @@ NODE_HEADERS = (
     *("CLUSTER", "STATE", "SLOTS", "FREE", "POWER", "RAW", "LOAD", "MEMORY", "FEATURES"),
     "NODELIST",
 )
+LOOK_EVERY_S = 0.2
+"""Between two looks whether all clusters are read, seconds."""
+UNKNOWN = frozenset({"unreachable", "stale"})
+"""Clusters in these states get no new work: what is known of their nodes is too old."""
 LOAD_STEP = 0.1
 """Nodes whose loads and raw powers differ by less are shown together."""
 
@@ -27,12 +34,18 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-M", "--clusters", type=parse.names, metavar="NAMES", help="only these")
     parser.add_argument("--noheader", action="store_true", help="no headings")
     parser.add_argument("-N", "--each", action="store_true", help="a line for every node")
+    parser.add_argument(
+        "--wait",
+        type=parse.seconds,
+        metavar="TIME",
+        help="until a daemon answers and every cluster is read, at most so long (60s, 2m)",
+    )
 
 
 def _nodes(args: argparse.Namespace) -> int:
     with connect(args) as client:
-        answer = client.ask("nodes")
-    wanted = [c for c in answer["clusters"] if not args.clusters or c["cluster"] in args.clusters]
+        answer = client.ask("nodes") if args.wait is None else _ready(client, args)
+    wanted = _wanted(answer, args)
     if args.json:
         answer_json({**answer, "clusters": wanted})
         return 0
@@ -53,6 +66,36 @@ def _nodes(args: argparse.Namespace) -> int:
     return 0
 
 
+def _wanted(answer: Mapping[str, Any], args: argparse.Namespace) -> list[Any]:
+    return [c for c in answer["clusters"] if not args.clusters or c["cluster"] in args.clusters]
+
+
+def _ready(client: Client, args: argparse.Namespace) -> dict[str, Any]:
+    """The answer once every cluster asked for is read.
+
+    Raises
+    ------
+    NoAnswerError
+        No daemon has answered in time.
+    CommandError
+        Clusters are not read in time.
+    """
+    end = time.monotonic() + args.wait
+    while True:
+        away = None
+        try:
+            answer = client.ask("nodes")
+            away = [c["cluster"] for c in _wanted(answer, args) if c["stale"]]
+            if not away:
+                return answer
+        except NoAnswerError:
+            if time.monotonic() >= end:
+                raise
+        if time.monotonic() >= end:
+            raise CommandError(f"not read within {length(args.wait)}: {', '.join(away or ())}")
+        time.sleep(LOOK_EVERY_S)
+
+
 def cluster_line(row: ClusterRow) -> tuple[str, ...]:
     """Cells of one cluster; LINK and USED in Gbit/s, READ the age of its reading."""
     return (
@@ -60,7 +103,7 @@ def cluster_line(row: ClusterRow) -> tuple[str, ...]:
         state_of(row),
         str(len(row.nodes)),
         str(sum(node.slots for node in row.nodes)),
-        str(sum(node.free for node in row.nodes)),
+        "-" if state_of(row) in UNKNOWN else str(sum(node.free for node in row.nodes)),
         "no limit" if row.link_gbps is None else figure(row.link_gbps),
         figure(row.link_used_gbps),
         "never" if row.age_s is None else f"{length(row.age_s)} ago",
@@ -82,11 +125,15 @@ def state_of(row: ClusterRow) -> str:
 
 
 def node_lines(cluster: ClusterRow, *, each: bool = False) -> list[tuple[str, ...]]:
-    """Cells of a cluster's nodes; SLOTS, FREE and MEMORY are those of each node."""
+    """Cells of a cluster's nodes; SLOTS, FREE and MEMORY are those of each node.
+
+    Of a cluster that cannot be reached, the state of the nodes is unknown, and nothing is free.
+    """
     groups: dict[tuple[object, ...], list[NodeRow]] = {}
     for node in cluster.nodes:
         groups.setdefault((node.name,) if each else _likeness(node), []).append(node)
-    return [_node_line(cluster.cluster, group) for group in groups.values()]
+    is_known = state_of(cluster) not in UNKNOWN
+    return [_node_line(cluster.cluster, group, is_known) for group in groups.values()]
 
 
 def _likeness(node: NodeRow) -> tuple[object, ...]:
@@ -103,16 +150,16 @@ def _likeness(node: NodeRow) -> tuple[object, ...]:
     )
 
 
-def _node_line(cluster: str, group: list[NodeRow]) -> tuple[str, ...]:
+def _node_line(cluster: str, group: list[NodeRow], is_known: bool) -> tuple[str, ...]:
     node = group[0]
     return (
         cluster,
-        node.state,
+        node.state if is_known else "unknown",
         str(node.slots),
-        str(node.free),
-        figure(node.power),
-        f"{_mean(n.raw_power for n in group):.2f}",
-        f"{_mean(n.load for n in group):.2f}",
+        str(node.free) if is_known else "-",
+        figure(node.power) if is_known else "-",
+        f"{_mean(n.raw_power for n in group):.2f}" if is_known else "-",
+        f"{_mean(n.load for n in group):.2f}" if is_known else "-",
         "-" if node.memory_mb is None else f"{node.memory_mb}M",
         ",".join(node.features) or "-",
         fold(n.name for n in group) + (f" ({node.reason})" if node.reason else ""),
@@ -130,7 +177,7 @@ COMMANDS: Mapping[str, Command] = {
         about="Clusters, then nodes; those that have everything in common share a line. POWER is "
         "what planning\nsees, RAW the latest reading, LOAD the share taken by work that is not "
         "ours, LINK and USED in Gbit/s.",
-        example="coalloc nodes -M alpha,beta",
+        example="coalloc nodes -M alpha,beta\n  coalloc nodes --wait 30s",
         add=_add,
         run=_nodes,
         query=True,

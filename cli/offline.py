@@ -93,10 +93,9 @@ def _solve(args: argparse.Namespace) -> int:
     plan = replace(plan, stats={**plan.stats, "elapsed_s": elapsed})
     write_text(json.dumps(write_plan(plan), indent=1) + "\n", args.output)
     if args.output is not None:
-        from coalloc.cli.gantt import headline
+        from coalloc.cli.picture import counts, headline
 
-        placed = f"{len(plan.placements)} placed, {len(plan.deferred)} deferred"
-        note(f"{args.output}: {headline(plan)}; {placed}; {elapsed:.3g} s")
+        note(f"{args.output}: {headline(plan)}; {counts(plan)}; {elapsed:.3g} s")
     return DONE
 
 

@@ -10,6 +10,33 @@ from typing import Any
 
 from coalloc.runtime.texts import instant
 
+WALL_CLOCK_S = 1e8
+"""A time of a snapshot or a plan beyond this is wall-clock time; below, some log's own, seconds."""
+
+
+SLURM_REASONS: Mapping[str, str] = {
+    "planned": "Resources",
+    "insufficient": "Resources",
+    "superseded": "Resources",
+    "not_selected": "Priority",
+    "out_of_time": "Priority",
+    "dependency": "Dependency",
+    "parents": "Dependency",
+    "begin_time": "BeginTime",
+    "backing_off": "BeginTime",
+    "held": "JobHeldUser",
+    "infeasible": "BadConstraints",
+    "unreachable": "ReqNodeNotAvail",
+    "next_round": "None",
+}
+"""squeue's words for the reasons of waiting jobs; others are shown as they are."""
+
+
+def reason(word: str, detail: str = "") -> str:
+    """Why a job waits, in squeue's word where there is one, and in a sentence."""
+    shown = SLURM_REASONS.get(word, word)
+    return ": ".join(dict.fromkeys(text for text in (shown, detail) if text))
+
 
 def precise(value: float) -> str:
     """Wall-clock seconds with milliseconds."""

@@ -18,10 +18,11 @@ from coalloc.cli.command import (
     write_text,
 )
 from coalloc.cli.critical_path import Edges, critical_paths, path_lines
-from coalloc.cli.output import node_set, show_table, width
+from coalloc.cli.output import WALL_CLOCK_S, node_set, show_table, width
+from coalloc.cli.picture import Picture, counts, headline, picture_of
 from coalloc.model.errors import InputError
 from coalloc.model.jobs import WorkflowJob
-from coalloc.model.plan import Plan
+from coalloc.model.plan import Placement, Plan
 from coalloc.model.plan_json import read_plan, write_plan
 from coalloc.runtime.texts import instant, length
 
@@ -54,8 +55,10 @@ def _plan(args: argparse.Namespace) -> int:
             return 0
         body = answer["plan"]
         title = f"round {body['round']} of {instant(body['time'])}: "
-        shown = Shown(read_plan(body["plan"]), answer["node_clusters"], body["time"], title, True)
+        shown = Shown(read_plan(body["plan"]), answer["node_clusters"], body["time"], title)
         shown.edges = answer.get("edges") or {}
+        running = [Placement(**row) for row in answer.get("running") or ()]
+        shown.picture = picture_of(shown.plan, running, body["time"], answer["time"])
     else:
         shown = _from_file(args.file, args.snapshot)
         if args.json:
@@ -72,8 +75,13 @@ class Shown:
     ----------
     begin : float or None
         When it was made, on its own axis.
+
+    Attributes
+    ----------
+    picture : Picture
+        What a Gantt chart of it shows.
     wall : bool
-        That axis is the wall clock.
+        Its axis is the wall clock.
     """
 
     def __init__(
@@ -82,22 +90,33 @@ class Shown:
         node_clusters: Mapping[str, str],
         begin: float | None,
         title: str,
-        wall: bool,
     ) -> None:
-        self.plan, self.node_clusters, self.begin = plan, node_clusters, begin
-        self.title, self.wall = title, wall
+        self.plan, self.node_clusters, self.title = plan, node_clusters, title
         self.edges: Edges = {}
+        self.picture = Picture(plan=plan, begin=begin)
+        first = min((p.start for p in plan.placements), default=0.0)
+        self.wall = (first if begin is None else begin) > WALL_CLOCK_S
 
 
 def _from_file(path: Path, snapshot: Path | None) -> Shown:
     plan = load_plan(path)
     if snapshot is None:
-        return Shown(plan, {}, None, f"{path}: ", False)
+        return Shown(plan, {}, None, f"{path}: ")
     from coalloc.cli.offline import load_snapshot
 
     problem = load_snapshot(snapshot)
     clusters = {node.name: cluster.name for cluster, node in problem.nodes()}
-    shown = Shown(plan, clusters, problem.time, f"{path}: ", False)
+    shown = Shown(plan, clusters, problem.time, f"{path}: ")
+    busy = [
+        Placement(
+            job=job.id,
+            start=job.start,
+            end=job.busy_until(problem.time, problem.overrun_s),
+            nodes=job.nodes,
+        )
+        for job in problem.running
+    ]
+    shown.picture = picture_of(plan, busy, problem.time, problem.time)
     shown.edges = {
         job.id: [(edge.parent, edge.child) for edge in job.edges]
         for job in problem.queue
@@ -124,20 +143,18 @@ def _show(shown: Shown, args: argparse.Namespace) -> None:
     from coalloc.cli import gantt
 
     plan, clusters = shown.plan, shown.node_clusters
-    paths = critical_paths(plan, shown.edges)
+    paths = critical_paths(shown.picture.plan, shown.edges)
     critical = frozenset(index for path in paths.values() for index in path)
     if args.gantt in {"svg", "html"}:
         draw = gantt.svg_gantt if args.gantt == "svg" else gantt.html_gantt
-        write_text(draw(plan, clusters, begin=shown.begin, critical=critical), args.output)
+        write_text(draw(shown.picture, clusters, critical=critical), args.output)
         return
-    print(shown.title + gantt.headline(plan))
-    print(f"{len(plan.placements)} placed, {len(plan.deferred)} deferred")
+    print(shown.title + headline(plan))
+    print(counts(plan))
     if args.gantt == "text":
         print()
-        lines = gantt.text_gantt(
-            plan, clusters, columns=width(), begin=shown.begin, critical=critical
-        )
-        print("\n".join([*lines, *path_lines(plan, paths)]))
+        lines = gantt.text_gantt(shown.picture, clusters, columns=width(), critical=critical)
+        print("\n".join([*lines, *path_lines(shown.picture.plan, paths)]))
     else:
         _list(shown)
 

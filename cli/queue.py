@@ -12,12 +12,13 @@ from typing import Any
 import msgspec
 
 from coalloc.cli import arguments as parse
-from coalloc.cli.command import Command, CommandError, answer_json, connect
-from coalloc.cli.output import is_terminal, node_set, show_table
+from coalloc.cli.command import Command, CommandError, answer_json, connect, print_json
+from coalloc.cli.output import is_terminal, node_set, reason, show_table
 from coalloc.cli.wait import wait_and_tell
 from coalloc.client.answers import QueueRow, ServiceStatus
 from coalloc.runtime import texts
 from coalloc.runtime.texts import instant, length
+from coalloc.wire.errors import RefusedError
 
 CODES = {
     "pending": "PD",
@@ -171,6 +172,8 @@ def run_time(row: QueueRow, now: float) -> float:
 
 def reason_text(row: QueueRow) -> str:
     """Why a job waits or how it ended, in brackets; empty for one that simply completed."""
+    if row.state in WAITING:
+        return f"({words})" if (words := reason(row.reason, row.detail)) else ""
     words = row.detail or row.reason
     if not words.startswith(row.reason):
         words = f"{row.reason}: {row.detail}"
@@ -186,7 +189,21 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
 
 def _show(args: argparse.Namespace) -> int:
     with connect(args) as client:
-        answer = client.ask("show", job=args.job)
+        try:
+            answer = client.ask("show", job=args.job)
+        except RefusedError as error:
+            if error.code != "not_found":
+                raise
+            from coalloc.cli.array_summary import array_lines, members_of
+
+            members = members_of(client, args.job)
+            if not members:
+                raise
+            if args.json:
+                print_json({"job": args.job, "members": members})
+            else:
+                print("\n".join(array_lines(args.job, members)))
+            return 0
     if args.json:
         answer_json(answer)
         return 0
@@ -255,8 +272,8 @@ def status_lines(status: ServiceStatus, endpoint: str) -> list[str]:
 COMMANDS: Mapping[str, Command] = {
     "queue": Command(
         doc="list jobs",
-        about="List the jobs that have not ended, each waiting one with the reason and the "
-        "expected start.",
+        about="List the jobs that have not ended, each waiting one with the reason, in squeue's "
+        "words and\nin a sentence, and the expected start.",
         example="coalloc queue --me --states=PD",
         add=_add_queue,
         run=_queue,

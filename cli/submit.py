@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -71,7 +72,8 @@ def _add_shape(group: Any) -> None:
         "--sigma",
         type=texts.fraction,
         metavar="0..1",
-        help="weight of processing against communication",
+        help="share of the run time that depends on the nodes' speed; the rest, communication, "
+        "does not: 1 is all computing (default: the site's)",
     )
     group.add_argument(
         "--bandwidth",
@@ -149,7 +151,11 @@ def _run(args: argparse.Namespace) -> int:
     options = args
     if script:
         options = _with_script_options(args, script, argv[0])
+        _warn_of_sbatch(script, argv[0])
     body = submission(argv, **_job_options(options, script))
+    if not script:
+        _warn_of_missing_command(argv[0], body["launch"])
+    _warn_of_missing_folders(options)
     return order(options, body, _test, lambda done: _tell(done, options))
 
 
@@ -192,6 +198,42 @@ def _with_script_options(args: argparse.Namespace, script: str, shown: str) -> a
         if not hasattr(merged, key):
             setattr(merged, key, value)
     return merged
+
+
+def _warn_of_sbatch(script: str, shown: str) -> None:
+    """One line that names what is not read; sbatch's options mean something to users."""
+    found = parse.sbatch_lines(script)
+    if not found:
+        return
+    told = [
+        f"{number} ({text.removeprefix(parse.SBATCH).strip()}: "
+        + (f"write {instead}" if instead else "has no like here")
+        + ")"
+        for number, text, instead in found
+    ]
+    lines = "line" if len(found) == 1 else "lines"
+    note(f"warning: {shown}: #SBATCH is not read, in {lines} {', '.join(told)}")
+
+
+def _warn_of_missing_command(program: str, launch: Mapping[str, Any]) -> None:
+    """Tell of a command that is not here; it may be on the nodes, so this is no refusal."""
+    where = os.path.join(launch.get("cwd") or os.getcwd(), program) if "/" in program else program
+    if shutil.which(where, path=launch["env"].get("PATH", os.defpath)) is None:
+        note(
+            f"warning: there is no command {program} on this machine; the job fails if its nodes "
+            "have none either"
+        )
+
+
+def _warn_of_missing_folders(args: argparse.Namespace) -> None:
+    """The same for the folders of its output."""
+    for option, pattern in (("--output", args.output), ("--error", args.error)):
+        folder = os.path.dirname(os.path.join(args.chdir or os.getcwd(), pattern or "."))
+        if "%" not in folder and not os.path.isdir(folder):
+            note(
+                f"warning: {option}: there is no folder {folder} on this machine; the job fails if "
+                "its nodes have none either"
+            )
 
 
 def _parsed_line(words: list[str], before: argparse.Namespace, where: str) -> argparse.Namespace:

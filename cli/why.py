@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from coalloc.cli import arguments as parse
+from coalloc.cli.array_summary import array_lines, first_waiting, members_of
 from coalloc.cli.command import (
     BAD_USAGE,
     Command,
@@ -18,16 +19,16 @@ from coalloc.cli.command import (
     connect,
     print_json,
 )
+from coalloc.cli.output import WALL_CLOCK_S, reason
 from coalloc.client.answers import Why
 from coalloc.client.client import WHY_S
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.runtime import texts
 from coalloc.runtime.texts import clock, instant
+from coalloc.wire.errors import RefusedError
 
 WAITING = frozenset({"pending", "held"})
-WALL_CLOCK_S = 1e8
-"""A snapshot's time beyond this is wall-clock time; below, some log's own, seconds."""
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -56,19 +57,30 @@ def _why(args: argparse.Namespace) -> int:
         job = parse.job(args.job)
     except argparse.ArgumentTypeError as error:
         raise CommandError(f"why: argument JOB: {error}", BAD_USAGE) from error
+    lines: list[str] = []
     with connect(args) as client:
-        answer = client.ask("why", timeout_s=max(client.timeout_s, WHY_S), job=job)
+        limit_s = max(client.timeout_s, WHY_S)
+        try:
+            answer = client.ask("why", timeout_s=limit_s, job=job)
+        except RefusedError as error:
+            members = members_of(client, job) if error.code == "not_found" else []
+            if not members:
+                raise
+            lines = [*array_lines(job, members), ""]
+            answer = client.ask("why", timeout_s=limit_s, job=first_waiting(members))
     if args.json:
         answer_json(answer)
         return 0
-    print("\n".join(why_lines(msgspec.convert(answer["why"], Why))))
+    print("\n".join(lines + why_lines(msgspec.convert(answer["why"], Why))))
     return 0
 
 
 def why_lines(why: Why) -> list[str]:
     """What the daemon knows of a job that waits, or how one ended."""
-    reason = why.reason or ("waits" if why.state in WAITING else "")
-    out = [f"job {why.job} is {why.state}" + (f": {reason}" if reason else "")]
+    word = why.reason
+    if why.state in WAITING:
+        word = reason(word) or "waits"
+    out = [f"job {why.job} is {why.state}" + (f": {word}" if word else "")]
     if why.detail:
         out.append(f"  {why.detail}")
     if why.state in WAITING:

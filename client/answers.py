@@ -352,12 +352,15 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
     time : float
         When its round began.
     node_clusters : mapping of node name to cluster name
+    running : tuple of mapping
+        What occupies nodes now: ``job``, ``task`` or None, ``start``, expected ``end``, ``nodes``.
     """
 
     plan: dict[str, Any] = field(default_factory=dict)
     round: int = 0
     time: float = 0.0
     node_clusters: dict[str, str] = field(default_factory=dict)
+    running: tuple[dict[str, Any], ...] = ()
 
 
 class Event(Struct, frozen=True, kw_only=True):

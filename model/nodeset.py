@@ -100,3 +100,31 @@ def fold(names: Iterable[str]) -> str:
         return str(NodeSet.fromlist(listed, resolver=RESOLVER_NOGROUP))
     except (NodeSetException, ValueError, AssertionError):
         return ",".join(listed)
+
+
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,18})", re.DOTALL | re.ASCII)
+
+
+def fold_in_order(names: Iterable[str]) -> str:
+    """Join consecutive numbers, in the order given: cheaper than `fold`, for many short lists."""
+    sets: list[tuple[str, list[list[str]]]] = []
+    for name in names:
+        found = _NUMBERED.fullmatch(name)
+        prefix, digits = found.groups() if found else (name, "")
+        if not digits or not sets or sets[-1][0] != prefix or not sets[-1][1]:
+            sets.append((prefix, [[digits, digits]] if digits else []))
+            continue
+        runs = sets[-1][1]
+        if str(int(runs[-1][1]) + 1).zfill(len(runs[-1][1])) == digits:
+            runs[-1][1] = digits
+        else:
+            runs.append([digits, digits])
+    return ",".join(map(_written, sets))
+
+
+def _written(one: tuple[str, list[list[str]]]) -> str:
+    prefix, runs = one
+    ranges = [low if low == high else f"{low}-{high}" for low, high in runs]
+    if len(ranges) == 1 and "-" not in ranges[0]:
+        return prefix + ranges[0]
+    return f"{prefix}[{','.join(ranges)}]" if ranges else prefix

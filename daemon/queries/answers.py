@@ -184,7 +184,14 @@ def _plan(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str,
     clusters = dict(sources.state.node_cluster())
     newest = sources.state.plan
     edges = {} if newest is None else workflow_views.edges_of(newest, sources.state)
-    return {"plan": plan, "node_clusters": clusters, "edges": edges, "time": now}
+    running = job_views.running_rows(sources.state, now)
+    return {
+        "plan": plan,
+        "node_clusters": clusters,
+        "edges": edges,
+        "running": running,
+        "time": now,
+    }
 
 
 def _events(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -16,8 +17,11 @@ from coalloc.daemon.queries import workflow_views
 from coalloc.daemon.store.records_json import record_object
 from coalloc.model.job_json import write_job
 from coalloc.model.jobs import MoldableJob, RigidJob
+from coalloc.model.nodeset import fold_in_order
+from coalloc.model.plan import Reason
+from coalloc.runtime.texts import instant
 
-NODES_NAMED = 8
+NODES_NAMED = 32
 
 
 def queue_page(
@@ -110,17 +114,16 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
         return workflow_views.task_expectation(record, state.jobs[record.flow], state)
     if record.state is JobState.HELD:
         return None, record.reason or "held", record.detail or "held until released"
-    unmet = [
-        f"{kind}:{job}"
-        for kind, job in record.needs
-        if job in state.jobs and not state.jobs[job].is_ended
-    ]
+    unmet = needs_text(record, state)
     outlook = state.outlook.get(record.id)
     start = None if outlook is None else outlook.start
     if unmet:
-        return start, "dependency", f"waits for {', '.join(unmet)}"
+        return start, "dependency", f"waits for {unmet}"
     if record.not_before > now:
         return max(record.not_before, start or 0.0), "backing_off", record.detail
+    if record.job.earliest > now:
+        what = f"may not start before {instant(record.job.earliest)}"
+        return max(record.job.earliest, start or 0.0), str(Reason.BEGIN_TIME), what
     if state.rounds.paused:
         return None, "rounds_paused", "an operator has paused the rounds"
     if outlook is None:
@@ -128,15 +131,43 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
             return None, "unreachable", "no executor is connected"
         return None, "next_round", "not planned yet; the next round decides"
     if start is not None:
-        return start, "planned", f"planned to start on {_listed(outlook.nodes)}"
+        return start, "planned", f"planned to start on {_folded(outlook.nodes)}"
     return None, outlook.reason, outlook.detail
 
 
-def _listed(names: Collection[str]) -> str:
-    """The names, or the first of them: a queue of thousands is folded by nobody."""
+def _folded(names: Collection[str]) -> str:
+    """The nodes as a set; of many the first ones, since a page of the queue has 2,000 of these."""
     if len(names) <= NODES_NAMED:
-        return ", ".join(names)
-    return f"{', '.join(islice(names, NODES_NAMED - 1))} and {len(names) - NODES_NAMED + 1} more"
+        return fold_in_order(names)
+    first = fold_in_order(islice(names, NODES_NAMED - 1))
+    return f"{first} and {len(names) - NODES_NAMED + 1} more"
+
+
+def _drained(names: Collection[str], reasons: Mapping[str, str]) -> str:
+    """Clusters and nodes, those with the same reason as one set."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(reasons.get(name, ""), []).append(name)
+    return ", ".join(
+        _folded(same) + (f" ({reason})" if reason else "") for reason, same in alike.items()
+    )
+
+
+def needs_text(record: JobRecord, state: State) -> str:
+    """What a waiting job waits for, each array with how many of its members are left."""
+    left: dict[tuple[str, str], list[str]] = {}
+    members: Counter[tuple[str, str]] = Counter()
+    for kind, job in record.needs:
+        key = kind, job.partition("_")[0]
+        members[key] += 1
+        if job in state.jobs and not state.jobs[job].is_ended:
+            left.setdefault(key, []).append(job)
+    return ", ".join(
+        f"{kind}:{names[0]}"
+        if members[kind, number] == 1
+        else f"{kind}:{number} ({len(names)} of {members[kind, number]} left)"
+        for (kind, number), names in left.items()
+    )
 
 
 def job_details(record: JobRecord, state: State, now: float) -> dict[str, Any]:
@@ -227,8 +258,7 @@ def why(record: JobRecord, state: State, now: float) -> dict[str, Any]:
     for cluster in state.clusters.values():
         drained += [] if cluster.drained else sorted(cluster.drained_nodes)
     if drained and record.is_waiting:
-        named = [f"{n} ({state.drained[n]})" if state.drained.get(n) else n for n in drained]
-        facts.append(f"not counted, because drained: {_listed(named)}")
+        facts.append(f"not counted, because drained: {_drained(drained, state.drained)}")
     return {
         "job": record.id,
         "state": str(record.state),
@@ -257,6 +287,24 @@ def test_snapshot(state: State, job: Any, now: float) -> dict[str, Any]:
 
     snapshot = snapshots.snapshot(state, now)
     return write_snapshot(replace(snapshot, queue=(*snapshot.queue, job)))
+
+
+def running_rows(state: State, now: float) -> list[dict[str, Any]]:
+    """What occupies nodes now: our jobs, tasks and pieces, and the batch systems' own jobs."""
+    rows: list[dict[str, Any]] = []
+    snapshot = snapshots.snapshot(state, now)
+    for running in snapshot.running:
+        record = state.jobs.get(running.id)
+        rows.append(
+            {
+                "job": record.flow if record is not None and record.flow else running.id,
+                "task": (record.task or None) if record is not None else None,
+                "start": running.start,
+                "end": running.busy_until(now, snapshot.overrun_s),
+                "nodes": dict(running.nodes),
+            }
+        )
+    return rows
 
 
 def plan_view(state: State) -> Mapping[str, Any]:

@@ -244,3 +244,10 @@ def test_script_options_end_at_the_first_command() -> None:
 def test_script_options_name_the_line_of_a_bad_quote() -> None:
     with pytest.raises(BadText, match="line 2: no closing quotation"):
         list(parse.script_options('#!/bin/sh\n#COALLOC -J "x\n'))
+
+
+def test_node_sets() -> None:
+    assert parse.node_set("beta[3-4,7]") == ("beta3", "beta4", "beta7")
+    assert parse.node_set("alpha") == ("alpha",)
+    with pytest.raises(BadText, match="is not a node set"):
+        parse.node_set("beta[3-")

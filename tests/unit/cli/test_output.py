@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
+from coalloc.cli.array_summary import array_lines, first_waiting, members_of
 from coalloc.cli.events import event_line
-from coalloc.cli.gantt import headline, html_gantt, rows_of, svg_gantt, text_gantt
+from coalloc.cli.gantt import html_gantt, rows_of, svg_gantt, text_gantt
 from coalloc.cli.job_details import job_lines
 from coalloc.cli.nodes import cluster_line, node_lines
 from coalloc.cli.output import aligned, figure, node_set, printable, show_table
+from coalloc.cli.picture import Picture, counts, headline, picture_of
 from coalloc.cli.queue import queue_lines, status_lines
 from coalloc.client.answers import ClusterRow, Event, NodeRow, QueueRow, ServiceStatus
+from coalloc.client.client import Client
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.runtime.texts import length
 
@@ -96,10 +99,10 @@ def test_a_waiting_job_has_reason_and_estimate() -> None:
     (cells,) = queue_lines([waiting], NOW)
     assert cells[3:] == (
         *("PD", "0:00", "4-64", "2030-05-17T15:30:00", "-"),
-        "(planned to start on a1)",
+        "(Resources: planned to start on a1)",
     )
     (cells,) = queue_lines([row("14", reason="insufficient", detail="beta is stale")], NOW)
-    assert cells[6:] == ("N/A", "-", "(insufficient: beta is stale)")
+    assert cells[6:] == ("N/A", "-", "(Resources: beta is stale)")
 
 
 @pytest.mark.parametrize(
@@ -140,6 +143,41 @@ def test_waiting_members_of_an_array_share_a_line() -> None:
     assert [cells[0] for cells in lines] == ["5_0", "5_[1-3,12]", "5_13", "6"]
     assert lines[1][6] == "2030-05-17T14:30:01"  # the earliest of them
     assert len(queue_lines(rows, NOW, unfold=True)) == 7
+
+
+def test_an_array_as_a_whole() -> None:
+    rows = [
+        {"id": "5_0", "state": "running"},
+        *({"id": f"5_{i}", "state": "pending", "reason": "planned"} for i in (1, 2, 3)),
+        {"id": "5_4", "state": "failed"},
+        {"id": "5", "state": "running"},
+        {"id": "15_1", "state": "running"},
+    ]
+    common = {"name": "scan", "user": "ada", "procs": 2, "submitted": NOW}
+    client = Listing([{**common, **one} for one in rows])
+    members = members_of(client, "5")
+    assert [one["id"] for one in members] == ["5_0", "5_1", "5_2", "5_3", "5_4"]
+    assert members_of(client, "7") == []
+    assert first_waiting(members) == "5_1"
+    assert array_lines("5", members) == [
+        "Job 5  scan  array of 5",
+        "  user                ada",
+        "  processes           2 each",
+        "  running             1: 5_0",
+        "  pending: Resources  3: 5_[1-3]",
+        "  failed              1: 5_4",
+    ]
+
+
+class Listing(Client):
+    """A client whose queue is given."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        super().__init__("ipc:///nowhere")
+        self.rows = rows
+
+    def whole_queue(self, *, user: str = "", everything: bool = False) -> dict[str, Any]:
+        return {"jobs": self.rows if everything else []}
 
 
 def details() -> dict[str, Any]:
@@ -282,6 +320,12 @@ def test_state_of_a_cluster(fields: dict[str, Any], state: str) -> None:
     assert cluster_line(cluster(**fields))[:2] == ("alpha", state)
 
 
+def test_of_a_cluster_that_is_away_nothing_is_known_but_the_nodes() -> None:
+    away = cluster(connected=False, stale=True)
+    assert cluster_line(away)[2:5] == ("4", "16", "-")
+    assert {line[1:7] for line in node_lines(away)} == {("unknown", "4", "-", "-", "-", "-")}
+
+
 def test_sums_of_a_cluster() -> None:
     assert cluster_line(cluster())[2:8] == ("4", "16", "13", "1", "0.25", "0:03 ago")
     assert cluster_line(cluster(link_gbps=None, age_s=None))[5:8] == ("no limit", "0.25", "never")
@@ -342,7 +386,7 @@ def test_lanes_that_look_the_same_are_one_row() -> None:
 
 
 def test_text_gantt_shows_who_is_where_when() -> None:
-    lines = text_gantt(PLAN, CLUSTERS, columns=11 + 2 + 20)
+    lines = text_gantt(Picture(plan=PLAN), CLUSTERS, columns=11 + 2 + 20)
     assert lines[:5] == [
         "alpha:a1    |AAAAAAAAAACCCCCCCCCC",
         "alpha:a2    |AAAAAAAAAA..DDDD....",
@@ -363,23 +407,62 @@ def test_text_gantt_marks_what_shares_a_column() -> None:
         objective=Objective(name="makespan", value=100.0),
         placements=placements,
     )
-    lines = text_gantt(plan, {}, columns=24)
+    lines = text_gantt(Picture(plan=plan), {}, columns=24)
     assert lines[0] == "a1 |" + "*" * 20
     assert lines[-1] == "38 more use the same letters again, in this order"
 
 
 def test_gantt_of_nothing() -> None:
     empty = Plan(policy="x", status=Status.HEURISTIC, objective=Objective(name="m", value=0.0))
-    assert text_gantt(empty, {}, columns=80) == ["nothing is placed"]
-    ET.fromstring(svg_gantt(empty, {}))
+    assert text_gantt(Picture(plan=empty), {}, columns=80) == ["nothing is placed"]
+    ET.fromstring(svg_gantt(Picture(plan=empty), {}))
 
 
 def test_svg_and_html_are_well_formed_and_escape_names() -> None:
-    root = ET.fromstring(svg_gantt(PLAN, CLUSTERS))
+    root = ET.fromstring(svg_gantt(Picture(plan=PLAN), CLUSTERS))
     titles = [t.text or "" for t in root.iter("{http://www.w3.org/2000/svg}title")]
     assert len(titles) == 6  # two lanes of job 2 are one bar
     assert any(title.startswith("4.t<1>: +1:00") for title in titles)
-    assert "4.t&lt;1&gt;" in html_gantt(PLAN, CLUSTERS)
+    assert "4.t&lt;1&gt;" in html_gantt(Picture(plan=PLAN), CLUSTERS)
+
+
+def test_gantt_shows_what_runs_and_where_now_is() -> None:
+    running = [
+        Placement(job="0", start=-900.0, end=50.0, nodes={"b1": 1}),
+        Placement(job="1", start=0.0, end=50.0, nodes={"a1": 1, "a2": 1}),
+    ]
+    picture = picture_of(PLAN, running, made=0.0, now=10.0)
+    # of what began with the plan, only what runs is left
+    assert [p.job for p in picture.plan.placements] == ["3", "4", "0", "1"]
+    lines = text_gantt(picture, CLUSTERS, columns=8 + 2 + 22)
+    assert lines[:4] == [
+        "alpha:a1 |..BBBBBBBBBBCCCCCCCCCC",
+        "alpha:a2 |..BBBBBBBBBB..DDDD....",
+        "beta:b1  |AAAAAAAAAAAACCCCCCCCCC",
+        "         |    ^now         +1:30",
+    ]
+    assert "A 0 runs, 0:40 left" in "\n".join(lines)
+    assert "C 3 +0:40 for 0:50" in "\n".join(lines)
+    titles = [t.text or "" for t in ET.fromstring(svg_gantt(picture, CLUSTERS)).iter()]
+    assert "now" in titles
+    assert any(title.startswith("0: runs, ") for title in titles)
+    offline = picture_of(PLAN, running[:1], made=0.0, now=0.0)
+    assert len(offline.plan.placements) == 5
+
+
+def test_jobs_are_counted_not_their_pieces() -> None:
+    pieces = tuple(
+        Placement(job="7", start=i * 5.0, end=i * 5.0 + 5.0, nodes={"a1": 1}, chunks=3)
+        for i in range(3)
+    )
+    plan = Plan(
+        policy="x",
+        status=Status.HEURISTIC,
+        objective=Objective(name="m", value=0.0),
+        placements=(*PLAN.placements, *pieces),
+    )
+    assert counts(plan) == "5 jobs placed (7 placements), 0 deferred"
+    assert counts(PLAN) == "4 jobs placed, 0 deferred"
 
 
 def test_headline_has_objective_bound_and_gap() -> None:

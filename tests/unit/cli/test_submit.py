@@ -302,3 +302,30 @@ def test_an_estimate_that_there_is_none_of(
 def test_the_fake_has_the_clients_methods() -> None:
     for name in ("send_submission", "test_submission", "wait"):
         assert callable(getattr(Client, name))
+
+
+def test_lines_for_sbatch_are_named_in_one_warning(
+    client: FakeClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text(
+        "#!/bin/sh\n#SBATCH -n 4\n#SBATCH --gres=gpu:1\n#SBATCH --time=10 # short\n"
+        "#COALLOC -n 2\ntrue\n#SBATCH -J late\n"
+    )
+    assert sent(client, str(script))["job"]["procs"] == 2
+    assert capsys.readouterr().err == (
+        "coalloc: warning: job.sh: #SBATCH is not read, in lines 2 (-n 4: write #COALLOC -n 4), "
+        "3 (--gres=gpu:1: has no like here), 4 (--time=10 # short: write #COALLOC -t 10)\n"
+    )
+
+
+def test_what_is_not_on_this_machine_is_told(
+    client: FakeClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sent(client, "-o", f"{tmp_path}/none/%j.out", "--", "no-such-command-here")
+    first, second = capsys.readouterr().err.splitlines()
+    assert "there is no command no-such-command-here on this machine" in first
+    assert f"--output: there is no folder {tmp_path}/none on this machine" in second
+    sent(client, "-o", f"{tmp_path}/%j/%r.out", "--", "true")
+    sent(client, "-D", str(tmp_path), "-o", "out", "--", "true")
+    assert capsys.readouterr().err == ""

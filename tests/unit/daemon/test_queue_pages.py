@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from coalloc.client.client import Client
-from coalloc.core.records import JobState
+from coalloc.core.records import JobState, Outlook
 from coalloc.core.requests import Cancel
 from coalloc.daemon.queries import answers
 from coalloc.daemon.queries.answers import QUESTIONS, Sources
 from coalloc.daemon.queries.caller import Caller, RefusedError
 from coalloc.daemon.store.sqlite import Store
+from coalloc.model.nodeset import fold_in_order
 from tests.support.core_site import Site
 
 ANN = Caller(user="ann", uid=1, gid=1, is_operator=False)
@@ -89,3 +90,39 @@ def test_a_page_behind_a_job_that_is_forgotten(site: Site) -> None:
 def test_what_is_no_id_is_refused(site: Site, after: str) -> None:
     with pytest.raises(RefusedError, match="after: is no job's id"):
         Local(site).ask("queue", after=after)
+
+
+def test_reasons_fold_nodes_and_arrays() -> None:
+    site = Site({"alpha": 4, "beta": 4})
+    blocker = site.submit(8)
+    site.run(blocker)
+    array = site.submit(array=tuple(range(300)))
+    done = [f"{array}_{index}" for index in range(150)]
+    for member in done:
+        site.ask(Cancel(job=member))
+    child = site.submit(needs=(("afterany", array), ("afterok", f"{array}_200")))
+    later = site.submit(job={"earliest": site.now + 3600.0})
+    reasons = {row.id: (row.reason, row.detail) for row in Local(site).queue()}
+    waits = f"waits for afterany:{array} (150 of 300 left), afterok:{array}_200"
+    assert reasons[child] == ("dependency", waits)
+    assert reasons[later][0] == "begin_time"
+    assert reasons[later][1].startswith("may not start before ")
+    site.state.outlook[f"{array}_299"] = Outlook(
+        round=1, start=site.now + 5.0, nodes={f"alpha{n}": 1 for n in (1, 2, 3)} | {"beta1": 1}
+    )
+    rows = {row.id: row.detail for row in Local(site).queue()}
+    assert rows[f"{array}_299"] == "planned to start on alpha[1-3],beta1"
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([], ""),
+        (["a1"], "a1"),
+        (["a1", "a2", "a3", "b1", "a5"], "a[1-3],b1,a5"),
+        (["n08", "n09", "n10", "n12"], "n[08-10,12]"),
+        (["n9", "n10", "head", "x", "1", "2"], "n[9-10],head,x,[1-2]"),
+    ],
+)
+def test_names_are_folded_in_order(names: list[str], text: str) -> None:
+    assert fold_in_order(names) == text

@@ -1,0 +1,63 @@
+"""A job array as a whole: what ``show`` and ``why`` say of the number that ``submit`` printed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from coalloc.cli.output import block, printable, reason
+from coalloc.client.answers import QueueRow
+from coalloc.client.client import Client
+from coalloc.model.nodeset import fold
+from coalloc.runtime.texts import instant
+
+WAITING = frozenset({"pending", "held"})
+
+
+def members_of(client: Client, number: str) -> list[dict[str, Any]]:
+    """Rows of an array's members that the daemon remembers; empty where there is no such array."""
+    rows = client.whole_queue(everything=True)["jobs"]
+    return [row for row in rows if row["id"].partition("_")[::2] == (number, _index(row["id"]))]
+
+
+def _index(job: str) -> str:
+    """The index of an array's member; of another job what no member has."""
+    return job.partition("_")[2] or "none"
+
+
+def first_waiting(rows: Sequence[dict[str, Any]]) -> str:
+    """The member that a question about the array is best answered for."""
+    waiting = [row["id"] for row in rows if row["state"] in WAITING]
+    return (waiting or [row["id"] for row in rows])[0]
+
+
+def array_lines(number: str, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """How many members wait, run and have ended, and which."""
+    members = msgspec.convert(rows, list[QueueRow])
+    states: dict[str, list[QueueRow]] = {}
+    for row in members:
+        state = row.state
+        if state in WAITING:
+            state = f"{state}: {reason(row.reason)}" if row.reason else state
+        states.setdefault(state, []).append(row)
+    shown = [(state, f"{len(same)}: {_named(number, same)}") for state, same in states.items()]
+    starts = [row.start_estimate for row in members if row.start_estimate is not None]
+    first = members[0]
+    return [
+        f"Job {number}  {printable(first.name)}  array of {len(members)}",
+        *block(
+            [
+                ("user", first.user),
+                ("processes", f"{first.procs} each"),
+                *shown,
+                ("next expected start", instant(min(starts)) if starts else None),
+            ]
+        ),
+    ]
+
+
+def _named(number: str, rows: Sequence[QueueRow]) -> str:
+    folded = fold(row.id.partition("_")[2] for row in rows)
+    return f"{number}_{folded}"

@@ -1,0 +1,85 @@
+"""What a Gantt chart shows: a plan with what runs now; and a plan in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from coalloc.model.plan import Placement, Plan
+
+AT_ONCE_S = 1.0
+"""Placements that start so soon after the plan was made were started with it, seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """What is drawn.
+
+    Attributes
+    ----------
+    plan : Plan
+        Planned placements, then those that run.
+    begin : float or None
+        Left end, seconds on the plan's axis; None: the first start.
+    now : float or None
+        Where the line for now is; None: nowhere.
+    running : int
+        How many placements, the last ones, run already.
+    """
+
+    plan: Plan
+    begin: float | None = None
+    now: float | None = None
+    running: int = 0
+
+    def is_running(self, index: int) -> bool:
+        """Whether a placement runs already."""
+        return index >= len(self.plan.placements) - self.running
+
+
+def picture_of(plan: Plan, running: Sequence[Placement], made: float, now: float) -> Picture:
+    """A plan beside what runs.
+
+    What has begun of the plan is left out: if it still runs, it is among `running`.
+
+    Parameters
+    ----------
+    made : float
+        When the plan was made.
+    """
+    begun = {(one.job, one.task) for one in running}
+
+    def is_to_come(place: Placement) -> bool:
+        runs = (place.job, place.task) in begun
+        if place.start > now or (runs and place.chunks is None):
+            return not runs or place.chunks is not None
+        return not runs and not (now > made + AT_ONCE_S and place.start <= made + AT_ONCE_S)
+
+    planned = tuple(filter(is_to_come, plan.placements))
+    return Picture(
+        plan=replace(plan, placements=(*planned, *running)),
+        begin=min(made, now),
+        now=now,
+        running=len(running),
+    )
+
+
+def headline(plan: Plan) -> str:
+    """Policy, status, objective, bound and gap in one line."""
+    objective = plan.objective
+    out = f"{plan.policy}, {plan.status}: {objective.name} {objective.value:.6g}"
+    if objective.bound is not None:
+        out += f", bound {objective.bound:.6g}"
+        gap = objective.gap
+        out += "" if gap is None else f", gap {gap:.2%}"
+    return out
+
+
+def counts(plan: Plan) -> str:
+    """How many jobs a plan places and defers; and placements, where these are others."""
+    placed = len({placement.job for placement in plan.placements})
+    deferred = len({entry.job for entry in plan.deferred})
+    text = f"{placed} job{'' if placed == 1 else 's'} placed"
+    if len(plan.placements) != placed:
+        text += f" ({len(plan.placements)} placements)"
+    return f"{text}, {deferred} deferred"
