@@ -19,18 +19,12 @@ WAITING = frozenset({"pending", "held"})
 def members_of(client: Client, number: str) -> list[dict[str, Any]]:
     """Rows of an array's members that the daemon remembers; empty where there is no such array."""
     rows = client.whole_queue(everything=True)["jobs"]
-    return [row for row in rows if row["id"].partition("_")[::2] == (number, _index(row["id"]))]
-
-
-def _index(job: str) -> str:
-    """The index of an array's member; of another job what no member has."""
-    return job.partition("_")[2] or "none"
+    return [row for row in rows if row["id"].startswith(f"{number}_")]
 
 
 def first_waiting(rows: Sequence[dict[str, Any]]) -> str:
     """The member that a question about the array is best answered for."""
-    waiting = [row["id"] for row in rows if row["state"] in WAITING]
-    return (waiting or [row["id"] for row in rows])[0]
+    return str(next((row for row in rows if row["state"] in WAITING), rows[0])["id"])
 
 
 def array_lines(number: str, rows: Sequence[dict[str, Any]]) -> list[str]:

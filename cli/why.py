@@ -86,7 +86,9 @@ def why_lines(why: Why) -> list[str]:
     if why.state in WAITING:
         by = " by the last round" if why.lines else ""
         out.append(f"  expected start{by}: {instant(why.start_estimate, 'not known')}")
-    out += [f"  {line}" for line in (*why.lines, *why.facts)]
+    # The explanation has the figures on slots; what is free now is said once.
+    facts = [fact for fact in why.facts if not (why.lines and fact.startswith("asks for "))]
+    out += [f"  {line}" for line in (*why.lines, *facts)]
     if why.unexplained:
         out.append(f"  no explanation: {why.unexplained}")
     return out
