@@ -9,12 +9,14 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coalloc.cli import main, offline, operate, queue
+from coalloc.cli import main, nodes, offline, operate
+from coalloc.cli import queue as cli_show
 from coalloc.cli.command import error_line
 from coalloc.client.client import NoAnswerError, RefusedError
 from coalloc.model.jobs import WorkflowJob
@@ -140,7 +142,7 @@ def test_what_goes_wrong_later(
     def fail(args: Any) -> None:
         raise error
 
-    monkeypatch.setattr(queue, "connect", fail)
+    monkeypatch.setattr(cli_show, "connect", fail)
     assert run("queue") == code
     err = capsys.readouterr().err
     assert "Traceback" not in err
@@ -151,7 +153,7 @@ def test_a_defect_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None
     def fail(args: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(queue, "connect", fail)
+    monkeypatch.setattr(cli_show, "connect", fail)
     with pytest.raises(ZeroDivisionError):
         run("queue")
 
@@ -426,3 +428,62 @@ def test_the_entry_point_is_installed() -> None:
 def test_an_error_repeats_nothing_that_a_terminal_would_act_on() -> None:
     refused = RefusedError("not_found", "there is no cluster or node \x1b[31mq")
     assert error_line(refused) == "coalloc: error: there is no cluster or node ?[31mq"
+
+
+def test_a_plan_of_a_live_queue_shows_dates(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 1_900_000_000.0
+    path, plan = tmp_path / "s.json", tmp_path / "p.json"
+    queue = [{**job, "submitted": now} for job in SNAPSHOT["queue"]]
+    path.write_text(json.dumps({**SNAPSHOT, "time": now, "queue": queue}))
+    assert run("solve", "--policy", "fcfs", str(path), "-o", str(plan)) == 0
+    for words in ([], ["--snapshot", str(path)]):
+        assert run("plan", str(plan), *words) == 0
+        out = capsys.readouterr().out
+        assert re.search(r"^\S+ +20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d", out, re.MULTILINE)
+        assert "e+09" not in out
+
+
+def test_a_new_key_is_not_written_for_a_server_that_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = tmp_path / "key.json"
+    assert run("keys", "new", "--file", str(key), "--offline", "--server", "x") == 2
+    assert "--server: 'x' is not a public key of 40 characters" in capsys.readouterr().err
+    assert not key.exists()
+
+
+def test_nodes_waits_until_every_cluster_is_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    away = {
+        "cluster": "alpha",
+        "connected": False,
+        "stale": True,
+        "drained": False,
+        "nodes": [],
+        "age_s": None,
+        "link_gbps": None,
+        "link_used_gbps": 0.0,
+    }
+    there = {**away, "connected": True, "stale": False}
+
+    class Starting(Refusing):
+        answers: Iterator[Any] = iter(
+            [NoAnswerError("not yet"), {"clusters": [away]}, {"clusters": [there]}]
+        )
+
+        def ask(self, kind: str, *, job: str = "") -> dict[str, Any]:
+            answer = next(self.answers)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    monkeypatch.setattr(nodes, "connect", lambda args: Starting())
+    monkeypatch.setattr(nodes, "LOOK_EVERY_S", 0.0)
+    assert run("nodes", "--wait", "60s") == 0
+    assert re.search(r"^alpha +up ", capsys.readouterr().out, re.MULTILINE)
+    monkeypatch.setattr(Starting, "answers", iter([{"clusters": [away]}] * 100_000))
+    assert run("nodes", "--wait", ".05s") == 1
+    assert "not read within 0:00: alpha" in capsys.readouterr().err
