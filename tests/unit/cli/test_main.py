@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.cli import main, nodes, offline, operate
-from coalloc.cli import queue as cli_show
+from coalloc.cli import main, nodes, offline, operate, queue
 from coalloc.cli.command import error_line
 from coalloc.client.client import NoAnswerError, RefusedError
 from coalloc.model.jobs import WorkflowJob
@@ -142,7 +141,7 @@ def test_what_goes_wrong_later(
     def fail(args: Any) -> None:
         raise error
 
-    monkeypatch.setattr(cli_show, "connect", fail)
+    monkeypatch.setattr(queue, "connect", fail)
     assert run("queue") == code
     err = capsys.readouterr().err
     assert "Traceback" not in err
@@ -153,7 +152,7 @@ def test_a_defect_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None
     def fail(args: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(cli_show, "connect", fail)
+    monkeypatch.setattr(queue, "connect", fail)
     with pytest.raises(ZeroDivisionError):
         run("queue")
 
@@ -435,8 +434,7 @@ def test_a_plan_of_a_live_queue_shows_dates(
 ) -> None:
     now = 1_900_000_000.0
     path, plan = tmp_path / "s.json", tmp_path / "p.json"
-    queue = [{**job, "submitted": now} for job in SNAPSHOT["queue"]]
-    path.write_text(json.dumps({**SNAPSHOT, "time": now, "queue": queue}))
+    path.write_text(json.dumps({**SNAPSHOT, "time": now}))
     assert run("solve", "--policy", "fcfs", str(path), "-o", str(plan)) == 0
     for words in ([], ["--snapshot", str(path)]):
         assert run("plan", str(plan), *words) == 0
@@ -478,7 +476,8 @@ def test_nodes_waits_until_every_cluster_is_read(
             answer = next(self.answers)
             if isinstance(answer, Exception):
                 raise answer
-            return answer
+            found: dict[str, Any] = answer
+            return found
 
     monkeypatch.setattr(nodes, "connect", lambda args: Starting())
     monkeypatch.setattr(nodes, "LOOK_EVERY_S", 0.0)
