@@ -201,7 +201,7 @@ def test_a_reload_names_what_differs_from_what_runs(site: Running) -> None:
     """Also where a change is taken back, which needs no restart."""
     daemon = site.processes["coallocd"]
     first = site.config.read_text()
-    other = first.replace("[daemon]", '[daemon]\nmetrics_address = "127.0.0.1:0"', 1)
+    other = first.replace("[daemon]", '[daemon]\nmetrics_address = "127.0.0.1:9090"', 1)
     for reloads, text in enumerate((other, other, first), 1):
         site.config.write_text(text)
         daemon.send_signal(signal.SIGHUP)
