@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any, Literal
 
 from coalloc.model.errors import InputError
+from coalloc.model.ranges import Range
 
 Kind = Literal[
     "number", "integer", "text", "flag", "texts", "numbers", "integers", "counts", "loads", "any"
@@ -16,7 +17,7 @@ Kind = Literal[
 
 
 LARGEST = 1e18
-"""No number of either format is larger, so that sums and products of them stay finite."""
+"""No number without a range of its own is larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,8 @@ class Field:
     doc : str
         Meaning and unit; goes into the schema.
     low, high : float
-        Bounds, inclusive; `above` makes the lower one exclusive.
+        Bounds, inclusive; `above` makes the lower one exclusive, and with `zero` 0 is admitted
+        beside them.
     needed : bool
     nullable : bool
         JSON null is accepted and read as None.
@@ -48,6 +50,7 @@ class Field:
     low: float = -inf
     high: float = inf
     above: bool = False
+    zero: bool = False
     needed: bool = False
     nullable: bool = False
     choices: tuple[str, ...] = ()
@@ -113,12 +116,21 @@ class Field:
 
     def _inside(self, value: float, where: str) -> None:
         # isfinite fails on a whole number of 400 digits, a comparison does not.
-        if not abs(value) <= LARGEST:
-            if abs(value) < inf:
-                raise InputError(where, f"{shown(value)} is outside {-LARGEST:g}..{LARGEST:g}")
+        if not abs(value) < inf:
             raise InputError(where, f"{value} is not a finite number")
+        largest = self.high if self.high < inf else LARGEST
+        if abs(value) > max(largest, LARGEST):
+            low = max(self.low, -largest)
+            raise InputError(where, f"{shown(value)} is outside {low:g}..{largest:g}")
         if self.low <= value <= self.high and not (self.above and value == self.low):
             return
+        if self.zero and value == 0:
+            return
+        if self.zero and 0 < value < self.low:
+            what = f"{_short(value)} is neither 0 nor in {self.low:g}..{self.high:g}"
+            raise InputError(where, what)
+        if self.zero:
+            raise InputError(where, f"{_short(value)} is outside 0..{self.high:g}")
         if self.above and value == self.low:
             raise InputError(where, f"{_short(value)} is not above {self.low:g}")
         if self.high < inf:
@@ -143,6 +155,14 @@ class Field:
             self.check(text, where)
         return text
 
+    def widened(self) -> Field:
+        """The same field with no bounds but those of sign and of `LARGEST`."""
+        if self.kind not in ("number", "numbers", "integer"):
+            return self
+        low = self.low if self.low >= 1.0 else 0.0 if self.low >= 0.0 else -inf
+        above = self.above or (0.0 < self.low < 1.0 and not self.zero)
+        return replace(self, low=low, high=max(self.high, LARGEST), above=above, zero=False)
+
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of this field."""
         item = self._item_schema()
@@ -162,8 +182,12 @@ class Field:
         kind = _SCHEMA_TYPES.get(self.kind)
         item: dict[str, Any] = {} if kind is None else {"type": kind}
         if kind in ("number", "integer"):
-            item["exclusiveMinimum" if self.above else "minimum"] = max(self.low, -LARGEST)
-            item["maximum"] = min(self.high, LARGEST)
+            low = max(self.low, -max(LARGEST, self.high) if self.high < inf else -LARGEST)
+            bounds: dict[str, Any] = {
+                "exclusiveMinimum" if self.above else "minimum": low,
+                "maximum": self.high if self.high < inf else LARGEST,
+            }
+            item |= {"anyOf": [{"const": 0}, bounds]} if self.zero else bounds
         if self.choices:
             item["enum"] = [str(choice) for choice in self.choices]
         elif kind == "string" and self.needed:
@@ -185,6 +209,17 @@ _SCHEMA_TYPES: Mapping[Kind, str] = {
 """Of the field, or of its items; a kind that is not here is described by its owner."""
 
 Table = Mapping[str, Field]
+
+
+def amount(within: Range, doc: str, *, kind: Kind = "number", **more: Any) -> Field:
+    """A field whose numbers lie in a range."""
+    low, high = within.low, within.high
+    return Field(kind=kind, doc=doc, low=low, high=high, zero=within.zero, **more)
+
+
+def widened(table: Table) -> Table:
+    """The same fields with the bounds of an earlier day: for what was admitted by them."""
+    return {key: field.widened() for key, field in table.items()}
 
 
 def read_fields(value: Any, table: Table, where: str) -> dict[str, Any]:

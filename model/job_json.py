@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
-from coalloc.model import tables
+from coalloc.model import ranges, tables
 from coalloc.model.errors import InputError
-from coalloc.model.fields import array, chosen, read_fields, shown
+from coalloc.model.fields import Table, array, chosen, read_fields, shown, widened
 from coalloc.model.jobs import (
     MOST_CHUNKS,
     DivisibleJob,
@@ -37,12 +37,37 @@ KINDS = {
 }
 
 
+class _Tables(NamedTuple):
+    """What jobs are read by."""
+
+    kinds: Mapping[str, Table]
+    task: Table
+    edge: Table
+    started: Table
+    speedups: Mapping[str, Table]
+
+
+_ADMITTED = _Tables(KINDS, tables.TASK, tables.EDGE, tables.STARTED, tables.SPEEDUPS)
+_STORED = _Tables(
+    {kind: widened(table) for kind, table in KINDS.items()},
+    widened(tables.TASK),
+    widened(tables.EDGE),
+    widened(tables.STARTED),
+    {model: widened(table) for model, table in tables.SPEEDUPS.items()},
+)
+"""An earlier release may have admitted more."""
+
 _LISTS = ("clusters", "features", "after")
 _make_rigid = maker(RigidJob)
 
 
-def read_job(value: Any, where: str, time: float) -> tuple[Job, list[str]]:
+def read_job(value: Any, where: str, time: float, *, stored: bool = False) -> tuple[Job, list[str]]:
     """Read one job; `time` is the default of ``submitted``.
+
+    Parameters
+    ----------
+    stored : bool
+        It was admitted before: amounts outside today's ranges are read as well.
 
     Returns
     -------
@@ -54,8 +79,9 @@ def read_job(value: Any, where: str, time: float) -> tuple[Job, list[str]]:
     ------
     InputError
     """
+    by = _STORED if stored else _ADMITTED
     kind = chosen(value, "kind", KINDS, where)
-    fields = read_fields(value, KINDS[kind], where)
+    fields = read_fields(value, by.kinds[kind], where)
     del fields["kind"]
     fields.setdefault("submitted", time)
     fields.setdefault("earliest", fields["submitted"])
@@ -63,9 +89,9 @@ def read_job(value: Any, where: str, time: float) -> tuple[Job, list[str]]:
         case "rigid":
             return _rigid(fields, where), []
         case "moldable":
-            return _moldable(fields, where)
+            return _moldable(fields, where, by)
         case "workflow":
-            return _workflow(fields, where), []
+            return _workflow(fields, where, by), []
         case _:
             return _divisible(fields, where), []
 
@@ -79,7 +105,7 @@ def _divisible(fields: dict[str, Any], where: str) -> DivisibleJob:
 def restore_job(value: dict[str, Any]) -> Job:
     """The job that `write_job` wrote; a rigid one without checking again what was checked."""
     if value["kind"] != "rigid":
-        return read_job(value, "job", value["submitted"])[0]
+        return read_job(value, "job", value["submitted"], stored=True)[0]
     fields = dict(value)
     del fields["kind"]
     for key in _LISTS:
@@ -87,6 +113,30 @@ def restore_job(value: dict[str, Any]) -> Job:
             fields[key] = tuple(fields[key])
     fields.setdefault("earliest", fields["submitted"])
     return _make_rigid(fields)
+
+
+def outside(job: Job) -> str:
+    """The first amount of a job that is outside its range, in words; empty if all are inside."""
+    if isinstance(job, RigidJob) and _is_inside(job):
+        return ""
+    try:
+        read_job(write_job(job), "job", job.submitted)
+    except InputError as error:
+        return str(error).removeprefix("job.")
+    return ""
+
+
+def _is_inside(job: RigidJob) -> bool:
+    """Most jobs of a long queue are found to be inside without being written and read."""
+    return (
+        ranges.SPAN.holds(job.base_time)
+        and (job.time_limit is None or ranges.SPAN.holds(job.time_limit))
+        and ranges.INSTANT.holds(job.submitted)
+        and ranges.INSTANT.holds(job.earliest)
+        and ranges.WEIGHT.holds(job.weight)
+        and ranges.GBPS.holds(job.proc_gbps)
+        and ranges.MEMORY_MB.holds(job.memory_mb_per_proc)
+    )
 
 
 def _rigid(fields: dict[str, Any], where: str) -> RigidJob:
@@ -100,7 +150,7 @@ def _rigid(fields: dict[str, Any], where: str) -> RigidJob:
     return RigidJob(**fields)
 
 
-def _moldable(fields: dict[str, Any], where: str) -> tuple[MoldableJob, list[str]]:
+def _moldable(fields: dict[str, Any], where: str, by: _Tables) -> tuple[MoldableJob, list[str]]:
     times, model = fields.pop("times", None), fields.pop("speedup", None)
     if (times is None) == (model is None):
         raise InputError(where, "needs either times or speedup")
@@ -113,7 +163,7 @@ def _moldable(fields: dict[str, Any], where: str) -> tuple[MoldableJob, list[str
         speedup, dropped = repaired(tuple(range(1, len(times) + 1)), times)
         low, high = 1, len(times)
     else:
-        speedup, low, high, dropped = read_speedup(model, f"{where}.speedup")
+        speedup, low, high, dropped = read_speedup(model, f"{where}.speedup", by.speedups)
     lowest = fields.setdefault("min_procs", low)
     highest = fields.setdefault("max_procs", high)
     if highest is None:
@@ -132,10 +182,12 @@ def _moldable(fields: dict[str, Any], where: str) -> tuple[MoldableJob, list[str
     return MoldableJob(speedup=speedup, **fields), warnings
 
 
-def read_speedup(value: Any, where: str) -> tuple[Speedup, int, int | None, list[int]]:
+def read_speedup(
+    value: Any, where: str, by: Mapping[str, Table] = tables.SPEEDUPS
+) -> tuple[Speedup, int, int | None, list[int]]:
     """Read a speed-up model; returns it with its default range and the repaired counts."""
     model = chosen(value, "model", tables.SPEEDUPS, where)
-    fields = read_fields(value, tables.SPEEDUPS[model], where)
+    fields = read_fields(value, by[model], where)
     match model:
         case "amdahl":
             amdahl = AmdahlSpeedup(
@@ -157,11 +209,11 @@ def read_speedup(value: Any, where: str) -> tuple[Speedup, int, int | None, list
             return table, procs[0], procs[-1], dropped
 
 
-def _workflow(fields: dict[str, Any], where: str) -> WorkflowJob:
+def _workflow(fields: dict[str, Any], where: str, by: _Tables) -> WorkflowJob:
     tasks = []
     for i, item in enumerate(array(fields.pop("tasks"), f"{where}.tasks")):
         place = f"{where}.tasks[{i}]"
-        task = read_fields(item, tables.TASK, place)
+        task = read_fields(item, by.task, place)
         lowest = task.setdefault("min_procs", 1)
         if task.setdefault("max_procs", lowest) < lowest:
             raise InputError(
@@ -172,11 +224,11 @@ def _workflow(fields: dict[str, Any], where: str) -> WorkflowJob:
         raise InputError(f"{where}.tasks", "is empty")
     edges = []
     for i, item in enumerate(array(fields.pop("edges", ()), f"{where}.edges")):
-        edge = read_fields(item, tables.EDGE, f"{where}.edges[{i}]")
+        edge = read_fields(item, by.edge, f"{where}.edges[{i}]")
         edges.append(Edge(parent=edge["from"], child=edge["to"], gb=edge.get("gb", 0.0)))
     started = []
     for i, item in enumerate(array(fields.pop("started", ()), f"{where}.started")):
-        begun = Started(**read_fields(item, tables.STARTED, f"{where}.started[{i}]"))
+        begun = Started(**read_fields(item, by.started, f"{where}.started[{i}]"))
         if not begun.clusters:
             raise InputError(f"{where}.started[{i}].clusters", "is empty")
         started.append(begun)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from coalloc.model.fields import Field, Table
+from coalloc.model import ranges
+from coalloc.model.fields import Field, Table, amount
 from coalloc.model.plan import Reason, Status
 from coalloc.model.platform import NodeState
 
@@ -15,15 +16,15 @@ NODE: Table = {
         needed=True,
         doc="Unique name; a node set such as a[1-4] stands for equal nodes.",
     ),
-    "power": Field(kind="number", low=0, above=True, high=1, default=1.0, doc="Effective power."),
+    "power": amount(ranges.POWER, "Effective power.", default=1.0),
     "slots": Field(
         kind="integer", low=1, high=1_000_000, default=1, doc="Processes at the same time."
     ),
     "features": Field(kind="texts", default=[], doc="Features a job may ask for."),
-    "memory_mb": Field(kind="integer", low=0, nullable=True, doc="Memory, MiB; null is unlimited."),
-    "free_at": Field(
-        kind="number", doc="No slot is usable before, s; default the snapshot's time."
+    "memory_mb": amount(
+        ranges.MEMORY_MB, "Memory, MiB; null is unlimited.", kind="integer", nullable=True
     ),
+    "free_at": amount(ranges.EVENT, "No slot is usable before, s; default the snapshot's time."),
     "state": Field(
         kind="text", choices=tuple(NodeState), default="up", doc="Only up nodes get new work."
     ),
@@ -31,14 +32,12 @@ NODE: Table = {
 
 CLUSTER: Table = {
     "name": Field(kind="text", needed=True, doc="Unique name."),
-    "link_gbps": Field(
-        kind="number", low=0, nullable=True, doc="Capacity to the switch, Gbit/s; null unlimited."
+    "link_gbps": amount(
+        ranges.GBPS, "Capacity to the switch, Gbit/s; null unlimited.", nullable=True
     ),
-    "intra_gbps": Field(
-        kind="number", low=0, above=True, nullable=True, doc="Inside, Gbit/s; null unlimited."
-    ),
-    "link_latency_s": Field(kind="number", low=0, default=0.0, doc="Latency of the link, s."),
-    "intra_latency_s": Field(kind="number", low=0, default=0.0, doc="Latency inside, s."),
+    "intra_gbps": amount(ranges.INSIDE_GBPS, "Inside, Gbit/s; null unlimited.", nullable=True),
+    "link_latency_s": amount(ranges.LATENCY, "Latency of the link, s.", default=0.0),
+    "intra_latency_s": amount(ranges.LATENCY, "Latency inside, s.", default=0.0),
     "stale": Field(kind="flag", default=False, doc="The last reading failed; gets no new work."),
     "nodes": Field(kind="any", needed=True, doc="Nodes."),
 }
@@ -51,18 +50,14 @@ JOB: Table = {
         choices=("rigid", "moldable", "workflow", "divisible"),
         doc="Kind.",
     ),
-    "weight": Field(kind="number", low=0, default=1.0, doc="Weight in weighted completion."),
-    "submitted": Field(kind="number", doc="Submit time, s; default the snapshot's time."),
-    "earliest": Field(kind="number", doc="No start before, s; default submitted."),
-    "time_limit": Field(
-        kind="number", low=0, above=True, nullable=True, doc="Kill time, s of run time."
-    ),
-    "sigma": Field(
-        kind="number", low=0, high=1, default=1.0, doc="Weight of processing against communication."
-    ),
+    "weight": amount(ranges.WEIGHT, "Weight in weighted completion.", default=1.0),
+    "submitted": amount(ranges.INSTANT, "Submit time, s; default the snapshot's time."),
+    "earliest": amount(ranges.INSTANT, "No start before, s; default submitted."),
+    "time_limit": amount(ranges.SPAN, "Kill time, s of run time.", nullable=True),
+    "sigma": amount(ranges.SHARE, "Weight of processing against communication.", default=1.0),
     "clusters": Field(kind="texts", nullable=True, doc="Clusters that may run it; null any."),
     "features": Field(kind="texts", default=[], doc="Features every node must have."),
-    "memory_mb_per_proc": Field(kind="integer", low=0, default=0, doc="MiB per process."),
+    "memory_mb_per_proc": amount(ranges.MEMORY_MB, "MiB per process.", kind="integer", default=0),
     "after": Field(kind="texts", default=[], doc="Ids of jobs that must have ended."),
     "held": Field(kind="flag", default=False, doc="Not to be planned."),
     "passed_over": Field(
@@ -70,24 +65,20 @@ JOB: Table = {
     ),
 }
 
-PROC_GBPS = Field(kind="number", low=0, default=0.0, doc="Peak bandwidth of one process, Gbit/s.")
+PROC_GBPS = amount(ranges.GBPS, "Peak bandwidth of one process, Gbit/s.", default=0.0)
 RIGID: Table = {
     **JOB,
     "procs": Field(kind="integer", low=1, high=10**9, needed=True, doc="Number of processes."),
-    "base_time": Field(
-        kind="number", low=0, above=True, doc="Run time on dedicated full-speed nodes, s."
-    ),
+    "base_time": amount(ranges.SPAN, "Run time on dedicated full-speed nodes, s."),
     "proc_gbps": PROC_GBPS,
 }
 MOLDABLE: Table = {
     **JOB,
-    "times": Field(kind="numbers", low=0, above=True, doc="Times on 1, 2, ... processes, s."),
+    "times": amount(ranges.SPAN, "Times on 1, 2, ... processes, s.", kind="numbers"),
     "speedup": Field(kind="any", doc="Speed-up model instead of times."),
     "min_procs": Field(kind="integer", low=1, high=10**9, doc="Smallest allotment."),
     "max_procs": Field(kind="integer", low=1, high=10**9, doc="Largest allotment."),
-    "proc_gbps": Field(
-        kind="number", low=0, nullable=True, doc="As for rigid; absent: one cluster only."
-    ),
+    "proc_gbps": amount(ranges.GBPS, "As for rigid; absent: one cluster only.", nullable=True),
 }
 WORKFLOW: Table = {
     **JOB,
@@ -97,53 +88,49 @@ WORKFLOW: Table = {
 }
 DIVISIBLE: Table = {
     **JOB,
-    "work": Field(
-        kind="number", low=0, above=True, needed=True, doc="Work, s on one full-speed node."
-    ),
-    "chunk_s": Field(kind="number", low=0, above=True, needed=True, doc="Length of a chunk, s."),
+    "work": amount(ranges.WORK, "Work, s on one full-speed node.", needed=True),
+    "chunk_s": amount(ranges.SPAN, "Length of a chunk, s.", needed=True),
 }
 
 TASK: Table = {
     "id": Field(kind="text", needed=True, doc="Unique in its workflow."),
-    "work": Field(kind="number", low=0, needed=True, doc="Work, s on one full-speed node."),
-    "parallel_fraction": Field(kind="number", low=0, high=1, default=0.0, doc="Share that scales."),
+    "work": amount(ranges.TASK_WORK, "Work, s on one full-speed node.", needed=True),
+    "parallel_fraction": amount(ranges.SHARE, "Share that scales.", default=0.0),
     "min_procs": Field(kind="integer", low=1, high=10**9, default=1, doc="Smallest allotment."),
     "max_procs": Field(
         kind="integer", low=1, high=10**9, doc="Largest allotment; default min_procs."
     ),
-    "comm_gb": Field(kind="number", low=0, default=0.0, doc="All-to-all volume, GB."),
+    "comm_gb": amount(ranges.DATA_GB, "All-to-all volume, GB.", default=0.0),
 }
 EDGE: Table = {
     "from": Field(kind="text", needed=True, doc="Parent task."),
     "to": Field(kind="text", needed=True, doc="Child task."),
-    "gb": Field(kind="number", low=0, default=0.0, doc="Data, GB."),
+    "gb": amount(ranges.DATA_GB, "Data, GB.", default=0.0),
 }
 STARTED: Table = {
     "task": Field(kind="text", needed=True, doc="Task id; not one of `tasks`."),
     "clusters": Field(kind="texts", needed=True, doc="Where it runs or ran."),
-    "end": Field(kind="number", needed=True, doc="Known or expected end, s."),
+    "end": amount(ranges.EVENT, "Known or expected end, s.", needed=True),
 }
 
 SPEEDUPS: dict[str, Table] = {
     "amdahl": {
         "model": Field(kind="text", needed=True, doc="amdahl"),
-        "time": Field(kind="number", low=0, above=True, needed=True, doc="Time on one process, s."),
-        "parallel_fraction": Field(
-            kind="number", low=0, high=1, needed=True, doc="Share that scales."
-        ),
+        "time": amount(ranges.SPAN, "Time on one process, s.", needed=True),
+        "parallel_fraction": amount(ranges.SHARE, "Share that scales.", needed=True),
     },
     "downey": {
         "model": Field(kind="text", needed=True, doc="downey"),
-        "time": Field(kind="number", low=0, above=True, needed=True, doc="Time on one process, s."),
-        "A": Field(kind="number", low=1, needed=True, doc="Average parallelism."),
-        "sigma": Field(
-            kind="number", low=0, needed=True, doc="Variance of parallelism (Downey's sigma)."
-        ),
+        "time": amount(ranges.SPAN, "Time on one process, s.", needed=True),
+        "A": amount(ranges.PARALLELISM, "Average parallelism.", needed=True),
+        "sigma": amount(ranges.VARIANCE, "Variance of parallelism (Downey's sigma).", needed=True),
     },
     "table": {
         "model": Field(kind="text", needed=True, doc="table"),
-        "procs": Field(kind="integers", low=1, needed=True, doc="Rising process counts."),
-        "times": Field(kind="numbers", low=0, above=True, needed=True, doc="Their times, s."),
+        "procs": Field(
+            kind="integers", low=1, high=10**9, needed=True, doc="Rising process counts."
+        ),
+        "times": amount(ranges.SPAN, "Their times, s.", kind="numbers", needed=True),
     },
 }
 
@@ -152,23 +139,23 @@ RUNNING: Table = {
     "nodes": Field(
         kind="counts", low=1, high=1_000_000, needed=True, doc="Slots taken on each node."
     ),
-    "start": Field(kind="number", needed=True, doc="Start, s."),
-    "end": Field(kind="number", needed=True, doc="Expected end, s."),
-    "link_gbps": Field(kind="loads", low=0, default={}, doc="Load on the links, Gbit/s."),
+    "start": amount(ranges.EVENT, "Start, s.", needed=True),
+    "end": amount(ranges.EVENT, "Expected end, s.", needed=True),
+    "link_gbps": amount(ranges.LOAD_GBPS, "Load on the links, Gbit/s.", kind="loads", default={}),
     "ours": Field(kind="flag", default=True, doc="False for the batch system's own jobs."),
 }
 RESERVATION: Table = {
     "id": Field(kind="text", needed=True, doc="Id."),
     "nodes": Field(kind="texts", needed=True, doc="Node names or node sets."),
-    "start": Field(kind="number", needed=True, doc="Start, s."),
-    "end": Field(kind="number", needed=True, doc="End, s."),
+    "start": amount(ranges.EVENT, "Start, s.", needed=True),
+    "end": amount(ranges.EVENT, "End, s.", needed=True),
     "jobs": Field(kind="texts", default=[], doc="Jobs that may use it."),
 }
 SNAPSHOT: Table = {
     "format": Field(kind="text", needed=True, choices=(SNAPSHOT_FORMAT,), doc="Name and version."),
-    "time": Field(kind="number", default=0.0, doc="Now, s."),
-    "overrun_s": Field(
-        kind="number", low=0, default=60.0, doc="A job past its end is expected to go on, s."
+    "time": amount(ranges.INSTANT, "Now, s.", default=0.0),
+    "overrun_s": amount(
+        ranges.OVERRUN, "A job past its end is expected to go on, s.", default=60.0
     ),
     "clusters": Field(kind="any", needed=True, doc="Clusters."),
     "queue": Field(kind="any", default=[], doc="Waiting jobs in arrival order."),
@@ -179,8 +166,8 @@ SNAPSHOT: Table = {
 PLACEMENT: Table = {
     "job": Field(kind="text", needed=True, doc="Job id."),
     "task": Field(kind="text", doc="Task id, in a workflow."),
-    "start": Field(kind="number", needed=True, doc="Start, s."),
-    "end": Field(kind="number", needed=True, doc="Planned end, s."),
+    "start": amount(ranges.DERIVED, "Start, s.", needed=True),
+    "end": amount(ranges.DERIVED, "Planned end, s.", needed=True),
     "nodes": Field(
         kind="counts",
         low=1,
@@ -188,7 +175,7 @@ PLACEMENT: Table = {
         needed=True,
         doc="Processes on each node, in rank order.",
     ),
-    "sc": Field(kind="number", low=1, default=1.0, doc="Accepted communication slowdown."),
+    "sc": amount(ranges.SLOWDOWN, "Accepted communication slowdown.", default=1.0),
     "chunks": Field(
         kind="integer", low=1, high=10**9, doc="Chunks of this piece of a divisible job."
     ),
@@ -206,16 +193,16 @@ OBJECTIVE: Table = {
         choices=("makespan", "weighted_completion", "total_execution"),
         doc="Objective.",
     ),
-    "value": Field(kind="number", needed=True, doc="Reached."),
-    "bound": Field(kind="number", nullable=True, doc="Lower bound; null none."),
+    "value": amount(ranges.DERIVED, "Reached.", needed=True),
+    "bound": amount(ranges.DERIVED, "Lower bound; null none.", nullable=True),
     "deferred": Field(kind="integer", low=0, default=0, doc="Jobs without a start."),
 }
 FRONT_POINT: Table = {
-    "cmax": Field(kind="number", needed=True, doc="Makespan, s."),
-    "weighted_completion": Field(kind="number", needed=True, doc="Sum of weight times completion."),
-    "cmax_bound": Field(kind="number", nullable=True, doc="Lower bound."),
-    "weighted_completion_bound": Field(kind="number", nullable=True, doc="Lower bound."),
-    "pareto_gap": Field(kind="number", nullable=True, doc="Certified gap."),
+    "cmax": amount(ranges.DERIVED, "Makespan, s.", needed=True),
+    "weighted_completion": amount(ranges.DERIVED, "Sum of weight times completion.", needed=True),
+    "cmax_bound": amount(ranges.DERIVED, "Lower bound.", nullable=True),
+    "weighted_completion_bound": amount(ranges.DERIVED, "Lower bound.", nullable=True),
+    "pareto_gap": amount(ranges.DERIVED, "Certified gap.", nullable=True),
     "placements": Field(kind="any", needed=True, doc="Placements."),
 }
 PLAN: Table = {
@@ -229,6 +216,6 @@ PLAN: Table = {
     "stats": Field(kind="any", default={}, doc="Work, seed, times."),
     "front": Field(kind="any", default=[], doc="Non-dominated schedules."),
     "chosen": Field(kind="integer", low=0, nullable=True, doc="Index into front."),
-    "pareto_gap": Field(kind="number", nullable=True, doc="Smallest gap of the front."),
+    "pareto_gap": amount(ranges.DERIVED, "Smallest gap of the front.", nullable=True),
     "certificates": Field(kind="any", default=[], doc="Proofs of the bounds."),
 }

@@ -31,13 +31,13 @@ def body_of(**job: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("job", "message"),
     [
-        ({"times": [5.0, 0.0]}, "queue[0].times[1]: 0 is not above 0"),
-        ({"times": [5.0, -1.0]}, "queue[0].times[1]: -1 is not above 0"),
+        ({"times": [5.0, 0.0]}, "queue[0].times[1]: 0 is outside 1e-06..1e+09"),
+        ({"times": [5.0, -1.0]}, "queue[0].times[1]: -1 is outside 1e-06..1e+09"),
         ({"times": [float("nan")]}, "queue[0].times[0]: nan is "),
         ({"times": [float("inf"), 3.0]}, "queue[0].times[0]: inf is "),
         ({"times": []}, "queue[0].times: "),
         ({"times": ["5"]}, "queue[0].times[0]: '5' is "),
-        ({"times": [5.0], "weight": -1.0}, "queue[0].weight: -1 is below 0"),
+        ({"times": [5.0], "weight": -1.0}, "queue[0].weight: -1 is outside 0..1e+09"),
         ({"times": [5.0], "weight": float("nan")}, "queue[0].weight: nan is "),
         ({"speedup": {"model": "table", "procs": [2, 2], "times": [5.0, 4.0]}}, "queue[0].speedup"),
         ({"speedup": {"model": "downey", "time": 5.0, "A": 0.0, "sigma": 1.0}}, "queue[0].speedup"),

@@ -1,0 +1,81 @@
+"""The ranges of amounts that the formats, the daemon and the settings admit.
+
+Notes
+-----
+A double has 53 bits: at 1.8e9 s, today, its neighbours are 2.4e-7 s apart, at 1e12 s 1.2e-4 s, at
+1e15 s 0.125 s. The kernel plans no run shorter than `SHORTEST` (5e-7 s) or four neighbouring
+doubles of its start (`FINEST`), whichever is longer; the checker allows 1e-6 s, 1e-9 of the
+distance from now and 1e-15 of the time itself. So with the ranges below
+
+- the shortest run, 1e-6 s, lasts at today's time, and in a plan that reaches 1e15 s it is
+  lengthened by less than the checker allows;
+- the longest derived run, a work of 1e12 s on a node of power 1e-3, ends at 1e15 s, and sums of a
+  million of them stay below 1e21 s;
+- products of the largest amounts, their squares, and the quotients of any two of them are finite,
+  and none is a denormal.
+
+What a plan derives from admitted values is read back as long as it is below `DERIVED`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Bounds of an amount, inclusive.
+
+    Attributes
+    ----------
+    zero : bool
+        0 is admitted as well.
+    """
+
+    low: float
+    high: float
+    zero: bool = False
+
+    def holds(self, value: float) -> bool:
+        """Whether a value is admitted."""
+        return self.low <= value <= self.high or (self.zero and value == 0)
+
+
+INSTANT = Range(low=-1e10, high=1e10)
+"""Now, submit times, begin times, s: up to the year 2286."""
+EVENT = Range(low=-1e15, high=1e15)
+"""Starts and ends of running work and reservations, s: derived from `INSTANT` and `SPAN`."""
+SPAN = Range(low=1e-6, high=1e9)
+"""Run times, time limits and chunks, s: from a microsecond to 31 years."""
+WORK = Range(low=1e-6, high=1e12)
+"""Work of divisible jobs, s on one full-speed node."""
+TASK_WORK = Range(low=1e-6, high=1e12, zero=True)
+"""Work of tasks, s on one full-speed node; a task of no work only orders others."""
+POWER = Range(low=1e-3, high=1.0)
+"""Effective power of a node. The daemon gives no new work to a weaker one."""
+WEIGHT = Range(low=1e-6, high=1e9, zero=True)
+"""Weights; quotients of weight and time stay normal numbers."""
+GBPS = Range(low=1e-9, high=1e9, zero=True)
+"""Bandwidths, Gbit/s: a link's capacity, a process's peak."""
+INSIDE_GBPS = Range(low=1e-9, high=1e9)
+"""Bandwidth inside a cluster, Gbit/s: data are divided by it."""
+LOAD_GBPS = Range(low=0.0, high=1e12)
+"""Load of running work on a link, Gbit/s; derived."""
+LATENCY = Range(low=0.0, high=1e6)
+"""Latency of links, s."""
+DATA_GB = Range(low=0.0, high=1e9)
+"""Volumes, GB."""
+MEMORY_MB = Range(low=0, high=10**12)
+"""Memory, MiB: that of a million processes is a whole number of 64 bits."""
+SHARE = Range(low=1e-12, high=1.0, zero=True)
+"""Sigma, parallel fractions; a share of a time is a normal number too."""
+PARALLELISM = Range(low=1.0, high=1e9)
+"""Downey's A."""
+VARIANCE = Range(low=0.0, high=1e9)
+"""Downey's sigma."""
+OVERRUN = Range(low=0.0, high=1e9)
+"""For how long running work past its end is expected to go on, s."""
+SLOWDOWN = Range(low=1.0, high=1e18)
+"""Accepted slowdown of communication, in plans."""
+DERIVED = Range(low=-1e100, high=1e100)
+"""Times, values, bounds and gaps of plans: what is derived from all these is far smaller."""
