@@ -12,6 +12,7 @@ from coalloc.policies.kernel.allotment import allot
 from coalloc.policies.kernel.jit import part
 from coalloc.policies.kernel.state import (
     BLOCKS,
+    FINEST,
     SHORTEST,
     WINDOWS,
     Problem,
@@ -264,6 +265,7 @@ def window(
     fixed = problem.mode_fixed[mode]
     if only >= 0:
         fixed += problem.mode_comm[mode] * problem.inverse_intra[only]
+    shortest = max(SHORTEST, FINEST * abs(start))
     whole = pattern < 0 and not problem.item_splits[item]
     alike = scaled == 0.0 and power == 0.0
     row = profile.row[profile.block[place], i]
@@ -279,7 +281,7 @@ def window(
         level = powers[classes[y - 1]]
         if power > 0.0 and level > power:
             continue
-        end = start + max(scaled / level + fixed, SHORTEST)
+        end = start + max(scaled / level + fixed, shortest)
         place, i, short = descend(
             problem, profile, scratch, group, procs, whole, size, end, place, i
         )
@@ -295,6 +297,6 @@ def window(
             used = allot(problem, scratch, item, procs, y, pattern)
             if used > 0:
                 scratch.pick[1] = used
-                return start + max(scaled / scratch.pick_cost[1] + fixed, SHORTEST)
+                return start + max(scaled / scratch.pick_cost[1] + fixed, shortest)
         if power > 0.0:
             return inf

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.kernel.arrays import Compiled
-from coalloc.policies.kernel.compiled import Outcome, kernel
+from coalloc.policies.kernel.compiled import FINEST, Outcome, kernel
 
 Ints = NDArray[np.int64]
 
@@ -148,7 +148,10 @@ def lay_on_nodes(compiled: Compiled, out: Outcome) -> tuple[Ints, Ints, Ints]:
     use_class, use_procs = use_class[sort], out.use_procs[slot][sort]
     counts = out.use_count * ~np.isnan(out.start)
     uses = np.stack((np.cumsum(counts) - counts, counts), axis=1)
-    until = np.concatenate((np.where(np.isnan(out.end), np.inf, out.end), held.until))
+    # What was planned in times from now may touch by a rounding: see the checker's `swept_ends`.
+    half = out.start + (out.end - out.start) / 2.0
+    ends = np.maximum(out.end - FINEST * np.abs(out.end), half)
+    until = np.concatenate((np.where(np.isnan(ends), np.inf, ends), held.until))
     room = int(np.minimum(use_procs, sizes[use_class]).sum()) + 1
     out_first = np.zeros((n, 2), dtype=np.int64)
     out_node, out_units, out_procs = (np.empty(room, dtype=np.int64) for _ in range(3))

@@ -7,7 +7,7 @@ from math import inf
 from coalloc.policies.kernel.jit import part
 from coalloc.policies.kernel.listing_state import HELD, LENGTH, LOADS, Desk, Genes, Rows
 from coalloc.policies.kernel.loads import data_ready, low_side
-from coalloc.policies.kernel.state import FULL, ROUNDING, SHORTEST, Outcome, Problem
+from coalloc.policies.kernel.state import FINEST, FULL, ROUNDING, SHORTEST, Outcome, Problem
 
 
 @part
@@ -154,6 +154,7 @@ def try_now(
     if only >= 0:
         fixed += problem.mode_comm[mode] * problem.inverse_intra[only]
     level = genes.level[item]
+    shortest = max(SHORTEST, FINEST * abs(t))
     lowest, highest = 0.0, inf
     if level >= 0:
         lowest = problem.class_power[level % problem.class_power.size]
@@ -180,7 +181,7 @@ def try_now(
             if after == power or after >= lowest > 0.0 or (bare and total < procs):
                 continue
         if not bare:
-            end = t + max(scaled / power + fixed * sc, SHORTEST)
+            end = t + max(scaled / power + fixed * sc, shortest)
             foresee(rows, desk, row, end)
             total = 0
             for k in range(desk.avail.size):
@@ -200,7 +201,7 @@ def try_now(
             weakest = lay(problem, desk, item, y + 1)
             if desk.counters[LOADS] == 0:
                 sc = 1.0
-            return t + max(scaled / weakest + fixed * sc, SHORTEST)
+            return t + max(scaled / weakest + fixed * sc, shortest)
         if lowest > 0.0:
             return inf
     return inf

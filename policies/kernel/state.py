@@ -11,6 +11,8 @@ WIDTH = 64
 TOL = 1e-9
 SHORTEST = 5e-7
 """No placement is shorter, seconds: below the checker's tolerance, above a double's near 1e9."""
+FINEST = 2.0**-50
+"""Nor than this share of its start: far from 0 the neighbours of a double are further apart."""
 FULL = 1 << 44
 """Load units of a link's whole capacity."""
 MOST_LOAD = 64 * FULL

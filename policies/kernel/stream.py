@@ -36,6 +36,7 @@ from coalloc.policies.kernel import compiled
 from coalloc.policies.kernel.compiled import (
     BLOCKS,
     EASY,
+    FINEST,
     FREE_BLOCKS,
     FREE_ROWS,
     FULL,
@@ -247,11 +248,12 @@ def begin(problem, out, stream, item, t):
     first = out.use_first[item]
     for u in range(first, first + out.use_count[item]):
         weakest = min(weakest, problem.class_power[out.use_class[u]])
+    shortest = max(SHORTEST, FINEST * abs(t))
     end = out.end[item]
     if out.start[item] < t:  # booked for an earlier part of this instant
-        end = t + max(problem.mode_scaled[item] / weakest + problem.mode_fixed[item], SHORTEST)
+        end = t + max(problem.mode_scaled[item] / weakest + problem.mode_fixed[item], shortest)
     if not stream.exact[item]:
-        length = max(stream.scaled[item] / weakest + stream.fixed[item], SHORTEST)
+        length = max(stream.scaled[item] / weakest + stream.fixed[item], shortest)
         end = min(end, t + length)
     stream.start[item] = t
     stream.end[item] = end

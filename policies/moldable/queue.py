@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,10 +15,13 @@ from coalloc.model.jobs import MoldableJob
 from coalloc.model.speedup import TableSpeedup
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.modes import Item
+from coalloc.policies.kernel.state import FINEST
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+COARSEST = 8.0 * FINEST
+"""Share of a time below which no run is told apart from none, over several roundings."""
 EVERY = 1000
 """Counts of processors that bounds look at one by one."""
 
@@ -125,6 +129,9 @@ def of_planner(
         )
     counts = [len(entry) for entry in rows]
     flat = np.array([row for entry in rows for row in entry], dtype=np.float64).reshape(-1, 3)
+    release = np.maximum(problem.item_release - planner.snapshot.time, 0.0)
+    last = float(starts[-1] + release.max(initial=0.0))
+    last += sum(max((row[2] for row in entry), default=0.0) for entry in rows)
     return MoldableQueue(
         items=np.arange(len(planner.items), dtype=np.int64),
         first=np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64),
@@ -132,10 +139,10 @@ def of_planner(
         times=flat[:, 2].copy(),
         mode=flat[:, 0].astype(np.int64),
         weight=planner.weights,
-        release=np.maximum(problem.item_release - planner.snapshot.time, 0.0),
+        release=release,
         starts=starts,
         capacity=capacity,
-        is_exact=_is_exact(planner),
+        is_exact=_is_exact(planner) and _is_told_apart(planner, flat[:, 2], last),
     )
 
 
@@ -235,6 +242,17 @@ def _closed_by(problem: Any, number: int) -> list[int]:
     """Reservations that close a class."""
     begin, end = problem.closed_first[number], problem.closed_first[number + 1]
     return [int(r) for r in problem.closed[begin:end]]
+
+
+def _is_told_apart(planner: Planner, times: Floats, last: float) -> bool:
+    """Whether the shortest run has a length even at the end of the longest schedule.
+
+    Parameters
+    ----------
+    last : float
+        The end of any schedule, seconds from now.
+    """
+    return float(times.min(initial=inf)) > COARSEST * (abs(planner.snapshot.time) + last)
 
 
 def _is_exact(planner: Planner) -> bool:

@@ -17,7 +17,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from coalloc.policies.kernel.jit import alone, inlined
-from coalloc.policies.kernel.state import FULL, ROUNDING, SHORTEST, TOL
+from coalloc.policies.kernel.state import FINEST, FULL, ROUNDING, SHORTEST, TOL
 
 
 class Ground(NamedTuple):
@@ -260,7 +260,7 @@ def search(
             level = ground.class_power[ground.group_class[group, x]]
             while x < size and ground.class_power[ground.group_class[group, x]] == level:
                 x += 1
-            end = start + max(scaled / level + fixed, SHORTEST)
+            end = start + max(scaled / level + fixed, SHORTEST, FINEST * abs(start))
             if end >= best:
                 break
             short = False

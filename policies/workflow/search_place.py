@@ -20,7 +20,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from coalloc.policies.kernel.jit import called, inlined
-from coalloc.policies.kernel.state import FULL, ROUNDING, SHORTEST
+from coalloc.policies.kernel.state import FINEST, FULL, ROUNDING, SHORTEST
 
 ANY, SPLIT = -1, -2
 MAKESPAN, WEIGHTED = 0, 1
@@ -298,7 +298,7 @@ def book(site: Site, items: Items, desk: Desk, out: Out, item: int, n: int, low:
                 weakest = min(weakest, site.power[c])
     d = seconds(items, item, n, weakest) + items.comm[item] / n * slowest
     d += between(site, items, item, n, desk.best)
-    out.end[item] = t + max(d, SHORTEST)
+    out.end[item] = t + max(d, SHORTEST, FINEST * abs(t))
     out.mask[item] = mask
     for k in range(site.link.size):
         if desk.best[k] > 0:
@@ -355,11 +355,13 @@ def seek(
                 if more > items.overhead[0] * d:
                     break
                 d += more
-            d = max(d, SHORTEST)
-            window = inf if flags[APPEND] else d
             t = ready(site, items, out, item, mask)
+            d = max(d, SHORTEST)
             good, k = 0, 0
             while good < pieces and t < inf:
+                if d < FINEST * abs(t):  # too short so far from 0, and all is looked at again
+                    d, good = 2.0 * FINEST * abs(t), 0
+                window = inf if flags[APPEND] else d
                 if desk.want[k] > 0:
                     ask = load_of(site, items, item, n, desk.want[k], k)
                     at = look(site, desk, group, k, desk.want[k], low, ask, t, window)
