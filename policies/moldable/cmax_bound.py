@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coalloc.policies.halving import largest_refuted
 from coalloc.policies.kernel.jit import kernel
 from coalloc.policies.moldable.queue import MoldableQueue
 
@@ -38,16 +39,7 @@ def cmax_bound(queue: MoldableQueue) -> float:
         return 0.0
     fastest = queue.times[queue.first[1:] - 1]
     longest = float((queue.release + fastest).max())
-    low, high = longest, max(longest, 1e-9)
-    while is_refuted(queue, high):
-        low, high = high, 2.0 * high
-    while high - low > PRECISION * high:
-        middle = (low + high) / 2.0
-        if is_refuted(queue, middle):
-            low = middle
-        else:
-            high = middle
-    return low
+    return largest_refuted(longest, PRECISION, lambda guess: is_refuted(queue, guess))
 
 
 def is_refuted(queue: MoldableQueue, guess: float) -> bool:

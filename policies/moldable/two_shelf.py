@@ -71,7 +71,9 @@ def two_shelf(queue: MoldableQueue) -> TwoShelf:
         low, high = high, 1.5 * high
         found = part_jobs(queue, high)
     while high - low > PRECISION * high:
-        middle = (low + high) / 2.0
+        middle = low + (high - low) / 2.0
+        if not low < middle < high:  # neighbours, of which there are no closer ones
+            break
         better = part_jobs(queue, middle)
         if better is None:
             low = middle

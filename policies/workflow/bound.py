@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from coalloc.policies.base import never
 from coalloc.policies.bounds.case import Case, read_case
+from coalloc.policies.halving import largest_refuted
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.workflow.bound_lp import Program, solve_program
 from coalloc.policies.workflow.forms import form_of
@@ -33,6 +34,8 @@ from coalloc.policies.workflow.forms import form_of
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+PRECISION = 1e-7
+"""Share of a guess to which it is halved."""
 CORNERS = 14
 """Tangents of each task's trade between time and processes, in each band."""
 BANDS = 6
@@ -148,18 +151,7 @@ class WorkflowBound:
 
     def window(self) -> float:
         """The largest guess, in seconds from now, that is refuted."""
-        heads = self.case.heads
-        low = heads.longest
-        high = max(low, 1e-9)
-        while self._refuted(high):
-            low, high = high, 2.0 * high
-        while high - low > 1e-7 * high:
-            middle = 0.5 * (low + high)
-            if self._refuted(middle):
-                low = middle
-            else:
-                high = middle
-        return low
+        return largest_refuted(self.case.heads.longest, PRECISION, self._refuted)
 
     def _refuted(self, guess: float) -> bool:
         heads, power = self.case.heads, float(self.power[0])

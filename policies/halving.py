@@ -1,0 +1,35 @@
+"""The largest guess that is refuted, found by doubling and halving."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+LEAST = 1e-9
+"""The first guess is no smaller, seconds."""
+
+
+def largest_refuted(least: float, precision: float, refuted: Callable[[float], bool]) -> float:
+    """Return a guess that is refuted, or `least`; one larger by a share of `precision` is not.
+
+    Parameters
+    ----------
+    least : float
+        What is known without a guess, seconds.
+    precision : float
+        Share of the guess.
+    refuted : callable
+        Whether a guess is refuted; every smaller one then is as well.
+    """
+    low, high = least, max(least, LEAST)
+    while high < inf and refuted(high):
+        low, high = high, 2.0 * high
+    while high - low > precision * high:
+        middle = low + (high - low) / 2.0
+        if not low < middle < high:  # neighbours, of which there are no closer ones
+            break
+        if refuted(middle):
+            low = middle
+        else:
+            high = middle
+    return low
