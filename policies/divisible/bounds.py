@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, nextafter
 
 import numpy as np
 
@@ -116,7 +116,7 @@ def _least_area(job: Job, weakest: float) -> float:
 def _reached(room: Callable[[float], float], amount: float, gaps: Gaps) -> float:
     """The last instant known at which less than this amount has fit, seconds."""
     low = float(gaps.start.min())
-    high = low + max(amount, 1.0)
+    high = nextafter(low + max(amount, 1.0), inf)
     while room(high) < amount:
         low, high = high, high + 2.0 * (high - float(gaps.start.min()))
         if high == inf or room(inf) < amount:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, nextafter
 
 import numpy as np
 import numpy.typing as npt
@@ -184,15 +184,15 @@ class Gaps:
                 low = middle
         rounds = np.minimum(self.rounds(high), chunks).astype(np.int64)
         counts = rounds * self.lanes
-        spare = int(counts.sum()) - chunks
         last = np.lexsort((-self.chunk, -(self.start + rounds * self.chunk)))
-        for n in last[rounds[last] > 0].tolist():
-            if spare <= 0:
-                break
-            # Only the last chunk of each lane: its others end before the least end.
-            fewer = min(spare, int(self.lanes[n]))
-            counts[n] -= fewer
-            spare -= fewer
+        # The last chunk of each lane; the others end before the least end, but for those that are
+        # shorter than the distance of its neighbours.
+        for most in (self.lanes, counts.copy()):
+            spare = int(counts.sum()) - chunks
+            for n in last[rounds[last] > 0].tolist():
+                fewer = min(spare, int(most[n]), int(counts[n]))
+                counts[n] -= fewer
+                spare -= fewer
         return np.asarray(counts)
 
     def _latest(self, chunks: int) -> float | None:
@@ -200,7 +200,12 @@ class Gaps:
         endless = np.isinf(self.end)
         if endless.any():
             rounds = -(-chunks // self.lanes[endless]) + 1
-            return float((self.start[endless] + rounds * self.chunk[endless]).min())
+            start = float(self.start[endless].min())
+            until = float((self.start[endless] + rounds * self.chunk[endless]).min())
+            while self._room(until, chunks) < chunks:
+                # Where chunks are shorter than the distance of neighbouring times, the sum is lost.
+                until = nextafter(until + (until - start), inf)
+            return until
         last = float(self.end.max(initial=-inf))
         return last if self._room(last, chunks) >= chunks else None
 

