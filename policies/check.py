@@ -14,6 +14,7 @@ answered as fast as a good one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -25,6 +26,7 @@ from coalloc.policies import check_certificates, check_jobs, check_occupation, c
 from coalloc.policies.check_occupation import LinkUse
 from coalloc.policies.check_sheet import NodeColumns, Sheet, make_sheet, node_columns, units_of
 
+_NAMED = re.compile(r"\bjob (\S+?)(?=[:,;)]|\s|$)")
 MOST = 100
 """Violations that one family reports."""
 
@@ -97,6 +99,12 @@ def check(snapshot: Snapshot, plan: Plan, *, cells: int = check_certificates.CEL
         metrics=check_value.metrics_of(snapshot, plan, values, len(split), uses),
         unverified=tuple(proved.unverified),
     )
+
+
+def jobs_named(snapshot: Snapshot, violations: Iterable[str]) -> tuple[str, ...]:
+    """The jobs of the queue that violations name, in arrival order."""
+    words = {word for line in violations for word in _NAMED.findall(line)}
+    return tuple(job.id for job in snapshot.queue if job.id in words)
 
 
 def occupation_violations(
