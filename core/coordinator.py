@@ -15,6 +15,7 @@ from coalloc.core import (
     clock,
     dispatch,
     executor_identity,
+    isolating,
     queue,
     readings,
     rounds,
@@ -117,6 +118,7 @@ class Coordinator:
         self._now: float | None = None
         state.index_all(sorted(past.jobs, key=lambda r: arrival(r.id)))
         self._take_clusters(settings)
+        isolating.set_aside_outside(state)
         if state.waiting:
             control.want("restart")
 
@@ -182,7 +184,9 @@ class Coordinator:
         self.state.rounds.triggers = settings.triggers
         self.state.rounds.min_interval_s = settings.min_interval_s
         self.state.rounds.rearm()
+        self.state.aside.clear()
         self._take_clusters(settings)
+        isolating.set_aside_outside(self.state)
 
     def _take_clusters(self, settings: Settings) -> None:
         """Configured clusters in their order, then those that still run something."""

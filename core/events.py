@@ -89,12 +89,19 @@ class Solved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolveFailed:
-    """The solve of a round ended without a usable plan."""
+    """The solve of a round ended without a usable plan.
+
+    Attributes
+    ----------
+    jobs : tuple of str
+        Those that the plan is wrong about; empty where there is none.
+    """
 
     round: int
     policy: str
     why: str
     solve_s: float
+    jobs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,14 +3,15 @@
 1. assemble the snapshot  2. have it solved  3. on the first incumbent and on the final plan,
 commit the placements that start now and still fit  4. keep the rest as start estimates; tasks
 of workflows start along it without another round (`core.dispatching`).
-A plan that fails makes way for the next policy of the fallback chain.
+Where a policy fails, the job is looked for with which it does (`core.isolating`); if none is found,
+the next policy of the fallback chain has its turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coalloc.core import dispatch, snapshots
+from coalloc.core import dispatch, isolating, snapshots
 from coalloc.core.effects import Publish, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.estimates import history_for, history_key
 from coalloc.core.events import IncumbentFound, Solved, SolveFailed
@@ -33,11 +34,14 @@ def begin_if_due(state: State, now: float) -> None:
         state.out.append(Wake(at=due))
         return
     trigger, policy = state.rounds.take(now)
-    snapshot = snapshots.snapshot(state, now, held=False)
+    aside = isolating.still_aside(state, now)
+    snapshot = snapshots.snapshot(state, now, held=False, without=aside)
     wanted = policy or state.settings.policy
     chain = [wanted, *(name for name in state.settings.fallbacks if name != wanted)]
     if not snapshot.queue:
         chain = ["plain"]  # Nothing to decide: no need to wake the solver.
+        if aside:
+            snapshot = snapshots.snapshot(state, now, held=False)
     state.last_round += 1
     state.round = RoundState(
         number=state.last_round,
@@ -75,7 +79,7 @@ def _solve(state: State, snapshot: Snapshot, policy: str) -> Solve:
 def incumbent(state: State, event: IncumbentFound, now: float) -> None:
     """Commit what the first incumbent starts now."""
     current = state.round
-    if current is None or current.number != event.round or current.committed:
+    if current is None or current.number != event.round or current.committed or current.search:
         return
     if state.settings.commit_first_incumbent:
         _commit(state, event.plan, now)
@@ -86,6 +90,13 @@ def solved(state: State, event: Solved, now: float) -> None:
     current = state.round
     if current is None or current.number != event.round:
         return
+    if current.search is not None:
+        if current.search.planned() and _attempt(state, current, now):
+            return
+        if current.search.attempt == "beginning":
+            _next_policy(state, current, now)  # There was no time for more than a beginning.
+            return
+        isolating.set_aside(state, current, current.search, now)
     _commit(state, event.plan, now)
     _fill(state, event.plan, now)
     _look_ahead(state, event.plan)
@@ -108,27 +119,52 @@ def _keep_notes(state: State, plan: Plan) -> None:
 
 
 def failed(state: State, event: SolveFailed, now: float) -> None:
-    """Fall back to the next policy of the chain."""
+    """Look for the job with which the policy fails, or fall back to the next of the chain."""
     current = state.round
     if current is None or current.number != event.round:
         return
     if event.policy != current.policy:
         return
+    if current.search is None:
+        current.why = event.why
+        goes_on = isolating.first_attempt(state, current, event.jobs, event.why)
+    else:
+        goes_on = current.search.failed(event.jobs)
+    if not (goes_on and _attempt(state, current, now)):
+        _next_policy(state, current, now)
+
+
+def _attempt(state: State, current: RoundState, now: float) -> bool:
+    """Ask the same policy without some jobs, if the round has the time."""
+    search = current.search
+    if search is None or not isolating.may_go_on(current, search, now):
+        return False
+    without = {*search.left_out(), *state.aside}
+    current.snapshot = snapshots.snapshot(state, now, held=False, without=without)
+    state.out.append(_solve(state, current.snapshot, current.policy))
+    return True
+
+
+def _next_policy(state: State, current: RoundState, now: float) -> None:
+    """Fall back, with all jobs."""
+    searched = current.search is not None and current.search.attempts > 0
+    if current.search is not None:
+        current.attempts, current.search = current.search.attempts, None
     following = current.chain.pop(0) if current.chain else ""
     state.note(
         "policy_failed",
         level="error",
         round=current.number,
-        policy=event.policy,
-        why=event.why,
+        policy=current.policy,
+        why=current.why,
         fallback=following or "none",
+        **({"cause": "no job was found that causes it"} if searched else {}),
     )
     if following:
         current.policy = following
-        snapshot = (
-            snapshots.snapshot(state, now, held=False) if current.committed else current.snapshot
-        )
-        current.snapshot = snapshot
+        if current.committed or searched:
+            current.snapshot = snapshots.snapshot(state, now, held=False, without=set(state.aside))
+        snapshot = current.snapshot
         state.out.append(_solve(state, snapshot, following))
         return
     state.note("round_failed", level="error", round=current.number, queued=current.queued)

@@ -12,15 +12,28 @@ from coalloc.core.records import PART_ENDED, JobRecord, JobState
 from coalloc.core.state import ClusterState, State
 from coalloc.model.jobs import DivisibleJob, Job, Started, WorkflowJob
 from coalloc.model.platform import Cluster, Node, NodeState
+from coalloc.model.ranges import EVENT, POWER
+from coalloc.model.reading import NodeReading
 from coalloc.model.snapshot import Reservation, Running, Snapshot
 
 
-def snapshot(state: State, now: float, *, held: bool = True) -> Snapshot:
+def snapshot(
+    state: State, now: float, *, held: bool = True, without: Collection[str] = ()
+) -> Snapshot:
     """Clusters, queue and running work at this instant.
 
+    Parameters
+    ----------
+    held : bool
+        A round leaves held jobs out: there is nothing to decide of them.
+    without : collection of str
+        Jobs to leave out, with all that wait for them.
+
+    Notes
+    -----
     Work that was committed but has not started yet, undelivered decisions included, counts
-    as running from now on. A round leaves held jobs out: there is nothing to decide of them. Left
-    out as well is what waits for a job that is neither in the queue nor running.
+    as running from now on. Left out is what waits for a job that is neither in the queue nor
+    running.
     """
     clusters = tuple(
         cluster_view(name, cluster, state, now) for name, cluster in state.clusters.items()
@@ -32,11 +45,11 @@ def snapshot(state: State, now: float, *, held: bool = True) -> Snapshot:
     reservations: list[Reservation] = []
     for cluster in state.clusters.values():
         if cluster.reading is not None:
-            running += cluster.reading.running
-            reservations += cluster.reading.reservations
+            running += map(_told_running, cluster.reading.running)
+            reservations += map(_told_reservation, cluster.reading.reservations)
     queue: list[Job] = []
     for record in state.waiting_records():  # What a job waits for has arrived before it.
-        if held or record.state is not JobState.HELD:
+        if record.id not in without and (held or record.state is not JobState.HELD):
             view = waiting_view(record, state, names, seen, now)
             if view is not None:
                 queue.append(view)
@@ -56,14 +69,14 @@ def cluster_view(name: str, cluster: ClusterState, state: State, now: float) -> 
     site = cluster.settings
     nodes = []
     for read in cluster.reading.nodes if cluster.reading is not None else ():
-        power = cluster.powers.get(read.name)
-        is_drained = cluster.drained or read.name in cluster.drained_nodes
+        steps = cluster.powers.get(read.name)
+        power = floored(read.power, state.settings.power_step) if steps is None else steps.published
+        is_weak = bool(weakness(cluster, read))
+        is_drained = is_weak or cluster.drained or read.name in cluster.drained_nodes
         nodes.append(
             Node(
                 name=read.name,
-                power=floored(read.power, state.settings.power_step)
-                if power is None
-                else power.published,
+                power=max(power, POWER.low),
                 slots=read.slots,
                 features=read.features,
                 memory_mb=read.memory_mb,
@@ -84,6 +97,30 @@ def cluster_view(name: str, cluster: ClusterState, state: State, now: float) -> 
     )
 
 
+def _told_running(work: Running) -> Running:
+    """What a batch system says that it runs; of a time far away no more is known than that."""
+    if EVENT.holds(work.start) and EVENT.holds(work.end):
+        return work
+    return replace(work, start=_within(work.start), end=_within(work.end))
+
+
+def _told_reservation(kept: Reservation) -> Reservation:
+    if EVENT.holds(kept.start) and EVENT.holds(kept.end):
+        return kept
+    return replace(kept, start=_within(kept.start), end=_within(kept.end))
+
+
+def _within(time: float) -> float:
+    return min(max(time, EVENT.low), EVENT.high)
+
+
+def weakness(cluster: ClusterState, node: NodeReading) -> str:
+    """Why so weak a node gets no new work: it would run for years; empty where it does."""
+    steps = cluster.powers.get(node.name)
+    power = node.power if steps is None else steps.smoothed
+    return "" if power >= POWER.low else f"its power {power:.2g} is below {POWER.low:g}"
+
+
 def running_view(record: JobRecord, known: set[str], now: float) -> Running:
     """A placed job as running work; nodes that are no longer read are left out."""
     start = now if record.started is None else record.started
@@ -98,7 +135,7 @@ def running_view(record: JobRecord, known: set[str], now: float) -> Running:
         id=record.id,
         nodes=nodes,
         start=min(start, now),
-        end=max(start + record.planned, min(start, now)),
+        end=min(max(start + record.planned, min(start, now)), EVENT.high),
         link_gbps=record.link_gbps,
     )
 
@@ -209,4 +246,5 @@ def _started(record: JobRecord, clusters: frozenset[str], now: float) -> Started
     start = now if record.started is None else min(record.started, now)
     # Its end is by its nodes' clock, which may be ahead of ours.
     end = max(start + record.planned, now) if record.ended is None else min(record.ended, now)
+    end = min(end, EVENT.high)
     return Started(task=record.task, clusters=places, end=end)

@@ -12,6 +12,7 @@ from typing import Any
 
 from coalloc.core.effects import Effect, Note, Record, SaveJob, SaveMeta, Send
 from coalloc.core.flows import Flow
+from coalloc.core.isolation import Aside, Isolation
 from coalloc.core.messages import Abort, Dismiss, Forget, Order
 from coalloc.core.pieces import Pool
 from coalloc.core.plan_order import Lanes
@@ -83,6 +84,12 @@ class RoundState:
     snapshot: Snapshot
     committed: set[str] = field(default_factory=set)
     coallocated: int = 0
+    why: str = ""
+    """How the policy failed."""
+    search: Isolation | None = None
+    """For the jobs with which the policy fails."""
+    attempts: int = 0
+    """Of such searches in this round."""
 
 
 @dataclass(slots=True)
@@ -118,6 +125,8 @@ class State:
     tokens: dict[tuple[str, str], str] = field(default_factory=dict)
     outlook: dict[str, Outlook] = field(default_factory=dict)
     passed_over: dict[str, int] = field(default_factory=dict)
+    aside: dict[str, Aside] = field(default_factory=dict)
+    """What rounds leave out."""
     clusters: dict[str, ClusterState] = field(default_factory=dict)
     numbers: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Next number and last acknowledged one of the orders to clusters that are not here now."""
@@ -179,6 +188,7 @@ class State:
         if not record.is_waiting:
             self.outlook.pop(record.id, None)
             self.passed_over.pop(record.id, None)
+            self.aside.pop(record.id, None)
         if record.origin and not record.is_ended:
             self.handed.setdefault(record.origin, {})[record.foreign] = record.id
         elif record.origin:
@@ -266,6 +276,7 @@ class State:
         self.flows.pop(job, None)
         self.outlook.pop(job, None)
         self.passed_over.pop(job, None)
+        self.aside.pop(job, None)
         self.backing_off.discard(job)
 
     def send(self, cluster: str, order: Order) -> None:

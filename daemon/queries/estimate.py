@@ -57,7 +57,7 @@ def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snap
     lacking = never_fits(sources.state, job)
     if lacking:
         raise RefusedError("infeasible", lacking)
-    snapshot = snapshots.snapshot(sources.state, now)
+    snapshot = snapshots.snapshot(sources.state, now, without=sources.state.aside)
     return replace(snapshot, queue=(*snapshot.queue, replace(job, id="test"))), "test"
 
 

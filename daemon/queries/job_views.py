@@ -117,6 +117,9 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
     unmet = needs_text(record, state)
     outlook = state.outlook.get(record.id)
     start = None if outlook is None else outlook.start
+    if record.id in state.aside:
+        aside = state.aside[record.id]
+        return None, aside.reason, aside.detail
     if unmet:
         return start, "dependency", f"waits for {unmet}"
     if record.not_before > now:
@@ -212,7 +215,9 @@ def node_rows(state: State, now: float) -> list[dict[str, Any]]:
                         "raw_power": raw[node.name].power,
                         "load": raw[node.name].load,
                         "load_age_s": raw[node.name].load_age_s + max(0.0, now - cluster.read_at),
-                        "reason": state.drained.get(node.name) or raw[node.name].reason,
+                        "reason": state.drained.get(node.name)
+                        or raw[node.name].reason
+                        or snapshots.weakness(cluster, raw[node.name]),
                         "features": list(node.features),
                         "memory_mb": node.memory_mb,
                     }
@@ -285,7 +290,7 @@ def test_snapshot(state: State, job: Any, now: float) -> dict[str, Any]:
     """The snapshot of a round with one job more."""
     from coalloc.model.snapshot_json import write_snapshot
 
-    snapshot = snapshots.snapshot(state, now)
+    snapshot = snapshots.snapshot(state, now, without=state.aside)
     return write_snapshot(replace(snapshot, queue=(*snapshot.queue, job)))
 
 

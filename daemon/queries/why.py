@@ -47,6 +47,8 @@ class Explainer:
         answer = job_views.why(record, state, now)
         if record.id not in state.waiting or isinstance(record.job, DivisibleJob):
             return answer
+        if record.id in state.aside:
+            return answer
         why_not = "" if self._solver.is_warm else COLD
         if not why_not:
             try:
@@ -69,7 +71,7 @@ class Explainer:
     ) -> Mapping[str, Any]:
         if record.id not in state.waiting:
             return {"unexplained": "it has left the queue meanwhile"}
-        snapshot = snapshots.snapshot(state, now)
+        snapshot = snapshots.snapshot(state, now, without=state.aside)
         plan, asked = state.plan, self._rule(state.plan, policy, record.id)
         # Of a long queue both texts take a while to write, and the loop has other things to do.
         body, rule = await asyncio.to_thread(_texts, snapshot, plan, asked)

@@ -24,6 +24,7 @@ from coalloc.daemon.solver.frames import (
     REQUEST,
     SNAPSHOT,
     VIOLATIONS,
+    Failure,
     FrameError,
     Request,
     frame,
@@ -34,7 +35,7 @@ from coalloc.model.plan_json import read_plan, write_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve, never
-from coalloc.policies.check import check
+from coalloc.policies.check import check, jobs_named
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 
@@ -46,9 +47,16 @@ SHOWN_VIOLATIONS = 3
 
 
 class CheckFailedError(Exception):
-    """A policy's plan breaks a rule."""
+    """A policy's plan breaks a rule.
 
-    def __init__(self, violations: Iterable[str]) -> None:
+    Attributes
+    ----------
+    jobs : tuple of str
+        Those that the violations name.
+    """
+
+    def __init__(self, violations: Iterable[str], jobs: tuple[str, ...] = ()) -> None:
+        self.jobs = jobs
         listed = list(violations)
         more = len(listed) - SHOWN_VIOLATIONS
         text = "; ".join(listed[:SHOWN_VIOLATIONS]) + (f"; {more} more" if more > 0 else "")
@@ -140,7 +148,7 @@ class _Sender:
         if self._request.checked:
             violations = check(self._snapshot, plan).violations
             if violations:
-                raise CheckFailedError(violations)
+                raise CheckFailedError(violations, jobs_named(self._snapshot, violations))
         if self._request.node_entries is not None:
             plan = trimmed(plan, self._request.node_entries)
         self._stream.sendall(frame(kind, encoded(plan)))
@@ -180,6 +188,13 @@ def _all_placements(plan: Plan) -> Iterable[Placement]:
 def encoded(plan: Plan) -> bytes:
     """The plan as JSON; numpy's numbers in its stats become plain ones."""
     return msgspec.json.encode(write_plan(plan), enc_hook=lambda value: value.item())
+
+
+def failure(error: BaseException) -> bytes:
+    """An error as the body of a frame."""
+    jobs = error.jobs if isinstance(error, CheckFailedError) else ()
+    message = told(error).encode(errors="replace").decode()
+    return msgspec.json.encode(Failure(message=message, jobs=jobs))
 
 
 def told(error: BaseException) -> str:

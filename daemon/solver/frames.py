@@ -2,8 +2,7 @@
 
 The daemon sends one request: REQUEST, SNAPSHOT, and PLAN where a plan is to be checked, or the rule
 of one explained. The process answers BEGUN, any number of INCUMBENT, then DONE, VIOLATIONS,
-EXPLANATION or FAILED. Bodies are JSON, except
-that of FAILED, which is text, and of BEGUN, which is a process number.
+EXPLANATION or FAILED. Bodies are JSON, except that of BEGUN, which is a process number.
 """
 
 from __future__ import annotations
@@ -65,6 +64,21 @@ class Request(Struct, frozen=True, kw_only=True):
     node_entries: int | None = None
     soft_at: float = 0.0
     hard_at: float = 0.0
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """Why there is no answer.
+
+    Attributes
+    ----------
+    message : str
+        One line.
+    jobs : tuple of str
+        Those that the plan is wrong about; empty where there is none.
+    """
+
+    message: str
+    jobs: tuple[str, ...] = ()
 
 
 class FrameError(Exception):

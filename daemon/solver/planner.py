@@ -39,6 +39,9 @@ class Outcome(Protocol):
     @property
     def message(self) -> str: ...
 
+    @property
+    def jobs(self) -> tuple[str, ...]: ...
+
 
 class Solver(Protocol):
     """Processes that plan, and check what they planned."""
@@ -101,17 +104,20 @@ class Planner:
 
     async def _round(self, effect: Solve) -> None:
         began = time.monotonic()
+        jobs: tuple[str, ...] = ()
         try:
             plan = await self._plan(effect)
         except UnusablePlanError as error:
-            why, plan = str(error), None
+            why, jobs, plan = str(error), error.jobs, None
         except Exception as error:
             # The round must end in an answer whatever the solver's side did.
             why, plan = f"{type(error).__name__}: {error}", None
         spent = time.monotonic() - began
         if plan is None:
             self._offer(
-                SolveFailed(round=effect.round, policy=effect.policy, why=why, solve_s=spent)
+                SolveFailed(
+                    round=effect.round, policy=effect.policy, why=why, solve_s=spent, jobs=jobs
+                )
             )
         else:
             self._previous = order_of_starts(plan)
@@ -170,7 +176,7 @@ class Planner:
             node_entries=NODE_ENTRIES,
         )
         if outcome.plan is None:
-            raise UnusablePlanError(outcome.message or outcome.status)
+            raise UnusablePlanError(outcome.message or outcome.status, outcome.jobs)
         try:
             return read_plan(read_object(outcome.plan.decode()))
         except ValueError as error:
@@ -191,4 +197,14 @@ def order_of_starts(plan: Plan) -> tuple[str, ...]:
 
 
 class UnusablePlanError(Exception):
-    """A solve that gave no plan, or one that must not be used."""
+    """A solve that gave no plan, or one that must not be used.
+
+    Attributes
+    ----------
+    jobs : tuple of str
+        Those that the plan is wrong about; empty where it is not that.
+    """
+
+    def __init__(self, why: str, jobs: tuple[str, ...] = ()) -> None:
+        super().__init__(why)
+        self.jobs = jobs

@@ -54,12 +54,15 @@ class SolveOutcome:
         Of an ``error`` there is none. Unless asked for, it is not checked.
     message : str
         One line; empty when done.
+    jobs : tuple of str
+        Those that the plan is wrong about; empty where it is not that.
     """
 
     status: Literal["done", "killed", "crashed", "error"]
     plan: bytes | None
     message: str
     elapsed_s: float
+    jobs: tuple[str, ...] = ()
 
 
 class SolverDownError(Exception):
@@ -203,11 +206,17 @@ class SolverPool:
             if on_incumbent is not None:
                 on_incumbent(plan)
 
-        status, message, plan = await self._ask(request, (frame(SNAPSHOT, snapshot),), found)
+        talk = Talk()
+        parts = (frame(SNAPSHOT, snapshot),)
+        status, message, plan = await self._ask(talk, request, parts, found)
         if status in ("killed", "crashed") and last is not None:
             plan = cut_short(last)
         return SolveOutcome(
-            status=status, plan=plan, message=message, elapsed_s=time.monotonic() - began
+            status=status,
+            plan=plan,
+            message=message,
+            elapsed_s=time.monotonic() - began,
+            jobs=talk.jobs,
         )
 
     async def check(self, snapshot: bytes, plan: bytes, *, timeout_s: float = CHECK_S) -> list[str]:
@@ -215,7 +224,7 @@ class SolverPool:
         now = time.monotonic()
         request = Request(soft_at=now + timeout_s, hard_at=now + timeout_s)
         parts = (frame(SNAPSHOT, snapshot), frame(PLAN, plan))
-        _, message, body = await self._ask(request, parts, lambda body: None)
+        _, message, body = await self._ask(Talk(), request, parts, lambda body: None)
         if body is None:
             return [f"not checked: {message}"]
         return msgspec.json.decode(body, type=list[str])
@@ -234,15 +243,18 @@ class SolverPool:
         soft = began + deadline_s
         request = Request(explain=job, soft_at=soft, hard_at=soft + grace_s)
         parts = (frame(SNAPSHOT, snapshot), frame(PLAN, rule))
-        status, message, body = await self._ask(request, parts, lambda body: None)
+        status, message, body = await self._ask(Talk(), request, parts, lambda body: None)
         return SolveOutcome(
             status=status, plan=body, message=message, elapsed_s=time.monotonic() - began
         )
 
     async def _ask(
-        self, request: Request, parts: Sequence[bytes], found: Callable[[bytes], None]
+        self,
+        talk: Talk,
+        request: Request,
+        parts: Sequence[bytes],
+        found: Callable[[bytes], None],
     ) -> tuple[Literal["done", "killed", "crashed", "error"], str, bytes | None]:
-        talk = Talk()
         try:
             async with asyncio.timeout_at(request.hard_at):
                 stream = self._hand_over()

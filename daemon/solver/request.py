@@ -20,6 +20,7 @@ from coalloc.daemon.solver.frames import (
     INCUMBENT,
     REQUEST,
     VIOLATIONS,
+    Failure,
     FrameError,
     Request,
     frame,
@@ -36,10 +37,13 @@ class Talk:
     ----------
     pid : int
         The process that took the request; 0 until it says so.
+    jobs : tuple of str
+        Those that its plan is wrong about, where that is the error.
     """
 
     def __init__(self) -> None:
         self.pid = 0
+        self.jobs: tuple[str, ...] = ()
         self._ended = False
         self._writer: asyncio.StreamWriter | None = None
         self._reader: asyncio.StreamReader | None = None
@@ -79,7 +83,9 @@ class Talk:
                     return "done", "", body
                 case _ if kind == FAILED:
                     self._ended = True
-                    return "error", body.decode(errors="replace"), None
+                    failure = _failure(body)
+                    self.jobs = failure.jobs
+                    return "error", failure.message, None
                 case _:
                     raise FrameError(f"{kind!r} is not for us")
 
@@ -90,6 +96,13 @@ class Talk:
                 os.killpg(self.pid, signal.SIGKILL)
         if self._writer is not None:
             self._writer.transport.abort()
+
+
+def _failure(body: bytes) -> Failure:
+    try:
+        return msgspec.json.decode(body, type=Failure)
+    except msgspec.DecodeError as error:
+        raise FrameError(f"a failure that cannot be read: {error}") from error
 
 
 async def lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:

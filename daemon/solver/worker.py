@@ -34,7 +34,7 @@ from typing import Any
 
 import msgspec
 
-from coalloc.daemon.solver.answer import answer, solved, told
+from coalloc.daemon.solver.answer import answer, failure, solved, told
 from coalloc.daemon.solver.explain import explained
 from coalloc.daemon.solver.frames import FAILED, Request, frame
 from coalloc.model.snapshot_json import read_snapshot
@@ -311,7 +311,7 @@ def serve(control: socket.socket, taking: int, extra: Mapping[str, Solve]) -> in
         except (Exception, KeyboardInterrupt, SystemExit) as error:
             # one write: lines of several processes share this stream
             sys.stderr.write(traceback.format_exc())
-            stream.sendall(frame(FAILED, told(error).encode(errors="replace")))
+            stream.sendall(frame(FAILED, failure(error)))
     return 0
 
 
