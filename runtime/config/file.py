@@ -14,16 +14,19 @@ from msgspec import inspect
 from msgspec.structs import replace
 
 from coalloc.model.errors import InputError
+from coalloc.model.ranges import GBPS, SHARE, Range
 from coalloc.runtime.config.check import Fault, faults, key_text, shown
 from coalloc.runtime.config.lines import Path as KeyPath
 from coalloc.runtime.config.lines import key_lines, line_of
-from coalloc.runtime.config.schema import Config, ConfigError
+from coalloc.runtime.config.schema import Config, ConfigError, JobDefaultsConfig
 
 SYSTEM_PATH = Path("/etc/coalloc/coallocd.toml")
 USER_PATH = Path("coalloc/coallocd.toml")
 MAX_IPC_BYTES = 107
 """``sun_path`` of unix(7), less the terminating zero."""
 
+STEP = Range(low=1e-3, high=1.0, zero=True)
+"""Of effective power; 0: none."""
 CONFIG_TYPE = inspect.type_info(Config)
 MIN_MEMORY_MB = 1024
 """Below, compiled code itself runs out of address space, MiB."""
@@ -180,6 +183,7 @@ def _contradictions(config: Config) -> Iterator[Fault]:
     if start.lease_s < start.prepare_timeout_s:
         what = f"{start.lease_s:g} is below prepare_timeout_s {start.prepare_timeout_s:g}"
         yield ("start", "lease_s"), f"{what}: claims would go while parts are awaited"
+    yield from _outside(config)
     for i, policy in enumerate(config.rounds.fallbacks):
         if policy in config.rounds.fallbacks[:i]:
             yield ("rounds", "fallbacks", i), f"{shown(policy)} is named twice"
@@ -189,6 +193,23 @@ def _contradictions(config: Config) -> Iterator[Fault]:
     address = config.daemon.metrics_address
     if address and not _is_address(address):
         yield ("daemon", "metrics_address"), f"{shown(address)} is not host:port"
+
+
+def _outside(config: Config) -> Iterator[Fault]:
+    """Amounts that may be 0, and are too near to it or too large."""
+    given: list[tuple[KeyPath, float | None, Range]] = [
+        (("power", "step"), config.power.step, STEP)
+    ]
+    for i, cluster in enumerate(config.clusters):
+        given.append((("clusters", i, "link_gbps"), cluster.link_gbps, GBPS))
+    tables: list[tuple[KeyPath, JobDefaultsConfig]] = [(("jobs", "defaults"), config.jobs.defaults)]
+    tables += [(("jobs", "match", i), match) for i, match in enumerate(config.jobs.match)]
+    for path, table in tables:
+        given.append(((*path, "sigma"), table.sigma, SHARE))
+        given.append(((*path, "proc_gbps"), table.proc_gbps, GBPS))
+    for path, value, within in given:
+        if value is not None and not within.holds(value):
+            yield path, f"{value:g} is neither 0 nor in {within.low:g}..{within.high:g}"
 
 
 def _is_address(address: str) -> bool:

@@ -9,9 +9,19 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from coalloc.model.ranges import INSIDE_GBPS, LATENCY, OVERRUN, SPAN
+
 Text = Annotated[str, Meta(min_length=1)]
-Positive = Annotated[float, Meta(gt=0)]
 NotNegative = Annotated[float, Meta(ge=0)]
+Period = Annotated[float, Meta(ge=0.01, le=86_400)]
+"""Between two rounds, two readings or two tries, seconds; shorter ones would keep us busy."""
+Patience = Annotated[float, Meta(ge=0.1, le=86_400)]
+"""For an answer of another process or another host, seconds."""
+Pause = Annotated[float, Meta(ge=0, le=86_400)]
+"""Seconds."""
+RunTime = Annotated[float, Meta(ge=SPAN.low, le=SPAN.high)]
+"""Of a job, seconds."""
+Latency = Annotated[float, Meta(ge=LATENCY.low, le=LATENCY.high)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Share = Annotated[float, Meta(gt=0, le=1)]
 Count = Annotated[int, Meta(ge=0)]
@@ -60,7 +70,7 @@ class TriggerConfig(Struct, frozen=True, kw_only=True):
     """``[[rounds.trigger]]``: one reason to start a round."""
 
     kind: Literal["timer", "queue_length", "job_finished", "cluster_returned"]
-    every_s: Positive = 30.0
+    every_s: Period = 30.0
     at_least: Number = 1
     count: Literal["jobs", "procs"] = "jobs"
     policy: str = ""
@@ -71,14 +81,14 @@ class RoundsConfig(Struct, frozen=True, kw_only=True):
 
     policy: Text = "auto"
     fallbacks: tuple[Text, ...] = ("easy", "fcfs", "plain")
-    time_limit_s: Positive = 10.0
-    min_interval_s: NotNegative = 0.2
+    time_limit_s: Patience = 10.0
+    min_interval_s: Pause = 0.2
     passed_over_limit: Number = 10
     commit_first_incumbent: bool = True
     options: dict[str, Any] = field(default_factory=dict)
-    task_tolerance: NotNegative = 0.2
-    task_tolerance_s: NotNegative = 1.0
-    piece_s: Positive = 600.0
+    task_tolerance: Annotated[float, Meta(ge=0, le=1e6)] = 0.2
+    task_tolerance_s: Annotated[float, Meta(ge=0, le=SPAN.high)] = 1.0
+    piece_s: RunTime = 600.0
     trigger: tuple[TriggerConfig, ...] = (
         TriggerConfig(kind="timer"),
         TriggerConfig(kind="queue_length"),
@@ -106,28 +116,28 @@ class PowerConfig(Struct, frozen=True, kw_only=True):
 class ReadingsConfig(Struct, frozen=True, kw_only=True):
     """``[readings]``: how often the clusters are looked at."""
 
-    interval_s: Positive = 5.0
-    max_age_s: Positive = 30.0
-    timeout_s: Positive = 5.0
+    interval_s: Period = 5.0
+    max_age_s: Patience = 30.0
+    timeout_s: Patience = 5.0
 
 
 class StartConfig(Struct, frozen=True, kw_only=True):
     """``[start]``: how a decided job is started on its clusters."""
 
-    prepare_timeout_s: Positive = 10.0
-    lease_s: Positive = 60.0
-    backoff_first_s: Positive = 1.0
-    backoff_max_s: Positive = 300.0
-    overrun_s: NotNegative = 60.0
+    prepare_timeout_s: Patience = 10.0
+    lease_s: Annotated[float, Meta(ge=4, le=86_400)] = 60.0
+    backoff_first_s: Period = 1.0
+    backoff_max_s: Period = 300.0
+    overrun_s: Annotated[float, Meta(ge=OVERRUN.low, le=OVERRUN.high)] = 60.0
 
 
 class JobDefaultsConfig(Struct, frozen=True, kw_only=True):
     """``[jobs.defaults]``: for what users leave out."""
 
-    base_time_s: Positive | None = None
+    base_time_s: RunTime | None = None
     sigma: Fraction | None = None
     proc_gbps: NotNegative | None = None
-    time_limit_s: Positive | None = None
+    time_limit_s: RunTime | None = None
     speedup: str | None = None
 
 
@@ -141,7 +151,7 @@ class JobMatchConfig(JobDefaultsConfig, frozen=True, kw_only=True):
 class JobsConfig(Struct, frozen=True, kw_only=True):
     """``[jobs]``."""
 
-    fallback_base_time_s: Positive = 3600.0
+    fallback_base_time_s: RunTime = 3600.0
     defaults: JobDefaultsConfig = JobDefaultsConfig()
     match: tuple[JobMatchConfig, ...] = ()
 
@@ -152,9 +162,9 @@ class ClusterConfig(Struct, frozen=True, kw_only=True):
     name: Text
     adapter: Literal["local", "trace", "slurm", "gridengine"] = "local"
     link_gbps: NotNegative | None = None
-    intra_gbps: Positive | None = None
-    link_latency_s: NotNegative = 0.0
-    intra_latency_s: NotNegative = 0.0
+    intra_gbps: Annotated[float, Meta(ge=INSIDE_GBPS.low, le=INSIDE_GBPS.high)] | None = None
+    link_latency_s: Latency = 0.0
+    intra_latency_s: Latency = 0.0
     settings: dict[str, Any] = field(default_factory=dict)
 
 

@@ -132,7 +132,7 @@ def test_core_is_told_everything() -> None:
     [
         ("linear", "neither amdahl:FRACTION nor downey:A,SIGMA"),
         ("amdahl:2", "2 is outside 0..1"),
-        ("downey:0.5,1", "downey:0.5,1.A: 0.5 is below 1"),
+        ("downey:0.5,1", "downey:0.5,1.A: 0.5 is outside 1..1e+09"),
     ],
 )
 def test_a_default_speedup_that_cannot_be_read(text: str, words: str) -> None:
@@ -152,7 +152,30 @@ def test_a_default_speedup_that_cannot_be_read(text: str, words: str) -> None:
         ),
         ("[power]\nstep = 1.5\n", "2: power.step: 1.5 is outside 0..1"),
         ("[power]\nsmoothing = 0\n", "2: power.smoothing: 0 is outside above 0..1"),
-        ("[readings]\ninterval_s = 0\n", "2: readings.interval_s: 0 is not above 0"),
+        ("[readings]\ninterval_s = 0\n", "2: readings.interval_s: 0 is outside 0.01..86400"),
+        # no arithmetic carries these, and no machine keeps up with them
+        (
+            '[[rounds.trigger]]\nkind = "timer"\nevery_s = 1e-300\n',
+            "3: rounds.trigger[0].every_s: 1e-300 is outside 0.01..86400",
+        ),
+        ("[start]\nlease_s = 1e-9\n", "2: start.lease_s: 1e-09 is outside 4..86400"),
+        (
+            "[start]\nprepare_timeout_s = 1e-9\n",
+            "2: start.prepare_timeout_s: 1e-09 is outside 0.1..86400",
+        ),
+        (
+            "[rounds]\ntime_limit_s = 1e308\n",
+            "2: rounds.time_limit_s: 1e+308 is outside 0.1..86400",
+        ),
+        ("[power]\nstep = 1e-300\n", "2: power.step: 1e-300 is neither 0 nor in 0.001..1"),
+        (
+            "[jobs.defaults]\nbase_time_s = 1e12\n",
+            "2: jobs.defaults.base_time_s: 1e+12 is outside 1e-06..1e+09",
+        ),
+        (
+            '[[clusters]]\nname = "a"\nlink_gbps = 1e-300\n',
+            "3: clusters[0].link_gbps: 1e-300 is neither 0 nor in 1e-09..1e+09",
+        ),
         ("[readings]\ninterval_s = nan\n", "2: readings.interval_s: nan is not a finite number"),
         ("[solver]\nnice = 20\n", "2: solver.nice: 20 is outside 0..19"),
         # types
@@ -195,7 +218,7 @@ def test_a_default_speedup_that_cannot_be_read(text: str, words: str) -> None:
             " job_finished, queue_length, timer; did you mean timer?",
         ),
         # the first in the file, not the first in the structs
-        ("[start]\nlease_s = -1\n[daemon]\nmode = 1\n", "2: start.lease_s: -1 is not above 0"),
+        ("[start]\nlease_s = -1\n[daemon]\nmode = 1\n", "2: start.lease_s: -1 is outside 4..86400"),
         # contradictions
         ("clusters = []\n", "1: clusters: is empty"),
         (
