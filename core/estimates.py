@@ -22,6 +22,7 @@ from coalloc.core.speedup_fit import Run, fitted
 from coalloc.model.errors import InputError
 from coalloc.model.history import History
 from coalloc.model.job_json import read_speedup, write_speedup
+from coalloc.model.ranges import SPAN
 from coalloc.model.speedup import Speedup
 
 KEPT = 8
@@ -60,9 +61,14 @@ def history_for(ratios: Mapping[str, tuple[float, ...]], keys: Mapping[str, str]
 
 
 def predicted(values: Sequence[float]) -> float | None:
-    """Expected base time: the mean of the last two runs."""
+    """Expected base time: the mean of the last two runs, as far as it may be planned."""
     recent = values[-2:]
-    return sum(recent) / len(recent) if recent else None
+    return planned(sum(recent) / len(recent)) if recent else None
+
+
+def planned(seconds: float) -> float:
+    """A run time that was measured or derived, within what may be planned."""
+    return min(max(seconds, SPAN.low), SPAN.high)
 
 
 def completed(
@@ -166,6 +172,7 @@ def _fill_speedup(
     fit = fitted(runs)
     if fit is not None:
         out["speedup"] = write_speedup(fit.speedup)
+        out["speedup"]["time"] = planned(out["speedup"]["time"])
         sources["speedup"] = "history"
         sources["speedup_fit"] = (
             f"{fit.runs} runs of {command} at {fit.sizes} sizes, error {100.0 * fit.error:.2g} %"
@@ -208,5 +215,5 @@ def _time_1(
     low = out.get("min_procs", 1)
     if isinstance(limit, int | float) and isinstance(low, int) and low > 0:
         # the least allotment is to end in time
-        return limit / shape.time(low), "time_limit"
+        return planned(limit / shape.time(low)), "time_limit"
     return fallback, "built-in"
