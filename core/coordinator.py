@@ -118,7 +118,7 @@ class Coordinator:
         self._now: float | None = None
         state.index_all(sorted(past.jobs, key=lambda r: arrival(r.id)))
         self._take_clusters(settings)
-        isolating.set_aside_outside(state)
+        self._is_fresh = True
         if state.waiting:
             control.want("restart")
 
@@ -133,6 +133,9 @@ class Coordinator:
         state = self.state
         state.out = []
         self._look_at_clock(now)
+        if self._is_fresh:
+            isolating.set_aside_outside(state)
+            self._is_fresh = False
         match event:
             case Requested():
                 self._requested(event, now)
@@ -186,7 +189,7 @@ class Coordinator:
         self.state.rounds.rearm()
         self.state.aside.clear()
         self._take_clusters(settings)
-        isolating.set_aside_outside(self.state)
+        self._is_fresh = True
 
     def _take_clusters(self, settings: Settings) -> None:
         """Configured clusters in their order, then those that still run something."""

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 import pytest
 
 from coalloc.core import isolating, snapshots
-from coalloc.core.effects import Solve
+from coalloc.core.effects import SaveJob, Solve
 from coalloc.core.events import IncumbentFound, Solved, SolveFailed, Stated
 from coalloc.core.messages import Read
 from coalloc.core.records import JobState
 from coalloc.core.requests import Cancel, PauseRounds, ResumeRounds, RoundNow
 from coalloc.daemon.queries import job_views
+from coalloc.model.jobs import RigidJob
+from coalloc.model.platform import NodeState
+from coalloc.model.ranges import POWER
+from coalloc.model.snapshot_json import read_snapshot, write_snapshot
 from tests.support.core_site import Site, first_fit, reading
 
 Failing = Callable[[Collection[str]], tuple[str, ...] | None]
@@ -204,3 +209,34 @@ def test_new_settings_are_a_reason_to_try_again() -> None:
     site.core.reconfigure(site.state.settings)
     assert not site.state.aside
     assert jobs[0] in {job.id for job in snapshots.snapshot(site.state, site.now).queue}
+
+
+def test_a_stored_job_outside_the_ranges_keeps_nobody_from_starting() -> None:
+    site = Site({"a": 1})
+    blocker = site.submit(1)
+    old = site.submit(1)
+    record = site.job(old)
+    assert isinstance(record.job, RigidJob)
+    site.state.put(replace(record, job=replace(record.job, base_time=1e15)))
+    site.effects.append(SaveJob(record=site.job(old)))
+    other = site.submit(1)
+    again = site.restarted()
+    again.run(blocker)
+    again.finish(blocker)
+    assert again.notes("job_out_of_range")[0]["why"] == "base_time: 1e+15 is outside 1e-06..1e+09"
+    assert again.job(other).state is JobState.PREPARING
+    assert again.job(old).state is JobState.PENDING
+    _, reason, detail = job_views.expectation(again.job(old), again.state, again.now)
+    assert reason == "out_of_range"
+    assert "1e-06..1e+09" in detail
+
+
+def test_a_node_of_hardly_any_power_gets_no_work_and_says_why() -> None:
+    weak = reading("a", 2, power=1e-6)
+    site = Site({"a": 2}, power_smoothing=1.0)
+    site.do(Stated(statement=Read(cluster="a", reading=weak)))
+    nodes = site.state.clusters["a"]
+    view = snapshots.cluster_view("a", nodes, site.state, site.now)
+    assert {(node.power, node.state) for node in view.nodes} == {(POWER.low, NodeState.DRAINING)}
+    assert snapshots.weakness(nodes, weak.nodes[0]) == "its power 1e-06 is below 0.001"
+    assert read_snapshot(write_snapshot(snapshots.snapshot(site.state, site.now)))
