@@ -95,7 +95,7 @@ def _value(field: Field) -> str:
     text = TYPES[field.kind]
     if field.low > float("-inf"):
         sign = ">" if field.above else "≥"
-        text += f" {sign} {field.low:g}"
+        text += f" 0 or {sign} {field.low:g}" if field.zero else f" {sign} {field.low:g}"
     if field.high < float("inf"):
         text += f", ≤ {field.high:g}" if field.low > float("-inf") else f" ≤ {field.high:g}"
     return text + (" or null" if field.nullable else "")

@@ -293,6 +293,8 @@ def test_only_plans_that_pass_the_check_come_back() -> None:
                 if to_the_end:
                     assert outcome.status == "error"
                     assert "its plan fails the check: " in outcome.message
+                    assert outcome.jobs
+                    assert all(f"job {job}" in outcome.message for job in outcome.jobs)
                     assert outcome.plan is None
                 else:
                     assert outcome.status == "done"

@@ -1,4 +1,4 @@
-"""What the formats admit, the arithmetic carries: extremes together, at today's time and far off."""
+"""What the formats admit, the arithmetic carries: extremes together, today and far off."""
 
 from __future__ import annotations
 
