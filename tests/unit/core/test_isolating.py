@@ -239,4 +239,5 @@ def test_a_node_of_hardly_any_power_gets_no_work_and_says_why() -> None:
     view = snapshots.cluster_view("a", nodes, site.state, site.now)
     assert {(node.power, node.state) for node in view.nodes} == {(POWER.low, NodeState.DRAINING)}
     assert snapshots.weakness(nodes, weak.nodes[0]) == "its power 1e-06 is below 0.001"
-    assert read_snapshot(write_snapshot(snapshots.snapshot(site.state, site.now)))
+    snapshot = snapshots.snapshot(site.state, site.now)
+    assert read_snapshot(write_snapshot(snapshot)) == snapshot
