@@ -1,8 +1,8 @@
 """Enrolment: whose keys are authorized and revoked, asked by whom the kernel says.
 
-One line of JSON asks, one answers (`coalloc.daemon.access.enrolment_socket` carries them). A user has keys of
-his own bound to his own number, and proves that he holds their private halves; root and the
-daemon's user decide over all keys. Changes are limited per user and minute.
+One line of JSON asks, one answers (`coalloc.daemon.access.enrolment_socket` carries them). A user
+has keys of his own bound to his own number, and proves that he holds their private halves; root and
+the daemon's user decide over all keys. Changes are limited per user and minute.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ class Outcome:
     status: str
     plan: bytes | None
     message: str = ""
+    jobs: tuple[str, ...] = ()
 
 
 class InProcess:

@@ -1,4 +1,4 @@
-"""What the formats admit, the arithmetic carries: extremes together, today and far off."""
+"""Extremes that the formats admit, together, at wall-clock time and far from it."""
 
 from __future__ import annotations
 
