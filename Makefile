@@ -112,11 +112,13 @@ fmt: .venv/.installed
 bench: .venv/.installed
 	$(BIN)/python -m benchmarks
 
+# What it draws is new in every run; make nightly SEED=n repeats the run that showed n.
+nightly: SEED := $(strip $(shell od -An -N3 -tu4 /dev/urandom))
 nightly: .venv/.installed
-	$(BIN)/pytest -m nightly || test $$? -eq 5  # 5: there are none
-	$(BIN)/python -m tests.simulation --seeds 1000 --steps 2000 --first $$(od -An -N3 -tu4 /dev/urandom)
-	$(BIN)/python -m tests.fuzz --all --inputs 20000
-	$(BIN)/python -m tests.fuzz --live --inputs 1000000
+	$(BIN)/pytest --hypothesis-profile=fresh --hypothesis-seed=$(SEED) -m "nightly or hypothesis"
+	$(BIN)/python -m tests.simulation --seeds 1000 --steps 2000 --first $(SEED)
+	$(BIN)/python -m tests.fuzz --all --inputs 20000 --seed $(SEED)
+	$(BIN)/python -m tests.fuzz --live --inputs 1000000 --seed $(SEED)
 	$(BIN)/python -m benchmarks --full
 
 docs: .venv/.installed

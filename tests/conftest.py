@@ -5,14 +5,22 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-import hypothesis
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# No deadline: a slow machine is no defect of the code under test.
-hypothesis.settings.register_profile("coalloc", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("coalloc")
+# No deadline, and as long as it takes to draw: a slow machine is no defect of the code under test.
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", PATIENT, derandomize=True, database=None)
+# of make nightly, by --hypothesis-profile; a find becomes an @example of its test
+settings.register_profile("fresh", PATIENT, print_blob=True)
+settings.load_profile("same")
+# Hypothesis also draws constants of the modules that are loaded; which those are depends on the
+# tests that ran before.
+providers._get_local_constants = Constants
 
 
 def pytest_configure() -> None:
