@@ -20,7 +20,7 @@ GRIDENGINE := gridengine-master gridengine-exec gridengine-client
 SIMGRID := g++ libsimgrid-dev
 
 .PHONY: help run test test-slurm test-gridengine test-simgrid test-snakemake slurm-demo lint types fmt bench nightly docs \
-  coverage mutation clean links slurm gridengine simgrid snakemake
+  kernels coverage mutation clean links slurm gridengine simgrid snakemake
 
 help:
 	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | test-snakemake | slurm-demo | coverage | mutation | lint | types | fmt | bench | nightly | docs | clean"
@@ -28,11 +28,17 @@ help:
 run: .venv/.installed-run
 	$(BIN)/coalloc demo
 
-test: .venv/.installed
+# The same in every run, the order within sets too.
+test: export PYTHONHASHSEED := 0
+test: kernels
 	$(BIN)/pytest -n auto --dist loadfile -m "$(FAST)"
 
+# Compiled by two processes once, so that no test waits for another's compilation.
+kernels: .venv/.installed
+	$(BIN)/python -m tests.kernels
+
 # The same tests, then how much of what must not err they have covered.
-coverage: .venv/.installed
+coverage: kernels
 	$(BIN)/pytest -n auto --dist loadfile -m "$(FAST)" --cov --cov-report=
 	$(BIN)/python -m tests.support.coverage_report
 
@@ -126,7 +132,7 @@ docs: .venv/.installed
 	$(BIN)/python docs/manual.py
 
 clean:
-	rm -rf build dist mutants src/*.egg-info *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build dist mutants src/*.egg-info *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba
 	find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 # Without the links mypy finds nothing to check and passes.

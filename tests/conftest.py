@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
+from tests import kernels
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # No deadline, and as long as it takes to draw: a slow machine is no defect of the code under test.
@@ -21,6 +23,11 @@ settings.load_profile("same")
 # Hypothesis also draws constants of the modules that are loaded; which those are depends on the
 # tests that ran before.
 providers._get_local_constants = Constants
+
+
+def pytest_report_header() -> str:
+    """Name the cache that the daemons of the tests share with them."""
+    return f"kernels: {kernels.CACHE}"
 
 
 def pytest_configure() -> None:

@@ -241,7 +241,7 @@ def test_an_executor_that_was_given_up_too_early_is_taken_back(root: Path) -> No
 
 def test_a_killed_daemon_leaves_no_solver_behind(root: Path) -> None:
     """While it compiles a solver does not look at its life line."""
-    site = Running(root)
+    site = Running(root, cache=root / "cache")
     site.start_daemon()
     daemon = psutil.Process(site.processes["coallocd"].pid)
     site.until(lambda: bool(daemon.children()))

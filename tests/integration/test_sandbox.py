@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import sandbox
-from tests.support.live_site import CACHE, Running
+from tests.support.live_site import Running
 
 PROJECT = Path(__file__).resolve().parents[2]
 DAEMON = PROJECT / "systemd/coallocd.service"
@@ -54,12 +54,21 @@ class Boxed(Running):
 
     def before(self, name: str) -> Sequence[str]:
         unit = DAEMON if name == "coallocd" else EXECUTOR
-        return boxed(unit, f"{self.root}:{CACHE}")
+        return boxed(unit, f"{self.root}:{self.cache}")
 
 
 @pytest.fixture
-def site(root: Path, request: pytest.FixtureRequest) -> Iterator[Boxed]:
-    site = Boxed(root, policy=getattr(request, "param", "plain"), rounds="time_limit_s = 2.0")
+def site(root: Path) -> Iterator[Boxed]:
+    site = Boxed(root, rounds="time_limit_s = 2.0")
+    yield site
+    site.stop()
+
+
+@pytest.fixture
+def cold_site(root: Path) -> Iterator[Boxed]:
+    """Its solver has everything to compile."""
+    cache = root / "cache"
+    site = Boxed(root, policy="easy", rounds="time_limit_s = 2.0", cache=cache)
     yield site
     site.stop()
 
@@ -104,8 +113,8 @@ def test_jobs_start_on_both_clusters_and_inherit_what_is_closed(site: Boxed) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("site", ["easy"], indirect=True)
-def test_the_solver_compiles_plans_and_is_limited(site: Boxed) -> None:
+def test_the_solver_compiles_plans_and_is_limited(cold_site: Boxed) -> None:
+    site = cold_site
     site.start()
     site.until(lambda: bool(site.lines("solver_warmed")), WARM_LIMIT_S)
     assert site.wait(site.submit(["true"], 6))["state"] == "completed"

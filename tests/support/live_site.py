@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,11 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from coalloc.wire.client import Asker, NoAnswerError
+from tests.kernels import CACHE
 
 LIMIT_S = 60.0
-CACHE = tempfile.mkdtemp(prefix="co-numba-")
-"""Compiled kernels, shared by the daemons of one run of the tests."""
-atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 CONFIG = """\
 [daemon]
 state_dir = "{root}/state"
@@ -64,6 +59,8 @@ class Running:
         Short: a socket's path holds 107 bytes.
     policy : str
         ``plain`` needs no warm solver.
+    cache : Path or str
+        Where the solver finds compiled kernels; an empty folder keeps it compiling for a minute.
     """
 
     def __init__(
@@ -76,8 +73,11 @@ class Running:
         daemon: str = "",
         rounds: str = "",
         start: str = "",
+        cache: Path | str = CACHE,
     ) -> None:
         self.root = root
+        self.cache = Path(cache)
+        self.cache.mkdir(parents=True, exist_ok=True)
         self.names = list(clusters or {"alpha": 4, "beta": 4})
         self.work = root / "work"
         self.work.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ class Running:
         self.config.write_text(
             CONFIG.format(
                 root=root,
-                cache=CACHE,
+                cache=cache,
                 policy=policy,
                 daemon=daemon,
                 rounds=rounds,
