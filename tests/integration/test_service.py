@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,34 @@ from typing import Any
 import pytest
 
 from tests.support.live_site import Running
+from tests.support.loads import all_ended
 
 SHOW = 'echo "$COALLOC_JOB_ID $COALLOC_RANK $COALLOC_SIZE $COALLOC_PART $COALLOC_CLUSTER"'
 
 
+@pytest.fixture(scope="module")
+def common() -> Iterator[Running]:
+    """One site for what changes nothing but jobs."""
+    with tempfile.TemporaryDirectory(prefix="co-", ignore_cleanup_errors=True) as root:
+        running = Running(Path(root))
+        running.start()
+        yield running
+        running.stop()
+
+
 @pytest.fixture
-def site(root: Path) -> Iterator[Running]:
+def site(common: Running) -> Iterator[Running]:
+    """The common site; what a test has left there ends with it."""
+    yield common
+    left = [row["id"] for row in common.ask("queue")["jobs"]]
+    for job in left:
+        common.ask("cancel", job=job)
+    common.until(lambda: all_ended(common, left))
+
+
+@pytest.fixture
+def own_site(root: Path) -> Iterator[Running]:
+    """For one test: its processes are killed, or its configuration changes."""
     running = Running(root)
     running.start()
     yield running
@@ -105,8 +128,8 @@ def test_cancel_hold_release_and_dependencies(site: Running) -> None:
 def test_an_array_is_one_submit_and_many_jobs(site: Running) -> None:
     script = 'echo "$COALLOC_ARRAY_TASK_ID"'
     answer = site.ask("submit", **site.submission(["sh", "-c", script], array=[3, 5, 8]))
-    assert answer["jobs"] == ["1_3", "1_5", "1_8"]
-    ended = site.asker.ask({"type": "wait", "job": "1"}, timeout_s=30.0)
+    assert answer["jobs"] == [f"{answer['job']}_{index}" for index in (3, 5, 8)]
+    ended = site.asker.ask({"type": "wait", "job": answer["job"]}, timeout_s=30.0)
     assert {job["state"] for job in ended["jobs"]} == {"completed"}
     assert [output(site, job) for job in answer["jobs"]] == [["3"], ["5"], ["8"]]
 
@@ -182,7 +205,8 @@ def test_with_no_submits_the_timer_starts_rounds(root: Path) -> None:
         site.stop()
 
 
-def test_a_reload_applies_and_a_wrong_one_keeps_the_old(site: Running) -> None:
+def test_a_reload_applies_and_a_wrong_one_keeps_the_old(own_site: Running) -> None:
+    site = own_site
     daemon = site.processes["coallocd"]
     good = site.config.read_text()
     site.config.write_text(good.replace("max_age_s = 30.0", 'max_age_s = "old"'))
@@ -197,8 +221,9 @@ def test_a_reload_applies_and_a_wrong_one_keeps_the_old(site: Running) -> None:
     assert site.wait(site.submit(["true"]))["state"] == "completed"
 
 
-def test_a_reload_names_what_differs_from_what_runs(site: Running) -> None:
+def test_a_reload_names_what_differs_from_what_runs(own_site: Running) -> None:
     """Also where a change is taken back, which needs no restart."""
+    site = own_site
     daemon = site.processes["coallocd"]
     first = site.config.read_text()
     other = first.replace("[daemon]", '[daemon]\nmetrics_address = "127.0.0.1:9090"', 1)
@@ -210,8 +235,9 @@ def test_a_reload_names_what_differs_from_what_runs(site: Running) -> None:
     assert needs == [["daemon.metrics_address"], ["daemon.metrics_address"], []]
 
 
-def test_a_cluster_that_leaves_and_returns_runs_jobs_again(site: Running) -> None:
+def test_a_cluster_that_leaves_and_returns_runs_jobs_again(own_site: Running) -> None:
     """Its executor has seen the first numbers of its orders already."""
+    site = own_site
     daemon = site.processes["coallocd"]
     both = site.config.read_text()
     assert site.wait(site.submit(["true"], 6))["state"] == "completed"
@@ -223,7 +249,8 @@ def test_a_cluster_that_leaves_and_returns_runs_jobs_again(site: Running) -> Non
     assert (details["state"], details["attempt"]) == ("completed", 1)
 
 
-def test_sigterm_stops_the_daemon_and_the_jobs_go_on(site: Running) -> None:
+def test_sigterm_stops_the_daemon_and_the_jobs_go_on(own_site: Running) -> None:
+    site = own_site
     marker = site.work / "go"
     os.mkfifo(marker)
     job = site.submit(["sh", "-c", f"read line < {marker}; exit 7"])
@@ -236,7 +263,8 @@ def test_sigterm_stops_the_daemon_and_the_jobs_go_on(site: Running) -> None:
     assert (details["state"], details["exit_code"]) == ("failed", 7)
 
 
-def test_parts_survive_their_executor_and_are_adopted(site: Running) -> None:
+def test_parts_survive_their_executor_and_are_adopted(own_site: Running) -> None:
+    site = own_site
     marker = site.work / "go"
     os.mkfifo(marker)
     job = site.submit(["sh", "-c", f"read line < {marker}; echo done"])
@@ -249,7 +277,8 @@ def test_parts_survive_their_executor_and_are_adopted(site: Running) -> None:
     assert output(site, job) == ["done"]
 
 
-def test_a_full_queue_is_answered_and_the_log_names_each_round(site: Running) -> None:
+def test_a_full_queue_is_answered_and_the_log_names_each_round(own_site: Running) -> None:
+    site = own_site
     jobs = [site.submit(["true"], procs) for procs in (1, 2, 3, 4, 8, 1, 2)]
     for job in jobs:
         assert site.wait(job)["state"] == "completed"
