@@ -30,6 +30,7 @@ from coalloc.policies.moldable.cmax_bound import cmax_bound, is_refuted
 from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.moldable.verify import certified
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
+from tests.seeds import seeds
 from tests.unit.policies.check.certificate_case import proved_plan, random_site
 
 
@@ -73,7 +74,7 @@ def test_clusters_powers_memory_reservations_and_links(seed: int) -> None:
         assert check(snapshot, plan).violations == ()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_the_pool_is_the_one_that_the_bounds_are_made_on(seed: int) -> None:
     snapshot = random_site(seed)
     planner = Planner(snapshot, {})

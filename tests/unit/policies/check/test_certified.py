@@ -18,6 +18,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.check import check
 from coalloc.policies.check_certificates import Proved, ratio, refutes
 from coalloc.policies.moldable.verify import certified
+from tests.seeds import seeds
 
 Row = tuple[list[int], list[float], float, float]
 FINE = 2
@@ -71,7 +72,7 @@ def case(seed: int) -> tuple[list[Row], tuple[list[float], list[int]], random.Ra
     return rows, (starts, [rng.randint(0, 5) for _ in starts]), rng
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_the_value_of_prices_is_their_lagrangian(seed: int) -> None:
     rows, steps, rng = case(seed)
     grid = [0.0, *sorted(float(t) for t in rng.sample(range(1, 14), rng.randint(1, 4)))]
@@ -132,7 +133,7 @@ def too_early(rows: Sequence[Row], steps: tuple[list[float], list[int]], guess: 
     return work > area * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_what_is_refuted(seed: int) -> None:
     rows, steps, _ = case(seed)
     pair = np.array(steps[0]), np.array(steps[1], dtype=np.int64)

@@ -18,6 +18,7 @@ from coalloc.model.snapshot import Reservation, Running, Snapshot
 from coalloc.model.speedup import AmdahlSpeedup, TableSpeedup
 from coalloc.policies.check_pool import Pool, pool_of
 from coalloc.policies.check_sheet import node_columns
+from tests.seeds import seeds
 
 MOST = 12
 
@@ -61,7 +62,7 @@ def carried(
     )
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_a_count_is_offered_where_some_split_is_carried(seed: int) -> None:
     rng = random.Random(seed)
     job = table(*range(1, MOST + 1), proc_gbps=rng.choice([0.1, 0.25, 1.0]))

@@ -18,6 +18,7 @@ from coalloc.policies.oas.exact import ExactSearch
 from coalloc.policies.oas.fill import Filling, applies
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
+from tests.seeds import seeds
 from tests.support.strip_packing import perfect_instances, read_instance
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
 
@@ -68,7 +69,7 @@ def searched(snapshot: Snapshot, nodes: int = 2_000_000) -> tuple[float, float]:
     return best, filling.bound
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_finds_and_proves_what_the_exact_search_does(seed: int) -> None:
     snapshot = even(seed)
     exact = ExactSearch(lister(snapshot).planner, "makespan", None)
