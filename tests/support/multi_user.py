@@ -15,7 +15,7 @@ from coalloc.client import enrolment
 from coalloc.runtime.key_files import KeyFile, read_key, write_key
 from coalloc.wire.client import Asker
 from coalloc.wire.curve import Calling, KeyPair, new_pair
-from tests.support.live_site import Running
+from tests.support.live_site import LIMIT_S, Running
 
 NOBODY = 65534
 ADA, BOB = pwd.getpwuid(NOBODY).pw_name, pwd.getpwuid(1).pw_name
@@ -104,7 +104,7 @@ class MultiUser(Running):
         finally:
             asker.close()
 
-    def audited(self, event: str, what: str, limit_s: float = 10.0) -> dict[str, Any]:
+    def audited(self, event: str, what: str, limit_s: float = LIMIT_S) -> dict[str, Any]:
         """The audit's line of an event, once it is there."""
         found: list[dict[str, Any]] = []
 
