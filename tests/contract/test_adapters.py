@@ -30,7 +30,7 @@ from tests.testbeds.gridengine_launches import settings_of as settings_of_cell
 from tests.testbeds.gridengine_launches import shared_cell
 from tests.testbeds.slurm_launches import settings_of, shared_bed
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 PLATFORM = {"clusters": [{"name": "c", "nodes": [{"name": "n[1-2]", "slots": 2}]}]}
 

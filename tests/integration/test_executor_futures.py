@@ -32,9 +32,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     running.stop()
 
 
-def executor(site: Running, folder: Path, **fields: object) -> Executor:
+def executor(
+    site: Running, folder: Path, *, timeout_s: float = LIMIT_S, **fields: object
+) -> Executor:
     def client() -> Client:
-        return Client(timeout_s=3.0, config=site.config)
+        return Client(timeout_s=timeout_s, config=site.config)
 
     options = {"base_time": 5.0, "patience_s": LIMIT_S, **fields}
     return Executor(client=client, folder=folder, **options)  # type: ignore[arg-type]
@@ -184,7 +186,7 @@ def test_a_daemon_that_stays_away_is_an_error(root: Path, monkeypatch: pytest.Mo
     site = Running(root)
     site.start()
     try:
-        pool = executor(site, root, patience_s=0.2)
+        pool = executor(site, root, timeout_s=3.0, patience_s=0.2)
         future = pool.run(["sleep", "1000"])
         site.until(future.running)
         site.kill("coallocd")
@@ -194,7 +196,7 @@ def test_a_daemon_that_stays_away_is_an_error(root: Path, monkeypatch: pytest.Mo
             pool.run(["true"]).result(LIMIT_S)
         pool.shutdown()
         with pytest.raises(NoAnswerError):
-            executor(site, root)
+            executor(site, root, timeout_s=3.0)
     finally:
         site.stop()
 

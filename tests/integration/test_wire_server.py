@@ -18,7 +18,7 @@ from coalloc.wire.codec import encode_message
 from coalloc.wire.frames import encode
 from coalloc.wire.server import Endpoints, Origin, Server
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 MAX_BYTES = 1 << 20
 
 

@@ -15,7 +15,7 @@ from coalloc.adapters.local.launcher import LocalLauncher
 from coalloc.adapters.local.settings import read_settings
 from coalloc.adapters.runner.status import PAGE, READY, decoded
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 NODES = {"nodes": ["n[1-4]"], "slots": 4}
 
 

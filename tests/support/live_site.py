@@ -181,7 +181,7 @@ class Running:
     def asker(self) -> Asker:
         """A connection to the daemon."""
         if self._asker is None:
-            self._asker = Asker(self.endpoint, timeout_s=10.0)
+            self._asker = Asker(self.endpoint, timeout_s=LIMIT_S)
         return self._asker
 
     def ask(self, kind: str, **fields: Any) -> dict[str, Any]:

@@ -92,11 +92,11 @@ class MultiUser(Running):
     def asker(self) -> Asker:
         """A connection to the daemon, as an operator."""
         if self._asker is None:
-            self._asker = Asker(self.endpoint, timeout_s=10.0, security=self.operator)
+            self._asker = Asker(self.endpoint, timeout_s=LIMIT_S, security=self.operator)
         return self._asker
 
     @contextmanager
-    def asking(self, security: Calling | None, timeout_s: float = 10.0) -> Iterator[Asker]:
+    def asking(self, security: Calling | None, timeout_s: float = LIMIT_S) -> Iterator[Asker]:
         """A connection with this key, or with none."""
         asker = Asker(self.endpoint, timeout_s=timeout_s, security=security)
         try:

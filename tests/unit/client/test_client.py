@@ -19,6 +19,7 @@ from coalloc.client.client import NoAnswerError, RefusedError, submission
 
 Respond = Callable[[dict[str, Any]], list[bytes] | dict[str, Any] | None]
 STOP = b"stop"
+LIMIT_S = 60
 
 
 class Daemon:
@@ -77,8 +78,15 @@ def daemon() -> Iterator[Daemon]:
 @pytest.fixture
 def client(daemon: Daemon) -> Iterator[Client]:
     with Client(
-        daemon.endpoint, timeout_s=0.3, publish_endpoint=daemon.publish_endpoint
+        daemon.endpoint, timeout_s=LIMIT_S, publish_endpoint=daemon.publish_endpoint
     ) as connected:
+        yield connected
+
+
+@pytest.fixture
+def hasty(daemon: Daemon) -> Iterator[Client]:
+    """For what stays unanswered."""
+    with Client(daemon.endpoint, timeout_s=0.3) as connected:
         yield connected
 
 
@@ -103,10 +111,10 @@ def test_a_socket_that_nobody_serves_any_more(
         client.queue()
 
 
-def test_silence_is_an_error_in_time(daemon: Daemon, client: Client) -> None:
+def test_silence_is_an_error_in_time(daemon: Daemon, hasty: Client) -> None:
     daemon.respond = lambda body: None
     with pytest.raises(NoAnswerError, match=r"no answer from .* within 0\.3 s"):
-        client.status()
+        hasty.status()
 
 
 def test_a_refusal_has_code_and_message(daemon: Daemon, client: Client) -> None:
@@ -135,10 +143,10 @@ def test_garbage_is_an_error(daemon: Daemon, client: Client, answer: Any, words:
         client.queue()
 
 
-def test_an_answer_of_another_request_is_not_taken(daemon: Daemon, client: Client) -> None:
+def test_an_answer_of_another_request_is_not_taken(daemon: Daemon, hasty: Client) -> None:
     daemon.respond = lambda body: [b'{"id": "someone", "type": "queue", "jobs": []}']
     with pytest.raises(NoAnswerError, match="no answer"):
-        client.queue()
+        hasty.queue()
 
 
 def test_requests_carry_the_version_and_their_own_id(daemon: Daemon, client: Client) -> None:
@@ -150,25 +158,24 @@ def test_requests_carry_the_version_and_their_own_id(daemon: Daemon, client: Cli
     assert (second["type"], second["target"], second["reason"]) == ("drain", "alpha", "new switch")
 
 
-def test_a_submit_without_an_answer_is_sent_again_with_its_token(
-    daemon: Daemon, client: Client
-) -> None:
+def test_a_submit_without_an_answer_is_sent_again_with_its_token(daemon: Daemon) -> None:
     daemon.respond = lambda body: (
         {"type": "done", "job": "4", "jobs": ["4"], "again": True}
         if len(daemon.heard) > 1
         else None
     )
-    done = client.submit(["true"], procs=2)
+    with Client(daemon.endpoint, timeout_s=2.0) as client:  # the second is answered in time
+        done = client.submit(["true"], procs=2)
     first, second = daemon.heard
     assert first["token"] == second["token"] == done.token
     assert first["id"] != second["id"]
     assert (done.job, done.again) == ("4", True)
 
 
-def test_a_submit_that_stays_unanswered_is_an_error(daemon: Daemon, client: Client) -> None:
+def test_a_submit_that_stays_unanswered_is_an_error(daemon: Daemon, hasty: Client) -> None:
     daemon.respond = lambda body: None
     with pytest.raises(NoAnswerError):
-        client.submit(["true"], token="mine")
+        hasty.submit(["true"], token="mine")
     assert [body["token"] for body in daemon.heard] == ["mine", "mine"]
 
 
@@ -261,7 +268,7 @@ class Stream:
 
     def greet(self) -> None:
         """Wait for a subscription and answer it."""
-        assert self.socket.poll(10_000)
+        assert self.socket.poll(1000 * LIMIT_S)
         assert self.socket.recv() == b"\x01event."
         self.socket.send_multipart([b"event.", b'{"watch_seq": 1, "welcome": true}'])
 
@@ -321,7 +328,7 @@ def test_a_greeting_after_a_restart_asks_for_what_was_missed(
     greeter.join()
     stream.happen(lost=True)
     stream.socket.send_multipart([b"event.", b'{"watch_seq": 0, "welcome": true}'])
-    reader.join(10.0)
+    reader.join(LIMIT_S)
     assert found == [4]
     following.close()
 

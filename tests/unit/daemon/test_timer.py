@@ -42,7 +42,7 @@ def test_a_blocked_loop_makes_one_late_call() -> None:
     async def run() -> None:
         calls = Calls()
         timers = Timers(calls)
-        timers.start({0: 0.05})
+        timers.start({0: 0.3})
         await calls.wait_for(1)
         calls.numbers.clear()
         time.sleep(1.5)  # longer than the grace time that APScheduler has by default

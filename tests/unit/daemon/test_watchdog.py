@@ -80,7 +80,7 @@ def test_a_hung_round_is_told_of_no_more(tmp_path: Path, monkeypatch: pytest.Mon
         fed = loop.create_task(feeding)
 
         async def heard() -> str:
-            return (await asyncio.wait_for(loop.sock_recv(manager, 4096), 5.0)).decode()
+            return (await asyncio.wait_for(loop.sock_recv(manager, 4096), LIMIT_S)).decode()
 
         async def silence() -> None:
             while True:
