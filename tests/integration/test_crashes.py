@@ -278,10 +278,15 @@ def test_no_process_of_a_job_outlives_a_cancel(root: Path) -> None:
         row = site.job(job)
         assert row["state"] == "cancelled" or row["reason"] == "cancelling"
         assert site.wait(job)["state"] == "cancelled"
-        for pid in pids.read_text().split():
-            assert not Path(f"/proc/{pid}").exists() or is_zombie(pid)
+        assert all(is_zombie(pid) for pid in pids.read_text().split())
+        pids.unlink()
+        site.submit(["sh", "-c", f"echo $$ > {pids}; exec sleep 1000"])
+        site.until(lambda: pids.exists() and bool(pids.read_text()))
     finally:
         site.stop()
+    # nor does what runs when the test ends outlive the test
+    left = pids.read_text().strip()
+    site.until(lambda: is_zombie(left))
 
 
 def is_zombie(pid: str) -> bool:

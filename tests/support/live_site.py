@@ -10,10 +10,11 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from coalloc.adapters.runner.status import PAGE, READY, RUNNER_NAME, decoded
 from coalloc.wire.client import Asker, NoAnswerError
 from tests.kernels import CACHE
 
@@ -174,8 +175,8 @@ class Running:
             process.send_signal(signal.SIGTERM)
         for name in list(self.processes):
             self.kill(name, signal.SIGTERM)
-        for spec in self.root.glob("state/executors/*/*/*.json"):
-            _kill_named(spec)
+        for status in self.root.glob("state/executors/*/*/status"):
+            _kill_runner(status)
 
     @property
     def asker(self) -> Asker:
@@ -267,15 +268,10 @@ class Running:
 ENDED = {"completed", "failed", "cancelled", "timeout", "lost"}
 
 
-def _kill_named(path: Path) -> None:
-    """End the process group a part's files name, if it is still there."""
-    try:
-        body = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return
-    pid = body.get("pid") if isinstance(body, dict) else None
-    if isinstance(pid, int) and pid > 1 and Path(f"/proc/{pid}").exists():
-        try:
+def _kill_runner(status: Path) -> None:
+    """Kill the runner of a part, if it is still there; it takes the part's processes along."""
+    with suppress(OSError):
+        record = decoded(status.read_bytes()[READY * PAGE : (READY + 1) * PAGE])
+        pid = int(record["pid"]) if record else 0
+        if pid and Path(f"/proc/{pid}/comm").read_text().strip() == RUNNER_NAME:
             os.kill(pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            return
