@@ -31,7 +31,7 @@ run: .venv/.installed-run
 # The same in every run, the order within sets too.
 test: export PYTHONHASHSEED := 0
 test: kernels
-	$(BIN)/pytest -n auto --dist loadfile -m "$(FAST)"
+	$(BIN)/pytest -n auto --dist worksteal -m "$(FAST)"
 
 # Compiled by two processes once, so that no test waits for another's compilation.
 kernels: .venv/.installed
@@ -39,7 +39,7 @@ kernels: .venv/.installed
 
 # The same tests, then how much of what must not err they have covered.
 coverage: kernels
-	$(BIN)/pytest -n auto --dist loadfile -m "$(FAST)" --cov --cov-report=
+	$(BIN)/pytest -n auto --dist worksteal -m "$(FAST)" --cov --cov-report=
 	$(BIN)/python -m tests.support.coverage_report
 
 # Defects planted in the checker and the cost model, and how many the tests find. It takes an hour;
