@@ -20,7 +20,8 @@ CACHE = os.environ.setdefault(
 def main() -> int:
     """Return 0 where everything could be compiled."""
     from coalloc.daemon.solver.worker import warm
-    from tests.contract.test_policies import POLICIES, first_plan
+    from coalloc.policies.registry import POLICIES
+    from tests.contract.test_policies import first_plan
 
     failures = warm()
     print("\n".join(failures), end="", file=sys.stderr)
