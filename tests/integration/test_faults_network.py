@@ -22,7 +22,7 @@ class Proxied(Running):
         super().__init__(root, start=START)
         (root / "run").mkdir()
         self.wire = WireProxy(f"ipc://{root}/e.sock", f"ipc://{root}/run/executors.sock", seed=1)
-        self.line = WireProxy(f"ipc://{root}/c.sock", self.endpoint, seed=2)
+        self.line = WireProxy(f"ipc://{root}/c.sock", self.endpoint, seed=3)
         self.elsewhere = root / "executors.toml"
         text = self.config.read_text()
         there = f'[daemon]\nexecutor_endpoint = "ipc://{root}/e.sock"'

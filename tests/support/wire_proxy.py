@@ -113,6 +113,10 @@ class WireProxy:
 
     def _take(self, peer: bytes, frames: list[bytes], *, is_up: bool) -> None:
         faults, dice = self.faults, self._dice
+        if faults == Faults() and not self.is_cut:
+            # The dice wait for the first fault: how many messages come before it is chance.
+            self._carry(peer, frames, is_up=is_up)
+            return
         if self.is_cut or dice.random() < faults.drop:
             self.counts["dropped"] += 1
             return
