@@ -29,7 +29,7 @@ run: .venv/.installed-run
 	$(BIN)/coalloc demo
 
 # The same in every run, the order within sets too.
-test: export PYTHONHASHSEED := 0
+test coverage: export PYTHONHASHSEED := 0
 test: kernels
 	$(BIN)/pytest -n auto --dist worksteal -m "$(FAST)"
 
