@@ -70,23 +70,39 @@ class Counts:
         Candidates that all must start.
     threshold : float
         How far links may be loaded beyond their capacity.
+    below : bool
+        Whether jobs have levels of SC below 1 as well: equation (7) as printed.
+
+    Attributes
+    ----------
+    slowdowns : list of float
+        Levels of SC, rising.
     """
 
-    def __init__(self, scene: Scene, jobs: Sequence[int], threshold: float = 1.0) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        jobs: Sequence[int],
+        threshold: float = 1.0,
+        *,
+        below: bool = False,
+    ) -> None:
         self.scene, self.jobs = scene, tuple(jobs)
         self.procs = [scene.candidates[j].procs for j in jobs]
         self.strides = [prod(p + 1 for p in self.procs[n + 1 :]) for n in range(len(jobs))]
         self.all = prod(p + 1 for p in self.procs) - 1
         rooms = {j: scene.candidates[j].room for j in jobs}
-        self.clusters = [
+        used = [
             k
             for k, own in enumerate(scene.of_cluster)
             if any(c in rooms[j] for c in own for j in jobs)
         ]
         self.powers = {
-            k: sorted({scene.classes[c].power for c in scene.of_cluster[k]}) for k in self.clusters
+            k: sorted({scene.classes[c].power for c in scene.of_cluster[k]}) for k in used
         }
-        self._read_links(threshold)
+        # of many shares `allocation` finds the one that gives the first job most of the first
+        self.clusters = sorted(used, key=lambda k: -self.powers[k][-1])
+        self._read_links(threshold, below)
         self._limits: dict[tuple[int, int], int] = {}
         self._below: dict[tuple[int, int], int] = {}
         self._kept: dict[tuple[int, int, tuple[Ranks, ...]], int] = {}
@@ -213,7 +229,7 @@ class Counts:
 
         return rest(0, limit)
 
-    def _read_links(self, threshold: float) -> None:
+    def _read_links(self, threshold: float, below: bool) -> None:
         """Equation (5) as whole numbers, the slowdowns (7), and what links may carry at each."""
         of = [self.scene.candidates[j] for j in self.jobs]
         counts = [range(job.procs + 1) if job.splits else (0, job.procs) for job in of]
@@ -221,15 +237,26 @@ class Counts:
         scale = lcm(*(value.denominator for own in loads for value in own.values()))
         self._loads = [{t: int(value * scale) for t, value in own.items()} for own in loads]
         most = sum(max(own.values()) for own in self._loads)
-        above = self._reached(threshold, scale) if threshold > 1.0 else []
-        self.slowdowns = [1.0, *(min(float(ratio), threshold) for ratio in above)]
+        reached = self._reached(threshold, scale, below) if below or threshold > 1.0 else []
+        lower = [ratio for ratio in reached if ratio < 1]
+        above = [ratio for ratio in reached if ratio >= 1]
+        self.slowdowns = [
+            *(float(ratio) for ratio in lower),
+            1.0,
+            *(min(float(ratio), threshold) for ratio in above),
+        ]
         self._room_on: dict[int, list[int]] = {}
         for k in self.clusters:
             capacity, limit = self.scene.capacity[k], self.scene.limit(k)
-            limits = [Fraction(most) if limit is None else limit * scale]
+            once = Fraction(most) if limit is None else limit * scale
+            limits = []
+            for ratio in lower:
+                allowed = (ratio * (capacity or 0) - self.scene.loaded[k]) * scale
+                limits.append(once if limit is None else min(max(allowed, Fraction(0)), once))
+            limits.append(once)
             for ratio in above:
                 allowed = (ratio * (capacity or 0) - self.scene.loaded[k]) * scale
-                limits.append(limits[0] if limit is None else max(allowed, limits[0]))
+                limits.append(once if limit is None else max(allowed, once))
             self._room_on[k] = [min(floor(one), most) for one in limits]
         self._known_links: dict[int, int] = {}
         still = [{t: 0 for t, own in mine.items()} for mine in self._loads]
@@ -238,18 +265,19 @@ class Counts:
             for n, mine in enumerate(self._loads)
         ]
 
-    def _reached(self, threshold: float, scale: int) -> list[Fraction]:
-        """The ratios above 1 of load to capacity that links can have, rising."""
+    def _reached(self, threshold: float, scale: int, below: bool) -> list[Fraction]:
+        """The ratios of load to capacity that links can have, rising; above 1 unless `below`."""
         sums = {0}
         for own in self._loads:
             sums = {one + cost for one in sums for cost in set(own.values())}
-        out = set()
+        out = {Fraction(0)} if below else set[Fraction]()
         for k in self.clusters:
             capacity, limit = self.scene.capacity[k], self.scene.limit(k, threshold)
             once = self.scene.limit(k)
             if capacity and limit is not None and once is not None:
-                reached = (Fraction(one, scale) for one in sums if one)
-                between = (one for one in reached if once < one <= limit)
+                least = Fraction(-1) if below else once
+                reached = (Fraction(one, scale) for one in sums if one or below)
+                between = (one for one in reached if least < one <= limit)
                 out |= {(self.scene.loaded[k] + one) / capacity for one in between}
         return sorted(out)
 

@@ -50,13 +50,28 @@ def link_totals(scene: Scene, allocation: Allocation) -> list[Fraction]:
     return totals
 
 
-def slowdown(scene: Scene, job: Candidate, uses: Uses, totals: Sequence[Fraction]) -> float:
-    """Equation (7), clamped at 1: the largest load / capacity over the links that the job loads."""
-    worst = Fraction(1)
+def link_ratio(scene: Scene, job: Candidate, uses: Uses, totals: Sequence[Fraction]) -> Fraction:
+    """Equation (7) as printed: the largest load / capacity over the links that the job loads."""
+    worst = Fraction(0)
     for k, inside in scene.per_cluster(uses).items():
         capacity = scene.capacity[k]
         if capacity is not None and load(job, inside) > 0:
             worst = max(worst, totals[k] / capacity)
+    return worst
+
+
+def link_seconds(scene: Scene, allocation: Allocation) -> float:
+    """The communication part of equation (8) with (7) as printed, seconds."""
+    totals = link_totals(scene, allocation)
+    return fsum(
+        scene.candidates[j].fixed * float(link_ratio(scene, scene.candidates[j], uses, totals))
+        for j, uses in zip(allocation.jobs, allocation.uses, strict=True)
+    )
+
+
+def slowdown(scene: Scene, job: Candidate, uses: Uses, totals: Sequence[Fraction]) -> float:
+    """Equation (7), clamped at 1."""
+    worst = max(Fraction(1), link_ratio(scene, job, uses, totals))
     sc = float(worst)
     # within the tolerance of the links a load is at the capacity
     return 1.0 if worst <= 1 + exact(1e-9) else sc

@@ -4,7 +4,8 @@ The first plan takes job after job at the strongest level left (`strongest`); wh
 way for a job though there are slots enough, an exact engine decides whether there is one. Then the
 engine minimises equation (8) from there: the search of `coalloc.policies.allocation.levels` where
 the tables are small, else the program of `coalloc.policies.mip.allocating`. What is too large, or
-not solved in time, leaves the best plan so far, with the engine's bound if it has one.
+not solved in time, leaves the best plan so far, with the engine's bound if it has one. Ties go to
+the least load on the links (`coalloc.policies.allocation.easing`), where the tables are small.
 
 Notes
 -----
@@ -21,6 +22,7 @@ from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation.choosing import extend, strongest
 from coalloc.policies.allocation.counts import Counts, can_count, states
+from coalloc.policies.allocation.easing import CHECKS, ease
 from coalloc.policies.allocation.levels import Descent, Vector, axes_of
 from coalloc.policies.allocation.placing import (
     Allocation,
@@ -109,6 +111,7 @@ def _solver(name: str) -> Solve:
         search = Search(scene, selection, name, budget.seed, on_incumbent)
         search.work += prover.nodes
         if search.is_ideal:
+            search.ease(prover.threshold, budget)
             return search.plan(Status.OPTIMAL, search.value)
         search.reorder()
         if searches(scene, search.best.jobs, prover.threshold):
@@ -141,6 +144,7 @@ def _by_levels(search: Search, threshold: float, budget: Budget) -> Plan:
     )
     found = descent.run()
     search.work += found.checks
+    search.ease(threshold, budget)
     if found.proved:
         return search.plan(Status.OPTIMAL, search.value)
     return search.plan(Status.TIME_LIMIT, found.bound)
@@ -183,11 +187,15 @@ class Search:
         self.scene, self.selection, self.policy = scene, selection, policy
         self.on_incumbent = on_incumbent
         self.best = selection.allocation
-        self.value = total_execution(scene, self.best)
+        self.value = self.measure(self.best)
         self.work = 0
         self.stats: dict[str, Any] = {"seed": seed, "classes": len(scene.classes)}
         if on_incumbent is not None:
             on_incumbent(self.plan(Status.HEURISTIC))
+
+    def measure(self, allocation: Allocation) -> float:
+        """The total run time of an allocation, seconds."""
+        return total_execution(self.scene, allocation)
 
     @property
     def is_ideal(self) -> bool:
@@ -196,7 +204,7 @@ class Search:
 
     def offer(self, allocation: Allocation) -> None:
         """Take an allocation if it is better, and tell the caller."""
-        value = total_execution(self.scene, allocation)
+        value = self.measure(allocation)
         threshold = self.scene.options.get("saturation_threshold", 1.0)
         if value >= self.value or not is_allowed(self.scene, allocation, threshold):
             return
@@ -213,6 +221,15 @@ class Search:
                 allocation = extend(self.scene, allocation, number, strongest) or allocation
             if len(allocation.jobs) == len(jobs):
                 self.offer(in_order(allocation, jobs))
+
+    def ease(self, threshold: float, budget: Budget) -> None:
+        """Of allocations that run as long as the best, take one that loads the links least."""
+        if budget.stop() or not searches(self.scene, self.best.jobs, threshold):
+            return
+        left = CHECKS if budget.work is None else min(CHECKS, budget.work - self.work)
+        eased = ease(self.scene, self.best, threshold, stop=budget.stop, work=left)
+        self.best, self.work = eased.allocation, self.work + eased.checks
+        self.value = total_execution(self.scene, self.best)
 
     def ended(self, outcome: Outcome, seconds: Any) -> Plan:
         """The plan at the end of a solver's run; `seconds` turns its bound into ours."""
