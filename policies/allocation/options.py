@@ -45,7 +45,16 @@ THRESHOLD = Field(
     doc="How far a link may be loaded beyond its capacity (SC); 1 forbids saturation.",
 )
 
-PUBLISHED: Table = {**NOW, **MIP}
+PUBLISHED: Table = {
+    **NOW,
+    **MIP,
+    "sc": Field(
+        kind="text",
+        choices=("clamped", "printed"),
+        default="clamped",
+        doc="SC is at least 1, or falls below 1 where links are not full, as equation (8) has it.",
+    ),
+}
 MBPC: Table = {
     **NOW,
     **MIP,

@@ -4,11 +4,13 @@ Each function carries the paper's equation. A node with several slots stands for
 
 Deviations
 ----------
-Without them the program means nothing: (9) is per job; the sum over j of X_{j,r} is at most 1; SC
-is clamped at 1, since (8) rewards SC < 1 and 1.8131 would beat 3.3119 in the paper's first case;
+Without them the program means nothing: (9) is per job; the sum over j of X_{j,r} is at most 1;
 (5) is not linear in t_k and gets a binary per value of t_k. Load of running work, reservations,
-features and memory restrict it further. The clamp makes SC = 1 wherever (10) holds, so SC is no
-variable.
+features and memory restrict it further. With ``sc=clamped``, the default, SC is at least 1, since
+communication gets no faster on an empty link: SC = 1 wherever (10) holds, and is no variable. With
+``sc=printed`` SC_j is (7) over the links that j loads, below 1 too, as (8) has it. What is proved
+then is the least sum of (8), not of run times: the plan is *heuristic*, and its stats have
+``printed_value`` and ``printed_bound``, seconds.
 
 References
 ----------
@@ -19,6 +21,7 @@ to (10).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import fsum
 from typing import Any
 
 import pulp
@@ -26,7 +29,7 @@ import pulp
 from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation.choosing import strongest
-from coalloc.policies.allocation.placing import Allocation
+from coalloc.policies.allocation.placing import Allocation, link_seconds
 from coalloc.policies.allocation.scene import Scene, load, read_scene
 from coalloc.policies.allocation.selecting import select
 from coalloc.policies.base import Budget, OnIncumbent, Solve
@@ -36,10 +39,16 @@ from coalloc.policies.mip.runner import Outcome, run
 
 
 class PublishedModel:
-    """The program for some candidates of a scene."""
+    """The program for some candidates of a scene.
 
-    def __init__(self, scene: Scene, jobs: Sequence[int]) -> None:
-        self.scene, self.jobs = scene, tuple(jobs)
+    Parameters
+    ----------
+    printed : bool
+        Whether SC falls below 1.
+    """
+
+    def __init__(self, scene: Scene, jobs: Sequence[int], *, printed: bool = False) -> None:
+        self.scene, self.jobs, self.printed = scene, tuple(jobs), printed
         used = sorted({c for j in jobs for c in scene.candidates[j].room})
         self.of = [c for c in used for _ in range(scene.classes[c].capacity)]
         self.P = range(len(self.of))
@@ -60,19 +69,28 @@ class PublishedModel:
             if self.of[r] in candidates[j].room
         }
         self.SP = {j: pulp.LpVariable(f"SP_{j}", 0) for j in self.jobs}
+        self.SC: dict[int, Any] = {}
         self.T: dict[tuple[int, int, int], Any] = {}
         self._eq_4_processing_slowdown()
         self._eq_5_tasks_per_cluster()
         self._eq_9_gang_matching()
         self._one_job_per_node()
         self._eq_10_no_saturation()
+        if self.printed:
+            self._eq_7_communication_slowdown()
         self._restrictions()
         return self.problem
 
     def objective(self, scale: float) -> Any:
         """(8): the sum of T' * SD, less what does not depend on the allocation."""
-        terms = [(self.SP[j], scale * self.scene.candidates[j].scaled) for j in self.jobs]
+        of = self.scene.candidates
+        terms = [(self.SP[j], scale * of[j].scaled) for j in self.jobs]
+        terms += [(slowdown, scale * of[j].fixed) for j, slowdown in self.SC.items()]
         return pulp.LpAffineExpression(terms)
+
+    def fixed_seconds(self) -> float:
+        """What `objective` leaves out."""
+        return 0.0 if self.printed else sum(self.scene.candidates[j].fixed for j in self.jobs)
 
     def _eq_4_processing_slowdown(self) -> None:
         """(4): SP_j >= X_{j,r} / Gamma_r."""
@@ -115,6 +133,23 @@ class PublishedModel:
             row, right = whole_row(loads, limit)
             terms = [(self.T[key], a) for key, a in zip(chosen, row, strict=True)]
             self._add(terms, "<=", right)
+
+    def _eq_7_communication_slowdown(self) -> None:
+        """(7), not clamped: SC_j >= (sum over i of BW_{i,k}) / ABW_k if j loads the link of k."""
+        self.SC = {j: pulp.LpVariable(f"SC_{j}", 0, 1) for j in sorted({j for j, _, _ in self.T})}
+        for k, capacity in enumerate(self.scene.capacity):
+            if not capacity:  # without a limit, or without a link
+                continue
+            use = [
+                (chosen, float(load(self.scene.candidates[i], n) / capacity))
+                for (i, at, n), chosen in self.T.items()
+                if at == k
+            ]
+            base = float(self.scene.loaded[k] / capacity)
+            for j, slowdown in self.SC.items():
+                away = {self.T[j, k, 0], self.T[j, k, self.scene.candidates[j].procs]}
+                terms = [(x, a - base - 1.0 if x in away else a) for x, a in use]
+                self._add([*terms, (slowdown, -1)], "<=", -base)
 
     def _restrictions(self) -> None:
         """One cluster, memory, reservations: what the paper's platform does not have."""
@@ -186,6 +221,31 @@ class PublishedModel:
         return Allocation(jobs=self.jobs, uses=tuple(uses[j] for j in self.jobs))
 
 
+class PrintedSearch(Search):
+    """The best allocation so far by equation (8) as printed."""
+
+    def measure(self, allocation: Allocation) -> float:
+        """Equation (8) with (7) not clamped, seconds."""
+        of = self.scene.candidates
+        processing = fsum(
+            of[j].scaled / min(self.scene.classes[c].power for c in uses)
+            for j, uses in zip(allocation.jobs, allocation.uses, strict=True)
+        )
+        return processing + link_seconds(self.scene, allocation)
+
+    @property
+    def is_ideal(self) -> bool:
+        """Whether no job is slowed down by anything."""
+        jobs = [self.scene.candidates[j] for j in self.best.jobs]
+        least = fsum(job.scaled / max(self.scene.levels(job)) for job in jobs)
+        return self.value <= least * (1.0 + 1e-12)
+
+    def plan(self, status: Status, bound: float | None = None) -> Plan:
+        """Write the best; what bounds (8) as printed is told in the stats alone."""
+        self.stats |= {"printed_value": self.value, "printed_bound": bound}
+        return super().plan(Status.HEURISTIC if status is Status.OPTIMAL else status)
+
+
 def solve(
     problem: Snapshot,
     options: Mapping[str, Any],
@@ -196,9 +256,11 @@ def solve(
     scene = read_scene(problem, options)
     prover = Prover(scene, budget)
     selection = select(scene, strongest, prover)
-    search = Search(scene, selection, "mbpc-published", budget.seed, on_incumbent)
+    printed = options["sc"] == "printed"
+    kind = PrintedSearch if printed else Search
+    search = kind(scene, selection, "mbpc-published", budget.seed, on_incumbent)
     search.work += prover.nodes
-    model = PublishedModel(scene, selection.allocation.jobs)
+    model = PublishedModel(scene, selection.allocation.jobs, printed=printed)
     if search.is_ideal:
         return search.plan(Status.OPTIMAL, search.value)
     if model.size > options["largest_model"]:
@@ -215,7 +277,7 @@ def solve(
     if outcome.values is not None:
         search.offer(model.allocation(outcome))
     search.work += outcome.nodes
-    fixed = sum(scene.candidates[j].fixed for j in model.jobs)
+    fixed = model.fixed_seconds()
     return search.ended(outcome, lambda bound: bound / scale + fixed)
 
 
