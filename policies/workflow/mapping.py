@@ -36,6 +36,9 @@ class Mapper:
     graph : Graph
     single : array of int, N x K
         Last row of each item that fits on each cluster alone; before its first row if none does.
+    least_loaded : bool
+        Without insertion, take of equal nodes those that became free first; else those that
+        became free last. False at first.
     wide_row, wide_want : arrays of int, N and N x K
         For items that no cluster holds alone: how they are spread; -1 for the others.
     """
@@ -74,6 +77,7 @@ class Mapper:
 
     def clear(self) -> None:
         """Take everything back."""
+        self.least_loaded = False
         reset(self.ground, self.board)
 
     def map(
@@ -119,6 +123,7 @@ class Mapper:
                 self.wide_row if wide_row is None else wide_row,
                 self.wide_want if wide_want is None else wide_want,
                 insertion,
+                self.least_loaded,
             )
         )
 

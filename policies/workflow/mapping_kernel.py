@@ -8,7 +8,10 @@ Notes
 The profile is a list of instants, each with the free units of every class and the load of every
 link from there to the next. An item takes so many processes on each cluster (`want`), the weakest
 nodes that let it end as soon as it can: for each start, levels of power are tried from the
-strongest down. Without insertion a node is free only behind everything that it has been given.
+strongest down. Without insertion a node is free only behind everything that it has been given:
+units of a class are counted, and which of its free nodes an item takes is one of two rules. *Best
+fit* takes those that became free last, so that the others keep their idle time. *Least loaded*
+takes those that became free first: their idle time before the item is over.
 """
 
 from __future__ import annotations
@@ -297,8 +300,8 @@ def search(
 
 
 @inlined
-def commit(ground: Any, board: Any, item: Any) -> Any:
-    """Take what the best search found, the weakest nodes first."""
+def commit(ground: Any, board: Any, item: Any, least_loaded: Any) -> Any:
+    """Take what the best search found, the weakest classes first."""
     group = ground.group[item]
     row = int(board.best[3])
     start, end = board.best[1], board.best[0]
@@ -323,6 +326,13 @@ def commit(ground: Any, board: Any, item: Any) -> Any:
     constant(ground, board, item, row, board.best_want)
     at = cut(board, start)
     cut(board, end)
+    if least_loaded:
+        for x in range(at):
+            line = board.slot[x]
+            for u in range(first, top):
+                c = board.use_class[u]
+                units = board.use_procs[u] * ground.need[group, c]
+                board.free[line, c] = max(board.free[line, c] - units, 0)
     while board.time[at] < end:
         line = board.slot[at]
         for u in range(first, top):
@@ -364,6 +374,7 @@ def lay_out(
     wide_row: Any,
     wide_want: Any,
     insertion: Any,
+    least_loaded: Any,
 ) -> Any:
     """Map items in this order, each where it ends first; the makespan's instant, s.
 
@@ -377,6 +388,8 @@ def lay_out(
         A row that it may also take spread over clusters; -1: none.
     wide_want : array of int, N x K
         The processes on each cluster then.
+    least_loaded : bool
+        Of a class, take the nodes that became free first; only without insertion.
 
     Notes
     -----
@@ -411,6 +424,6 @@ def lay_out(
                         board.best_want[k] = board.want[k]
                 row -= 1
         if best < inf:
-            commit(ground, board, item)
+            commit(ground, board, item, least_loaded and not insertion)
             latest = max(latest, best)
     return latest

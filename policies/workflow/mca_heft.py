@@ -6,7 +6,8 @@ nodes by rank among the tasks of its level, equation (3), and to `mca_max` of al
 allocation*: a task whose MCACCR, equation (2), passes the threshold may run on several clusters.
 *Mapping*, by falling rank: the most loaded cluster, equation (7), with enough free nodes; if none
 has enough, a task above the threshold is spread over the free nodes of several, and another takes
-what is free on the least loaded. Within a cluster come the nodes that are free first.
+what is free on the least loaded. Within a cluster the least loaded nodes are chosen: of those of one
+power, the ones that became free first.
 
 Notes
 -----
@@ -32,8 +33,10 @@ spreading. With ``free=level`` a task takes what is free if that is at least its
 else it gets this on the least loaded cluster that holds it, and waits there. What no cluster holds
 alone is spread as the links allow. Rigid tasks take no other number of processes, sequential ones a
 single one.
-Equations (4) and (5) leave out communication, as the text does, and priorities leave out data on
-edges unless `edge_data` is set; the plan's times charge both.
+With ``nodes=best-fit`` a task takes the nodes that became free last, which leaves the idle time of
+the others to later tasks. Nodes of one power are alike, so a plan may name others than those that
+were counted. Equations (4) and (5) leave out communication, as the text does, and priorities leave
+out data on edges unless `edge_data` is set; the plan's times charge both.
 
 References
 ----------
@@ -286,6 +289,7 @@ def _greedy(procs: int, free: Ints, order: list[int]) -> Ints:
 
 def run(mapper: Mapper, options: Mapping[str, Any]) -> tuple[Allocation, int]:
     """Map everything on a mapper that is clear; the allotments, and how many items are spread."""
+    mapper.least_loaded = options["nodes"] == "least-loaded"
     allocation = Allocation(mapper, options)
     return allocation, LevelMapping(mapper, allocation, options).run()
 

@@ -104,6 +104,12 @@ MCA_HEFT: Table = {
         default=False,
         doc="Use gaps between earlier placements; else nodes are free behind all they are given.",
     ),
+    "nodes": Field(
+        kind="text",
+        choices=("least-loaded", "best-fit"),
+        default="least-loaded",
+        doc="Without insertion: of equal nodes those that became free first, or last.",
+    ),
     "edge_data": Field(
         kind="flag",
         default=False,
