@@ -1,8 +1,8 @@
 """The stored results of full runs, as sections of a document.
 
 Between ``<!-- results: NAME -->`` and ``<!-- end -->`` stands what the CSV of that experiment says,
-and with ``all`` a table of every experiment. So no figure in the document can differ from the
-data beside it.
+with ``all`` a table of every experiment, and with ``claims`` one of every claim. So no figure in
+the document can differ from the data beside it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from coalloc.simulation.reproduce.claims import CLAIMS
 from coalloc.simulation.reproduce.experiment import Row
 from coalloc.simulation.reproduce.registry import ENTRIES, Entry, find, load
 from coalloc.simulation.reproduce.rows import from_csv, table
@@ -36,7 +37,9 @@ def with_results(text: str, folder: Path) -> str:
     """
 
     def fill(found: re.Match[str]) -> str:
-        part = _overview(folder) if found[2] == "all" else _section(find(found[2]), folder)
+        tables = {"all": _overview, "claims": _judged}
+        table_of = tables.get(found[2])
+        part = table_of(folder) if table_of else _section(find(found[2]), folder)
         return f"{found[1]}\n{part}\n\n{found[3]}"
 
     return MARKED.sub(fill, text)
@@ -49,6 +52,15 @@ def _overview(folder: Path) -> str:
         if (rows := _rows(entry, folder))
     ]
     return table(("Experiment", "Of", "In one line"), lines).replace("---:", "---")
+
+
+def _judged(folder: Path) -> str:
+    rows = {claim.figure: _rows(find(claim.figure), folder) for claim in CLAIMS}
+    lines = []
+    for claim in CLAIMS:
+        held, found = claim.judge(rows[claim.figure])
+        lines.append((f"[`{claim.figure}`](#{claim.figure})", claim.words, str(held), found))
+    return table(("Of", "The text", "Fares", "Found"), lines).replace("---:", "---")
 
 
 def _section(entry: Entry, folder: Path) -> str:

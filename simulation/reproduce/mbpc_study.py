@@ -8,6 +8,9 @@ node's. The standalone values of a job are those of the same policy with the pla
 
 SC is 1 where no link is saturated, which every policy here sees to; the paper plots the raw ratio
 max_k (sum of BW) / ABW instead, which falls below 1. Both are kept.
+
+What `jpn` could choose beside what it does is no policy: `mbpc_ties` lists it. A limit of work, not
+a clock, ends a program, so that a run tells the same on any machine.
 """
 
 from __future__ import annotations
@@ -21,24 +24,27 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce.experiment import Row, Run
 from coalloc.simulation.reproduce.mbpc_cases import ABW, case_1, case_2
 from coalloc.simulation.reproduce.mbpc_slowdowns import slowdowns, standalone
+from coalloc.simulation.reproduce.mbpc_ties import extremes, least_traffic, of_one_power
 from coalloc.simulation.reproduce.rows import column, grouped, where
-from coalloc.simulation.reproduce.solving import NotAllowedError, Solved, solve
+from coalloc.simulation.reproduce.solving import NotAllowedError, Solved, rigid_jobs, solve
 
 POLICIES = ("mbpc", "cbs", "jpn")
 TIGHT = min(ABW)
 """Of Figs. 5, 6 and 9, Gbit/s."""
-TIES = ("first", "strong", "weak")
+CHOSEN, BEST, WORST = "first", "best", "worst"
+NARROWEST, WIDEST = "narrowest", "widest"
+"""Values of `ties`: how `jpn` itself chooses, then the ends of what it could choose."""
 SEEDS, QUICK_SEEDS = 30, 2
-SOLVED = ("mbpc", "jpn")
-"""Policies that solve a program."""
-SECONDS, QUICK_SECONDS = 10.0, 3.0
-"""Most time of one program."""
+NODES = 2_000
+"""Most nodes of the tree of `jpn`'s programs; they take about a hundred."""
 COLUMNS = {
     "case": "1 or 2",
     "seed": "of the nodes' powers, case 2",
     "abw_gbps": "capacity of each link, Gbit/s",
     "policy": "of the registry",
-    "ties": "how jpn chooses between allocations of equal traffic",
+    "ties": "of jpn: first, its own choice between allocations of least traffic; else of all of "
+    "them that of least (best) or largest (worst) sum of run times, or of the narrowest or widest "
+    "dispersion of sigma SP to sp_best",
     "job": "J1 to J3",
     "sigma": "weight of processing",
     "sp": "processing slowdown",
@@ -62,8 +68,8 @@ def study(run: Run, case: int) -> list[Row]:
     Returns
     -------
     list of rows
-        At the tightest links `jpn` is there once for each way to break ties, elsewhere with its
-        default.
+        Of `jpn` what it chooses, and the ends of what it could choose: of the run times at the
+        tightest links, of the dispersion in case 1.
     """
     return run.share(("mbpc", case), lambda: list(_study(run, case)))
 
@@ -76,7 +82,6 @@ class Point:
     seed: int
     abw: float
     policy: str
-    ties: str | None
 
 
 def _study(run: Run, case: int) -> Iterator[Row]:
@@ -85,17 +90,18 @@ def _study(run: Run, case: int) -> Iterator[Row]:
     places = [(seed, abw) for seed in range(first, first + count) for abw in bandwidths(run)]
     for seed, abw in run.steps(f"MBPC case {case}", places):
         best: dict[str, float] = {}
-        for policy, ties in variants(abw):
-            point = Point(case=case, seed=seed, abw=abw, policy=policy, ties=ties)
-            yield from _jobs(point, run.quick, best)
+        for policy in POLICIES:
+            point = Point(case=case, seed=seed, abw=abw, policy=policy)
+            yield from _jobs(point, best)
+        yield from _choices(point, best)
 
 
-def _jobs(point: Point, quick: bool, best: dict[str, float]) -> Iterator[Row]:
+def _jobs(point: Point, best: dict[str, float]) -> Iterator[Row]:
     """A row per job; the first policy, which is `mbpc`, leaves its standalone SP in `best`."""
     snapshot = platform(point.case, point.abw, point.seed)
-    joint = place(point, snapshot, quick)
+    joint = place(point, snapshot)
     together = slowdowns(snapshot, joint.plan)
-    alone = standalone(snapshot, lambda queued: place(point, queued, quick).plan)
+    alone = standalone(snapshot, lambda queued: place(point, queued).plan)
     for job, found in together.items():
         own = alone[job]
         yield {
@@ -103,7 +109,7 @@ def _jobs(point: Point, quick: bool, best: dict[str, float]) -> Iterator[Row]:
             "seed": point.seed if point.case == 2 else None,
             "abw_gbps": point.abw,
             "policy": point.policy,
-            "ties": point.ties,
+            "ties": CHOSEN if point.policy == "jpn" else None,
             "job": job,
             "sigma": found.sigma,
             "sp": found.sp,
@@ -121,7 +127,45 @@ def _jobs(point: Point, quick: bool, best: dict[str, float]) -> Iterator[Row]:
         }
 
 
-def place(point: Point, snapshot: Snapshot, quick: bool = False) -> Solved:
+def _choices(point: Point, best: dict[str, float]) -> Iterator[Row]:
+    """Rows of the ends of what JPN could choose."""
+    snapshot = platform(point.case, point.abw, point.seed)
+    jobs = rigid_jobs(snapshot)
+    _, splits = least_traffic(snapshot)
+    ends: dict[str, list[float]] = {}
+    if point.abw == TIGHT:
+        ends[BEST], ends[WORST] = extremes(snapshot, splits)
+    if point.case == 1:
+
+        def width(slowdown: list[float]) -> float:
+            apart = [
+                job.sigma * (sp - best[job.id]) for job, sp in zip(jobs, slowdown, strict=True)
+            ]
+            return max(apart) - min(apart)
+
+        ordered = sorted(of_one_power(snapshot, splits), key=width)
+        ends[NARROWEST], ends[WIDEST] = ordered[0], ordered[-1]
+    for ties, found in ends.items():
+        for job, sp in zip(jobs, found, strict=True):
+            yield {
+                **dict.fromkeys(COLUMNS),
+                "case": point.case,
+                "seed": point.seed if point.case == 2 else None,
+                "abw_gbps": point.abw,
+                "policy": "jpn",
+                "ties": ties,
+                "job": job.id,
+                "sigma": job.sigma,
+                "sp": sp,
+                "sp_best": best[job.id],
+                "sc": 1.0,
+                "processing": job.base_time * job.sigma * sp,
+                "communication": job.base_time * (1.0 - job.sigma),
+                "status": "exact",
+            }
+
+
+def place(point: Point, snapshot: Snapshot) -> Solved:
     """Allocate the queue at once.
 
     Raises
@@ -129,10 +173,8 @@ def place(point: Point, snapshot: Snapshot, quick: bool = False) -> Solved:
     NotAllowedError
         If a job was left out: its figures would be missing from every mean.
     """
-    options: dict[str, Any] = {} if point.ties is None else {"ties": point.ties}
-    if point.policy in SOLVED:
-        options["solver_seconds"] = QUICK_SECONDS if quick else SECONDS
-    solved = solve(snapshot, point.policy, options, seed=point.seed)
+    work = NODES if point.policy == "jpn" else None
+    solved = solve(snapshot, point.policy, seed=point.seed, work=work)
     if solved.plan.deferred:
         left = solved.plan.deferred[0]
         raise NotAllowedError(f"{point.policy} leaves out {left.job}: {left.detail}")
@@ -149,19 +191,9 @@ def platform(case: int, abw: float, seed: int) -> Snapshot:
     return case_1(abw) if case == 1 else case_2(abw, seed)
 
 
-def variants(abw: float) -> Iterator[tuple[str, str | None]]:
-    """Policies, and how `jpn` breaks ties: in each way where the links are tightest."""
-    for policy in POLICIES:
-        if policy != "jpn":
-            yield policy, None
-            continue
-        for ties in TIES if abw == TIGHT else TIES[:1]:
-            yield policy, ties
-
-
 def plotted(rows: Sequence[Row]) -> list[Row]:
-    """Without the other ways in which `jpn` breaks ties."""
-    return [row for row in rows if row["ties"] in (None, TIES[0])]
+    """Without what `jpn` could choose instead."""
+    return [row for row in rows if row["ties"] in (None, CHOSEN)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +252,7 @@ def proofs(rows: Sequence[Row]) -> str:
     gaps = [row["gap"] for row in mine if row not in proved and row["gap"] is not None]
     if gaps:
         said += (
-            f" Where the time ended first, its sum of run times is above the least by at most "
+            f" Where the work ended first, its sum of run times is above the least by at most "
             f"{fmean(gaps):.1%} in the mean and {max(gaps):.1%} in the worst case, so what it "
             "shows there is a lower limit of what the model can do."
         )

@@ -27,8 +27,10 @@ DRAWS, QUICK_DRAWS = 2, 1
 QUICK_NUMBERS = (1, 3)
 WORK, QUICK_WORK = 200_000, 20_000
 """Items that `workflow` may place."""
+BEST_FIT = "mca-heft, best fit"
 POLICIES = (
     "mca-heft",
+    BEST_FIT,
     "m-heft",
     "m-heft-imp",
     "m-heft-eff",
@@ -37,6 +39,10 @@ POLICIES = (
     "mcpa",
     "workflow",
 )
+VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    BEST_FIT: ("mca-heft", {"nodes": "best-fit"}),
+}
+"""Policies that are one of the registry with options of its own."""
 SET_NAMES = {"few": "few tasks by level", "various": "various", "many": "many tasks by level"}
 MOST_CLUSTERS = 5
 REDUCED = "two workflows of each set, drawn once, and a tenth of the work for `workflow`."
@@ -49,7 +55,7 @@ COLUMNS: Mapping[str, str] = {
     "levels": "levels of its graph",
     "critical_path_s": "longest path of work at power 1, on one node a task, s",
     "bound_s": "lower bound of any plan's makespan, s",
-    "policy": "name in the registry",
+    "policy": "name in the registry, or a variant of one",
     "makespan_s": "of the plan, s",
     "resources": "mean processes of a task",
     "spread": "share of the tasks on several clusters",
@@ -77,8 +83,9 @@ def _study(run: Run) -> Iterator[Row]:
     for name, number, draw, snapshot in run.steps("MCA-HEFT workflows", cases):
         work = QUICK_WORK if run.quick else WORK
         solved = {
-            policy: solve(snapshot, policy, work=work if policy == "workflow" else None)
+            policy: solve(snapshot, known, options, work=work if policy == "workflow" else None)
             for policy in POLICIES
+            for known, options in (VARIANTS.get(policy, (policy, {})),)
         }
         job = workflow_of(snapshot)
         levels, path = _shape(snapshot, job)
