@@ -1,4 +1,4 @@
-"""What `workflow` planned, process by process: edges with data and tasks split over clusters.
+"""What `workflow` and `mca-heft` planned, process by process: data, and split tasks.
 
 Traffic of workflows books no link, so a plan is exact where its transfers do not meet, and the
 replay ends later where they do: never earlier.
@@ -7,6 +7,7 @@ replay ends later where they do: never earlier.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,8 +22,6 @@ from coalloc.policies.registry import lookup
 from coalloc.simulation.reproduce.workflow_instances import Shape, draw_workflow
 from tests.simgrid.workflows import clusters_of, replay_workflow
 
-POLICY = lookup("workflow")
-
 
 def site(link_gbps: float) -> tuple[Cluster, ...]:
     return tuple(
@@ -35,8 +34,9 @@ def site(link_gbps: float) -> tuple[Cluster, ...]:
     )
 
 
-def planned(snapshot: Snapshot) -> Plan:
-    plan = POLICY.solve(snapshot, read_options({}, POLICY.options), Budget(work=200_000))
+def planned(snapshot: Snapshot, name: str = "workflow", **given: Any) -> Plan:
+    policy = lookup(name)
+    plan = policy.solve(snapshot, read_options(given, policy.options), Budget(work=200_000))
     assert check(snapshot, plan).ok
     return plan
 
@@ -77,3 +77,30 @@ def test_transfers_that_meet_only_make_it_later(program: Path, seed: int) -> Non
     snapshot = Snapshot(clusters=site(1.0), queue=(job,))
     told, took = makespans(program, snapshot, planned(snapshot))
     assert told * (1.0 - 1e-4) <= took <= told * 1.25
+
+
+@pytest.mark.parametrize("nodes", ["least-loaded", "best-fit"])
+@pytest.mark.parametrize("seed", range(3))
+def test_plans_of_mca_heft_take_as_long_as_planned(program: Path, seed: int, nodes: str) -> None:
+    """Malleable tasks without data, as the paper's are but for what they send."""
+    job = draw_workflow(Shape(tasks=24, levels=4, pf=0.9, chatter=0.0), seed)
+    snapshot = Snapshot(clusters=site(1.0), queue=(job,))
+    told, took = makespans(program, snapshot, planned(snapshot, "mca-heft", nodes=nodes))
+    assert took == pytest.approx(told, rel=1e-4)
+
+
+@pytest.mark.parametrize("nodes", ["least-loaded", "best-fit"])
+def test_tasks_that_mca_heft_spreads_end_as_planned(program: Path, nodes: str) -> None:
+    """Of two levels of six tasks, of three processes each, the last has room on no one cluster."""
+    tasks = tuple(
+        Task(id=f"t{n}", work=500.0, parallel_fraction=1.0, max_procs=3, comm_gb=0.3)
+        for n in range(12)
+    )
+    edges = tuple(
+        Edge(parent=f"t{a}", child=f"t{b}", gb=0.0) for a in range(6) for b in range(6, 12)
+    )
+    snapshot = Snapshot(clusters=site(1.0), queue=(WorkflowJob(id="w", tasks=tasks, edges=edges),))
+    plan = planned(snapshot, "mca-heft", nodes=nodes, mca_share=1.0)
+    assert plan.stats["spread"] == 2
+    for placement, ended in replay_workflow(program, snapshot, plan).values():
+        assert ended == pytest.approx(placement.end, abs=1e-3 * placement.end)
