@@ -6,8 +6,8 @@ nodes by rank among the tasks of its level, equation (3), and to `mca_max` of al
 allocation*: a task whose MCACCR, equation (2), passes the threshold may run on several clusters.
 *Mapping*, by falling rank: the most loaded cluster, equation (7), with enough free nodes; if none
 has enough, a task above the threshold is spread over the free nodes of several, and another takes
-what is free on the least loaded. Within a cluster the least loaded nodes are chosen: of those of one
-power, the ones that became free first.
+what is free on the least loaded. Within a cluster the least loaded nodes are chosen: of those of
+one power, the ones that became free first.
 
 Notes
 -----

@@ -63,7 +63,7 @@ def measure(run: Run) -> Iterable[Row]:
     cases = [case for nodes in shapes for case in workloads(nodes, run.seed)]
     _warm_up(cases[0].snapshot)
     for case in run.steps("oas-fig4", cases):
-        results = {name: _solve(case.snapshot, name) for name in (*PLAIN, *SEARCHES)}
+        results = {name: solve_with(case.snapshot, name) for name in (*PLAIN, *SEARCHES)}
         for name, solved in results.items():
             span, status = planned(solved)
             rhos = power_correlation(case.snapshot, solved.plan)
@@ -90,10 +90,11 @@ def _carried_out(case: Workload, plan: Plan, name: str) -> float | None:
 def _warm_up(snapshot: Snapshot) -> None:
     """Load what is compiled, so that the first time is as the others."""
     for name in SEARCHES:
-        _solve(snapshot, name, 1.0)
+        solve_with(snapshot, name, 1.0)
 
 
-def _solve(snapshot: Snapshot, name: str, seconds: float = SECONDS) -> Solved:
+def solve_with(snapshot: Snapshot, name: str, seconds: float = SECONDS) -> Solved:
+    """Plan with a policy of the figure, by the name it has there."""
     if name not in SHARES:
         return solve(snapshot, name, seconds=seconds)
     options = {"slot": share_text(SHARES[name]), "engine": "search"}

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.simulation.reproduce.claims import CLAIMS, Claim, Held
+from coalloc.simulation.reproduce.claims import CLAIMS, Claim
 from coalloc.simulation.reproduce.digest import with_results
 from coalloc.simulation.reproduce.experiment import Row
+from coalloc.simulation.reproduce.judging import Held
 from coalloc.simulation.reproduce.rows import from_csv
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from coalloc.simulation.reproduce.mbpc_cases import ABW, case_1, case_2
 from coalloc.simulation.reproduce.mbpc_slowdowns import slowdowns
 from coalloc.simulation.reproduce.mbpc_ties import extremes, least_traffic
 from coalloc.simulation.reproduce.mca_tables import EXPERIMENTS as TABLES
-from coalloc.simulation.reproduce.oas_workloads import workloads
+from coalloc.simulation.reproduce.oas_workloads import PLAIN, workloads
 from coalloc.simulation.reproduce.rows import where
 from coalloc.simulation.reproduce.solving import solve
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
@@ -30,7 +29,6 @@ DIGITS = 1e-8
 """Relative; a CSV has nine digits."""
 
 
-@cache
 def case(number: int, abw: float, seed: int) -> Snapshot:
     return case_1(abw) if number == 1 else case_2(abw, seed)
 
@@ -97,10 +95,10 @@ def test_mbpc_reaches_the_optimum_of_equation_8_as_printed(abw: float, value: fl
     assert printed == pytest.approx(best, rel=1e-9)
 
 
-@pytest.mark.parametrize("policy", [*oas_fig4.PLAIN, "oas-slots, 15 %", "oas-slots"])
+@pytest.mark.parametrize("policy", [*PLAIN, "oas-slots, 15 %", "oas-slots"])
 def test_oas_fig4(policy: str) -> None:
     (first, *_) = workloads(2)
-    solved = oas_fig4._solve(first.snapshot, policy)
+    solved = oas_fig4.solve_with(first.snapshot, policy)
     (row,) = rows_of("oas-fig4", platform="3x2", workload=first.name, policy=policy)
     assert oas_fig4.planned(solved)[0] == pytest.approx(row["makespan_s"], rel=DIGITS)
 
