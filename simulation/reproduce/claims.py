@@ -25,6 +25,7 @@ from coalloc.simulation.reproduce.judging import (
     heavy_on_strong,
     links,
     longer_path,
+    low_dispersion,
     lowest_processing,
     makespan_rises,
     mbpc_narrowest,
@@ -91,6 +92,7 @@ def _claims() -> tuple[Claim, ...]:
             ("MBPC has the lowest processing slowdown", lowest_processing),
         ),
         "mbpc-fig4": (
+            ("all have a low dispersion of SC", low_dispersion),
             ("MBPC's SC is lower than CBS's", links(lambda f: [f["mbpc"] < f["cbs"]])),
             ("JPN's SC is lower than CBS's", links(lambda f: [f["jpn"] < f["cbs"]])),
         ),

@@ -17,6 +17,7 @@ from coalloc.simulation.reproduce.demt_ratios import MAKESPAN, REPAIRED, means, 
 from coalloc.simulation.reproduce.demt_study import GANG, REACHED
 from coalloc.simulation.reproduce.experiment import Row
 from coalloc.simulation.reproduce.mbpc_dispersion import (
+    RATIO,
     TO_BEST,
     dispersions,
     free_widths,
@@ -214,6 +215,13 @@ def links(ordered: Callable[[Mapping[str, float]], Sequence[bool]]) -> Callable[
         return _of(ordered(found)), f"mean load by capacity: {told}"
 
     return judge
+
+
+def low_dispersion(rows: Rows) -> Verdict:
+    """The dispersion of loads to standing alone is at most a tenth, for each policy."""
+    found = {policy: width for policy, (width, _) in dispersions(plotted(rows), RATIO).items()}
+    told = ", ".join(f"{policy} {width:.3f}" for policy, width in found.items())
+    return _of([width <= 0.1 for width in found.values()]), told
 
 
 def no_saturation(rows: Rows) -> Verdict:

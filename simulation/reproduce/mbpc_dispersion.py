@@ -273,9 +273,8 @@ def _describe_links(case: int, every: Sequence[Row]) -> Story:
                 "long, so `mbpc` pays for strong nodes with traffic up to the limit."
             ),
             "JPN minimises the sum of the loads, not the load of the fullest link that a job "
-            "uses, which is what SC is. CBS puts three quarters of a job on one cluster and the "
-            "rest on the emptiest one, so few jobs share a link: neither of the two tries to keep "
-            "SC low, and here the sum's minimum has the fuller links.",
+            "uses, which is what SC is. So it need not have the lowest SC, and here CBS, which "
+            "minimises neither, has a lower one.",
         ),
     )
 

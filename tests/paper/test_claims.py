@@ -30,6 +30,7 @@ VERDICTS: Mapping[tuple[str, str], Held] = {
     ("mbpc-fig3", "MBPC's dispersion is the lowest"): PARTLY,
     ("mbpc-fig3", "that of CBS and JPN rises to 15 %"): PARTLY,
     ("mbpc-fig3", "MBPC has the lowest processing slowdown"): YES,
+    ("mbpc-fig4", "all have a low dispersion of SC"): PARTLY,
     ("mbpc-fig4", "MBPC's SC is lower than CBS's"): YES,
     ("mbpc-fig4", "JPN's SC is lower than CBS's"): NO,
     ("mbpc-fig5", "communication times are the same"): YES,
