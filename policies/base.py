@@ -42,6 +42,9 @@ class Budget:
         Jobs go on arriving, and only what starts now is carried out before the next call.
     notes : mapping
         What the policy of this name left for itself in `NOTES` of its last plan's stats.
+    origin : float
+        What to add to the snapshot's times to have them on the axis of the jobs' `submitted` and
+        of `notes`, seconds.
     """
 
     work: int | None = None
@@ -51,6 +54,7 @@ class Budget:
     history: History = NO_HISTORY
     live: bool = False
     notes: Mapping[str, Any] = field(default_factory=dict)
+    origin: float = 0.0
 
 
 class Solve(Protocol):

@@ -6,6 +6,7 @@ Listing them imports neither numba nor numpy: the module of a policy is loaded w
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -17,6 +18,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation.options import CBS, JPN, MBPC, PUBLISHED, SLOTS
 from coalloc.policies.base import Budget, OnIncumbent, Policy, Solve
 from coalloc.policies.options import AUTO, BATCH, BICRITERIA, COMMON, DEMT, OAS, STRICT
+from coalloc.policies.relative_time import at_time, from_now
 from coalloc.policies.workflow.options import (
     CPA,
     M_HEFT_EFF,
@@ -39,7 +41,7 @@ _CPA = "coalloc.policies.workflow.cpa"
 def _lazy(module: str, name: str) -> Solve:
     """Load ``module`` on the first call; its table SOLVERS holds the function.
 
-    What a policy plans, divisible jobs fill.
+    It sees the snapshot at time 0 (`relative_time`). What it plans, divisible jobs fill.
     """
 
     def solve(
@@ -48,12 +50,20 @@ def _lazy(module: str, name: str) -> Solve:
         budget: Budget,
         on_incumbent: OnIncumbent | None = None,
     ) -> Plan:
-        table: Mapping[str, Solve] = import_module(module).SOLVERS
-        if not any(isinstance(job, DivisibleJob) for job in problem.queue):
-            return table[name](problem, options, budget, on_incumbent)
-        completing = import_module(_COMPLETING).Completing(problem, on_incumbent)
-        whole: Plan = completing.last(table[name](problem, options, budget, completing.tell))
-        return whole
+        engine: Solve = import_module(module).SOLVERS[name]
+        now, problem = problem.time, from_now(problem)
+        budget = replace(budget, origin=budget.origin + now)
+
+        def tell(plan: Plan) -> None:
+            if on_incumbent is not None:
+                on_incumbent(at_time(plan, now))
+
+        if any(isinstance(job, DivisibleJob) for job in problem.queue):
+            completing = import_module(_COMPLETING).Completing(problem, tell)
+            plan: Plan = completing.last(engine(problem, options, budget, completing.tell))
+        else:
+            plan = engine(problem, options, budget, None if on_incumbent is None else tell)
+        return at_time(plan, now)
 
     return solve
 

@@ -13,6 +13,7 @@ from coalloc.policies.bounds.lower import BOUNDS, Bound, lower_bound
 from coalloc.policies.divisible.bounds import divisible_bounds
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.moldable.proof import moldable_parts
+from coalloc.policies.relative_time import at_time, from_now
 from coalloc.policies.workflow import bound as workflow_bound
 
 
@@ -42,6 +43,7 @@ def proofs_of(
 
     Jobs that the plan defers are taken to be absent, as in the plan's own value.
     """
+    plan, snapshot = at_time(plan, -snapshot.time), from_now(snapshot)
     left = {entry.job for entry in plan.deferred}
     queue = tuple(job for job in snapshot.queue if job.id not in left)
     planner = Planner(replace(snapshot, queue=queue), plan.options)
@@ -50,10 +52,9 @@ def proofs_of(
         if placement.job not in left:
             ends[placement.job] = max(ends.get(placement.job, placement.end), placement.end)
     weight = {job.id: job.weight for job in queue}
-    waits = {job: end - snapshot.time for job, end in ends.items()}
     values = {
-        "makespan": max(waits.values(), default=0.0),
-        "weighted_completion": sum(weight.get(job, 0.0) * wait for job, wait in waits.items()),
+        "makespan": max(ends.values(), default=0.0),
+        "weighted_completion": sum(weight.get(job, 0.0) * end for job, end in ends.items()),
     }
     more: Mapping[str, Mapping[str, float]] = {}
     if any(isinstance(job, MoldableJob) for job in queue):

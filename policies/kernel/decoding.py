@@ -25,8 +25,15 @@ from coalloc.policies.kernel.modes import Item
 
 WEIGHTED = "weighted_completion"
 SAME = 1e-9
-"""A bound that passes the value by this share passes it by rounding."""
+"""A bound that passes a value by this share, or by so much, passes it by rounding."""
 DECODERS = {"strict": STRICT, "insert": INSERT, "event": EVENT, "easy": EASY}
+
+
+def at_most(bound: float | None, value: float) -> float | None:
+    """A bound beside a value that is reached, where it passes that by rounding: the value."""
+    if bound is None or not 0.0 < bound - value <= SAME * max(value, 1.0):
+        return bound
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +171,7 @@ class Planner:
             objective=Objective(
                 name=name,
                 value=value,
-                bound=value if bound is not None and 0.0 < bound - value <= SAME * value else bound,
+                bound=at_most(bound, value),
                 deferred=len({entry.job for entry in deferred}),
             ),
             placements=tuple(placements),

@@ -70,7 +70,7 @@ def solve(
         return planner.plan(schedule, NAME, budget.seed, {NOTES: batch.write()})
     queue = of_planner(planner)
     if not batch.members:
-        batch = begin(planner, queue, batch.number + 1)
+        batch = begin(planner, queue, batch.number + 1, budget.origin)
     order, rows, inside = _resume(planner, queue, batch)
     if not inside.all():
         end = _end(planner, queue, batch, order, rows)
@@ -88,7 +88,7 @@ def solve(
     return planner.plan(schedule, NAME, budget.seed, stats)
 
 
-def begin(planner: Planner, queue: MoldableQueue, number: int) -> Batch:
+def begin(planner: Planner, queue: MoldableQueue, number: int, origin: float) -> Batch:
     """Make a batch of all that may start now, and of what waits for nothing else."""
     jobs: Flags = queue.release <= 0.0
     for n, item in enumerate(planner.items):
@@ -98,7 +98,7 @@ def begin(planner: Planner, queue: MoldableQueue, number: int) -> Batch:
         Member.of(planner.items[item], int(queue.procs[rows[item]]), length)
         for item, length in chosen
     ]
-    return Batch(number=number, begun=planner.snapshot.time, members=tuple(members))
+    return Batch(number=number, begun=planner.snapshot.time + origin, members=tuple(members))
 
 
 def shelved(

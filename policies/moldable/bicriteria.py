@@ -32,7 +32,7 @@ import numpy as np
 from coalloc.model.plan import FrontPoint, Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
-from coalloc.policies.kernel.decoding import WEIGHTED, Planner
+from coalloc.policies.kernel.decoding import WEIGHTED, Planner, at_most
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.archive import Archive
 from coalloc.policies.moldable.cmax_bound import cmax_bound
@@ -176,8 +176,8 @@ class Bicriteria:
         return FrontPoint(
             cmax=laid.cmax,
             weighted_completion=laid.total,
-            cmax_bound=self._least(),
-            weighted_completion_bound=self._bound(laid.cmax),
+            cmax_bound=at_most(self._least(), laid.cmax),
+            weighted_completion_bound=at_most(self._bound(laid.cmax), laid.total),
             pareto_gap=gap,
             placements=self.planner.plan(laid.schedule, "bicriteria").placements,
         )

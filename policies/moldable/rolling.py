@@ -83,13 +83,13 @@ def roll(planner: Planner, policy: str, budget: Budget) -> Plan:
 
 def roll_round(planner: Planner, budget: Budget) -> Round:
     """Schedule a round; there are items."""
-    now = planner.snapshot.time
+    now = planner.snapshot.time + budget.origin
     arrivals = Arrivals.read(budget.notes, now)
     queue = of_planner(planner)
     arrivals.take(_arrived(planner, queue), now)
     load = arrivals.load(queue.width)
     ready = ready_now(planner, queue)
-    asked = wanted(planner, queue, ready, load, planner.options)
+    asked = wanted(planner, queue, ready, load, now)
     schedule, started, held = schedule_round(planner, queue, asked, ready)
     stats = {
         "work": schedule.work,

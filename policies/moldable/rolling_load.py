@@ -36,7 +36,7 @@ class Arrivals:
     count : float
         Sum of the weights.
     last : float or None
-        The latest submission, on the axis of the snapshots.
+        The latest submission, on the axis of the daemon's snapshots, seconds.
     seen : float
         Time of the latest snapshot: what was submitted later is new.
     """

@@ -26,9 +26,7 @@ The four constants were chosen on Poisson streams of the four families of the bi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,9 +63,7 @@ class Wanted:
     held: int
 
 
-def wanted(
-    planner: Planner, queue: MoldableQueue, ready: Flags, load: float, options: Mapping[str, Any]
-) -> Wanted:
+def wanted(planner: Planner, queue: MoldableQueue, ready: Flags, load: float, now: float) -> Wanted:
     """Apply the rule.
 
     Parameters
@@ -76,15 +72,15 @@ def wanted(
         Items that may start now.
     load : float
         The offered load.
-    options : mapping
-        ``allotment``, ``reserve_after`` and ``guard_after`` are read.
+    now : float
+        On the axis of `submitted`, seconds.
     """
+    options = planner.options
     share = _relative(queue.weight)
     if options["allotment"] == "price":
         rows = by_price(queue, share, price(int(ready.sum()), load, queue.width))
     else:
         rows = by_efficiency(queue, efficiency(int(ready.sum()), load, queue.width))
-    now = planner.snapshot.time
     submitted = np.array([item.job.submitted for item in planner.items])
     stretch = np.maximum(now - submitted, 0.0) / np.maximum(queue.times[rows], SHORTEST)
     work = queue.procs[rows] * queue.times[rows]

@@ -269,12 +269,8 @@ class Search:
             stats["bounds"] = {name: float(value) for name, value in self.bound.parts.items()}
         status = self._status()
         bound = None if self.bound is None else self.bound.value
-        weighted = self.objective == WEIGHTED
-        value = self.best.weighted_completion if weighted else self.best.makespan
-        # Ends are rounded where clocks are large, by .2 us; what is proved of them is not.
-        rounding = 1e-6 * max(float(self.planner.weights.sum()) if weighted else 1.0, 1.0)
-        if bound is not None and (status is Status.OPTIMAL or 0.0 < bound - value <= rounding):
-            bound = value
+        if status is Status.OPTIMAL:
+            bound = self.value(self.best)
         return self.planner.plan(
             self.best, self.policy, self.budget.seed, stats, bound=bound, status=status
         )

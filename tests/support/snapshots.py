@@ -1,4 +1,7 @@
-"""Random snapshots for tests of policies: small, and with a bit of everything."""
+"""Random snapshots for tests of policies: small, and with a bit of everything.
+
+They are drawn on a day's clock: today's wall clock, where a double has .2 us left, or a small one.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,13 @@ from coalloc.model.snapshot_json import read_snapshot
 
 NAMES = ("alpha", "beta", "gamma")
 TIMES = st.sampled_from([0.5, 1.0, 3.0, 7.0, 10.0, 33.3, 100.0])
+UNUSUAL = st.sampled_from([0.001, 0.07, 1e4 / 3.0, 86_400.1, 2.6e6])
+"""Base times as they are rare, seconds."""
+CLOCKS = st.one_of(
+    st.sampled_from([0.0, 0.0, 1_795_299_950.123]),
+    st.integers(0, 10**9).map(lambda n: 1.7e9 + n / 7.0),
+)
+"""What is added to all times: half of the snapshots have today's wall clock."""
 POWERS = st.sampled_from([0.5, 0.61, 0.75, 0.75, 1.0, 1.0])
 
 
@@ -72,7 +82,8 @@ def jobs(draw: st.DrawFn, number: int, names: list[str]) -> dict[str, Any]:
     out["kind"] = kind
     gbps = draw(st.sampled_from([0.0, 0.05, 0.2, 1.0]))
     if kind == "rigid":
-        out |= {"procs": draw(st.integers(1, 14)), "base_time": draw(TIMES), "proc_gbps": gbps}
+        time = draw(UNUSUAL if draw(st.integers(0, 5)) == 0 else TIMES)
+        out |= {"procs": draw(st.integers(1, 14)), "base_time": time, "proc_gbps": gbps}
     elif kind == "moldable":
         if draw(st.booleans()):
             out["times"] = draw(
@@ -116,13 +127,16 @@ def jobs(draw: st.DrawFn, number: int, names: list[str]) -> dict[str, Any]:
             if draw(st.booleans())
         ]
     else:
-        out |= {"work": 100.0, "chunk_s": 10.0}
+        work, chunk = draw(st.sampled_from([(100.0, 10.0), (100.0, 10.0), (0.7, 0.3), (1e5, 7e3)]))
+        out |= {"work": work, "chunk_s": chunk}
     return out
 
 
 @st.composite
-def snapshots(draw: st.DrawFn, most: int = 8) -> Snapshot:
-    """A snapshot at time 50 with up to `most` queued jobs."""
+def snapshots(
+    draw: st.DrawFn, most: int = 8, clocks: st.SearchStrategy[float] = CLOCKS
+) -> Snapshot:
+    """A snapshot at 50 s on one of the clocks, with up to `most` queued jobs."""
     platform = draw(clusters())
     names = [cluster["name"] for cluster in platform]
     nodes = {node["name"]: node["slots"] for cluster in platform for node in cluster["nodes"]}
@@ -154,14 +168,27 @@ def snapshots(draw: st.DrawFn, most: int = 8) -> Snapshot:
         }
         for n in range(draw(st.integers(0, 2)))
     ]
-    return read_snapshot(
-        {
-            "format": "coalloc-snapshot/1",
-            "time": 50.0,
-            "overrun_s": draw(st.sampled_from([0.0, 60.0, 5.0])),
-            "clusters": platform,
-            "queue": queue,
-            "running": running,
-            "reservations": reservations,
+    body = {
+        "format": "coalloc-snapshot/1",
+        "time": 50.0,
+        "overrun_s": draw(st.sampled_from([0.0, 60.0, 5.0])),
+        "clusters": platform,
+        "queue": queue,
+        "running": running,
+        "reservations": reservations,
+    }
+    clock = draw(clocks)
+    return read_snapshot({**later(body, clock), "time": 50.0 + clock})
+
+
+TIME_KEYS = {"free_at", "submitted", "earliest", "start", "end"}
+
+
+def later(body: Any, seconds: float) -> Any:
+    """The same document with all times moved; base times and other lengths have other keys."""
+    if isinstance(body, dict):
+        return {
+            key: value + seconds if key in TIME_KEYS else later(value, seconds)
+            for key, value in body.items()
         }
-    )
+    return [later(value, seconds) for value in body] if isinstance(body, list) else body
