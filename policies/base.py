@@ -12,7 +12,11 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 
 OnIncumbent = Callable[[Plan], None]
-"""Receives each plan that is better than the last one, while the search goes on."""
+"""Receives each plan that is better than the last one, while the search goes on.
+
+Where divisible jobs wait, engines also tell it simple orders that are no better without them; the
+registry passes on what is better with them.
+"""
 
 
 def never() -> bool:

@@ -13,6 +13,8 @@ from coalloc.policies.divisible.bounds import divisible_bounds
 from coalloc.policies.divisible.filling import Filled, divisible, fill
 
 MAKESPAN, WEIGHTED = "makespan", "weighted_completion"
+Rank = tuple[int, float]
+"""Jobs without a start, then the objective; smaller is better."""
 OPTIMAL = 5e-10
 """A value within this share of its bound is proved; half of what the checker allows."""
 
@@ -20,7 +22,9 @@ OPTIMAL = 5e-10
 class Completing:
     """Completes the plans of one call of a policy, and passes on those that are better still.
 
-    What is better without divisible jobs may be worse with them, by a chunk; so the best is kept.
+    What is as good or better without divisible jobs may be worse with them: by a chunk, or by what
+    it takes from the only nodes that will do. So the policy tells every simple order that it tries,
+    and the best with them is kept.
 
     Parameters
     ----------
@@ -32,20 +36,32 @@ class Completing:
         self.snapshot = snapshot
         self._listener = listener
         self._best: Plan | None = None
+        self._without: Rank = (0, inf)
+        self._divisible = {job.id for job in divisible(snapshot)}
 
     def tell(self, plan: Plan) -> None:
-        """Take an incumbent of the policy."""
+        """Take an incumbent of the policy, or another plan that it knows."""
+        least = self._least(plan)
+        if self._best is not None and least >= _rank(self._best):
+            return
         whole = complete(self.snapshot, plan)
         if self._best is None or _rank(whole) < _rank(self._best):
-            self._best = whole
+            self._best, self._without = whole, least
             if self._listener is not None:
                 self._listener(whole)
+
+    def _least(self, plan: Plan) -> Rank:
+        """The rank of a plan without its divisible jobs, which it does not pass with them."""
+        others = {entry.job for entry in plan.deferred} - self._divisible
+        return len(others), plan.objective.value
 
     def last(self, plan: Plan) -> Plan:
         """The policy's own answer, or a better one that was told before, with what it proved."""
         whole = complete(self.snapshot, plan)
         best = self._best
         if best is None or whole.front or _rank(whole) <= _rank(best):
+            return whole
+        if self._without < self._least(plan):  # the policy does not go by its objective
             return whole
         bound = whole.objective.bound
         status = whole.status
@@ -57,7 +73,7 @@ class Completing:
         return replace(best, status=status, objective=objective, stats=whole.stats)
 
 
-def _rank(plan: Plan) -> tuple[int, float]:
+def _rank(plan: Plan) -> Rank:
     return plan.objective.deferred, plan.objective.value
 
 

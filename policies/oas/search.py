@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
+from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Plan, Status
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.bounds import Bound, lower_bound
@@ -70,6 +71,9 @@ class Search:
         self.work, self.trials, self.tried = 0, 0, 0
         self.proved = self.stopped = False
         self._reported = -inf
+        self._completed = any(
+            isinstance(job, DivisibleJob) and not job.held for job in planner.snapshot.queue
+        )
         self.walk: Walk | None = None
 
     def rank(self, schedule: Schedule) -> tuple[float, ...]:
@@ -121,6 +125,9 @@ class Search:
             self.tried += 1
             skips = decoder == "event" and name != "fpfs"
             self.offer(schedule, f"{name}, skipping" if skips else name)
+            if self._completed and self.on_incumbent is not None:
+                # With divisible jobs around it, it may be better than what is better without.
+                self.on_incumbent(self.planner.plan(schedule, self.policy, self.budget.seed))
 
     def _all(self) -> range:
         return range(len(self.planner.items))

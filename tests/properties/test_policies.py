@@ -1,6 +1,5 @@
 """Properties of every policy on random snapshots."""
 
-import copy
 from dataclasses import replace
 from typing import Any
 
@@ -12,39 +11,26 @@ from coalloc.model.jobs import WorkflowJob
 from coalloc.model.plan import Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
-from tests.support.snapshots import snapshots
-
-OPTIONS = st.fixed_dictionaries(
-    {},
-    optional={
-        "objective": st.sampled_from(["makespan", "weighted_completion"]),
-        "power_step": st.sampled_from([0.0, 0.05, 0.3, 0.8]),
-        "coallocation": st.sampled_from(["sooner", "needed", "forbidden"]),
-        "coallocate_moldable": st.booleans(),
-        "guard_after": st.sampled_from([0, 1, 5]),
-        "skip": st.booleans(),
-    },
+from tests.properties.plan_promises import (
+    OPTIONS,
+    WORK,
+    assert_allowed,
+    assert_never_worse_than_easy,
+    solve,
 )
-
-
-WORK = 2_000
-"""What a search may do with one snapshot; the simple policies end by themselves."""
-LOST = "finds no place beside what runs"
-
-
-def known(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    table = POLICIES[name].options
-    return {key: value for key, value in options.items() if key in table}
+from tests.support.snapshots import snapshots
 
 
 @pytest.mark.parametrize("name", POLICIES)
 @settings(max_examples=30)
 @given(snapshot=snapshots(), options=OPTIONS)
-def test_plan_is_allowed(name: str, snapshot: Snapshot, options: dict[str, Any]) -> None:
+def test_plan_is_allowed_and_repeats(
+    name: str, snapshot: Snapshot, options: dict[str, Any]
+) -> None:
     assert_allowed(name, snapshot, options)
+    assert solve(name, snapshot, options) == solve(name, snapshot, options)
 
 
 @pytest.mark.slow
@@ -53,20 +39,6 @@ def test_plan_is_allowed(name: str, snapshot: Snapshot, options: dict[str, Any])
 @given(snapshot=snapshots(), options=OPTIONS)
 def test_more_plans_are_allowed(name: str, snapshot: Snapshot, options: dict[str, Any]) -> None:
     assert_allowed(name, snapshot, options)
-
-
-def assert_allowed(name: str, snapshot: Snapshot, options: dict[str, Any]) -> None:
-    policy = POLICIES[name]
-    complete = read_options(known(name, options), policy.options)
-    before = copy.deepcopy(snapshot)
-    plan = policy.solve(snapshot, complete, Budget(seed=3, work=WORK))
-    assert check(snapshot, plan).violations == ()
-    assert plan.policy == name
-    assert snapshot == before
-    if name != "plain":  # what could run on the empty clusters has found a place
-        assert not [d for d in plan.deferred if d.detail == LOST]
-    again = policy.solve(snapshot, complete, Budget(seed=3, work=WORK))
-    assert again == plan
 
 
 def unpolished(snapshot: Snapshot, order: list[int]) -> Snapshot:
@@ -127,14 +99,7 @@ def test_names_of_equal_nodes_do_not_matter(
 @settings(max_examples=60)
 @given(snapshot=snapshots(), options=OPTIONS)
 def test_auto_is_never_worse_than_easy(snapshot: Snapshot, options: dict[str, Any]) -> None:
-    plans = {}
-    for name in ("easy", "auto"):
-        given = known(name, options | {"objective": "makespan", "guard_after": 5})
-        complete = read_options(given, POLICIES[name].options)
-        plans[name] = POLICIES[name].solve(snapshot, complete, Budget(work=WORK))
-    easy, auto = plans["easy"].objective, plans["auto"].objective
-    assert auto.deferred == easy.deferred
-    assert auto.value <= easy.value
+    assert_never_worse_than_easy(snapshot, options)
 
 
 @settings(max_examples=50)

@@ -16,14 +16,9 @@ from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
+from tests.properties.plan_promises import SIMPLE, assert_never_worse_than_simple
 from tests.support.snapshots import snapshots
 from tests.unit.policies.kernel.kernel_case import case, cluster, inside, planned, rigid, spans
-
-SIMPLE: tuple[tuple[str, dict[str, Any]], ...] = (
-    *(("fcfs", {}), ("sjf", {}), ("bjf", {}), ("spt", {}), ("lpt", {}), ("fpfs", {})),
-    *(("easy", {}), ("conservative", {})),
-    *((name, {"skip": True}) for name in ("sjf", "bjf", "spt", "lpt")),
-)
 
 
 def solve(name: str, snapshot: Snapshot, budget: Budget | None = None, **given: Any) -> Plan:
@@ -45,18 +40,20 @@ def solve(name: str, snapshot: Snapshot, budget: Budget | None = None, **given: 
     ),
 )
 def test_never_worse_than_a_simple_order(snapshot: Snapshot, options: dict[str, Any]) -> None:
-    found: list[Plan] = []
-    policy = POLICIES["oas"]
-    complete = read_options(options, policy.options)
-    plan = policy.solve(snapshot, complete, Budget(work=3000), found.append)
-    values = [p.objective.value for p in [*found, plan]]
-    assert values == sorted(values, reverse=True)
-    for other, extra in SIMPLE:
-        simple = solve(other, snapshot, **options, **extra)
-        assert simple.objective.deferred == plan.objective.deferred
-        assert plan.objective.value <= simple.objective.value
-    assert plan.objective.bound is not None
-    assert plan.objective.bound <= plan.objective.value
+    assert_never_worse_than_simple(snapshot, options)
+
+
+def test_an_order_that_is_no_better_may_leave_more_to_divisible_jobs() -> None:
+    """Every order reaches 6667 s; the divisible job needs the one strong node, or 14000 s."""
+    nodes = [
+        {"name": "a[1-3]", "power": 0.5},
+        {"name": "a4"},
+        {"name": "a5", "power": 0.5, "slots": 3},
+    ]
+    chunks = {"id": "chunks", "kind": "divisible", "work": 1e5, "chunk_s": 7e3}
+    queue = [chunks, rigid("long", 1, 1e4 / 3.0), rigid("short", 1, 0.001, earliest=10.0)]
+    snapshot = case([{"name": "a", "nodes": nodes}], queue)
+    assert_never_worse_than_simple(snapshot, {"objective": "makespan"})
 
 
 @settings(max_examples=30)
