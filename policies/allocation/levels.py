@@ -44,11 +44,14 @@ class Found:
         No solution takes fewer seconds.
     checks : int
         Level vectors that were decided by the tables.
+    stopped : bool
+        By the stop condition; without a proof or that, by the work limit.
     """
 
     proved: bool
     bound: float
     checks: int
+    stopped: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -143,7 +146,7 @@ class Descent:
     ) -> None:
         self.axes, self.fits, self.tell = axes, fits, tell
         self.best, self.stop, self.work = at_most, stop, work
-        self.checks = 0
+        self.checks, self.stopped = 0, False
         self.last: Vector | None = None
         self.checks_at = -1
         self.boxes: list[Vector] = []
@@ -157,7 +160,7 @@ class Descent:
         while queue and queue[0][0] < self.best * SAME:
             value, at = queue[0]
             if self._ends():
-                return Found(proved=False, bound=value, checks=self.checks)
+                return Found(proved=False, bound=value, checks=self.checks, stopped=self.stopped)
             box = self._box(at)
             if box is None:
                 if self._fits(at):
@@ -173,10 +176,11 @@ class Descent:
                     if corner not in seen and worth < self.best * SAME:
                         seen.add(corner)
                         heappush(queue, (worth, corner))
-        return Found(proved=True, bound=self.best, checks=self.checks)
+        return Found(proved=True, bound=self.best, checks=self.checks, stopped=False)
 
     def _ends(self) -> bool:
-        return self.stop() or (self.work is not None and self.checks >= self.work)
+        self.stopped = self.stopped or self.stop()
+        return self.stopped or (self.work is not None and self.checks >= self.work)
 
     def _span(self, n: int) -> float:
         own = self.axes.seconds[n]

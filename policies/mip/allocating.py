@@ -31,6 +31,7 @@ Blanco, Castella, Lerida, Guirado, "Multiple Job Allocation in Multicluster Syst
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import inf
 from typing import Any
@@ -388,8 +389,11 @@ def solve_model(
         if on_allocation is not None and not overloaded(scene, found, threshold):
             on_allocation(found)
 
+    nodes = 0
     while True:
-        outcome = run(model.problem, limits, first, offer)
+        outcome = run(model.problem, limits.less(nodes), first, offer)
+        nodes += outcome.nodes
+        outcome = replace(outcome, nodes=nodes)
         if outcome.values is None:
             return outcome, None
         found = model.allocation(outcome, rank)
@@ -399,7 +403,7 @@ def solve_model(
         for k in over:
             model.cut(found, k)
         if outcome.end is not End.OPTIMAL:
-            return Outcome(end=End.STOPPED, values=None, bound=outcome.bound, nodes=0), None
+            return replace(outcome, values=None), None
 
 
 def _joined(terms: Iterable[tuple[Any, float]]) -> list[tuple[Any, float]]:

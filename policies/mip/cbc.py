@@ -46,6 +46,8 @@ class Cbc(pulp.PULP_CBC_CMD):  # type: ignore[misc]
     bound : float or None
         Lower bound that CBC reported; the value if the optimum is proved.
     nodes : int
+    stopped : bool
+        By the stop condition.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Cbc(pulp.PULP_CBC_CMD):  # type: ignore[misc]
         self._stop = stop
         self.bound: float | None = None
         self.nodes = 0
+        self.stopped = False
 
     def solve_CBC(self, lp: Any, use_mps: bool = True) -> int:  # noqa: N802
         with tempfile.TemporaryDirectory(prefix="coalloc-cbc-") as name:
@@ -123,6 +126,7 @@ class Cbc(pulp.PULP_CBC_CMD):  # type: ignore[misc]
                         pass
                     if asked or self._stop():
                         if asked == 0:
+                            self.stopped = True
                             child.send_signal(signal.SIGINT)
                         asked += 1
                     if asked > PATIENCE:

@@ -114,21 +114,28 @@ def solve(
     chosen = Ties(model, ties, budget.seed)
     traffic, scale = _scaled(model)
     limits = limits_of(options, budget)
-    least, found = solve_model(model, traffic, limits, best, rank=chosen.rank)
+    left = limits.less(stats["work"])
+    least, found = solve_model(model, traffic, left, best, rank=chosen.rank)
     stats["work"] += least.nodes
     if found is not None and traffic_of(scene, found) <= traffic_of(scene, best):
         best = found
     if least.end is not End.OPTIMAL:
-        status = Status.TIME_LIMIT
+        status = _status(least.end)
         return plan()
     stats["least_traffic_gbps"] = float(traffic_of(scene, best))
     model.add("least", traffic, "<=", float(traffic_of(scene, best) * scale) + 0.5)
-    tied, found = solve_model(model, chosen.objective(), limits, best, rank=chosen.rank)
+    left = limits.less(stats["work"])
+    tied, found = solve_model(model, chosen.objective(), left, best, rank=chosen.rank)
     stats["work"] += tied.nodes
     if found is not None:
         best = found
-    status = Status.HEURISTIC if tied.end is End.OPTIMAL else Status.TIME_LIMIT
+    status = _status(tied.end)
     return plan()
+
+
+def _status(end: End) -> Status:
+    """There is no bound on the sum of run times, whatever was proved of the traffic."""
+    return Status.TIME_LIMIT if end is End.STOPPED else Status.HEURISTIC
 
 
 def _scaled(model: ClassModel) -> tuple[list[tuple[Any, float]], Fraction]:

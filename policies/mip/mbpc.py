@@ -85,12 +85,12 @@ class Prover:
         if model.size > self.scene.options.get("largest_model", 0):
             return None
         model.build()
-        outcome, found = solve_model(model, [], self.limits)
+        outcome, found = solve_model(model, [], self.limits.less(self.nodes))
         self.nodes += outcome.nodes
         return found
 
     def _by_tables(self, jobs: Sequence[int]) -> Allocation | None:
-        if self.limits.stop():
+        if self.limits.stop() or self.limits.less(self.nodes).nodes == 0:
             return None
         counts = Counts(self.scene, jobs, self.threshold)
         weakest = [self.scene.levels(self.scene.candidates[j])[0] for j in jobs]
@@ -140,14 +140,14 @@ def _by_levels(search: Search, threshold: float, budget: Budget) -> Plan:
         tell,
         at_most=search.value,
         stop=budget.stop,
-        work=budget.work,
+        work=None if budget.work is None else budget.work - search.work,
     )
     found = descent.run()
     search.work += found.checks
     search.ease(threshold, budget)
     if found.proved:
         return search.plan(Status.OPTIMAL, search.value)
-    return search.plan(Status.TIME_LIMIT, found.bound)
+    return search.unproved(found.bound, stopped=found.stopped)
 
 
 def _by_program(search: Search, threshold: float, budget: Budget) -> Plan:
@@ -162,7 +162,7 @@ def _by_program(search: Search, threshold: float, budget: Budget) -> Plan:
     outcome, found = solve_model(
         model,
         model.run_times(scale),
-        limits_of(options, budget),
+        limits_of(options, budget).less(search.work),
         search.best,
         search.offer,
     )
@@ -236,7 +236,13 @@ class Search:
         if outcome.end is End.OPTIMAL:
             return self.plan(Status.OPTIMAL, self.value)
         bound = None if outcome.bound is None else seconds(outcome.bound)
-        return self.plan(Status.TIME_LIMIT, bound)
+        return self.unproved(bound, stopped=outcome.end is End.STOPPED)
+
+    def unproved(self, bound: float | None, *, stopped: bool) -> Plan:
+        """The plan of an engine that ended without a proof: by the clock, or by its work limit."""
+        if stopped:
+            return self.plan(Status.TIME_LIMIT, bound)
+        return self.plan(Status.HEURISTIC if bound is None else Status.FEASIBLE, bound)
 
     def plan(self, status: Status, bound: float | None = None) -> Plan:
         """Write the best allocation as a plan."""

@@ -271,7 +271,7 @@ def solve(
     model.problem.setObjective(model.objective(scale))
     outcome = run(
         model.problem,
-        limits_of(options, budget),
+        limits_of(options, budget).less(search.work),
         on_solution=lambda found: search.offer(model.allocation(found)),
     )
     if outcome.values is not None:

@@ -9,7 +9,7 @@ Notes
 -----
 ``stats`` tells what is proved: ``slotted_makespan`` and ``slotted_bound`` in seconds, both counted
 in whole slots. The plan itself gives no bound, since the slotted optimum bounds no plan that is
-free of slots; so its status is *heuristic*, or *time_limit* where the search was stopped.
+free of slots; so its status is *heuristic*, or *time_limit* where the clock ended the search.
 """
 
 from __future__ import annotations
@@ -130,9 +130,10 @@ def _by_mip(best: _Slotted, options: Mapping[str, Any], budget: Budget) -> Plan:
     best.stats["work"] = outcome.nodes
     if outcome.values is not None:
         best.offer(model.placements(outcome))
-    if outcome.end is End.STOPPED:
+    if outcome.end in (End.STOPPED, End.SPENT):
+        status = Status.TIME_LIMIT if outcome.end is End.STOPPED else Status.HEURISTIC
         bound = None if outcome.bound is None else outcome.bound * best.slot
-        return best.plan(Status.TIME_LIMIT, bound)
+        return best.plan(status, bound)
     if outcome.end is End.OPTIMAL:
         return best.plan(Status.HEURISTIC, round(outcome.bound or 0.0) * best.slot)
     best.stats["not_searched"] = f"no plan ends within {theta} slots"
@@ -145,14 +146,15 @@ def _by_search(best: _Slotted, options: Mapping[str, Any], budget: Budget) -> Pl
         best.stats["not_searched"] = reason
         return best.plan(Status.HEURISTIC)
     search = ExactSearch(best.planner, "makespan", None, slot=best.slot)
-    ended, left = False, budget.work
-    while not ended and not budget.stop() and (left is None or left > 0):
+    ended, stopped, left = False, budget.stop(), budget.work
+    while not ended and not stopped and (left is None or left > 0):
         ended = search.run(CHUNK if left is None else min(CHUNK, left))
         left = None if left is None else budget.work - search.work  # type: ignore[operator]
+        stopped = not ended and budget.stop()
     best.stats["work"] = search.work
     if search.best is not None:
         best.offer(best.planner.plan(search.best, "oas-slots").placements)
-    return best.plan(Status.HEURISTIC if ended else Status.TIME_LIMIT, search.bound)
+    return best.plan(Status.TIME_LIMIT if stopped else Status.HEURISTIC, search.bound)
 
 
 SOLVERS: Mapping[str, Solve] = {"oas-slots": solve}

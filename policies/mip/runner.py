@@ -18,7 +18,7 @@ repeats its search exactly.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -33,6 +33,7 @@ WHOLE = 1e-4
 
 _ASKED = highspy.cb.HighsCallbackType.kCallbackMipInterrupt
 _IMPROVED = highspy.cb.HighsCallbackType.kCallbackMipImprovingSolution
+_BY_CLOCK = (highspy.HighsModelStatus.kInterrupt, highspy.HighsModelStatus.kTimeLimit)
 _ENDS_GOOD = (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible)
 
 Values = Callable[[Any], float]
@@ -44,7 +45,9 @@ class End(StrEnum):
 
     OPTIMAL = "optimal"
     STOPPED = "stopped"
-    """By a limit; `Outcome.values` tells whether there is a solution."""
+    """By the clock; `Outcome.values` tells whether there is a solution."""
+    SPENT = "spent"
+    """By its limit of nodes or of solutions, likewise."""
     INFEASIBLE = "infeasible"
 
 
@@ -71,6 +74,10 @@ class Limits:
     nodes: int | None = None
     first: bool = False
     stop: Callable[[], bool] = never
+
+    def less(self, nodes: int) -> Limits:
+        """What is left after so many nodes."""
+        return self if self.nodes is None else replace(self, nodes=max(self.nodes - nodes, 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +125,8 @@ def run(
     """
     if limits.stop():
         return Outcome(end=End.STOPPED, values=None, bound=None, nodes=0)
+    if limits.nodes == 0:
+        return Outcome(end=End.SPENT, values=None, bound=None, nodes=0)
     engine = _run_cbc if limits.solver == "cbc" else _run_highs
     return engine(model, limits, start or {}, on_solution)
 
@@ -185,10 +194,12 @@ def _run_highs(
 ) -> Outcome:
     model.solve(_Highs(limits, start, on_solution))
     told = model.solverModel.getInfo()
+    by_clock = model.solverModel.getModelStatus() in _BY_CLOCK
     has_one = told.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     whole = any(v.cat == pulp.LpInteger for v in model.variables())
     bound = told.mip_dual_bound if whole else told.objective_function_value
-    return _outcome(model, has_one, float(bound), max(int(told.mip_node_count), 0))
+    nodes = max(int(told.mip_node_count), 0)
+    return _outcome(model, has_one, float(bound), nodes, End.STOPPED if by_clock else End.SPENT)
 
 
 def _run_cbc(
@@ -207,20 +218,23 @@ def _run_cbc(
         solutions=1 if limits.first else None,
     )
     model.solve(cbc)
-    outcome = _outcome(model, True, cbc.bound, cbc.nodes)
+    spent = limits.first or (limits.nodes is not None and cbc.nodes >= limits.nodes)
+    ended = End.SPENT if spent and not cbc.stopped else End.STOPPED
+    outcome = _outcome(model, True, cbc.bound, cbc.nodes, ended)
     if outcome.values is not None and on_solution is not None:
         on_solution(outcome)
     return outcome
 
 
-def _outcome(model: Any, has_one: bool, bound: float | None, nodes: int) -> Outcome:
+def _outcome(model: Any, has_one: bool, bound: float | None, nodes: int, unproved: End) -> Outcome:
+    """What is in the model; `unproved` is how the search ended if it has proved nothing."""
     state = model.sol_status
     if state == pulp.LpSolutionInfeasible:
         return Outcome(end=End.INFEASIBLE, values=None, bound=None, nodes=nodes)
     values = None
     if has_one and state in _ENDS_GOOD and _is_whole(model):
         values = {v.name: float(v.varValue or 0.0) for v in model.variables()}
-    end = End.OPTIMAL if values and state == pulp.LpSolutionOptimal else End.STOPPED
+    end = End.OPTIMAL if values and state == pulp.LpSolutionOptimal else unproved
     if bound is not None and not abs(bound) < 1e30:
         bound = None
     return Outcome(end=end, values=values, bound=bound, nodes=nodes)
