@@ -12,7 +12,7 @@ For a queue of moldable jobs alone, the engine of `bicriteria` offers its front 
 A queue of moldable jobs alone, where more will arrive (`Budget.live`), is planned by the rolling
 form of `bicriteria`, since what ends first now is not what serves best in the long run. There plans
 compare by (jobs without a start, weighted completion and area at the price of processors), and
-EASY's stands where it is better.
+EASY's stands where it is better, or where the round is stopped before there is another.
 
 Where tasks of workflows are queued, alone or beside other jobs, the engine of `workflow` takes the
 place of that search; so the plan is never worse than a published policy's for workflows, either.
@@ -37,9 +37,8 @@ from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.demt_laying import Layer
 from coalloc.policies.moldable.engine import Engine
 from coalloc.policies.moldable.front import lay_front
-from coalloc.policies.moldable.rolling import roll_round
+from coalloc.policies.moldable.rolling import begin_round, roll_round
 from coalloc.policies.oas.search import Search
-from coalloc.policies.simple import sort_items
 from coalloc.policies.workflow.engine import make_search
 
 MOST_WORK = 100_000
@@ -64,7 +63,7 @@ def solve(
     """Plan with the best of the simple policies and of the search."""
     planner = Planner(problem, options)
     if budget.live and is_moldable(planner):
-        return _rolling(planner, budget)
+        return _rolling(planner, budget, on_incumbent)
     search = make_search(planner, "auto", budget, on_incumbent)
     if is_moldable(planner):
         search.try_orders(FIRST)
@@ -92,10 +91,12 @@ def _offer_front(planner: Planner, search: Search, budget: Budget) -> None:
     search.report()
 
 
-def _rolling(planner: Planner, budget: Budget) -> Plan:
-    guarded = planner.guarded
-    easy = planner.decode(sort_items(planner, "easy"), "easy")
+def _rolling(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
+    begun = begin_round(planner, "auto", budget, on_incumbent)
+    easy, guarded = begun.schedule, planner.guarded
     found = roll_round(planner, budget)
+    if found is None:
+        return begun.stopped
     planner.guarded = guarded
     rolls = _cost(planner, found.schedule, found.price) <= _cost(planner, easy, found.price)
     stats = {**found.stats, "order": "rolling" if rolls else "easy"}

@@ -224,7 +224,7 @@ def solve(
     """Plan a snapshot; `Budget.work` counts jobs for which a place or a price was sought."""
     planner = Planner(problem, options)
     if options["form"] == "rolling" or (options["form"] == "auto" and budget.live):
-        return roll(planner, "bicriteria", budget)
+        return roll(planner, "bicriteria", budget, on_incumbent)
     if not planner.items:
         return planner.plan(planner.decode([], "event"), "bicriteria", budget.seed)
     return Bicriteria(planner, options, budget, on_incumbent).run()

@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.model.plan import NOTES, Plan
-from coalloc.policies.base import Budget
+from coalloc.model.plan import NOTES, Plan, Status
+from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.kernel.arrays import compile_intake
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.moldable.demt_laying import Layer
@@ -42,6 +42,7 @@ from coalloc.policies.moldable.rolling_now import (
     starts_and_capacity,
 )
 from coalloc.policies.moldable.rolling_rule import Wanted, price, wanted
+from coalloc.policies.simple import sort_items
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -65,8 +66,18 @@ class Round:
     stats: Mapping[str, Any]
 
 
-def roll(planner: Planner, policy: str, budget: Budget) -> Plan:
-    """Plan a round.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """EASY's schedule of a round, and the plan if the round is stopped."""
+
+    schedule: Schedule
+    stopped: Plan
+
+
+def roll(
+    planner: Planner, policy: str, budget: Budget, on_incumbent: OnIncumbent | None = None
+) -> Plan:
+    """Plan a round; the first incumbent, and the plan of a round that is stopped, is EASY.
 
     Parameters
     ----------
@@ -77,19 +88,40 @@ def roll(planner: Planner, policy: str, budget: Budget) -> Plan:
     """
     if not planner.items:
         return planner.plan(planner.decode([], "event"), policy, budget.seed)
+    easy = begin_round(planner, policy, budget, on_incumbent)
     found = roll_round(planner, budget)
+    if found is None:
+        return easy.stopped
     return planner.plan(found.schedule, policy, budget.seed, found.stats)
 
 
-def roll_round(planner: Planner, budget: Budget) -> Round:
-    """Schedule a round; there are items."""
+def begin_round(
+    planner: Planner, policy: str, budget: Budget, on_incumbent: OnIncumbent | None
+) -> Begun:
+    """Decode EASY, and tell it."""
+    easy = planner.decode(sort_items(planner, "easy"), "easy")
+    stats = {"work": easy.work, "order": "easy", NOTES: dict(budget.notes)}
+    plan = planner.plan(easy, policy, budget.seed, stats)
+    if on_incumbent is not None:
+        on_incumbent(plan)
+    return Begun(schedule=easy, stopped=replace(plan, status=Status.TIME_LIMIT))
+
+
+def roll_round(planner: Planner, budget: Budget) -> Round | None:
+    """Schedule a round; there are items. None if `budget.stop` says so, asked before each step."""
+    if budget.stop():
+        return None
     now = planner.snapshot.time + budget.origin
     arrivals = Arrivals.read(budget.notes, now)
     queue = of_planner(planner)
+    if budget.stop():
+        return None
     arrivals.take(_arrived(planner, queue), now)
     load = arrivals.load(queue.width)
     ready = ready_now(planner, queue)
     asked = wanted(planner, queue, ready, load, now)
+    if budget.stop():
+        return None
     schedule, started, held = schedule_round(planner, queue, asked, ready)
     stats = {
         "work": schedule.work,
@@ -178,4 +210,14 @@ def _arrived(planner: Planner, queue: MoldableQueue) -> list[tuple[float, float]
     return [(job.submitted, float(work[number])) for number, job in jobs.items()]
 
 
-__all__ = ["Round", "lay", "ready_now", "roll", "roll_round", "schedule_round", "with_modes"]
+__all__ = [
+    "Begun",
+    "Round",
+    "begin_round",
+    "lay",
+    "ready_now",
+    "roll",
+    "roll_round",
+    "schedule_round",
+    "with_modes",
+]

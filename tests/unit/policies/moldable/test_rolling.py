@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coalloc.model.plan import NOTES, Plan
+from coalloc.model.plan import NOTES, Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check
@@ -284,3 +284,48 @@ def test_auto_rolls_moldable_queues_and_is_never_worse_than_easy(family: str) ->
 def test_auto_searches_where_rigid_jobs_wait_too() -> None:
     queue = [rigid(1, 2, 9.0), {"id": "2", "kind": "moldable", "times": [9.0, 5.0]}]
     assert "tried" in rolled(case([cluster("a")], queue), name="auto").stats
+
+
+@pytest.mark.parametrize("name", ["auto", "bicriteria"])
+def test_a_live_round_tells_easy_first_and_ends_when_it_is_told_to(name: str) -> None:
+    queue = [{"id": str(n), "kind": "moldable", "times": SOME} for n in range(20)]
+    snapshot, policy = case([cluster("a", 6)], queue), lookup(name)
+    options = read_options({}, policy.options)
+    easy = lookup("easy").solve(snapshot, read_options({}, lookup("easy").options), Budget())
+    seen: list[Plan] = []
+    asked = 0
+
+    def stop_at(call: int) -> Plan:
+        nonlocal asked
+        asked = 0
+
+        def stop() -> bool:
+            nonlocal asked
+            asked += 1
+            return asked > call
+
+        seen.clear()
+        notes = {"work": 1.0, "gap": 2.0, "count": 1.0, "last": -3.0, "seen": -3.0}
+        return policy.solve(
+            snapshot, options, Budget(live=True, stop=stop, notes=notes), seen.append
+        )
+
+    whole = stop_at(1000)
+    assert asked >= 3
+    assert whole.status is Status.HEURISTIC
+    for call in range(asked):
+        stopped = stop_at(call)
+        assert [plan.placements for plan in seen] == [easy.placements]
+        assert check(snapshot, seen[0]).violations == ()
+        assert stopped.placements == easy.placements
+        assert stopped.status is Status.TIME_LIMIT
+        assert stopped.stats[NOTES]["seen"] == -3.0, "what was known is not lost"
+
+
+def test_a_live_round_with_divisible_jobs_keeps_its_own_answer() -> None:
+    chunks = {"id": "d", "kind": "divisible", "work": 20.0, "chunk_s": 10.0}
+    queue = [{"id": str(n), "kind": "moldable", "times": SOME} for n in range(5)]
+    without = rolled(case([cluster("a", 6)], queue), name="auto")
+    plan = rolled(case([cluster("a", 6)], [*queue, chunks]), name="auto")
+    assert [p for p in plan.placements if p.job != "d"] == list(without.placements)
+    assert "d" in {p.job for p in plan.placements}
