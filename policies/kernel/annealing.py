@@ -4,7 +4,8 @@ Notes
 -----
 A move changes a choice of one item or its place in the order, the schedule is listed anew, and
 stays if its value is at most the current one + temperature * -ln(u), u drawn before: so the listing
-can end as soon as it passes that. The temperature falls geometrically. `Anneal.state` keeps all
+can end as soon as it passes that. A tenth of the moves take an item that ends last in the current
+schedule. The temperature falls geometrically. `Anneal.state` keeps all
 between calls: a search goes on where it was, and gives the same however it is cut into calls.
 """
 
@@ -21,17 +22,17 @@ from coalloc.policies.kernel.listing_state import MADE, MAKESPAN, Desk, Genes, R
 from coalloc.policies.kernel.state import Outcome, Problem
 
 CURRENT, BEST, WARMTH, COOLING, LATEST = 0, 1, 2, 3, 4
-TRIALS, PLACED, IMPROVED, ACCEPTED = 0, 1, 2, 3
+TRIALS, PLACED, IMPROVED, ACCEPTED, LAST = 0, 1, 2, 3, 4
 
 
 class Anneal(NamedTuple):
     """What a search keeps between calls."""
 
     value: Any  # CURRENT, BEST, WARMTH, COOLING, LATEST
-    count: Any  # TRIALS, PLACED, IMPROVED (trial), ACCEPTED
+    count: Any  # TRIALS, PLACED, IMPROVED (trial), ACCEPTED, LAST (item; -1 not known)
     random: Any  # 1, uint64
-    levels: Any  # N x 1 + C: how many levels an item may have, and which
-    homes: Any  # N x 1 + K + 2
+    levels: Any  # N x (2 + 2 C): how many levels an item may have, and which
+    homes: Any  # N x (3 + K): how many homes, and which
     modes: Any  # N, how many
     sc: Any  # S, values of sc
     loads: Any  # N, whether sc matters
@@ -68,13 +69,22 @@ def shift(order: Any, source: int, target: int) -> None:
 
 
 @part
-def critical(genes: Genes, out: Outcome) -> int:
-    """Place in the order of an item that ends last."""
-    chosen = 0
-    for x in range(genes.order.size):
-        if out.end[genes.order[x]] > out.end[genes.order[chosen]]:
-            chosen = x
+def last_item(order: Any, out: Outcome) -> int:
+    """An item that ends last in a schedule that is listed to its end."""
+    chosen = order[0]
+    for x in range(order.size):
+        if out.end[order[x]] > out.end[chosen]:
+            chosen = order[x]
     return chosen
+
+
+@part
+def place_of(order: Any, item: int) -> int:
+    """Place of an item in the order."""
+    x = 0
+    while order[x] != item:
+        x += 1
+    return x
 
 
 @kernel
@@ -124,8 +134,8 @@ def anneal(
         state.count[TRIALS] += 1
         kind = draw(random)
         x = pick(random, size)
-        if draw(random) < 0.1:
-            x = critical(genes, out)
+        if draw(random) < 0.1 and state.count[LAST] >= 0:
+            x = place_of(order, state.count[LAST])
         item = order[x]
         a, b = x, x
         level, home, block = genes.level[item], genes.home[item], genes.block[item]
@@ -161,6 +171,7 @@ def anneal(
         if value <= cutoff:
             state.count[ACCEPTED] += 1
             state.value[CURRENT] = value
+            state.count[LAST] = last_item(order, out)
             if objective == MAKESPAN:
                 value = desk.measure[MADE]
             if value < state.value[BEST] * (1.0 - 1e-12):

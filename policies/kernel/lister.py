@@ -130,6 +130,8 @@ class Lister:
             missing=ints(n),
             last=np.zeros(len(self.planner.snapshot.queue)),
             power=np.zeros(n),
+            level=ints(n),
+            home=ints(n),
             measure=np.array([0.0, BLEND, 0.0]),
             counters=ints(8),
         )
@@ -172,6 +174,10 @@ class Lister:
             objective,
             trials,
         )
+
+    def last_item(self) -> int:
+        """An item that ends last in what `evaluate` listed to its end."""
+        return int(self.items[np.argmax(self.out.end[self.items])])
 
     def outcome(self) -> Outcome:
         """A copy of what `evaluate` wrote."""
@@ -227,7 +233,7 @@ def make_state(lister: Lister, seed: int, sc: Sequence[float] = (1.0,)) -> Annea
             homes[item, 0] = len(chosen)
     return Anneal(
         value=np.array([inf, inf, 0.0, 1.0, inf]),
-        count=np.zeros(4, dtype=np.int64),
+        count=np.array([0, 0, 0, 0, -1], dtype=np.int64),
         random=np.array([seed * 2654435769 % (1 << 63) + 88172645463325252], dtype=np.uint64),
         levels=levels,
         homes=homes,

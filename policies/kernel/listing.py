@@ -18,6 +18,9 @@ for the whole run).
 What `Rows` take away later (jobs booked ahead) is kept free from the start of an item on, together
 with all that runs then, even if some of that will have ended: allowed, if not always the best.
 
+Where a level or a home leaves an item no place at all, it is listed as if it had none; the choices
+themselves are never written.
+
 Cost: a waiting item that obviously does not fit costs some ns an event, a start about 0.2 us.
 """
 
@@ -156,6 +159,7 @@ def open_desk(rows: Rows, genes: Genes, desk: Desk, out: Outcome, problem: Probl
     for x in range(order.size):
         item = order[x]
         desk.follows[x] = x + 1
+        desk.level[item], desk.home[item] = genes.level[item], genes.home[item]
         desk.procs[x] = problem.mode_procs[problem.mode_first[item] + genes.mode[item]]
         out.start[item] = np.nan
         out.end[item] = np.nan
@@ -289,11 +293,11 @@ def listing(
         if row + 1 < rows.time.size:
             upcoming = min(upcoming, rows.time[row + 1])
         if upcoming == inf:
-            # nothing will change: a choice left no place
+            # nothing will change: a choice left no place, so this listing does without it
             item = genes.order[head]
-            if genes.level[item] < 0 and genes.home[item] == -1:
+            if desk.level[item] < 0 and desk.home[item] == -1:
                 return inf
-            genes.level[item], genes.home[item] = -1, -1
+            desk.level[item], desk.home[item] = -1, -1
             continue
         least += (able - busy) * (upcoming - t)
         if least * (1.0 + blend) > room * (1.0 + 1e-12):

@@ -141,7 +141,7 @@ def try_now(
     problem: Problem, rows: Rows, genes: Genes, desk: Desk, item: int, t: float, row: int, only: int
 ) -> float:
     """End of an item that starts now, or inf; what it takes is left in use_class and use_procs."""
-    group, home = problem.item_group[item], genes.home[item]
+    group, home = problem.item_group[item], desk.home[item]
     if only >= 0:
         home = only
     mode = problem.mode_first[item] + genes.mode[item]
@@ -153,7 +153,7 @@ def try_now(
     sc = genes.sc[item]
     if only >= 0:
         fixed += problem.mode_comm[mode] * problem.inverse_intra[only]
-    level = genes.level[item]
+    level = desk.level[item]
     shortest = max(SHORTEST, FINEST * abs(t))
     lowest, highest = 0.0, inf
     if level >= 0:
@@ -223,7 +223,7 @@ def best_now(
         return try_now(problem, rows, genes, desk, item, t, row, -1)
     soonest = inf
     for k in range(problem.link_gbps.size):
-        if genes.home[item] >= 0 and genes.home[item] != k:
+        if desk.home[item] >= 0 and desk.home[item] != k:
             continue
         ready = data_ready(problem, out, item, k)
         if ready <= t:

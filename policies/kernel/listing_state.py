@@ -52,7 +52,7 @@ class Desk(NamedTuple):
     ahead: Any  # K
     limit: Any  # K
     cost: Any  # K
-    count: Any  # C, processes that each allowed class takes
+    count: Any  # C, processes that each allowed class of an item takes
     use_class: Any  # C
     use_procs: Any  # C
     follows: Any  # L
@@ -64,5 +64,7 @@ class Desk(NamedTuple):
     missing: Any  # N
     last: Any  # jobs, latest end
     power: Any  # N, power that a running item holds
+    level: Any  # N, the choice; -1 once it has left no place
+    home: Any  # N, likewise
     measure: Any  # MADE, s; BLEND, see `listing`; HELD, power of what `lay` laid
     counters: Any  # 8

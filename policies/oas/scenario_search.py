@@ -36,7 +36,7 @@ import numpy as np
 
 from coalloc.model.plan import Plan
 from coalloc.policies.base import Budget, OnIncumbent
-from coalloc.policies.kernel.annealing import BEST, CURRENT, WARMTH
+from coalloc.policies.kernel.annealing import BEST, CURRENT, LAST, WARMTH
 from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.kernel.lister import Lister, copy_of, make_state
 from coalloc.policies.kernel.listing_state import MAKESPAN, Genes
@@ -300,12 +300,13 @@ class _ScenarioSearch:
         patience = None if search.patience is None else -(-search.patience * size // count)
         quiet, cycle = 0, CYCLE * size
         while True:
-            current, at = copy_of(self.best), self.rank[0]
+            current, at, last = copy_of(self.best), self.rank[0], -1
             warmth, cooling = WARM * at, (COLD / WARM) ** (1.0 / cycle)
             for _ in range(cycle):
                 if search.spent or (patience is not None and quiet > patience):
                     return
                 trial = copy_of(current)
+                moves.count[LAST] = last
                 self.lister.anneal(trial, scrap, moves, judge.goal, 1)
                 judge.work += size
                 limit = at - warmth * log(max(rng.random(), 1e-300))
@@ -314,7 +315,7 @@ class _ScenarioSearch:
                 self._count()
                 if rank is None or rank[0] > limit:
                     continue
-                current, at = trial, rank[0]
+                current, at, last = trial, rank[0], int(moves.count[LAST])
                 if rank < (self.rank[0] * (1.0 - 1e-12), self.rank[1]):
                     self._keep(trial, rank, "annealing")
                     quiet = 0

@@ -34,7 +34,7 @@ from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.policies.kernel.arrays import Floats
 from coalloc.policies.kernel.decoding import Planner
-from coalloc.policies.kernel.lister import ANY, Lister
+from coalloc.policies.kernel.lister import Lister
 from coalloc.policies.kernel.listing_state import BLEND, MADE, MAKESPAN, Genes
 from coalloc.policies.oas.scenario_times import Ratios, read_run_times, sampled
 
@@ -200,8 +200,6 @@ class Scenario:
         for name in ("mode", "level", "home", "block", "sc"):
             given = getattr(genes, name)
             getattr(mine, name)[: given.size] = given
-        arrived = slice(genes.mode.size, None)
-        mine.level[arrived], mine.home[arrived] = -1, ANY
         found = self.lister.evaluate(mine, objective, cutoff)
         if objective == MAKESPAN and found < inf:
             return float(self.lister.desk.measure[MADE])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coalloc.policies.kernel.annealing import BEST, COOLING, CURRENT, IMPROVED, LATEST, TRIALS
+from coalloc.policies.kernel.annealing import BEST, COOLING, CURRENT, IMPROVED, LAST, LATEST, TRIALS
 from coalloc.policies.kernel.annealing import WARMTH as STATE_WARMTH
 from coalloc.policies.kernel.decoding import WEIGHTED
 from coalloc.policies.kernel.lister import Lister, copy_of, make_state
@@ -156,6 +156,7 @@ class Walk:
         self.current = copy_of(self.top)
         self._measured(self.current)
         state.value[CURRENT] = self.energy
+        state.count[LAST] = self.lister.last_item()
         warm = WARM if self.calm else WARMER
         self.calm = not self.calm
         state.value[STATE_WARMTH] = warm * self.energy

@@ -1,0 +1,51 @@
+"""The annealing's moves: which item ends last, and that a listing changes no candidate."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import pytest
+
+from coalloc.policies.kernel.annealing import CURRENT, LAST, WARMTH
+from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.lister import Lister, copy_of, make_state
+from coalloc.policies.kernel.listing_state import MAKESPAN, WEIGHTED
+from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
+
+
+def lister_of(jobs: int) -> Lister:
+    queue = [rigid(n, 1 + n % 3, 5.0 + 3 * (n * 7 % 5)) for n in range(jobs)]
+    planner = Planner(case([cluster("a", 4), cluster("b", 2, power=0.6)], queue), {})
+    return Lister(planner, range(jobs), planner.decode([], "insert"))
+
+
+@pytest.mark.parametrize("objective", [MAKESPAN, WEIGHTED])
+def test_the_item_that_ends_last_is_that_of_the_current_schedule(objective: int) -> None:
+    lister = lister_of(20)
+    state, current, best = make_state(lister, seed=3), lister.genes(), lister.genes()
+    state.value[CURRENT] = lister.evaluate(current, objective)
+    state.value[WARMTH] = 0.002 * state.value[CURRENT]
+    state.count[LAST] = lister.last_item()
+    rejected = 0
+    for _ in range(400):
+        before = copy_of(current)
+        lister.anneal(current, best, state, objective, 1)
+        rejected += all(np.array_equal(a, b) for a, b in zip(before, current, strict=True))
+        lister.evaluate(copy_of(current), objective)
+        ends = lister.outcome().end
+        assert ends[state.count[LAST]] == ends.max()
+    assert rejected > 100
+
+
+def test_a_choice_that_leaves_no_place_is_kept_and_listed_without() -> None:
+    lister = lister_of(6)
+    free = lister.evaluate(lister.genes(), MAKESPAN)
+    genes = lister.genes()
+    genes.home[2], genes.level[2] = 1, 0  # 3 processes, on the 2 nodes of b
+    before = copy_of(genes)
+    for cutoff in (inf, free / 2.0):
+        lister.evaluate(genes, MAKESPAN, cutoff)
+        assert all(np.array_equal(a, b) for a, b in zip(before, genes, strict=True))
+    assert lister.evaluate(genes, MAKESPAN) < inf
+    assert not np.isnan(lister.outcome().end).any()
