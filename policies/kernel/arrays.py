@@ -365,7 +365,7 @@ def make_scratch(problem: Problem) -> Scratch:
         pick_procs=ints(classes),
         best_class=ints(classes),
         best_procs=ints(classes),
-        pick=ints(8),
+        pick=ints(5),
         pick_cost=np.zeros(6),
         stamp=ints(groups),
         sums=ints((groups, 4)),

@@ -122,8 +122,8 @@ class Scratch(NamedTuple):
     pick_procs: Any  # C
     best_class: Any  # C
     best_procs: Any  # C
-    pick: Any  # 3: length, clusters; jump
-    pick_cost: Any  # 6
+    pick: Any  # 5: length, clusters, jump; mode and length of the best
+    pick_cost: Any  # 6: cost, weakest power, jump; start of the best; SPARE, FIRST_START
     stamp: Any  # G
     sums: Any  # G x 4: total now, peak now, total beside the head, peak beside the head
     reach: Any  # G x C, running sum of what is free now, by falling power

@@ -1,0 +1,62 @@
+"""Arrays of the kernels have the shapes that stand beside their fields."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coalloc.policies.kernel import annealing, listing_state, state
+from coalloc.policies.kernel.arrays import make_outcome
+from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.lister import Lister, make_state
+from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
+
+FIELD = re.compile(r"^    (\w+): Any  # ([^,:;\n]+)", re.MULTILINE)
+
+
+def written(kind: Any, sizes: dict[str, int]) -> dict[str, tuple[int, ...]]:
+    """The shapes that the comments of a tuple's fields give in these letters."""
+    out = {}
+    for name, text in FIELD.findall(inspect.getsource(kind)):
+        parts = [re.sub(r"(\d) ([A-Z])", r"\1 * \2", part.strip()) for part in text.split(" x ")]
+        if all(re.fullmatch(r"[A-Z0-9 +*()]+", part) for part in parts):
+            letters = {**vars(state), **sizes}
+            if set(re.findall(r"[A-Z]+", text)) <= letters.keys():
+                out[name] = tuple(int(eval(part, {}, letters)) for part in parts)
+    return out
+
+
+def arrays() -> list[tuple[str, Any]]:
+    queue = [rigid(n, 1 + n, 5.0, features=["gpu"] if n == 3 else []) for n in range(5)]
+    clusters = [cluster("a", 3), cluster("b", 4, features=["gpu"]), cluster("c", 2, power=0.5)]
+    planner = Planner(case(clusters, queue), {})
+    lister = Lister(planner, [0, 1, 2, 4], planner.decode([3], "insert"))
+    return [
+        ("Problem", planner.compiled.problem),
+        ("Base", planner.compiled.base),
+        ("Scratch", planner.scratch),
+        ("Outcome", make_outcome(planner.compiled.problem)),
+        ("Rows", lister.rows),
+        ("Genes", lister.genes()),
+        ("Desk", lister.desk),
+        ("Anneal", make_state(lister, 0, (1.0, 1.5))),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), arrays(), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_shapes_are_those_that_are_written(name: str, given: Any) -> None:
+    sizes = {"N": 5, "L": 4, "K": 3, "C": 3, "M": 5, "G": 2, "R": 0, "P": 0, "S": 2}
+    if name in ("Base", "Rows"):
+        sizes["T"] = given.time.size
+    module = {"Rows": listing_state, "Genes": listing_state, "Desk": listing_state}
+    kind = getattr(module.get(name, annealing if name == "Anneal" else state), name)
+    told = written(kind, sizes)
+    assert told
+    shapes = {field: np.shape(getattr(given, field)) for field in told}
+    assert shapes == told
