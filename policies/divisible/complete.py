@@ -11,6 +11,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import OnIncumbent
 from coalloc.policies.divisible.bounds import divisible_bounds
 from coalloc.policies.divisible.filling import Filled, divisible, fill
+from coalloc.policies.kernel.decoding import at_most
 
 MAKESPAN, WEIGHTED = "makespan", "weighted_completion"
 Rank = tuple[int, float]
@@ -121,14 +122,13 @@ def _valued(snapshot: Snapshot, plan: Plan, before: Plan) -> Plan:
             bound = max(bound, more.makespan)
         elif plan.objective.name == WEIGHTED:
             bound += more.weighted_completion
-        bound = min(bound, value) if bound <= value * (1.0 + OPTIMAL) else bound
     status = before.status
     if status is Status.INFEASIBLE and plan.placements:
         status = Status.HEURISTIC
     if status is Status.OPTIMAL and (bound is None or value > bound * (1.0 + OPTIMAL)):
         status = Status.HEURISTIC if bound is None else Status.FEASIBLE
     jobs = len({entry.job for entry in plan.deferred})
-    objective = replace(plan.objective, value=value, bound=bound, deferred=jobs)
+    objective = replace(plan.objective, value=value, bound=at_most(bound, value), deferred=jobs)
     return replace(plan, objective=objective, status=status)
 
 
@@ -198,7 +198,8 @@ def _point(snapshot: Snapshot, plan: Plan, point: FrontPoint, filled: Filled) ->
         point,
         cmax=cmax,
         weighted_completion=total,
-        weighted_completion_bound=bound,
+        cmax_bound=at_most(point.cmax_bound, cmax),
+        weighted_completion_bound=at_most(bound, total),
         pareto_gap=gap,
         placements=placements,
     )

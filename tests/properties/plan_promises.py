@@ -78,7 +78,8 @@ def assert_allowed(name: str, snapshot: Snapshot, options: Mapping[str, Any]) ->
         for bound, value in bounds:
             assert bound is None or bound <= value
     values = [told.objective.value for told in (*seen, plan)]
-    assert values == sorted(values, reverse=True)
+    if not plan.front:  # the point that is preferred need not be the best in one objective
+        assert values == sorted(values, reverse=True)
     assert plan.policy == name
     assert snapshot == before
     if name != "plain":  # what could run on the empty clusters has found a place
