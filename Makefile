@@ -124,6 +124,7 @@ nightly: .venv/.installed
 	$(BIN)/pytest --hypothesis-profile=fresh --hypothesis-seed=$(SEED) -m "nightly or hypothesis"
 	$(BIN)/python -m tests.simulation --seeds 1000 --steps 2000 --first $(SEED)
 	$(BIN)/python -m tests.simulation --seeds 1000 --steps 2000 --first $(SEED) --no-restorations
+	$(BIN)/python -m tests.properties.plan_promises --rounds 40 --first $(SEED)
 	$(BIN)/python -m tests.fuzz --all --inputs 20000 --seed $(SEED)
 	$(BIN)/python -m tests.fuzz --live --inputs 1000000 --seed $(SEED)
 	$(BIN)/python -m benchmarks --full
