@@ -91,17 +91,15 @@ class _Now:
         self.residual = dict.fromkeys(self.clusters, 0.0)
         for name, cluster in self.clusters.items():
             self.residual[name] = cluster.link_gbps
-        for job in snapshot.running:
-            for name, count in job.nodes.items():
-                if name in place:
-                    self.free[place[name]] = max(self.free[place[name]] - count, 0)
-            for name, gbps in job.link_gbps.items():
-                if name in self.residual:
-                    self.residual[name] -= gbps
         self.memory = [
-            inf if node.memory_mb is None else node.memory_mb * free // node.slots
-            for node, free in zip(intake.nodes, self.free, strict=True)
+            inf if node.memory_mb is None else float(node.memory_mb) for node in intake.nodes
         ]
+        for hold in intake.holds.nodes:
+            n = place[hold.node]
+            self.free[n] = max(self.free[n] - hold.slots, 0)
+            self.memory[n] -= hold.memory_mb
+        for load in intake.holds.links:
+            self.residual[load.cluster] -= load.gbps
         self.powers = sorted({node.power for node in intake.nodes}, reverse=True)
 
     def place(self, item: Item) -> Placement | None:

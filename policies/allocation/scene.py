@@ -176,11 +176,8 @@ def read_scene(snapshot: Snapshot, options: Mapping[str, Any]) -> Scene:
     classes = _classes(snapshot, intake, options.get("power_step", 0.0))
     loaded = [Fraction(0)] * len(snapshot.clusters)
     place = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
-    for job in snapshot.running:
-        if job.busy_until(snapshot.time, snapshot.overrun_s) > snapshot.time:
-            for name, gbps in job.link_gbps.items():
-                if name in place:
-                    loaded[place[name]] += exact(gbps)
+    for hold in intake.holds.links:
+        loaded[place[hold.cluster]] += exact(hold.gbps)
     scene = Scene(
         snapshot=snapshot,
         intake=intake,
@@ -251,15 +248,9 @@ def _free(snapshot: Snapshot, intake: Intake) -> tuple[list[int], list[float]]:
         for node, kind in zip(intake.nodes, intake.node_kind, strict=True)
     ]
     memory = [inf if node.memory_mb is None else float(node.memory_mb) for node in intake.nodes]
-    for job in snapshot.running:
-        if job.busy_until(snapshot.time, snapshot.overrun_s) <= snapshot.time:
-            continue
-        for name, count in job.nodes.items():
-            if name in place:
-                n, node = place[name], intake.nodes[place[name]]
-                slots[n] -= count
-                if node.memory_mb is not None:
-                    memory[n] -= node.memory_mb * count // node.slots
+    for hold in intake.holds.nodes:
+        slots[place[hold.node]] -= hold.slots
+        memory[place[hold.node]] -= hold.memory_mb
     return slots, memory
 
 

@@ -19,8 +19,9 @@ from typing import Any
 
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Placement
-from coalloc.model.platform import Node, NodeState
-from coalloc.model.snapshot import Reservation, Snapshot
+from coalloc.model.platform import NodeState
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.holds import holds, reserved
 from coalloc.policies.kernel.kinds import floored_power
 
 SLACK_S = 5e-7
@@ -116,8 +117,8 @@ class Idle:
         pairs = [(k, node) for k, cluster in enumerate(snapshot.clusters) for node in cluster.nodes]
         self.names = [node.name for _, node in pairs]
         place = {name: n for n, name in enumerate(self.names)}
-        taken = _takings(snapshot, placements, {node.name: node for _, node in pairs})
-        kept = _kept(snapshot.reservations)
+        taken = _takings(snapshot, placements)
+        kept = reserved(snapshot.reservations)
         members: dict[Any, list[int]] = {}
         for k, node in pairs:
             key = (
@@ -241,30 +242,16 @@ def _room(group: Group, job: DivisibleJob, slots: int, memory_mb: float) -> int:
     return max(free, 0)
 
 
-def _takings(
-    snapshot: Snapshot, placements: Iterable[Placement], nodes: Mapping[str, Node]
-) -> dict[str, list[Taking]]:
+def _takings(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[str, list[Taking]]:
     """What running work and placements take of each node; running work its share of memory."""
     out: dict[str, list[Taking]] = {}
-    for work in snapshot.running:
-        until = work.busy_until(snapshot.time, snapshot.overrun_s)
-        for name, slots in work.nodes.items():
-            if name in nodes:
-                node = nodes[name]
-                share = (node.memory_mb or 0) * slots // node.slots
-                out.setdefault(name, []).append(Taking(snapshot.time, until, slots, share))
+    for hold in holds(snapshot).nodes:
+        taking = Taking(snapshot.time, hold.until, hold.slots, float(hold.memory_mb))
+        out.setdefault(hold.node, []).append(taking)
     needs = {job.id: job.memory_mb_per_proc for job in snapshot.queue}
     for placement in placements:
         memory = needs.get(placement.job, 0)
         for name, procs in placement.nodes.items():
             taking = Taking(placement.start, placement.end, procs, float(memory * procs))
             out.setdefault(name, []).append(taking)
-    return out
-
-
-def _kept(reservations: Iterable[Reservation]) -> dict[str, tuple[int, ...]]:
-    out: dict[str, tuple[int, ...]] = {}
-    for number, reservation in enumerate(reservations):
-        for name in dict.fromkeys(reservation.nodes):
-            out[name] = (*out.get(name, ()), number)
     return out

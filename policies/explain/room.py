@@ -14,6 +14,7 @@ from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.plan import Placement
 from coalloc.model.platform import Node, NodeState
 from coalloc.model.snapshot import Reservation, Snapshot
+from coalloc.policies.holds import holds, reserved
 
 MOST_INSTANTS = 200
 """Ends and starts of others that are looked at."""
@@ -65,11 +66,10 @@ class Room:
                 self.nodes[node.name] = node
         self.uses: dict[str, list[Use]] = {name: [] for name in self.nodes}
         self.loads: dict[str, list[Load]] = {c.name: [] for c in snapshot.clusters}
-        self._closed: dict[str, list[Reservation]] = {}
-        for reservation in snapshot.reservations:
-            if job.id not in reservation.jobs:
-                for name in reservation.nodes:
-                    self._closed.setdefault(name, []).append(reservation)
+        closed = [kept for kept in snapshot.reservations if job.id not in kept.jobs]
+        self._closed: dict[str, list[Reservation]] = {
+            name: [closed[r] for r in numbers] for name, numbers in reserved(closed).items()
+        }
         self._take_running()
         jobs = {other.id: other for other in snapshot.queue}
         for placement in placements:
@@ -85,26 +85,21 @@ class Room:
         )
 
     def _take_running(self) -> None:
-        snapshot = self.snapshot
-        for running in snapshot.running:
-            end = running.busy_until(snapshot.time, snapshot.overrun_s)
-            for name, count in running.nodes.items():
-                if name in self.nodes:
-                    node = self.nodes[name]
-                    share = 0.0 if node.memory_mb is None else node.memory_mb * count / node.slots
-                    use = Use(
-                        who=running.id,
-                        start=-inf,
-                        end=end,
-                        slots=count,
-                        memory_mb=share,
-                        runs=True,
-                    )
-                    self.uses[name].append(use)
-            for cluster, gbps in running.link_gbps.items():
-                if cluster in self.loads:
-                    load = Load(who=running.id, start=-inf, end=end, gbps=gbps)
-                    self.loads[cluster].append(load)
+        held = holds(self.snapshot)
+        for hold in held.nodes:
+            if hold.node in self.nodes:
+                use = Use(
+                    who=hold.work,
+                    start=-inf,
+                    end=hold.until,
+                    slots=hold.slots,
+                    memory_mb=float(hold.memory_mb),
+                    runs=True,
+                )
+                self.uses[hold.node].append(use)
+        for link in held.links:
+            load = Load(who=link.work, start=-inf, end=link.until, gbps=link.gbps)
+            self.loads[link.cluster].append(load)
 
     def _take_planned(self, placement: Placement, job: Job) -> None:
         inside: dict[str, int] = {}

@@ -103,40 +103,32 @@ def compile_intake(intake: Intake, power_step: float = 0.0, patterns: Any = None
     )
 
 
-def _holders(intake: Intake) -> list[tuple[int, int, float]]:
-    """Node, slots and end of whatever occupies nodes now, ``free_at`` apart."""
-    snapshot = intake.snapshot
-    places = {node.name: n for n, node in enumerate(intake.nodes)} if snapshot.running else {}
-    return [
-        (places[name], count, job.busy_until(snapshot.time, snapshot.overrun_s))
-        for job in snapshot.running
-        for name, count in job.nodes.items()
-        if name in places
-    ]
-
-
 def _occupation(intake: Intake, node_class: Ints) -> Occupation:
     """Cut the occupation of each usable node into stretches that end once.
 
     `running` and ``free_at`` may overlap; at any time the smaller of their sum and the node counts.
     """
-    now = intake.snapshot.time
-    ends: dict[int, list[tuple[float, int]]] = {}
-    for place, count, until in _holders(intake):
-        ends.setdefault(place, []).append((until, count))
+    now, held = intake.snapshot.time, intake.holds.nodes
+    place = {node.name: n for n, node in enumerate(intake.nodes)} if held else {}
+    ends: dict[int, list[tuple[float, int, int]]] = {}
+    for hold in held:
+        ends.setdefault(place[hold.node], []).append((hold.until, hold.slots, hold.memory_mb))
     for n, node in enumerate(intake.nodes):
         if node.free_at > now:
-            ends.setdefault(n, []).append((node.free_at, node.slots))
+            ends.setdefault(n, []).append((node.free_at, node.slots, node.memory_mb or 0))
     rows: list[tuple[int, int, float]] = []
     for n in sorted(ends):
         if node_class[n] < 0:
             continue
-        held = 0
-        for until, count in sorted(ends[n], reverse=True):
-            part = min(count, intake.nodes[n].slots - held)
+        kind = intake.kinds[intake.node_kind[n]]
+        taken, spare = 0, kind.grain - 1
+        for until, count, memory_mb in sorted(ends[n], reverse=True):
+            part = min(count, kind.slots - taken)
             if part > 0:
-                rows.append((n, part * intake.kinds[intake.node_kind[n]].grain, until))
-                held += part
+                units = part * kind.grain
+                back = units - kind.units_held(part, memory_mb) if part == count else 0
+                rows.append((n, units - min(back, spare), until))
+                taken, spare = taken + part, spare - min(back, spare)
     return Occupation(
         node=np.array([row[0] for row in rows], dtype=np.int64),
         units=np.array([row[1] for row in rows], dtype=np.int64),
@@ -153,12 +145,8 @@ def _base(
 ) -> Base:
     snapshot = intake.snapshot
     now = snapshot.time
-    loads = [
-        (job.busy_until(now, snapshot.overrun_s), cluster, gbps)
-        for job in snapshot.running
-        for cluster, gbps in job.link_gbps.items()
-    ]
-    ends = {end for end, _, _ in loads} | set(occupation.until.tolist())
+    loads = intake.holds.links
+    ends = {hold.until for hold in loads} | set(occupation.until.tolist())
     ends |= {reservation.end for reservation in intake.reservations}
     times = np.array(sorted({now} | {end for end in ends if end > now}))
     free = np.zeros((len(times), len(members)), dtype=np.int64)
@@ -174,9 +162,8 @@ def _base(
     free -= held[::-1].cumsum(axis=0)[::-1][1:]
     names = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
     load = np.zeros((len(times), len(names)))
-    for end, cluster, gbps in loads:
-        if cluster in names:
-            load[: int(np.searchsorted(times, end)), names[cluster]] += gbps
+    for hold in loads:
+        load[: int(np.searchsorted(times, hold.until)), names[hold.cluster]] += hold.gbps
     return Base(time=times, free=free.astype(np.int32), load=_load_units(load, _links(intake)))
 
 

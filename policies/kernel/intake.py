@@ -20,6 +20,7 @@ from coalloc.model.jobs import WorkflowJob
 from coalloc.model.plan import Deferred, Reason
 from coalloc.model.platform import Node, NodeState
 from coalloc.model.snapshot import Reservation, Snapshot
+from coalloc.policies.holds import Holds, holds, reserved
 from coalloc.policies.kernel.drafting import Drafter
 from coalloc.policies.kernel.flows import last_exit
 from coalloc.policies.kernel.kinds import MOST_NEEDS, Group, Kind, Needs
@@ -38,6 +39,7 @@ class Intake:
     groups: list[Group]
     items: list[Item]
     deferred: list[Deferred]
+    holds: Holds
 
     @property
     def nothing_can_run(self) -> bool:
@@ -77,6 +79,7 @@ class _Reader:
 
     def __init__(self, snapshot: Snapshot, options: Mapping[str, Any]) -> None:
         self.snapshot = snapshot
+        self.holds = holds(snapshot)
         self.reservations = [r for r in snapshot.reservations if r.end > snapshot.time]
         self._read_nodes()
         self.drafter = Drafter(snapshot, self.kinds, self.reservations, options)
@@ -103,13 +106,11 @@ class _Reader:
             groups=groups,
             items=items,
             deferred=self._deferred(),
+            holds=self.holds,
         )
 
     def _read_nodes(self) -> None:
-        cover: dict[str, tuple[int, ...]] = {}
-        for number, reservation in enumerate(self.reservations):
-            for name in reservation.nodes:
-                cover[name] = (*cover.get(name, ()), number)
+        cover = reserved(self.reservations)
         self.nodes: list[Node] = []
         self.node_kind: list[int] = []
         self.kinds: list[Kind] = []
@@ -159,12 +160,12 @@ class _Reader:
         return groups
 
     def _cut(self, used: list[Needs]) -> None:
-        slots = {node.name: n for n, node in enumerate(self.nodes)} if self.snapshot.running else {}
+        held = self.holds.nodes
+        place = {node.name: n for n, node in enumerate(self.nodes)} if held else {}
         partly = {
-            self.node_kind[slots[name]]
-            for job in self.snapshot.running
-            for name, count in job.nodes.items()
-            if name in slots and count < self.nodes[slots[name]].slots
+            self.node_kind[place[hold.node]]
+            for hold in held
+            if hold.slots < self.nodes[place[hold.node]].slots
         }
         for number, kind in enumerate(self.kinds):
             if kind.memory_mb is None or kind.slots == 1:

@@ -6,8 +6,8 @@ Memory: a slot carries memory / slots of its node, and a process that needs more
 than one slot. Free slots of several nodes then say too little, so such a kind is *cut*: each of its
 nodes stands for itself, and is counted in `grain` units a slot, fine enough to charge the memory
 exactly (in quarters of a slot where there are thousands of sizes, see `MOST_NEEDS`). Where
-everything on a kind takes whole nodes, nothing needs to be cut. Running jobs take
-the share of their slots, since nobody tells what they use.
+everything on a kind takes whole nodes, nothing needs to be cut. Running work holds
+the memory that `holds` tells; where that is rounded down, a node has less than a slot's units more.
 """
 
 from __future__ import annotations
@@ -72,6 +72,12 @@ class Kind:
             most = self.slots * self.grain // self.room(memory_mb_per_proc)
             units = max(units, min(-(-units // step) * step, most))
         return max(self.grain, units)
+
+    def units_held(self, slots: int, memory_mb: int) -> int:
+        """Units of so many slots whose memory is rounded down to whole MiB."""
+        if not self.cut or not self.memory_mb:
+            return slots * self.grain
+        return -(-memory_mb * self.slots * self.grain // self.memory_mb)
 
     def cut_up(self) -> None:
         """Count in units that divide slots and memory, if they are not too many."""

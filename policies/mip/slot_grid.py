@@ -85,14 +85,10 @@ class Grid:
         for n, node in enumerate(intake.nodes):
             if node.free_at > self.time:
                 self.nodes[n].add(0, self.up(node.free_at), Fraction(node.slots))
-        for job in snapshot.running:
-            until = self.up(job.busy_until(self.time, snapshot.overrun_s))
-            for name, count in job.nodes.items():
-                if name in place:
-                    self.nodes[place[name]].add(0, until, Fraction(count))
-            for name, gbps in job.link_gbps.items():
-                if name in home:
-                    self.links[home[name]].add(0, until, exact(gbps))
+        for hold in intake.holds.nodes:
+            self.nodes[place[hold.node]].add(0, self.up(hold.until), Fraction(hold.slots))
+        for load in intake.holds.links:
+            self.links[home[load.cluster]].add(0, self.up(load.until), exact(load.gbps))
         self.capacity = [
             None if c.link_gbps == float("inf") else exact(c.link_gbps) * (1 + exact(TOLERANCE))
             for c in snapshot.clusters

@@ -1,0 +1,89 @@
+"""What running work and reservations take of a snapshot: the one reading for all policies.
+
+The checker has a reading of its own (`check_occupation`), which this one agrees with.
+
+Notes
+-----
+Nobody tells how much memory running work uses: on each node it counts floor(memory_mb * its slots /
+slots), for each piece of work by itself. Work holds its slots, memory and link load from before the
+snapshot's time until max(end, time + overrun_s). What lies on nodes or links that the snapshot does
+not have is left out, and so is what has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from coalloc.model.snapshot import Reservation, Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeHold:
+    """What running work holds of a node; `until` in seconds."""
+
+    work: str
+    node: str
+    slots: int
+    memory_mb: int
+    until: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkHold:
+    """How running work loads a cluster's link; `until` in seconds."""
+
+    work: str
+    cluster: str
+    gbps: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holds:
+    """What running work holds, in the snapshot's order.
+
+    Attributes
+    ----------
+    nodes : tuple of NodeHold
+        The memory of a node without a limit counts as 0.
+    links : tuple of LinkHold
+    """
+
+    nodes: tuple[NodeHold, ...] = ()
+    links: tuple[LinkHold, ...] = ()
+
+
+def holds(snapshot: Snapshot) -> Holds:
+    """Read what runs."""
+    if not snapshot.running:
+        return Holds()
+    known = {node.name: node for _, node in snapshot.nodes()}
+    clusters = {cluster.name for cluster in snapshot.clusters}
+    nodes: list[NodeHold] = []
+    links: list[LinkHold] = []
+    for work in snapshot.running:
+        until = work.busy_until(snapshot.time, snapshot.overrun_s)
+        if until <= snapshot.time:
+            continue
+        for name, slots in work.nodes.items():
+            if name in known:
+                share = (known[name].memory_mb or 0) * slots // known[name].slots
+                nodes.append(
+                    NodeHold(work=work.id, node=name, slots=slots, memory_mb=share, until=until)
+                )
+        links += [
+            LinkHold(work=work.id, cluster=name, gbps=gbps, until=until)
+            for name, gbps in work.link_gbps.items()
+            if name in clusters
+        ]
+    return Holds(nodes=tuple(nodes), links=tuple(links))
+
+
+def reserved(reservations: Iterable[Reservation]) -> dict[str, tuple[int, ...]]:
+    """The reservations that keep each node, by their places in the list."""
+    out: dict[str, tuple[int, ...]] = {}
+    for number, reservation in enumerate(reservations):
+        for name in dict.fromkeys(reservation.nodes):
+            out[name] = (*out.get(name, ()), number)
+    return out
