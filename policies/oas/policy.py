@@ -21,6 +21,7 @@ from coalloc.policies.kernel.listing_state import MAKESPAN
 from coalloc.policies.oas import scenario_search
 from coalloc.policies.oas.search import Search
 from coalloc.policies.oas.seeds import SIMPLE, balanced
+from coalloc.policies.oas.window import ranked
 
 FEW = scenario_search.FEW
 """Items up to which the first incumbent is the best of all simple orders, not the first of them."""
@@ -51,8 +52,7 @@ def solve_balanced(
     """Plan in one pass: heavy processing on powerful nodes, light on weak ones."""
     planner = Planner(problem, options)
     booked = planner.decode([], "insert")
-    guarded = set(planner.guarded.tolist())
-    lister = Lister(planner, [n for n in range(len(planner.items)) if n not in guarded], booked)
+    lister = Lister(planner, sorted(ranked(planner, booked)), booked)
     genes = balanced(lister, make_state(lister, budget.seed))
     lister.evaluate(genes, MAKESPAN)
     schedule = planner.measure(lister.outcome(), len(planner.items))

@@ -155,8 +155,9 @@ class _ScenarioSearch:
         assert search.best is not None
         self.search, self.planner, self.estimated = search, planner, search.best
         self.options: dict[str, Any] = dict(planner.options)
-        self.inside, self.rest = choose(planner, search.window)
-        self.lister = Lister(planner, self.inside, planner.decode([], "insert"))
+        booked = planner.decode([], "insert")
+        self.inside, self.rest = choose(planner, booked, search.window)
+        self.lister = Lister(planner, self.inside, booked)
         self.threshold = search.threshold
         self.was_proved = search.proved
         self.judge: Judge | None = None

@@ -45,8 +45,8 @@ class Walk:
 
     def __init__(self, search: Search) -> None:
         self.search, planner = search, search.planner
-        self.inside, self.rest = choose(planner, search.window)
         booked = planner.decode([], "insert")
+        self.inside, self.rest = choose(planner, booked, search.window)
         self.lister = Lister(planner, self.inside, booked)
         self.size = max(len(self.inside), 1)
         self.phase = WEIGHING if search.objective == WEIGHTED else MAKESPAN

@@ -14,17 +14,19 @@ from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.kernel.lister import Lister
 
 
-def ranked(planner: Planner) -> list[int]:
-    """Items that the guard has not booked: passed over most, heaviest, first come, first."""
-    booked = set(planner.guarded.tolist())
+def ranked(planner: Planner, booked: Schedule) -> list[int]:
+    """Items that the guard has not booked: passed over most, heaviest, first come, first.
+
+    What the guard would book, and waits for what it does not, is not booked.
+    """
     items = planner.items
-    free = [n for n in range(len(items)) if n not in booked]
+    free = np.flatnonzero(np.isnan(booked.outcome.end)).tolist()
     return sorted(free, key=lambda n: (-items[n].job.passed_over, -items[n].job.weight))
 
 
-def choose(planner: Planner, window: int) -> tuple[list[int], list[int]]:
+def choose(planner: Planner, booked: Schedule, window: int) -> tuple[list[int], list[int]]:
     """Split the items into those of the first `window` jobs, with their ancestors, and the rest."""
-    order = ranked(planner)
+    order = ranked(planner, booked)
     jobs: set[int] = set()
     inside: set[int] = set()
     free = set(order)

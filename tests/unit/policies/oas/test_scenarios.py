@@ -90,7 +90,7 @@ def test_judged_no_worse_than_a_simple_order(snapshot: Snapshot, objective: str)
     if "scenario_mean" not in plan.stats:
         return
     planner = Planner(snapshot, options(**given))
-    inside, _ = choose(planner, 100)
+    inside, _ = choose(planner, planner.decode([], "insert"), 100)
     scenarios = lay_out(planner, inside, NO_HISTORY, 1.0, 0, never)
     judge = Judge(scenarios, objective, "mean")
     lister = scenarios[0].lister
@@ -158,7 +158,7 @@ def test_the_percentile_looks_at_the_bad_cases() -> None:
 def test_a_limit_only_cuts_off_what_passes_it() -> None:
     snapshot = queue_of(8)
     planner = Planner(snapshot, options(**VARIED))
-    inside, _ = choose(planner, 100)
+    inside, _ = choose(planner, planner.decode([], "insert"), 100)
     scenarios = lay_out(planner, inside, NO_HISTORY, 1.0, 3, never)
     for objective in ("makespan", "weighted_completion"):
         for measure in ("mean", "p90"):

@@ -207,3 +207,11 @@ def test_what_is_proved_stands_beside_ends_that_a_large_clock_rounds(
     plan = policy.solve(snapshot, options, Budget(work=20_000))
     assert plan.status is Status.OPTIMAL
     assert check(snapshot, plan).violations == ()
+
+
+@pytest.mark.parametrize("name", ["oas", "oas-balanced"])
+def test_what_was_passed_over_and_waits_for_another_job_has_a_place(name: str) -> None:
+    queue = [rigid("parent", 1, 10), rigid("child", 1, 10, after=["parent"], passed_over=7)]
+    queue.append(rigid("other", 2, 15))
+    plan = planned(name, case([cluster("a", 2)], queue), guard_after=1)
+    assert set(spans(plan)) == {"parent", "child", "other"}
