@@ -31,6 +31,7 @@ from coalloc.model.jobs import MoldableJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.incumbent import Incumbent
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.moldable.bicriteria import searched
 from coalloc.policies.moldable.cmax_bound import cmax_bound
@@ -38,7 +39,7 @@ from coalloc.policies.moldable.demt_laying import Layer
 from coalloc.policies.moldable.engine import Engine
 from coalloc.policies.moldable.front import lay_front
 from coalloc.policies.moldable.rolling import begin_round, roll_round
-from coalloc.policies.oas.search import Search
+from coalloc.policies.oas.orders import try_orders
 from coalloc.policies.workflow.engine import make_search
 
 MOST_WORK = 100_000
@@ -65,13 +66,14 @@ def solve(
     if budget.live and is_moldable(planner):
         return _rolling(planner, budget, on_incumbent)
     search = make_search(planner, "auto", budget, on_incumbent)
+    incumbent = search.incumbent
     if is_moldable(planner):
-        search.try_orders(FIRST)
-        search.report()
-        if not search.spent:
-            _offer_front(planner, search, budget)
+        try_orders(planner, incumbent, FIRST)
+        incumbent.report()
+        if not incumbent.spent:
+            _offer_front(planner, incumbent, budget)
     search.run(FIRST, TRIALS)
-    return search.plan()
+    return incumbent.plan()
 
 
 def is_moldable(planner: Planner) -> bool:
@@ -79,16 +81,16 @@ def is_moldable(planner: Planner) -> bool:
     return bool(planner.items) and all(isinstance(i.job, MoldableJob) for i in planner.items)
 
 
-def _offer_front(planner: Planner, search: Search, budget: Budget) -> None:
+def _offer_front(planner: Planner, incumbent: Incumbent[Schedule], budget: Budget) -> None:
     """Offer the schedules of the engine of `bicriteria`, which takes half of limited work."""
     queue = searched(planner)
     work = MOST_WORK if budget.work is None else min(MOST_WORK, int(budget.work) // 2)
     engine = Engine(queue, cmax_bound(queue), work, budget)
     engine.run()
-    search.work += engine.work
+    incumbent.work += engine.work
     for laid in lay_front(Layer(planner, queue), engine.archive, budget.stop).points:
-        search.offer(laid.schedule, "bicriteria")
-    search.report()
+        incumbent.offer(laid.schedule, "bicriteria")
+    incumbent.report()
 
 
 def _rolling(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:

@@ -38,9 +38,9 @@ def solve(
     if options["scenarios"]:
         return scenario_search.solve(planner, budget, on_incumbent)
     search = Search(planner, "oas", budget, on_incumbent)
-    at_once = len(SIMPLE) if len(search.planner.items) <= FEW else 1
+    at_once = len(SIMPLE) if len(planner.items) <= FEW else 1
     search.run(SIMPLE[:at_once], SIMPLE[at_once:])
-    return search.plan()
+    return search.incumbent.plan()
 
 
 def solve_balanced(

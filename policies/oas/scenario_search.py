@@ -36,13 +36,15 @@ import numpy as np
 
 from coalloc.model.plan import Plan
 from coalloc.policies.base import Budget, OnIncumbent
+from coalloc.policies.incumbent import PROVED, Incumbent
 from coalloc.policies.kernel.annealing import BEST, CURRENT, LAST, WARMTH
 from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.kernel.lister import Lister, copy_of, make_state
 from coalloc.policies.kernel.listing_state import MAKESPAN, Genes
 from coalloc.policies.kernel.listing_state import WEIGHTED as WEIGHING
+from coalloc.policies.oas.orders import THEN, begin, objective_of, try_orders
 from coalloc.policies.oas.scenarios import Scenario, lay_out
-from coalloc.policies.oas.search import PROVED, THEN, Search
+from coalloc.policies.oas.search import Search
 from coalloc.policies.oas.seeds import SIMPLE, as_before, by_rule
 from coalloc.policies.oas.window import choose, complete
 
@@ -124,12 +126,12 @@ def solve(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None = N
     planner : Planner
         Its options are complete, `scenarios` at least 1.
     """
-    search = Search(planner, "oas", budget, on_incumbent)
+    incumbent = begin(planner, "oas", budget, on_incumbent)
     few = len(planner.items) <= FEW
-    search.try_orders(SIMPLE[: len(SIMPLE) if few else 1])
+    try_orders(planner, incumbent, SIMPLE[: len(SIMPLE) if few else 1])
     if not few:
-        search.report()
-    found = _ScenarioSearch(search)
+        incumbent.report()
+    found = _ScenarioSearch(planner, incumbent)
     found.begin()
     found.join(_on_estimates(planner, budget))
     found.anneal()
@@ -150,16 +152,17 @@ def _on_estimates(planner: Planner, budget: Budget) -> Search:
 class _ScenarioSearch:
     """The best order over scenarios so far."""
 
-    def __init__(self, search: Search) -> None:
-        planner = search.planner
-        assert search.best is not None
-        self.search, self.planner, self.estimated = search, planner, search.best
+    def __init__(self, planner: Planner, incumbent: Incumbent[Schedule]) -> None:
+        assert incumbent.best is not None
+        self.planner, self.incumbent, self.estimated = planner, incumbent, incumbent.best
         self.options: dict[str, Any] = dict(planner.options)
         booked = planner.decode([], "insert")
-        self.inside, self.rest = choose(planner, booked, search.window)
+        self.inside, self.rest = choose(
+            planner, booked, self.options["window"] or len(planner.snapshot.queue)
+        )
         self.lister = Lister(planner, self.inside, booked)
-        self.threshold = search.threshold
-        self.was_proved = search.proved
+        self.threshold = self.options["saturation_threshold"]
+        self.was_proved = incumbent.proved
         self.judge: Judge | None = None
         self.best: Genes | None = None
         self.rank: Rank = (inf, inf)
@@ -169,34 +172,34 @@ class _ScenarioSearch:
 
     def begin(self) -> None:
         """Lay out the scenarios and judge the simple orders: the first incumbent."""
-        search = self.search
+        incumbent = self.incumbent
         if self.inside and not self.estimated.unplaced:
             scenarios = lay_out(
                 self.planner,
                 self.inside,
-                search.budget.history,
+                incumbent.budget.history,
                 self.estimated.makespan,
-                search.budget.seed,
-                search.budget.stop,
+                incumbent.budget.seed,
+                incumbent.budget.stop,
             )
-            self.judge = Judge(scenarios, search.objective, self.options["scenario_objective"])
+            self.judge = Judge(
+                scenarios, objective_of(self.planner), self.options["scenario_objective"]
+            )
             for name, genes in self._known():
                 self._take(genes, name)
             self._count()
-        search.report()
+        incumbent.report()
 
-    def join(self, found: Search) -> None:
+    def join(self, search: Search) -> None:
         """Take in the deterministic best."""
-        search = self.search
+        incumbent, found = self.incumbent, search.incumbent
         assert found.best is not None
         self.estimated, self.was_proved = found.best, found.proved
-        search.bound, search.walk, search.stopped = found.bound, found.walk, found.stopped
-        search.tried, search.trials = found.tried, found.trials
-        search.work += found.work
+        incumbent.join(found)
         if self.judge is None:
-            search.best, search.origin, search.proved = found.best, found.origin, found.proved
+            self._follow(found)
             return
-        own = self._own(found)
+        own = self._own(search)
         values = self.judge.values(own)
         self.stats = {
             "scenarios": len(self.judge.scenarios),
@@ -211,18 +214,24 @@ class _ScenarioSearch:
         if self.best is not None:
             self._prove()
         else:
-            search.best, search.origin, search.proved = found.best, found.origin, found.proved
-        search.report()
+            self._follow(found)
+        incumbent.report()
+
+    def _follow(self, found: Incumbent[Schedule]) -> None:
+        """Plan what is best on the estimates."""
+        assert found.best is not None
+        self.incumbent.put(found.best, found.origin)
+        self.incumbent.proved = found.proved
 
     def _count(self) -> None:
         if self.judge is not None:
-            self.search.work += self.judge.work
+            self.incumbent.work += self.judge.work
             self.judge.work = 0
 
-    def _own(self, found: Search) -> Genes:
+    def _own(self, search: Search) -> Genes:
         """The order of the deterministic best."""
-        walk = found.walk
-        if walk is not None and found.origin == "annealing":
+        walk = search.walk
+        if walk is not None and search.incumbent.origin == "annealing":
             return copy_of(walk.top)
         return self._followed(self.estimated, blocking=True)
 
@@ -243,8 +252,8 @@ class _ScenarioSearch:
                 yield name, self._followed(schedule, blocking=False)
                 yield name, self._followed(schedule, blocking=True)
         orders = {name: by_rule(planner, self.inside, name) for name in _NAMES}
-        if self.search.budget.previous:
-            orders["previous"] = as_before(planner, self.inside, self.search.budget.previous)
+        if self.incumbent.budget.previous:
+            orders["previous"] = as_before(planner, self.inside, self.incumbent.budget.previous)
         for name, order in orders.items():
             genes = self.lister.genes(order)
             yield f"{name}, skipping", genes
@@ -265,17 +274,16 @@ class _ScenarioSearch:
         schedule = self._on_estimates(genes)
         if schedule is None or schedule.unplaced:
             return
-        search = self.search
         self.best, self.rank = copy_of(genes), rank
-        search.best, search.origin = schedule, f"{origin}, over scenarios"
+        self.incumbent.put(schedule, f"{origin}, over scenarios")
         self._prove()
 
     def _prove(self) -> None:
         """Whether the best is as good on the estimates as what was proved there."""
-        search = self.search
-        assert search.best is not None
-        least = search.value(self.estimated) * (1.0 + PROVED)
-        search.proved = self.was_proved and search.value(search.best) <= least
+        incumbent = self.incumbent
+        assert incumbent.best is not None
+        least = incumbent.value(self.estimated) * (1.0 + PROVED)
+        incumbent.proved = self.was_proved and incumbent.value(incumbent.best) <= least
 
     def _on_estimates(self, genes: Genes) -> Schedule | None:
         """What the choices give if everything goes as planned."""
@@ -288,23 +296,24 @@ class _ScenarioSearch:
 
     def anneal(self) -> None:
         """Look for better orders around the best."""
-        search, judge = self.search, self.judge
+        incumbent, judge = self.incumbent, self.judge
         if self.best is None or judge is None:
             return
         count = len(judge.scenarios)
         steps = np.linspace(1.0, self.threshold, 5 if self.threshold > 1.0 else 1)
-        moves = make_state(self.lister, search.budget.seed, steps.tolist())
+        moves = make_state(self.lister, incumbent.budget.seed, steps.tolist())
         # Every move is taken as it comes: what it is worth is for the scenarios to say.
         moves.value[CURRENT], moves.value[BEST], moves.value[WARMTH] = 0.0, -inf, inf
-        rng = np.random.default_rng((search.budget.seed, count))
+        rng = np.random.default_rng((incumbent.budget.seed, count))
         size, scrap = len(self.inside), self.lister.genes()
-        patience = None if search.patience is None else -(-search.patience * size // count)
+        patience = self.options["patience"]
+        patience = None if patience is None else -(-patience * size // count)
         quiet, cycle = 0, CYCLE * size
         while True:
             current, at, last = copy_of(self.best), self.rank[0], -1
             warmth, cooling = WARM * at, (COLD / WARM) ** (1.0 / cycle)
             for _ in range(cycle):
-                if search.spent or (patience is not None and quiet > patience):
+                if incumbent.spent or (patience is not None and quiet > patience):
                     return
                 trial = copy_of(current)
                 moves.count[LAST] = last
@@ -325,13 +334,13 @@ class _ScenarioSearch:
 
     def _report(self) -> None:
         """Hand out the best plan, if the last one was some time ago."""
-        if self.search.work >= self._reported + REPORT_AFTER:
-            self._reported = self.search.work
-            self.search.report()
+        if self.incumbent.work >= self._reported + REPORT_AFTER:
+            self._reported = self.incumbent.work
+            self.incumbent.report()
 
     def plan(self) -> Plan:
         """The best order on the estimates, and what it was judged by."""
-        plan = self.search.plan()
+        plan = self.incumbent.plan()
         if self.best is None or self.judge is None:
             return replace(plan, stats={**plan.stats, **self.stats})
         values = self.judge.values(self.best)

@@ -12,25 +12,18 @@ Notes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 from typing import Any
 
-from coalloc.model.jobs import DivisibleJob
-from coalloc.model.plan import Plan, Status
 from coalloc.policies.base import Budget, OnIncumbent
-from coalloc.policies.bounds import Bound, lower_bound
-from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
+from coalloc.policies.bounds import Bound
+from coalloc.policies.kernel.decoding import WEIGHTED, Planner
 from coalloc.policies.kernel.listing_state import MAKESPAN
 from coalloc.policies.oas.exact import ExactSearch, why_not
 from coalloc.policies.oas.fill import CHUNK as FILL_CHUNK
 from coalloc.policies.oas.fill import Filling, applies
-from coalloc.policies.oas.seeds import by_rule
+from coalloc.policies.oas.orders import THEN, Orders, begin, find_bound, objective_of, try_orders
 from coalloc.policies.oas.walk import FIRST_CYCLE, Walk
 
-Orders = tuple[tuple[str, str], ...]
-THEN = "makespan_then_weighted_completion"
-PROVED = 1e-9
-"""Relative gap at which a plan counts as optimal."""
 REPORT_AFTER = 20_000
 """Items placed, at least, between two incumbents of the annealing."""
 EXACT_ITEMS = 14
@@ -39,14 +32,22 @@ EXACT_CHUNK = 50_000
 
 
 class Search:
-    """The best plan of a snapshot so far, and what makes it better.
+    """What makes the best plan of a snapshot better.
 
     Parameters
     ----------
+    planner : Planner
+        Its options are complete; `objective`, `window`, `patience`, `exact_work` and
+        `saturation_threshold` are read.
     policy : str
         The name that plans carry.
-    options : mapping
-        Complete; `objective`, `window`, `patience`, `exact_work`, `saturation_threshold` are read.
+
+    Attributes
+    ----------
+    incumbent : Incumbent of Schedule
+        The best plan so far.
+    walk : Walk or None
+        The annealing, once there is one.
     """
 
     def __init__(
@@ -56,88 +57,16 @@ class Search:
         budget: Budget,
         on_incumbent: OnIncumbent | None = None,
     ) -> None:
-        self.planner, self.policy, self.budget = planner, policy, budget
-        self.on_incumbent = on_incumbent
+        self.planner = planner
+        self.incumbent = begin(planner, policy, budget, on_incumbent)
         options: Mapping[str, Any] = planner.options
-        self.objective = options.get("objective", "makespan")
+        self.objective = objective_of(planner)
         self.turns = self.objective == THEN
         self.patience = options.get("patience")
         self.exact_work = options.get("exact_work") or 0
-        self.window = options.get("window") or len(planner.snapshot.queue)
         self.threshold = options.get("saturation_threshold", 1.0)
-        self.best: Schedule | None = None
-        self.bound: Bound | None = None
-        self.origin = ""
-        self.work, self.trials, self.tried = 0, 0, 0
-        self.proved = self.stopped = False
-        self._reported = -inf
-        self._completed = any(
-            isinstance(job, DivisibleJob) and not job.held for job in planner.snapshot.queue
-        )
+        self.window = options.get("window") or len(planner.snapshot.queue)
         self.walk: Walk | None = None
-
-    def rank(self, schedule: Schedule) -> tuple[float, ...]:
-        """Smaller is better: items without a place, then the objective, then the other one."""
-        first, second = schedule.makespan, schedule.weighted_completion
-        if self.objective == WEIGHTED:
-            first, second = second, first
-        return schedule.unplaced, first, second
-
-    def value(self, schedule: Schedule) -> float:
-        """The objective that is bounded."""
-        return self.rank(schedule)[1]
-
-    def offer(self, schedule: Schedule, origin: str) -> bool:
-        """Keep a schedule if it is better; whether it is."""
-        if self.best is not None and self.rank(schedule) >= self.rank(self.best):
-            return False
-        self.best, self.origin = schedule, origin
-        return True
-
-    def report(self) -> None:
-        """Hand the best plan to the caller."""
-        if self.on_incumbent is not None and self.best is not None:
-            self._reported = float(self.work)
-            self.on_incumbent(self.plan())
-
-    @property
-    def met(self) -> bool:
-        """Whether the value meets the bound."""
-        if self.best is None or self.bound is None or self.best.unplaced:
-            return False
-        return self.value(self.best) <= self.bound.value * (1.0 + PROVED)
-
-    @property
-    def spent(self) -> bool:
-        """Whether the work is done or the caller wants the plan."""
-        if self.budget.work is not None and self.work >= self.budget.work:
-            return True
-        self.stopped = self.stopped or self.budget.stop()
-        return self.stopped
-
-    def try_orders(self, orders: Orders) -> None:
-        """Decode simple orders."""
-        for name, decoder in orders:
-            if self.best is not None and self.spent:
-                return
-            schedule = self.planner.decode(by_rule(self.planner, self._all(), name), decoder)
-            self.work += len(self.planner.items)
-            self.tried += 1
-            skips = decoder == "event" and name != "fpfs"
-            self.offer(schedule, f"{name}, skipping" if skips else name)
-            if self._completed and self.on_incumbent is not None:
-                # With divisible jobs around it, it may be better than what is better without.
-                self.on_incumbent(self.planner.plan(schedule, self.policy, self.budget.seed))
-
-    def _all(self) -> range:
-        return range(len(self.planner.items))
-
-    def find_bound(self, effort: str) -> None:
-        """Bound the objective; of two, the first."""
-        name = WEIGHTED if self.objective == WEIGHTED else "makespan"
-        found = lower_bound(self.planner, name, self.budget.stop, effort)
-        if self.bound is None or found.value > self.bound.value:
-            self.bound = found
 
     def run(self, first: Orders, more: Orders) -> None:
         """Search until it is proved, spent, or out of patience.
@@ -147,30 +76,32 @@ class Search:
         first, more : tuple of (order, decoder)
             The first incumbent is the best of `first`; `more` are tried next.
         """
-        self.try_orders(first)
-        self.report()
-        before = self.best
-        self.try_orders(more)
-        if self.best is not before:
-            self.report()
-        self.find_bound("quick")
-        if self.met and not self.turns:
-            self.proved = True
+        incumbent = self.incumbent
+        try_orders(self.planner, incumbent, first)
+        incumbent.report()
+        before = incumbent.best
+        try_orders(self.planner, incumbent, more)
+        if incumbent.best is not before:
+            incumbent.report()
+        find_bound(self.planner, incumbent, "quick")
+        if incumbent.met and not self.turns:
+            incumbent.proved = True
             return
-        if self.spent:
+        if incumbent.spent:
             return
         self._anneal_and_prove()
 
     def _anneal_and_prove(self) -> None:
-        self.walk = walk = Walk(self)
+        incumbent = self.incumbent
+        self.walk = walk = Walk(self.planner, incumbent, self.window, self.threshold)
         walk.begin()
         self._walk(walk, FIRST_CYCLE)
-        if not self.spent and not (self.met and not self.turns):
-            self.find_bound("full")
+        if not incumbent.spent and not (incumbent.met and not self.turns):
+            find_bound(self.planner, incumbent, "full")
         exact, filling = self._exact(), self._filling(walk)
-        while not self.spent:
-            if self.met and not self.turns:
-                self.proved = True
+        while not incumbent.spent:
+            if incumbent.met and not self.turns:
+                incumbent.proved = True
                 return
             if exact is not None:
                 if self._prove(exact):
@@ -179,7 +110,7 @@ class Search:
                     exact = None
             if filling is not None and walk.phase == MAKESPAN:
                 self._fill(filling, walk)
-                if self.met:
+                if incumbent.met:
                     filling = None
                     continue
             tired = walk.tired(self.patience)
@@ -187,49 +118,54 @@ class Search:
                 return
             if not tired:
                 self._walk(walk, None)
-        self.proved = self.met and not self.turns
+        incumbent.proved = incumbent.met and not self.turns
 
     def _filling(self, walk: Walk) -> Filling | None:
         """The search for a plan without waste, where it applies."""
-        if self.objective == WEIGHTED or self.best is None or self.best.unplaced:
+        incumbent = self.incumbent
+        if self.objective == WEIGHTED or incumbent.best is None or incumbent.best.unplaced:
             return None
         if not applies(walk.lister):
             return None
-        filling = Filling(walk.lister, self.budget.seed)
-        filling.bound = filling.rounded(0.0 if self.bound is None else self.bound.value)
-        self._raise_bound(filling.bound, "filling")
+        filling = Filling(walk.lister, incumbent.budget.seed)
+        filling.bound = filling.rounded(0.0 if incumbent.bound is None else incumbent.bound.value)
+        self._know(filling)
         return filling
 
-    def _raise_bound(self, value: float, name: str) -> None:
-        if self.bound is None or value > self.bound.value:
-            parts = {} if self.bound is None else self.bound.parts
-            self.bound = Bound(value=value, parts={**parts, name: value})
+    def _know(self, filling: Filling) -> None:
+        """Take over its bound."""
+        incumbent = self.incumbent
+        parts = {} if incumbent.bound is None else incumbent.bound.parts
+        value = filling.bound
+        incumbent.raise_bound(Bound(value=value, parts={**parts, "filling": value}))
 
     def _fill(self, filling: Filling, walk: Walk) -> None:
         """Some work of the search for a plan without waste."""
-        assert self.best is not None
-        room = FILL_CHUNK
-        if self.budget.work is not None:
-            room = max(min(room, self.budget.work - self.work), 1)
+        incumbent = self.incumbent
+        assert incumbent.best is not None
         before = filling.work
-        if filling.run(self.best.makespan, room) and filling.order is not None:
+        if (
+            filling.run(incumbent.best.makespan, incumbent.chunk(FILL_CHUNK))
+            and filling.order is not None
+        ):
             walk.start_from(filling.order)
             if walk.improved:
                 walk.take("filling")
                 walk.flush()
-        self.work += filling.work - before
-        self._raise_bound(filling.bound, "filling")
+        incumbent.work += filling.work - before
+        self._know(filling)
 
     def _walk(self, walk: Walk, share: int | None) -> None:
         """One chunk of annealing, or a share of moves per item; reports what it finds."""
+        incumbent = self.incumbent
         moves = None if share is None else share * walk.size
         while moves is None or moves > 0:
             done = walk.step(moves)
             if walk.improved:
                 walk.take()
-            if self.best is not None and self.work >= self._reported + REPORT_AFTER:
+            if incumbent.best is not None and incumbent.work >= incumbent.reported + REPORT_AFTER:
                 walk.flush()
-            if moves is None or self.spent or self.met:
+            if moves is None or incumbent.spent or incumbent.met:
                 break
             moves -= done
         if share is not None:
@@ -237,54 +173,24 @@ class Search:
 
     def _exact(self) -> ExactSearch | None:
         """The exact search, where it applies."""
-        if self.best is None or self.best.unplaced or not self.exact_work:
+        incumbent = self.incumbent
+        if incumbent.best is None or incumbent.best.unplaced or not self.exact_work:
             return None
         if len(self.planner.items) > min(EXACT_ITEMS, self.window) or not self.planner.items:
             return None
         if why_not(self.planner, self.objective) is not None:
             return None
-        lower = 0.0 if self.bound is None else self.bound.value
-        return ExactSearch(self.planner, self.objective, self.best, lower)
+        lower = 0.0 if incumbent.bound is None else incumbent.bound.value
+        return ExactSearch(self.planner, self.objective, incumbent.best, lower)
 
     def _prove(self, exact: ExactSearch) -> bool:
         """Some work of the exact search; True once it has proved the best plan."""
-        room = EXACT_CHUNK
-        if self.budget.work is not None:
-            room = max(min(room, self.budget.work - self.work), 1)
+        incumbent = self.incumbent
         before = exact.work
-        ended = exact.run(room)
-        self.work += exact.work - before
-        if exact.best is not None and self.offer(exact.best, "exact search"):
-            self.report()
-        if self.bound is None or exact.bound > self.bound.value:
-            self.bound = Bound(value=exact.bound, parts={"exact search": exact.bound})
-        self.proved = ended
+        ended = exact.run(incumbent.chunk(EXACT_CHUNK))
+        incumbent.work += exact.work - before
+        if exact.best is not None and incumbent.offer(exact.best, "exact search"):
+            incumbent.report()
+        incumbent.raise_bound(Bound(value=exact.bound, parts={"exact search": exact.bound}))
+        incumbent.proved = ended
         return ended
-
-    def plan(self) -> Plan:
-        """The best plan with its bound and status."""
-        assert self.best is not None
-        stats: dict[str, Any] = {
-            "work": self.work,
-            "order": self.origin,
-            "tried": self.tried,
-            "trials": self.trials,
-        }
-        if self.turns:
-            stats["weighted_completion"] = self.best.weighted_completion
-        if self.bound is not None:
-            stats["bounds"] = {name: float(value) for name, value in self.bound.parts.items()}
-        status = self._status()
-        bound = None if self.bound is None else self.bound.value
-        if status is Status.OPTIMAL:
-            bound = self.value(self.best)
-        return self.planner.plan(
-            self.best, self.policy, self.budget.seed, stats, bound=bound, status=status
-        )
-
-    def _status(self) -> Status:
-        if self.proved and self.best is not None and not self.best.unplaced:
-            return Status.OPTIMAL
-        if self.bound is None:
-            return Status.HEURISTIC
-        return Status.TIME_LIMIT if self.stopped else Status.FEASIBLE

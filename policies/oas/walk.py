@@ -7,22 +7,20 @@ the best choices known.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coalloc.policies.incumbent import Incumbent
 from coalloc.policies.kernel.annealing import BEST, COOLING, CURRENT, IMPROVED, LAST, LATEST, TRIALS
 from coalloc.policies.kernel.annealing import WARMTH as STATE_WARMTH
-from coalloc.policies.kernel.decoding import WEIGHTED
+from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.kernel.lister import Lister, copy_of, make_state
 from coalloc.policies.kernel.listing_state import MADE, MAKESPAN, Genes
 from coalloc.policies.kernel.listing_state import WEIGHTED as WEIGHING
 from coalloc.policies.kernel.state import TOL
+from coalloc.policies.oas.orders import THEN, objective_of
 from coalloc.policies.oas.seeds import RULES, as_before, balanced, by_rule
 from coalloc.policies.oas.window import choose, complete
-
-if TYPE_CHECKING:
-    from coalloc.policies.oas.search import Search
 
 WARM, WARMER, COLD = 0.001, 0.003, 0.00005
 """First and last temperature of a cycle, by the value; every second cycle begins warmer."""
@@ -37,21 +35,33 @@ CHUNK = 10_000
 class Walk:
     """The annealing of the window.
 
+    Parameters
+    ----------
+    incumbent : Incumbent of Schedule
+        Has a schedule; gets every better one.
+    window : int
+        Jobs that are searched.
+    threshold : float
+        The most by which communication may be slowed down.
+
     Attributes
     ----------
     phase : int
         MAKESPAN or WEIGHTED: what is annealed now.
     """
 
-    def __init__(self, search: Search) -> None:
-        self.search, planner = search, search.planner
+    def __init__(
+        self, planner: Planner, incumbent: Incumbent[Schedule], window: int, threshold: float
+    ) -> None:
+        self.planner, self.incumbent, self.threshold = planner, incumbent, threshold
         booked = planner.decode([], "insert")
-        self.inside, self.rest = choose(planner, booked, search.window)
+        self.inside, self.rest = choose(planner, booked, window)
         self.lister = Lister(planner, self.inside, booked)
         self.size = max(len(self.inside), 1)
-        self.phase = WEIGHING if search.objective == WEIGHTED else MAKESPAN
-        steps = np.linspace(1.0, search.threshold, 5 if search.threshold > 1.0 else 1)
-        self.state = make_state(self.lister, search.budget.seed, steps.tolist())
+        self.turns = objective_of(planner) == THEN
+        self.phase = WEIGHING if objective_of(planner) == WEIGHTED else MAKESPAN
+        steps = np.linspace(1.0, threshold, 5 if threshold > 1.0 else 1)
+        self.state = make_state(self.lister, incumbent.budget.seed, steps.tolist())
         self.cycle, self.left = FIRST_CYCLE * self.size, 0
         self.current = self.top = self.lister.genes()
         self.pending, self.first, self.calm = False, True, True
@@ -70,7 +80,7 @@ class Walk:
         known = 2 if self._all_planned_before() else 0
         for number, genes in enumerate(self._seeds()):
             value = self._measured(genes)
-            self.search.work += len(self.inside)
+            self.incumbent.work += len(self.inside)
             if value < found:
                 found, self.top = value, genes
                 self.settled = number < known
@@ -79,7 +89,7 @@ class Walk:
             self.take()
 
     def _all_planned_before(self) -> bool:
-        items, previous = self.search.planner.items, set(self.search.budget.previous or ())
+        items, previous = self.planner.items, set(self.incumbent.budget.previous or ())
         return bool(previous) and all(items[n].job.id in previous for n in self.inside)
 
     def start_from(self, order: list[int]) -> None:
@@ -101,9 +111,9 @@ class Walk:
         return self.energy
 
     def _seeds(self) -> list[Genes]:
-        planner, lister = self.search.planner, self.lister
+        planner, lister = self.planner, self.lister
         seeds = []
-        previous = self.search.budget.previous
+        previous = self.incumbent.budget.previous
         if previous:
             seeds.append(lister.genes(as_before(planner, self.inside, previous)))
             seeds.append(copy_of(seeds[0]))
@@ -112,14 +122,14 @@ class Walk:
         seeds.append(self._like_best())
         for name in ("lpt", "bjf", "fpfs", "spt", "sjf", *RULES):
             seeds.append(lister.genes(by_rule(planner, self.inside, name)))
-        if self.search.threshold > 1.0:
+        if self.threshold > 1.0:
             for genes in seeds:
-                genes.sc[:] = np.where(self.state.loads > 0, self.search.threshold, 1.0)
+                genes.sc[:] = np.where(self.state.loads > 0, self.threshold, 1.0)
         return seeds
 
     def _like_best(self) -> Genes:
         """The order of starts of the best plan, in which everything blocks."""
-        best = self.search.best
+        best = self.incumbent.best
         assert best is not None
         start = np.nan_to_num(best.outcome.start, nan=np.inf)
         genes = self.lister.genes(sorted(self.inside, key=lambda n: float(start[n])))
@@ -129,7 +139,7 @@ class Walk:
 
     def step(self, most: int | None) -> int:
         """A chunk of moves; how many."""
-        search, state = self.search, self.state
+        incumbent, state = self.incumbent, self.state
         if not self.inside or state.value[BEST] == inf:
             self.quiet += CHUNK
             return CHUNK
@@ -138,12 +148,12 @@ class Walk:
         moves = max(min(CHUNK // self.size, self.left), 1)
         if most is not None:
             moves = max(min(moves, most), 1)
-        if search.budget.work is not None:
-            moves = max(min(moves, (search.budget.work - search.work) // self.size), 1)
+        if incumbent.budget.work is not None:
+            moves = max(min(moves, (incumbent.budget.work - incumbent.work) // self.size), 1)
         self.lister.anneal(self.current, self.top, state, self.phase, moves)
         self.left -= moves
-        search.trials += moves
-        search.work += moves * self.size
+        incumbent.trials += moves
+        incumbent.work += moves * self.size
         return moves
 
     def _warm_up(self) -> None:
@@ -151,7 +161,7 @@ class Walk:
         state = self.state
         self.left = self.cycle
         self.cycle *= 2
-        if self.search.turns:
+        if self.turns:
             self._turn()
         self.current = copy_of(self.top)
         self._measured(self.current)
@@ -185,15 +195,15 @@ class Walk:
         sc = np.where((out.missing > 0) & ~np.isnan(out.end), genes.sc, 1.0)
         if self.rest and self.taken == inf:
             return
-        schedule = complete(self.search.planner, self.lister, out, sc, self.rest, 0)
-        if self.search.offer(schedule, origin):
+        schedule = complete(self.planner, self.lister, out, sc, self.rest, 0)
+        if self.incumbent.offer(schedule, origin):
             self.pending = True
 
     def flush(self) -> None:
         """Report what was taken since the last report."""
         if self.pending:
             self.pending = False
-            self.search.report()
+            self.incumbent.report()
 
     def tired(self, patience: int | None) -> bool:
         """Whether nothing has improved for so many moves per item.

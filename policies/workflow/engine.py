@@ -23,7 +23,8 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.kernel.arrays import Ints
 from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
-from coalloc.policies.oas.search import Orders, Search
+from coalloc.policies.oas.orders import Orders, begin, find_bound, objective_of, try_orders
+from coalloc.policies.oas.search import Search
 from coalloc.policies.workflow import portfolio, search_case
 from coalloc.policies.workflow.annealing import FEW, LEAST_CYCLE, Track, tracks
 from coalloc.policies.workflow.bound import WorkflowBound
@@ -48,8 +49,14 @@ REPORT_AFTER = 200_000
 """Items placed, at least, between two incumbents of the annealing."""
 
 
-class Engine(Search):
-    """The best plan of a queue with workflows so far, and what makes it better."""
+class Engine:
+    """What makes the best plan of a queue with workflows better.
+
+    Attributes
+    ----------
+    incumbent : Incumbent of Schedule
+        The best plan so far.
+    """
 
     def __init__(
         self,
@@ -58,33 +65,37 @@ class Engine(Search):
         budget: Budget,
         on_incumbent: OnIncumbent | None = None,
     ) -> None:
-        super().__init__(planner, policy, budget, on_incumbent)
+        self.planner, self.budget = planner, budget
+        self.incumbent = begin(planner, policy, budget, on_incumbent)
         self.case: Case = read_case(planner, planner.options.get("max_coalloc_overhead", 0.25))
-        kind = WEIGHING if self.objective == WEIGHTED else MAKESPAN
-        self.tracks = tracks(self.case, budget.seed, kind)
+        self.weighted = objective_of(planner) == WEIGHTED
+        self.tracks = tracks(self.case, budget.seed, WEIGHING if self.weighted else MAKESPAN)
+        self.patience = planner.options.get("patience")
         self.flow_bound: WorkflowBound | None = None
         self.improved = 0
         self._shown: Schedule | None = None
 
     def report(self) -> None:
         """Hand the best plan to the caller, unless that has been done."""
-        if self.best is not self._shown:
-            self._shown = self.best
-            super().report()
+        incumbent = self.incumbent
+        if incumbent.best is not self._shown:
+            self._shown = incumbent.best
+            incumbent.report()
 
     def find_bound(self, effort: str) -> None:
         """Bound the objective; where all are tasks, the program says more than the other bounds."""
+        incumbent = self.incumbent
         plain = any(item.task is None for item in self.planner.items)
         if effort == "quick" or plain:
-            super().find_bound(effort)
-        name = WEIGHTED if self.objective == WEIGHTED else "makespan"
-        if self.bound is not None and self.planner.items:
+            find_bound(self.planner, incumbent, effort)
+        if incumbent.bound is not None and self.planner.items:
             if self.flow_bound is None:
-                if self.spent and len(self.planner.items) > MANY:
+                if incumbent.spent and len(self.planner.items) > MANY:
                     return
                 self.flow_bound = WorkflowBound(self.planner)
+            name = WEIGHTED if self.weighted else "makespan"
             parts = self.flow_bound.parts(self.budget.stop, effort).get(name, {})
-            self.bound = self.bound.beside(parts)
+            incumbent.bound = incumbent.bound.beside(parts)
 
     def run(self, first: Orders, more: Orders) -> None:
         """Search until it is proved, spent, or out of patience.
@@ -94,41 +105,43 @@ class Engine(Search):
         first, more : tuple of (order, decoder)
             Simple orders that count as members.
         """
+        incumbent = self.incumbent
         if self.case.size:
             self.try_seed("rank", portfolio.smallest(self.case))
             self._try_previous()
             self._report_found()
         many = len(self.planner.items) > MANY
-        if many and self.best is not None and not self.spent:
+        if many and incumbent.best is not None and not incumbent.spent:
             self.find_bound("quick")
-        self.try_orders(first)
+        try_orders(self.planner, incumbent, first)
         self.report()
-        self.try_orders(more)
+        try_orders(self.planner, incumbent, more)
         self.report()
-        if self.bound is None and not (many and self.spent):
+        if incumbent.bound is None and not (many and incumbent.spent):
             self.find_bound("quick")
-        if not self.case.size or self.spent:
-            self.proved = bool(self.met)
+        if not self.case.size or incumbent.spent:
+            incumbent.proved = bool(incumbent.met)
             return
         self._portfolio()
         if not self._done():
             self.find_bound("full")
             self._programs()
         self._anneal()
-        self.proved = self.met
+        incumbent.proved = incumbent.met
 
     def try_seed(self, origin: str, procs: Ints, order: Ints | None = None) -> None:
         """Map an allotment by rank: with and without insertion, packed and not."""
+        incumbent = self.incumbent
         if order is None:
             order = self._by_rank(procs)
         for append, pack in ((False, False), (True, False), (False, True)):
-            if self.best is not None and self.spent:
+            if incumbent.best is not None and incumbent.spent:
                 return
             listing = self.tracks[-1].listing
             genes = listing.genes(order, procs)
             value = listing.measure(genes, append=append, pack=pack)
-            self.work += self.case.size
-            self.tried += 1
+            incumbent.work += self.case.size
+            incumbent.tried += 1
             self._settle(self.tracks[-1], genes, value, origin)
 
     def _settle(self, track: Track, genes: Genes, value: float, origin: str) -> None:
@@ -142,7 +155,8 @@ class Engine(Search):
 
     def _report_found(self) -> None:
         """Show a plan that places everything; a simple order says what cannot be placed."""
-        if self.best is not None and not self.best.unplaced:
+        incumbent = self.incumbent
+        if incumbent.best is not None and not incumbent.best.unplaced:
             self.report()
 
     def _try_previous(self) -> None:
@@ -181,7 +195,8 @@ class Engine(Search):
 
     def _take(self, origin: str, track: Track) -> None:
         """Offer what a track's listing holds."""
-        self.offer(track.listing.decoded(self.work), origin)
+        incumbent = self.incumbent
+        incumbent.offer(track.listing.decoded(incumbent.work), origin)
 
     def _portfolio(self) -> None:
         self._members_try()
@@ -194,21 +209,24 @@ class Engine(Search):
 
     def _members_try(self) -> None:
         """The published policies."""
+        incumbent = self.incumbent
         if self.planner.guarded.size:
             return
         for name, schedule in portfolio.members(self.planner, self._may_go_on):
-            self.work += self.case.size
-            self.tried += 1
-            if self.offer(schedule, name):
+            incumbent.work += self.case.size
+            incumbent.tried += 1
+            if incumbent.offer(schedule, name):
                 track = self.tracks[-1]
                 genes = track.listing.genes_of(schedule.outcome)
                 self._settle(track, genes, track.listing.measure(genes), name)
 
     def _may_go_on(self) -> bool:
-        return not self.spent
+        incumbent = self.incumbent
+        return not incumbent.spent
 
     def _done(self) -> bool:
-        return self.met or self.spent
+        incumbent = self.incumbent
+        return incumbent.met or incumbent.spent
 
     def _seeds(self) -> Iterator[Ints]:
         yield from portfolio.trajectory(self.case, self.budget.stop)
@@ -224,9 +242,10 @@ class Engine(Search):
 
     def _anneal(self) -> None:
         """Cycles of all tracks in turn, those that split from the best that is known."""
+        incumbent = self.incumbent
         if self.tracks[0].top is None and self.tracks[-1].top is None:
             return
-        self._reported = float(self.work)
+        incumbent.reported = float(incumbent.work)
         while not self._done():
             for track in self.tracks:
                 self._share(track)
@@ -242,18 +261,19 @@ class Engine(Search):
 
     def _run_cycle(self, track: Track) -> bool:
         """One cycle of a track; whether to go on."""
+        incumbent = self.incumbent
         size = max(self.case.size, 1)
         steps = track.cycle(self._chunk)
         for moves, better in steps:
-            self.trials += moves
-            self.work += moves * size
+            incumbent.trials += moves
+            incumbent.work += moves * size
             if better:
-                self.improved = self.trials
-                best = self.best
-                if best is None or best.unplaced or track.reached < self.value(best):
+                self.improved = incumbent.trials
+                best = incumbent.best
+                if best is None or best.unplaced or track.reached < incumbent.value(best):
                     track.schedule()
                     self._take("annealing", track)
-                if self.work >= self._reported + REPORT_AFTER:
+                if incumbent.work >= incumbent.reported + REPORT_AFTER:
                     self.report()
             if self._tired() or self._done():
                 break
@@ -264,20 +284,22 @@ class Engine(Search):
 
     def _chunk(self) -> int:
         """Moves between two looks at the clock."""
+        incumbent = self.incumbent
         moves = CHUNK // max(self.case.size, 1)
         if self.budget.work is not None:
-            moves = min(moves, (self.budget.work - self.work) // max(self.case.size, 1))
+            moves = min(moves, (self.budget.work - incumbent.work) // max(self.case.size, 1))
         return max(moves, 1)
 
     def _tired(self) -> bool:
         """Whether nothing has improved for so many moves per item and track."""
+        incumbent = self.incumbent
         if self.patience is None:
             return False
         size = max(self.case.size, 1)
         still = self.patience * max(size, SMALL)
         if size <= FEW:
             still = max(still, min(self.patience * PATIENT, LEAST_CYCLE) // size)
-        return bool(self.trials - self.improved > still * len(self.tracks))
+        return bool(incumbent.trials - self.improved > still * len(self.tracks))
 
 
 def solve(
@@ -289,16 +311,16 @@ def solve(
     """Plan with the best of the portfolio and of the search."""
     planner = Planner(problem, options)
     if search_case.why_not(planner) is None:
-        search: Search = Engine(planner, "workflow", budget, on_incumbent)
+        search: Engine | Search = Engine(planner, "workflow", budget, on_incumbent)
     else:
         search = Search(planner, "workflow", budget, on_incumbent)
     search.run(SIMPLE[:1], SIMPLE[1:])
-    return search.plan()
+    return search.incumbent.plan()
 
 
 def make_search(
     planner: Planner, policy: str, budget: Budget, on_incumbent: OnIncumbent | None = None
-) -> Search:
+) -> Engine | Search:
     """The engine where tasks of workflows are queued, and not too much else; `oas` elsewhere."""
     flows = any(item.task is not None for item in planner.items)
     if flows and len(planner.items) <= MOST_ITEMS and search_case.why_not(planner) is None:

@@ -1,0 +1,133 @@
+"""The best solution of a search so far: its bound, its status, and what the caller hears of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Generic, TypeVar
+
+from coalloc.model.plan import Plan, Status
+from coalloc.policies.base import Budget, OnIncumbent
+from coalloc.policies.bounds import Bound
+
+PROVED = 1e-9
+"""Relative gap at which a solution counts as optimal."""
+
+S = TypeVar("S")
+Rank = tuple[float, ...]
+
+
+class Incumbent(Generic[S]):
+    """The best solution so far; every search holds one.
+
+    Parameters
+    ----------
+    policy : str
+        The name that its plans carry.
+    rank : callable
+        Of a solution: whatever stands above the objective (jobs without a start), then the
+        objective, then what breaks ties. Smaller is better; of equal ones the first stays.
+    write : callable
+        The plan of this incumbent, whose `best` is there, with its `status` and `bound`.
+
+    Attributes
+    ----------
+    best : S or None
+    origin : str
+        Which part of the search found it.
+    bound : Bound or None
+        Of the objective; None where none was sought.
+    work : int
+        In the counts of the search; `Budget.work` limits it.
+    tried, trials : int
+        Orders that were decoded, and moves.
+    reported : float
+        Work at the last report.
+    proved, stopped : bool
+        The best is optimal; the caller has ended the search.
+    """
+
+    def __init__(
+        self,
+        policy: str,
+        budget: Budget,
+        on_incumbent: OnIncumbent | None,
+        *,
+        rank: Callable[[S], Rank],
+        write: Callable[[Incumbent[S]], Plan],
+    ) -> None:
+        self.policy, self.budget, self.on_incumbent = policy, budget, on_incumbent
+        self.rank, self.write = rank, write
+        self.best: S | None = None
+        self.origin = ""
+        self.bound: Bound | None = None
+        self.work, self.tried, self.trials = 0, 0, 0
+        self.reported = -inf
+        self.proved = self.stopped = False
+
+    def offer(self, solution: S, origin: str = "") -> bool:
+        """Keep a solution if it is better; whether it is."""
+        if self.best is not None and self.rank(solution) >= self.rank(self.best):
+            return False
+        self.put(solution, origin)
+        return True
+
+    def put(self, solution: S, origin: str) -> None:
+        """Take a solution that is better by another measure than `rank`."""
+        self.best, self.origin = solution, origin
+
+    def join(self, other: Incumbent[S]) -> None:
+        """Take over what another search of the same case has counted, and its bound."""
+        self.bound, self.stopped = other.bound, other.stopped
+        self.tried, self.trials = other.tried, other.trials
+        self.work += other.work
+
+    def report(self) -> None:
+        """Hand the best plan to the caller."""
+        if self.on_incumbent is not None and self.best is not None:
+            self.reported = float(self.work)
+            self.on_incumbent(self.plan())
+
+    def plan(self) -> Plan:
+        """The best plan with its bound and status."""
+        assert self.best is not None
+        return self.write(self)
+
+    def value(self, solution: S) -> float:
+        """The objective that is bounded."""
+        return self.rank(solution)[1]
+
+    def raise_bound(self, found: Bound) -> None:
+        """Know another bound; of two, the first."""
+        if self.bound is None or found.value > self.bound.value:
+            self.bound = found
+
+    @property
+    def met(self) -> bool:
+        """Whether everything has a place, and the value meets the bound."""
+        if self.best is None or self.bound is None or self.rank(self.best)[0] > 0.0:
+            return False
+        return self.value(self.best) <= self.bound.value * (1.0 + PROVED)
+
+    @property
+    def spent(self) -> bool:
+        """Whether the work is done or the caller wants the plan."""
+        if self.budget.work is not None and self.work >= self.budget.work:
+            return True
+        self.stopped = self.stopped or self.budget.stop()
+        return self.stopped
+
+    def chunk(self, most: int) -> int:
+        """Work to do before the next look at the clock: what is left, up to `most`, at least 1."""
+        if self.budget.work is None:
+            return most
+        return max(min(most, self.budget.work - self.work), 1)
+
+    @property
+    def status(self) -> Status:
+        """How the search has ended, or would if it ended now."""
+        if self.proved and self.best is not None and not self.rank(self.best)[0]:
+            return Status.OPTIMAL
+        if self.bound is None:
+            return Status.HEURISTIC
+        return Status.TIME_LIMIT if self.stopped else Status.FEASIBLE
