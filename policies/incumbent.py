@@ -59,6 +59,7 @@ class Incumbent(Generic[S]):
         self.policy, self.budget, self.on_incumbent = policy, budget, on_incumbent
         self.rank, self.write = rank, write
         self.best: S | None = None
+        self._rank: Rank = ()
         self.origin = ""
         self.bound: Bound | None = None
         self.work, self.tried, self.trials = 0, 0, 0
@@ -67,14 +68,14 @@ class Incumbent(Generic[S]):
 
     def offer(self, solution: S, origin: str = "") -> bool:
         """Keep a solution if it is better; whether it is."""
-        if self.best is not None and self.rank(solution) >= self.rank(self.best):
+        if self.best is not None and self.rank(solution) >= self._rank:
             return False
         self.put(solution, origin)
         return True
 
     def put(self, solution: S, origin: str) -> None:
         """Take a solution that is better by another measure than `rank`."""
-        self.best, self.origin = solution, origin
+        self.best, self.origin, self._rank = solution, origin, self.rank(solution)
 
     def join(self, other: Incumbent[S]) -> None:
         """Take over what another search of the same case has counted, and its bound."""
@@ -93,6 +94,12 @@ class Incumbent(Generic[S]):
         assert self.best is not None
         return self.write(self)
 
+    def told_bound(self) -> float | None:
+        """The bound to write: the value where that is proved."""
+        if self.status is Status.OPTIMAL:
+            return self._rank[1]
+        return None if self.bound is None else self.bound.value
+
     def value(self, solution: S) -> float:
         """The objective that is bounded."""
         return self.rank(solution)[1]
@@ -105,9 +112,9 @@ class Incumbent(Generic[S]):
     @property
     def met(self) -> bool:
         """Whether everything has a place, and the value meets the bound."""
-        if self.best is None or self.bound is None or self.rank(self.best)[0] > 0.0:
+        if self.best is None or self.bound is None or self._rank[0]:
             return False
-        return self.value(self.best) <= self.bound.value * (1.0 + PROVED)
+        return self._rank[1] <= self.bound.value * (1.0 + PROVED)
 
     @property
     def spent(self) -> bool:
@@ -126,8 +133,8 @@ class Incumbent(Generic[S]):
     @property
     def status(self) -> Status:
         """How the search has ended, or would if it ended now."""
-        if self.proved and self.best is not None and not self.rank(self.best)[0]:
+        if self.proved and self.best is not None and not self._rank[0]:
             return Status.OPTIMAL
-        if self.bound is None:
-            return Status.HEURISTIC
-        return Status.TIME_LIMIT if self.stopped else Status.FEASIBLE
+        if self.stopped:
+            return Status.TIME_LIMIT
+        return Status.HEURISTIC if self.bound is None else Status.FEASIBLE

@@ -35,6 +35,8 @@ from coalloc.policies.allocation.placing import (
 from coalloc.policies.allocation.scene import Scene, read_scene
 from coalloc.policies.allocation.selecting import Selection, select
 from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.bounds import Bound
+from coalloc.policies.incumbent import Incumbent
 from coalloc.policies.mip.allocating import ClassModel, solve_model
 from coalloc.policies.mip.runner import End, Limits, Outcome
 
@@ -108,17 +110,17 @@ def _solver(name: str) -> Solve:
         scene = read_scene(problem, options)
         prover = Prover(scene, budget)
         selection = select(scene, strongest, prover)
-        search = Search(scene, selection, name, budget.seed, on_incumbent)
-        search.work += prover.nodes
+        search = Search(scene, selection, name, budget, on_incumbent)
+        search.incumbent.work += prover.nodes
         if search.is_ideal:
             search.ease(prover.threshold, budget)
-            return search.plan(Status.OPTIMAL, search.value)
+            return search.proved()
         search.reorder()
         if searches(scene, search.best.jobs, prover.threshold):
             return _by_levels(search, prover.threshold, budget)
         if options["engine"] == "search":
             search.stats["tables_too_large"] = states(scene, search.best.jobs)
-            return search.plan(Status.HEURISTIC)
+            return search.incumbent.plan()
         return _by_program(search, prover.threshold, budget)
 
     return solve
@@ -140,13 +142,13 @@ def _by_levels(search: Search, threshold: float, budget: Budget) -> Plan:
         tell,
         at_most=search.value,
         stop=budget.stop,
-        work=None if budget.work is None else budget.work - search.work,
+        work=None if budget.work is None else budget.work - search.incumbent.work,
     )
     found = descent.run()
-    search.work += found.checks
+    search.incumbent.work += found.checks
     search.ease(threshold, budget)
     if found.proved:
-        return search.plan(Status.OPTIMAL, search.value)
+        return search.proved()
     return search.unproved(found.bound, stopped=found.stopped)
 
 
@@ -156,42 +158,56 @@ def _by_program(search: Search, threshold: float, budget: Budget) -> Plan:
     model = ClassModel(scene, search.best.jobs, threshold, at_most=search.value)
     if model.size > options["largest_model"]:
         search.stats["model_too_large"] = model.size
-        return search.plan(Status.HEURISTIC)
+        return search.incumbent.plan()
     model.build()
     scale = SCALE / max(search.value, 1e-300)
     outcome, found = solve_model(
         model,
         model.run_times(scale),
-        limits_of(options, budget).less(search.work),
+        limits_of(options, budget).less(search.incumbent.work),
         search.best,
         search.offer,
     )
     if found is not None:
         search.offer(found)
-    search.work += outcome.nodes
+    search.incumbent.work += outcome.nodes
     fixed = model.fixed_seconds()
     return search.ended(outcome, lambda bound: bound / scale + fixed)
 
 
 class Search:
-    """The best allocation so far of a selection, and the plan it makes."""
+    """What makes the first allocation of a selection better."""
 
     def __init__(
         self,
         scene: Scene,
         selection: Selection,
         policy: str,
-        seed: int,
+        budget: Budget,
         on_incumbent: OnIncumbent | None,
     ) -> None:
-        self.scene, self.selection, self.policy = scene, selection, policy
-        self.on_incumbent = on_incumbent
-        self.best = selection.allocation
-        self.value = self.measure(self.best)
-        self.work = 0
-        self.stats: dict[str, Any] = {"seed": seed, "classes": len(scene.classes)}
-        if on_incumbent is not None:
-            on_incumbent(self.plan(Status.HEURISTIC))
+        self.scene, self.selection = scene, selection
+        self.stats: dict[str, Any] = {"seed": budget.seed, "classes": len(scene.classes)}
+        self.incumbent: Incumbent[Allocation] = Incumbent(
+            policy,
+            budget,
+            on_incumbent,
+            rank=lambda allocation: (0.0, self.measure(allocation)),
+            write=self._write,
+        )
+        self.incumbent.put(selection.allocation, "")
+        self.incumbent.report()
+
+    @property
+    def best(self) -> Allocation:
+        """The best allocation so far."""
+        assert self.incumbent.best is not None
+        return self.incumbent.best
+
+    @property
+    def value(self) -> float:
+        """Its sum of run times, seconds."""
+        return self.incumbent.value(self.best)
 
     def measure(self, allocation: Allocation) -> float:
         """The total run time of an allocation, seconds."""
@@ -203,14 +219,10 @@ class Search:
         return self.value <= least_execution(self.scene, self.best) * (1.0 + 1e-12)
 
     def offer(self, allocation: Allocation) -> None:
-        """Take an allocation if it is better, and tell the caller."""
-        value = self.measure(allocation)
+        """Take an allocation if it is allowed and better, and tell the caller."""
         threshold = self.scene.options.get("saturation_threshold", 1.0)
-        if value >= self.value or not is_allowed(self.scene, allocation, threshold):
-            return
-        self.best, self.value = allocation, value
-        if self.on_incumbent is not None:
-            self.on_incumbent(self.plan(Status.HEURISTIC))
+        if is_allowed(self.scene, allocation, threshold) and self.incumbent.offer(allocation):
+            self.incumbent.report()
 
     def reorder(self) -> None:
         """Try the quick step in other orders: jobs with much processing first, wide jobs first."""
@@ -226,34 +238,44 @@ class Search:
         """Of allocations that run as long as the best, take one that loads the links least."""
         if budget.stop() or not searches(self.scene, self.best.jobs, threshold):
             return
-        left = CHECKS if budget.work is None else min(CHECKS, budget.work - self.work)
+        left = CHECKS if budget.work is None else min(CHECKS, budget.work - self.incumbent.work)
         eased = ease(self.scene, self.best, threshold, stop=budget.stop, work=left)
-        self.best, self.work = eased.allocation, self.work + eased.checks
-        self.value = total_execution(self.scene, self.best)
+        self.incumbent.work += eased.checks
+        self.incumbent.put(eased.allocation, self.incumbent.origin)
 
     def ended(self, outcome: Outcome, seconds: Any) -> Plan:
         """The plan at the end of a solver's run; `seconds` turns its bound into ours."""
         if outcome.end is End.OPTIMAL:
-            return self.plan(Status.OPTIMAL, self.value)
+            return self.proved()
         bound = None if outcome.bound is None else seconds(outcome.bound)
         return self.unproved(bound, stopped=outcome.end is End.STOPPED)
 
+    def proved(self) -> Plan:
+        """The plan, which nothing betters."""
+        self.incumbent.proved = True
+        return self.incumbent.plan()
+
     def unproved(self, bound: float | None, *, stopped: bool) -> Plan:
         """The plan of an engine that ended without a proof: by the clock, or by its work limit."""
-        if stopped:
-            return self.plan(Status.TIME_LIMIT, bound)
-        return self.plan(Status.HEURISTIC if bound is None else Status.FEASIBLE, bound)
+        self.incumbent.stopped = stopped
+        if bound is not None:
+            self.incumbent.raise_bound(Bound(value=bound))
+        return self.incumbent.plan()
 
-    def plan(self, status: Status, bound: float | None = None) -> Plan:
-        """Write the best allocation as a plan."""
+    def _write(self, found: Incumbent[Allocation]) -> Plan:
+        return self.written(found.status, found.told_bound())
+
+    def written(self, status: Status, bound: float | None) -> Plan:
+        """The best allocation as a plan."""
+        found = self.incumbent
         return make_plan(
             self.scene,
             self.best,
             self.selection.deferred,
-            policy=self.policy,
+            policy=found.policy,
             status=status,
             bound=bound,
-            stats={**self.stats, "work": self.work},
+            stats={**self.stats, "work": found.work},
         )
 
 

@@ -240,10 +240,11 @@ class PrintedSearch(Search):
         least = fsum(job.scaled / max(self.scene.levels(job)) for job in jobs)
         return self.value <= least * (1.0 + 1e-12)
 
-    def plan(self, status: Status, bound: float | None = None) -> Plan:
-        """Write the best; what bounds (8) as printed is told in the stats alone."""
+    def written(self, status: Status, bound: float | None) -> Plan:
+        """The best as a plan; what bounds (8) as printed is told in the stats alone."""
         self.stats |= {"printed_value": self.value, "printed_bound": bound}
-        return super().plan(Status.HEURISTIC if status is Status.OPTIMAL else status)
+        unproved = {Status.OPTIMAL, Status.FEASIBLE}
+        return super().written(Status.HEURISTIC if status in unproved else status, None)
 
 
 def solve(
@@ -258,25 +259,25 @@ def solve(
     selection = select(scene, strongest, prover)
     printed = options["sc"] == "printed"
     kind = PrintedSearch if printed else Search
-    search = kind(scene, selection, "mbpc-published", budget.seed, on_incumbent)
-    search.work += prover.nodes
+    search = kind(scene, selection, "mbpc-published", budget, on_incumbent)
+    search.incumbent.work += prover.nodes
     model = PublishedModel(scene, selection.allocation.jobs, printed=printed)
     if search.is_ideal:
-        return search.plan(Status.OPTIMAL, search.value)
+        return search.proved()
     if model.size > options["largest_model"]:
         search.stats["model_too_large"] = model.size
-        return search.plan(Status.HEURISTIC)
+        return search.incumbent.plan()
     model.build()
     scale = SCALE / max(search.value, 1e-300)
     model.problem.setObjective(model.objective(scale))
     outcome = run(
         model.problem,
-        limits_of(options, budget).less(search.work),
+        limits_of(options, budget).less(search.incumbent.work),
         on_solution=lambda found: search.offer(model.allocation(found)),
     )
     if outcome.values is not None:
         search.offer(model.allocation(outcome))
-    search.work += outcome.nodes
+    search.incumbent.work += outcome.nodes
     fixed = model.fixed_seconds()
     return search.ended(outcome, lambda bound: bound / scale + fixed)
 

@@ -22,6 +22,7 @@ from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.check import check
+from coalloc.policies.incumbent import Incumbent, Rank
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.mip.mbpc import limits_of
 from coalloc.policies.mip.runner import End, run
@@ -53,7 +54,7 @@ def solve(
     if reason or not planner.items or best.unplaced:
         told = {"not_searched": reason or "nothing to search", "slot_s": slot}
         return replace(simple, stats={**simple.stats, **told})
-    slotted = _Slotted(problem, planner, simple, slot, on_incumbent)
+    slotted = _Slotted(problem, planner, simple, slot, budget, on_incumbent)
     engine = _by_mip if options["engine"] == "mip" else _by_search
     return engine(slotted, options, budget)
 
@@ -71,7 +72,7 @@ def _unfit(planner: Planner) -> str | None:
 
 
 class _Slotted:
-    """The best plan on the grid so far."""
+    """The best plan on the grid so far; it bounds no plan that is free of slots."""
 
     def __init__(
         self,
@@ -79,41 +80,60 @@ class _Slotted:
         planner: Planner,
         simple: Plan,
         slot: float,
+        budget: Budget,
         on_incumbent: OnIncumbent | None,
     ) -> None:
         self.snapshot, self.planner, self.slot = snapshot, planner, slot
-        self.on_incumbent = on_incumbent
-        self.stats: dict[str, Any] = {**simple.stats, "slot_s": slot, "work": 0}
+        self.stats: dict[str, Any] = {**simple.stats, "slot_s": slot}
         self.base = simple
-        self.placements: tuple[Placement, ...] = ()
-        self.slots = ENDLESS
+        self.slotted_bound: float | None = None
+        self.incumbent: Incumbent[tuple[Placement, ...]] = Incumbent(
+            "oas-slots", budget, on_incumbent, rank=self._rank, write=self._write
+        )
         self.offer(on_grid(planner, simple, slot))
+
+    @property
+    def slots(self) -> int:
+        """Slots of the best; more than any where there is none."""
+        best = self.incumbent.best
+        return ENDLESS if best is None else slots_used(best, self.snapshot.time, self.slot)
 
     def offer(self, placements: Sequence[Placement]) -> None:
         """Take placements that need fewer slots and pass the checker."""
-        used = slots_used(placements, self.snapshot.time, self.slot)
-        if used >= self.slots:
+        mine = tuple(placements)
+        if slots_used(mine, self.snapshot.time, self.slot) >= self.slots:
             return
-        before = self.placements, self.slots
-        self.placements, self.slots = tuple(placements), used
-        plan = self.plan(Status.HEURISTIC)
-        if check(self.snapshot, plan).violations:
-            self.placements, self.slots = before
-        elif self.on_incumbent is not None:
-            self.on_incumbent(plan)
+        if not check(self.snapshot, self._plan(mine, Status.HEURISTIC)).violations:
+            self.incumbent.offer(mine)
+            self.incumbent.report()
 
-    def plan(self, status: Status, bound: float | None = None) -> Plan:
-        """Write the best; `bound` is that of the slotted makespan, seconds."""
-        now = self.snapshot.time
-        value = max((p.end for p in self.placements), default=now) - now
-        told = {**self.stats, "slotted_makespan": self.slots * self.slot, "slotted_bound": bound}
+    def end(self, bound: float | None = None, *, stopped: bool = False) -> Plan:
+        """The plan at the end of an engine; `bound` is that of the slotted makespan, seconds."""
+        self.slotted_bound, self.incumbent.stopped = bound, stopped
+        return self._plan(self.incumbent.best or (), self.incumbent.status)
+
+    def _rank(self, placements: tuple[Placement, ...]) -> Rank:
+        return 0.0, float(slots_used(placements, self.snapshot.time, self.slot))
+
+    def _write(self, found: Incumbent[tuple[Placement, ...]]) -> Plan:
+        return self._plan(found.best or (), found.status)
+
+    def _plan(self, placements: tuple[Placement, ...], status: Status) -> Plan:
+        now, used = self.snapshot.time, slots_used(placements, self.snapshot.time, self.slot)
+        value = max((p.end for p in placements), default=now) - now
+        told = {
+            **self.stats,
+            "work": self.incumbent.work,
+            "slotted_makespan": used * self.slot,
+            "slotted_bound": self.slotted_bound,
+        }
         return replace(
             self.base,
             status=status,
             objective=Objective(
                 name="makespan", value=value, deferred=self.base.objective.deferred
             ),
-            placements=self.placements,
+            placements=placements,
             stats=told,
         )
 
@@ -124,37 +144,34 @@ def _by_mip(best: _Slotted, options: Mapping[str, Any], budget: Budget) -> Plan:
     best.stats["rows"] = model.size
     if model.size > options["largest_model"]:
         best.stats["not_searched"] = f"about {model.size} rows and columns are too many"
-        return best.plan(Status.HEURISTIC)
+        return best.end()
     model.build()
     outcome = run(model.problem, limits_of(options, budget))
-    best.stats["work"] = outcome.nodes
+    best.incumbent.work = outcome.nodes
     if outcome.values is not None:
         best.offer(model.placements(outcome))
     if outcome.end in (End.STOPPED, End.SPENT):
-        status = Status.TIME_LIMIT if outcome.end is End.STOPPED else Status.HEURISTIC
         bound = None if outcome.bound is None else outcome.bound * best.slot
-        return best.plan(status, bound)
+        return best.end(bound, stopped=outcome.end is End.STOPPED)
     if outcome.end is End.OPTIMAL:
-        return best.plan(Status.HEURISTIC, round(outcome.bound or 0.0) * best.slot)
+        return best.end(round(outcome.bound or 0.0) * best.slot)
     best.stats["not_searched"] = f"no plan ends within {theta} slots"
-    return best.plan(Status.HEURISTIC, (theta + 1) * best.slot)
+    return best.end((theta + 1) * best.slot)
 
 
 def _by_search(best: _Slotted, options: Mapping[str, Any], budget: Budget) -> Plan:
     reason = why_not(best.planner, "makespan")
     if reason is not None:
         best.stats["not_searched"] = reason
-        return best.plan(Status.HEURISTIC)
+        return best.end()
     search = ExactSearch(best.planner, "makespan", None, slot=best.slot)
-    ended, stopped, left = False, budget.stop(), budget.work
-    while not ended and not stopped and (left is None or left > 0):
-        ended = search.run(CHUNK if left is None else min(CHUNK, left))
-        left = None if left is None else budget.work - search.work  # type: ignore[operator]
-        stopped = not ended and budget.stop()
-    best.stats["work"] = search.work
+    ended, incumbent = False, best.incumbent
+    while not ended and not incumbent.spent:
+        ended = search.run(incumbent.chunk(CHUNK))
+        incumbent.work = search.work
     if search.best is not None:
         best.offer(best.planner.plan(search.best, "oas-slots").placements)
-    return best.plan(Status.TIME_LIMIT if stopped else Status.HEURISTIC, search.bound)
+    return best.end(search.bound, stopped=incumbent.stopped)
 
 
 SOLVERS: Mapping[str, Solve] = {"oas-slots": solve}

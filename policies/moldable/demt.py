@@ -23,16 +23,17 @@ platforms", SPAA 2004, section 3.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.model.plan import Plan, Status
+from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.incumbent import Incumbent, Rank
 from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.moldable.demt_laying import Layer
 from coalloc.policies.moldable.queue import of_planner
@@ -77,69 +78,85 @@ class Search:
 
     Attributes
     ----------
-    tried : int
-        Orders that were listed.
-    stopped : bool
-        Whether the caller ended it.
+    incumbent : Incumbent of Found
+        The best schedule so far; it counts starts of jobs that were tried.
     """
 
-    def __init__(self, layer: Layer, options: Mapping[str, Any], budget: Budget) -> None:
+    def __init__(
+        self,
+        layer: Layer,
+        options: Mapping[str, Any],
+        budget: Budget,
+        on_incumbent: OnIncumbent | None = None,
+    ) -> None:
         self.layer, self.options, self.budget = layer, options, budget
-        self.best: Found | None = None
-        self.tried = 0
-        self.stopped = False
+        self.incumbent: Incumbent[Found] = Incumbent(
+            "demt", budget, on_incumbent, rank=self._rank, write=self._write
+        )
 
-    def run(self, on_better: Callable[[Found], None] | None = None) -> Found:
+    def run(self) -> Found:
         """Return the best schedule; the queue is not empty."""
+        incumbent = self.incumbent
         parts = two_shelf(self.layer.queue)
         rng = np.random.default_rng(self.budget.seed)
         for reading in READINGS[self.options["guess"]]:
             guess = self._makespan(reading, parts)
             shelves = fill_shelves(self.layer.queue, guess, self.options["selection"])
             for shuffle, sequence in _sequences(len(shelves), self.options["shuffles"], rng):
-                if self.best is not None and self._is_over():
-                    return self.best
+                if incumbent.best is not None and incumbent.spent:
+                    return incumbent.best
                 order, rows = in_order(shelves, sequence)
                 schedule = self.layer.lay(order, rows, self._most())
-                self.tried += 1
-                if schedule is not None and self._is_better(schedule):
-                    self.best = Found(
-                        schedule=schedule,
-                        reading=reading,
-                        guess=guess,
-                        shelves=shelves,
-                        shuffle=shuffle,
-                    )
-                    if on_better is not None:
-                        on_better(self.best)
-        assert self.best is not None
-        return self.best
+                incumbent.tried += 1
+                incumbent.work = self.layer.work
+                if schedule is None:
+                    continue
+                found = Found(
+                    schedule=schedule,
+                    reading=reading,
+                    guess=guess,
+                    shelves=shelves,
+                    shuffle=shuffle,
+                )
+                if incumbent.offer(found) and (incumbent.tried == 1 or not self.layer.is_exact):
+                    incumbent.report()
+        assert incumbent.best is not None
+        return incumbent.best
 
     def _makespan(self, reading: str, parts: TwoShelf) -> float:
         if reading == "accepted":
             return parts.guess
         return self.layer.lister.run(parts.order, parts.rows)[0]
 
-    def _is_over(self) -> bool:
-        self.stopped = self.budget.stop()
-        return self.stopped or (
-            self.budget.work is not None and self.layer.work >= self.budget.work
-        )
-
     def _most(self) -> float:
         """The weighted completion that the next schedule must not pass."""
-        if self.best is None or self.options["objective"] != WEIGHTED:
+        best = self.incumbent.best
+        if best is None or self.options["objective"] != WEIGHTED:
             return np.inf
-        return self.best.schedule.weighted_completion
+        return best.schedule.weighted_completion
 
-    def _is_better(self, schedule: Schedule) -> bool:
-        return self.best is None or self._rank(schedule) < self._rank(self.best.schedule)
-
-    def _rank(self, schedule: Schedule) -> tuple[float, ...]:
-        unplaced, makespan, weighted = schedule.rank
+    def _rank(self, found: Found) -> Rank:
+        unplaced, makespan, weighted = found.schedule.rank
         if self.options["objective"] == WEIGHTED:
             return unplaced, weighted, makespan
         return unplaced, makespan, weighted
+
+    def _write(self, incumbent: Incumbent[Found]) -> Plan:
+        found = incumbent.best
+        assert found is not None
+        stats = {
+            "work": incumbent.work,
+            "tried": incumbent.tried,
+            "reading": found.reading,
+            "guess_s": found.guess,
+            "shelves": len(found.shelves),
+            "stacked": sum(shelf.stacked for shelf in found.shelves),
+            "shuffle": found.shuffle,
+        }
+        planner, policy = self.layer.planner, incumbent.policy
+        return planner.plan(
+            found.schedule, policy, self.budget.seed, stats, status=incumbent.status
+        )
 
 
 def in_order(shelves: list[Shelf], sequence: tuple[int, ...]) -> tuple[Ints, Ints]:
@@ -174,27 +191,9 @@ def solve(
     planner = Planner(problem, options)
     if not planner.items:
         return planner.plan(planner.decode([], "event"), "demt", budget.seed)
-    layer = Layer(planner, of_planner(planner))
-    search = Search(layer, options, budget)
-
-    def plan(found: Found, status: Status = Status.HEURISTIC) -> Plan:
-        stats = {
-            "work": layer.work,
-            "tried": search.tried,
-            "reading": found.reading,
-            "guess_s": found.guess,
-            "shelves": len(found.shelves),
-            "stacked": sum(shelf.stacked for shelf in found.shelves),
-            "shuffle": found.shuffle,
-        }
-        return planner.plan(found.schedule, "demt", budget.seed, stats, status=status)
-
-    def tell(found: Found) -> None:
-        if on_incumbent is not None and (search.tried == 1 or not layer.is_exact):
-            on_incumbent(plan(found))
-
-    found = search.run(tell)
-    return plan(found, Status.TIME_LIMIT if search.stopped else Status.HEURISTIC)
+    search = Search(Layer(planner, of_planner(planner)), options, budget, on_incumbent)
+    search.run()
+    return search.incumbent.plan()
 
 
 SOLVERS: Mapping[str, Solve] = {"demt": solve}

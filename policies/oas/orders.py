@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coalloc.model.jobs import DivisibleJob
-from coalloc.model.plan import Plan, Status
+from coalloc.model.plan import Plan
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.bounds import lower_bound
 from coalloc.policies.incumbent import Incumbent, Rank
@@ -44,14 +44,15 @@ def begin(
         }
         if both:
             stats["weighted_completion"] = found.best.weighted_completion
-        bound, status = None, found.status
         if found.bound is not None:
-            bound = found.bound.value
             stats["bounds"] = {name: float(value) for name, value in found.bound.parts.items()}
-        if status is Status.OPTIMAL:
-            bound = found.value(found.best)
         return planner.plan(
-            found.best, found.policy, budget.seed, stats, bound=bound, status=status
+            found.best,
+            found.policy,
+            budget.seed,
+            stats,
+            bound=found.told_bound(),
+            status=found.status,
         )
 
     return Incumbent(policy, budget, on_incumbent, rank=rank, write=write)
