@@ -31,6 +31,7 @@ from coalloc.policies.oas.seeds import by_rule
 from coalloc.policies.oas.window import choose
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
+from coalloc.policies.relative_time import from_now
 from tests.support.core_site import Site
 from tests.support.snapshots import snapshots
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid, spans
@@ -89,7 +90,7 @@ def test_judged_no_worse_than_a_simple_order(snapshot: Snapshot, objective: str)
     plan = solve(snapshot, **given)
     if "scenario_mean" not in plan.stats:
         return
-    planner = Planner(snapshot, options(**given))
+    planner = Planner(from_now(snapshot), options(**given))
     inside, _ = choose(planner, planner.decode([], "insert"), 100)
     scenarios = lay_out(planner, inside, NO_HISTORY, 1.0, 0, never)
     judge = Judge(scenarios, objective, "mean")
@@ -145,14 +146,16 @@ def test_the_percentile_looks_at_the_bad_cases() -> None:
     assert percentile([3.0]) == 3.0
     assert percentile([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, inf]) == inf
     snapshot = queue_of(12)
-    both = {
-        key: solve(
-            snapshot, Budget(work=60_000), **{**VARIED, "scenarios": 20}, scenario_objective=key
-        ).stats
-        for key in ("mean", "p90")
-    }
-    assert both["p90"]["scenario_p90"] <= both["mean"]["scenario_p90"]
-    assert both["mean"]["scenario_mean"] <= both["p90"]["scenario_mean"]
+    given = {**VARIED, "scenarios": 20}
+
+    def best(goal: str, told: str) -> float:
+        """The best of some searches: a single one may stop short."""
+        runs = [Budget(work=60_000, seed=seed) for seed in range(4)]
+        plans = [solve(snapshot, budget, **given, scenario_objective=goal) for budget in runs]
+        return float(min(plan.stats[told] for plan in plans))
+
+    assert best("p90", "scenario_p90") <= best("mean", "scenario_p90")
+    assert best("mean", "scenario_mean") <= best("p90", "scenario_mean")
 
 
 def test_a_limit_only_cuts_off_what_passes_it() -> None:
