@@ -29,9 +29,11 @@ from typing import Any
 
 import numpy as np
 
-from coalloc.model.plan import FrontPoint, Plan, Status
+from coalloc.model.plan import FrontPoint, Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.bounds import Bound
+from coalloc.policies.incumbent import Incumbent
 from coalloc.policies.kernel.decoding import WEIGHTED, Planner, at_most
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.archive import Archive
@@ -83,15 +85,22 @@ class Bicriteria:
             needed=(cap,) if cap else (),
             references=[(laid.cmax, laid.total) for laid in self.published],
         )
-        self._on_incumbent, self._told = on_incumbent, 0
+        self.incumbent: Incumbent[Laid] = Incumbent(
+            "bicriteria",
+            budget,
+            on_incumbent,
+            rank=lambda laid: (0.0, self._value(laid)),
+            write=self._write,
+        )
+        self._told = 0
 
     def run(self) -> Plan:
         """Search, then prove."""
         chosen = self.search()
-        if self._on_incumbent is not None:
-            self._on_incumbent(self._plan(chosen))
+        self.incumbent.put(chosen, "")
+        self.incumbent.report()
         self.prove(chosen)
-        return self._plan(chosen)
+        return self.incumbent.plan()
 
     def search(self) -> Laid:
         """Fill the front, and choose."""
@@ -103,14 +112,15 @@ class Bicriteria:
 
     def _tell(self) -> None:
         """Offer what is found so far, each time the work has doubled."""
-        if self._on_incumbent is None or self.engine.work < 2 * self._told:
+        if self.incumbent.on_incumbent is None or self.engine.work < 2 * self._told:
             return
         self._told = self.engine.work
         point = prefer(self.engine.archive, self.options["prefer"])
         single: Archive[Any] = Archive()
         single.add(point)
         self.front = lay_front(self.layer, single)
-        self._on_incumbent(self._plan(self.front.points[0]))
+        self.incumbent.put(self.front.points[0], "")
+        self.incumbent.report()
 
     def _chosen(self) -> Laid:
         chosen: Laid = prefer(self.front, self.options["prefer"], self.published[:2])
@@ -133,23 +143,28 @@ class Bicriteria:
         for laid in (best, chosen):
             curve.refine(laid.cmax, laid.total, rounds=3, stop=self.budget.stop)
 
-    def _plan(self, chosen: Laid) -> Plan:
+    def _write(self, found: Incumbent[Laid]) -> Plan:
+        chosen = found.best
+        assert chosen is not None
         shown = self.front.spread(self.options["points"], chosen)
         points = tuple(self._front_point(laid) for laid in shown)
         gaps = [point.pareto_gap for point in points if point.pareto_gap is not None]
         bound = self._bound(inf) if self.options["objective"] == WEIGHTED else self._least()
-        status = Status.HEURISTIC if bound is None else Status.FEASIBLE
-        if bound is not None and bound >= self._value(chosen) * (1.0 - 1e-9):
-            status = Status.OPTIMAL
-        elif self.engine.stopped:
-            status = Status.TIME_LIMIT
+        if bound is not None:
+            found.raise_bound(Bound(value=bound))
+        found.proved, found.stopped = found.met, self.engine.stopped
         stats = {
             "work": self.engine.work,
             "found": len(self.front),
             "caps": 0 if self.curve is None else len(self.curve.bounds),
         }
         plan = self.planner.plan(
-            chosen.schedule, "bicriteria", self.budget.seed, stats, bound=bound, status=status
+            chosen.schedule,
+            found.policy,
+            self.budget.seed,
+            stats,
+            bound=bound,
+            status=found.status,
         )
         return replace(
             plan,
