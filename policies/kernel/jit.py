@@ -21,18 +21,18 @@ SHARED = ("state.py", "loads.py")
 SOURCES = ("profile.py", "allotment.py", "fit.py", "seek.py", "decoders.py")
 SEARCH = ("listing_state.py", "listing_place.py", "listing.py", "annealing.py")
 """Kernels of their own, which call none of `SOURCES`: to change them recompiles these only."""
-EXACT = ("exact_state.py", "exact_bounds.py", "exact_kernel.py")
-"""Those of the exact search, in the folder of `oas`."""
+EXACT = ("branch_state.py", "branch_bounds.py", "branch_and_bound.py")
+"""Those of the exact search, of `oas`."""
 
-FLOW = ("search_place.py", "search_kernel.py")
-"""Those of the search for workflows, in the folder of `workflow`."""
+FLOW = ("serial_sgs.py", "serial_annealing.py")
+"""Those of the search for workflows, of `workflow`."""
 
 
-def _checksum(names: tuple[str, ...], package: str = __package__) -> str:
+def _checksum(names: tuple[str, ...]) -> str:
     total = 0
     for name in names:
         try:
-            total = crc32(pkgutil.get_data(package, name) or b"", total)
+            total = crc32(pkgutil.get_data(__package__, name) or b"", total)
         except OSError:  # no source beside the byte code: it does not change either
             continue
     return f"{total:08x}"
@@ -41,8 +41,8 @@ def _checksum(names: tuple[str, ...], package: str = __package__) -> str:
 # "_n" for kernels without counts of references: a flag is no part of numba's cache key
 _SHARED_SUFFIX = f"_s_{_checksum(SHARED)}"
 _SUFFIX = f"_n_{_checksum((*SHARED, *SOURCES))}"
-_EXACT_SUFFIX = f"_{_checksum(EXACT, 'coalloc.policies.oas')}"
-_FLOW_SUFFIX = f"_{_checksum(FLOW, 'coalloc.policies.workflow')}"
+_EXACT_SUFFIX = f"_{_checksum(EXACT)}"
+_FLOW_SUFFIX = f"_{_checksum(FLOW)}"
 _SEARCH_SUFFIX = f"_i_{_checksum((*SHARED, *SEARCH))}"
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from coalloc.policies.kernel.acceptance import Cooling
+from coalloc.policies.kernel.pool_insertion import Costs, Placed, insert_all, settle
+from coalloc.policies.kernel.pool_list import Lists, Shares, anneal_lists, list_flexibly
+from coalloc.policies.kernel.pool_profile import Profile
+from coalloc.policies.kernel.pool_reinsertion import MOST, Goal, Moved, improve
+from coalloc.policies.kernel.pricing import Priced, price_rows
 from coalloc.policies.moldable.archive import Point
-from coalloc.policies.moldable.drawing import Cooling
-from coalloc.policies.moldable.flexible_list import Lists, Shares, anneal_lists, list_flexibly
-from coalloc.policies.moldable.free_profile import Profile
-from coalloc.policies.moldable.insertion import Costs, Placed, insert_all, settle
 from coalloc.policies.moldable.priced_bound import Ascent
-from coalloc.policies.moldable.pricing import Priced, price_rows
 from coalloc.policies.moldable.queue import MoldableQueue
-from coalloc.policies.moldable.reinsertion import MOST, Goal, Moved, improve
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

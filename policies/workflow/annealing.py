@@ -16,8 +16,7 @@ from math import inf
 
 import numpy as np
 
-from coalloc.policies.workflow.search_case import Case, Search
-from coalloc.policies.workflow.search_place import (
+from coalloc.policies.kernel.serial_sgs import (
     BEST,
     BLEND,
     COOLING,
@@ -26,6 +25,7 @@ from coalloc.policies.workflow.search_place import (
     WARMTH,
     Genes,
 )
+from coalloc.policies.workflow.search_case import Case, Search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The arrays of `search_kernel` from a planner, its calls, and schedules from what it finds."""
+"""The arrays of `serial_annealing` from a planner, its calls, and schedules from its results."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ import numpy as np
 from coalloc.policies.kernel.arrays import Floats, Ints
 from coalloc.policies.kernel.compiled import BLOCKS, Outcome
 from coalloc.policies.kernel.decoding import Planner, Schedule
-from coalloc.policies.kernel.split import TOLERANCE, low_side, split
-from coalloc.policies.workflow.forms import Form, form_of
-from coalloc.policies.workflow.graph import Graph, graph_of
-from coalloc.policies.workflow.search_kernel import search
-from coalloc.policies.workflow.search_place import (
+from coalloc.policies.kernel.serial_annealing import search
+from coalloc.policies.kernel.serial_sgs import (
     ANY,
     APPEND,
     BLEND,
@@ -32,6 +29,9 @@ from coalloc.policies.workflow.search_place import (
     Site,
     State,
 )
+from coalloc.policies.kernel.split import TOLERANCE, low_side, split
+from coalloc.policies.workflow.forms import Form, form_of
+from coalloc.policies.workflow.graph import Graph, graph_of
 
 MOST_CLUSTERS = 62
 """Clusters are bits of a number."""

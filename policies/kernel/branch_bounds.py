@@ -1,14 +1,13 @@
 """Bounds of the exact search: energy by price vectors, tails, weighted completion; compiled.
 
-See `exact_kernel` for what they rest on.
+See `branch_and_bound` for what they rest on.
 """
 
 from __future__ import annotations
 
 from math import inf
 
-from coalloc.policies.kernel.jit import inlined
-from coalloc.policies.oas.exact_state import (
+from coalloc.policies.kernel.branch_state import (
     BY_END,
     CHOSEN,
     DEADLINE,
@@ -26,6 +25,7 @@ from coalloc.policies.oas.exact_state import (
     Model,
     Stack,
 )
+from coalloc.policies.kernel.jit import inlined
 
 
 @inlined

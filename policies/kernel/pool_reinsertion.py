@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coalloc.policies.moldable.compiled import piece, whole
-from coalloc.policies.moldable.drawing import accepts, draw
-from coalloc.policies.moldable.free_profile import book
-from coalloc.policies.moldable.insertion import Placed, place
+from coalloc.policies.kernel.acceptance import accepts, draw
+from coalloc.policies.kernel.pool_insertion import Placed, place
+from coalloc.policies.kernel.pool_jit import piece, whole
+from coalloc.policies.kernel.pool_profile import book
 
 MOST = 24
 """Jobs that are taken out at once, at most."""

@@ -51,9 +51,8 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from coalloc.policies.kernel.jit import alone, inlined
-from coalloc.policies.oas.exact_bounds import hopeless, least_cost, line_up, supplies, too_late
-from coalloc.policies.oas.exact_state import (
+from coalloc.policies.kernel.branch_bounds import hopeless, least_cost, line_up, supplies, too_late
+from coalloc.policies.kernel.branch_state import (
     AFTER,
     BEFORE,
     BEST_CHOSEN,
@@ -97,6 +96,7 @@ from coalloc.policies.oas.exact_state import (
     Model,
     Stack,
 )
+from coalloc.policies.kernel.jit import alone, inlined
 
 
 @inlined

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coalloc.policies.moldable.compiled import piece, whole
-from coalloc.policies.moldable.free_profile import book, first_fit, last_fit
+from coalloc.policies.kernel.pool_jit import piece, whole
+from coalloc.policies.kernel.pool_profile import book, first_fit, last_fit
 
 
 class Costs(NamedTuple):

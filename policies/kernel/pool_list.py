@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coalloc.policies.moldable.compiled import piece, whole
-from coalloc.policies.moldable.drawing import accepts, draw
-from coalloc.policies.moldable.insertion import place_in_turn
+from coalloc.policies.kernel.acceptance import accepts, draw
+from coalloc.policies.kernel.pool_insertion import place_in_turn
+from coalloc.policies.kernel.pool_jit import piece, whole
 
 
 class Shares(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from coalloc.policies.moldable.compiled import piece
+from coalloc.policies.kernel.pool_jit import piece
 
 
 class Profile(NamedTuple):

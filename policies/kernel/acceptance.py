@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coalloc.policies.moldable.compiled import piece
+from coalloc.policies.kernel.pool_jit import piece
 
 
 class Cooling(NamedTuple):

@@ -15,7 +15,13 @@ from zlib import crc32
 
 from coalloc.policies.kernel.jit import alone, inlined
 
-FILES = ("drawing.py", "free_profile.py", "insertion.py", "reinsertion.py", "flexible_list.py")
+FILES = (
+    "acceptance.py",
+    "pool_profile.py",
+    "pool_insertion.py",
+    "pool_reinsertion.py",
+    "pool_list.py",
+)
 
 
 def whole(function: Callable[..., Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Simulated annealing over what `search_place` reads.
+"""Simulated annealing over what `serial_sgs` reads.
 
 Notes
 -----
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from coalloc.policies.kernel.jit import alone, called, inlined
-from coalloc.policies.workflow.search_place import (
+from coalloc.policies.kernel.serial_sgs import (
     ACCEPTED,
     ANY,
     BEST,
