@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coalloc.policies.kernel.pool_jit import piece
+from coalloc.policies.kernel.jit import helper
 
 
 class Cooling(NamedTuple):
@@ -17,7 +17,7 @@ class Cooling(NamedTuple):
     cold: float  # at the end
 
 
-@piece
+@helper(inline=True)
 def draw(state: Any) -> Any:
     """A number in 0..1 by xorshift; `state` holds one int64 other than 0."""
     x = state[0]
@@ -28,7 +28,7 @@ def draw(state: Any) -> Any:
     return (x >> 11) / float(1 << 52)
 
 
-@piece
+@helper(inline=True)
 def accepts(cooling: Any, trial: Any, current: Any, value: Any, state: Any) -> Any:
     """Whether annealing goes on from a new value."""
     heat = cooling.hot * (cooling.cold / cooling.hot) ** (trial / cooling.trials)

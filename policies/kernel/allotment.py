@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import inf
 
-from coalloc.policies.kernel.jit import part
+from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import load_units, low_side
 from coalloc.policies.kernel.state import (
     FULL,
@@ -17,7 +17,7 @@ from coalloc.policies.kernel.state import (
 )
 
 
-@part
+@helper()
 def spread(problem: Problem, scratch: Scratch, item: int, procs: int) -> int:
     """Split over clusters into best_take: fewest, then least load; the number of clusters or 0."""
     clusters = problem.link_gbps.size
@@ -68,7 +68,7 @@ def spread(problem: Problem, scratch: Scratch, item: int, procs: int) -> int:
     return best
 
 
-@part
+@helper()
 def fill(problem: Problem, scratch: Scratch, group: int, size: int) -> None:
     """Lay best_take on classes, weakest first."""
     left = scratch.left
@@ -93,7 +93,7 @@ def fill(problem: Problem, scratch: Scratch, group: int, size: int) -> None:
     scratch.pick_cost[1] = weakest
 
 
-@part
+@helper()
 def allot(
     problem: Problem, scratch: Scratch, item: int, procs: int, size: int, pattern: int
 ) -> int:

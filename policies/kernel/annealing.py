@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coalloc.policies.kernel.jit import kernel, part
+from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.listing import listing
 from coalloc.policies.kernel.listing_state import MADE, MAKESPAN, Desk, Genes, Rows
 from coalloc.policies.kernel.state import Outcome, Problem
@@ -37,7 +37,7 @@ class Anneal(NamedTuple):
     loads: Any  # N, whether sc matters
 
 
-@part
+@helper(inline=True)
 def draw(random: Any) -> float:
     """A number in [0, 1); xorshift64*."""
     x = random[0]
@@ -48,13 +48,13 @@ def draw(random: Any) -> float:
     return float((x * np.uint64(2685821657736338717)) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@part
+@helper(inline=True)
 def pick(random: Any, n: int) -> int:
     """A whole number in [0, n)."""
     return min(int(draw(random) * n), n - 1)
 
 
-@part
+@helper(inline=True)
 def shift(order: Any, source: int, target: int) -> None:
     """Move an entry to another place; those between give way."""
     item = order[source]
@@ -67,7 +67,7 @@ def shift(order: Any, source: int, target: int) -> None:
     order[source] = item
 
 
-@part
+@helper(inline=True)
 def critical(genes: Genes, out: Outcome) -> int:
     """Place in the order of an item that ends last."""
     chosen = 0
@@ -92,7 +92,7 @@ def evaluate(
     return listing(problem, rows, genes, desk, out, objective, cutoff, latest)
 
 
-@part
+@helper(inline=True)
 def copy_genes(source: Genes, target: Genes) -> None:
     """Copy all choices."""
     for x in range(source.order.size):

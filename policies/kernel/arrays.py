@@ -17,7 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.kernel.compiled import (
+from coalloc.policies.kernel.intake import Intake
+from coalloc.policies.kernel.kinds import floored_power
+from coalloc.policies.kernel.modes import Item
+from coalloc.policies.kernel.state import (
     FULL,
     MEMORY,
     MOST_LOAD,
@@ -30,9 +33,6 @@ from coalloc.policies.kernel.compiled import (
     Profile,
     Scratch,
 )
-from coalloc.policies.kernel.intake import Intake
-from coalloc.policies.kernel.kinds import floored_power
-from coalloc.policies.kernel.modes import Item
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from coalloc.policies.kernel.fit import closes
-from coalloc.policies.kernel.jit import kernel, part
+from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.loads import data_ready
 from coalloc.policies.kernel.profile import (
     locate,
@@ -82,7 +82,7 @@ def serial(
         scratch.position[order[pos]] = -1
 
 
-@part
+@helper()
 def survey(
     problem: Problem,
     profile: Profile,
@@ -125,7 +125,7 @@ def survey(
     scratch.stamp[group] = scratch.counters[STAMP]
 
 
-@part
+@helper()
 def may_fit(
     problem: Problem, scratch: Scratch, item: int, t: float, head_start: float, spare: float
 ) -> bool:
@@ -156,7 +156,7 @@ def may_fit(
     return t + problem.mode_scaled[first] / power + problem.mode_fixed[first] <= head_start + TOL
 
 
-@part
+@helper()
 def following(profile: Profile, t: float) -> float:
     """When the row after the one in force at t begins, s; inf if that is the last."""
     place, i = locate(profile, t)
@@ -167,7 +167,7 @@ def following(profile: Profile, t: float) -> float:
     return inf
 
 
-@part
+@helper()
 def arriving(problem: Problem, out: Outcome, item: int, t: float) -> float:
     """When data that are on their way at t next reach a cluster, s; inf if none are."""
     soonest = inf
@@ -178,7 +178,7 @@ def arriving(problem: Problem, out: Outcome, item: int, t: float) -> float:
     return soonest
 
 
-@part
+@helper()
 def line_up(problem: Problem, scratch: Scratch, out: Outcome, order: Any) -> int:
     """List what has no place yet, with what decides quickly; how many."""
     count = 0
@@ -198,7 +198,7 @@ def line_up(problem: Problem, scratch: Scratch, out: Outcome, order: Any) -> int
     return count
 
 
-@part
+@helper()
 def measure(problem: Problem, free: Any, least: Any, sums: Any, step: Any) -> None:
     """Lower the minima to a row; write the whole slots they leave, in all and on one cluster."""
     for k in range(sums.size):
@@ -214,7 +214,7 @@ def measure(problem: Problem, free: Any, least: Any, sums: Any, step: Any) -> No
     step[0], step[1] = total, peak
 
 
-@part
+@helper()
 def look_ahead(problem: Problem, profile: Profile, scratch: Scratch, t: float) -> int:
     """Write down how what is free from t on shrinks with the end of a run; the row at t.
 
@@ -255,7 +255,7 @@ def look_ahead(problem: Problem, profile: Profile, scratch: Scratch, t: float) -
     return row
 
 
-@part
+@helper()
 def lasts(stair: Any, times: Any, steps: int, procs: int, whole: int, end: float) -> bool:
     """Whether so many processes may go on from now until `end`, for all that `stair` knows."""
     if procs > stair[0, whole]:
@@ -272,7 +272,7 @@ def lasts(stair: Any, times: Any, steps: int, procs: int, whole: int, end: float
     return end <= times[low] + TOL
 
 
-@part
+@helper()
 def promising(problem: Problem, scratch: Scratch, item: int, t: float) -> bool:
     """Whether an item is worth trying now: as `may_fit`, with all bookings that lie ahead."""
     if not may_fit(problem, scratch, item, t, inf, scratch.pick_cost[SPARE]):

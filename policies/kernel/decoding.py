@@ -18,10 +18,11 @@ from coalloc.policies.kernel.arrays import (
     make_profile,
     make_scratch,
 )
-from coalloc.policies.kernel.compiled import EASY, EVENT, INSERT, ROWS, STRICT, Outcome, decode
+from coalloc.policies.kernel.decoders import decode
 from coalloc.policies.kernel.intake import read_queue
 from coalloc.policies.kernel.layout import lay_on_nodes
 from coalloc.policies.kernel.modes import Item
+from coalloc.policies.kernel.state import EASY, EVENT, INSERT, ROWS, STRICT, Outcome
 
 WEIGHTED = "weighted_completion"
 SAME = 1e-9

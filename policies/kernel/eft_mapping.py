@@ -1,7 +1,6 @@
 """Compiled mapping of items with fixed allotments: where, and when, by earliest finish time.
 
-All stands in one file, see `kernel.jit`; nothing allocates. N items, B tasks that have started, S
-rows of costs, G groups, C classes of nodes, K clusters.
+N items, B tasks that have started, S rows of costs, G groups, C classes of nodes, K clusters.
 
 Notes
 -----
@@ -16,7 +15,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any, NamedTuple
 
-from coalloc.policies.kernel.jit import alone, inlined
+from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.state import FULL, ROUNDING, SHORTEST, TOL
 
 
@@ -78,7 +77,7 @@ class Board(NamedTuple):
     best: Any  # 4: end, start, size, row
 
 
-@inlined
+@helper(inline=True)
 def locate(board: Any, t: Any) -> Any:
     """The last instant that is not after t."""
     low, high = 0, board.size[0]
@@ -91,7 +90,7 @@ def locate(board: Any, t: Any) -> Any:
     return low
 
 
-@inlined
+@helper(inline=True)
 def cut(board: Any, t: Any) -> Any:
     """Make an instant at t; its place."""
     at = locate(board, t)
@@ -112,7 +111,7 @@ def cut(board: Any, t: Any) -> Any:
     return at + 1
 
 
-@inlined
+@helper(inline=True)
 def arrival(ground: Any, board: Any, item: Any, want: Any) -> Any:
     """When the item may start on these clusters, s: its release, and its parents' data."""
     ready = ground.release[item]
@@ -136,7 +135,7 @@ def arrival(ground: Any, board: Any, item: Any, want: Any) -> Any:
     return ready
 
 
-@inlined
+@helper(inline=True)
 def constant(ground: Any, board: Any, item: Any, row: Any, want: Any) -> Any:
     """Seconds of a run that do not depend on power; the loads of links are left in `units`."""
     procs, gbit, gbps = ground.procs[row], ground.gbit[row], ground.gbps[item]
@@ -158,7 +157,7 @@ def constant(ground: Any, board: Any, item: Any, row: Any, want: Any) -> Any:
     return ground.fixed[row] + gbit * intra + inter
 
 
-@inlined
+@helper(inline=True)
 def suffices(board: Any, row: Any, want: Any) -> Any:
     """Whether `have` is enough, and no link is overloaded; who sends nothing may use a full one."""
     enough = True
@@ -168,7 +167,7 @@ def suffices(board: Any, row: Any, want: Any) -> Any:
     return enough
 
 
-@inlined
+@helper(inline=True)
 def enter(ground: Any, board: Any, group: Any, want: Any, at: Any, start: Any) -> Any:
     """Set the minima to one instant, and until when reservations leave the classes."""
     need = ground.need[group]
@@ -192,7 +191,7 @@ def enter(ground: Any, board: Any, group: Any, want: Any, at: Any, start: Any) -
     return suffices(board, row, want)
 
 
-@inlined
+@helper(inline=True)
 def descend(ground: Any, board: Any, group: Any, want: Any, at: Any) -> Any:
     """Lower the minima to a later instant; whether enough is left."""
     need = ground.need[group]
@@ -208,7 +207,7 @@ def descend(ground: Any, board: Any, group: Any, want: Any, at: Any) -> Any:
     return suffices(board, row, want)
 
 
-@inlined
+@helper(inline=True)
 def begin(ground: Any, board: Any, group: Any, want: Any) -> Any:
     """First instant behind which enough is always free; the number of instants if none."""
     at = board.size[0] - 1
@@ -219,7 +218,7 @@ def begin(ground: Any, board: Any, group: Any, want: Any) -> Any:
     return at + 1
 
 
-@inlined
+@helper(inline=True)
 def search(
     ground: Any, board: Any, item: Any, row: Any, want: Any, insertion: Any, cutoff: Any
 ) -> Any:
@@ -296,7 +295,7 @@ def search(
     return found
 
 
-@inlined
+@helper(inline=True)
 def commit(ground: Any, board: Any, item: Any) -> Any:
     """Take what the best search found, the weakest nodes first."""
     group = ground.group[item]
@@ -333,7 +332,7 @@ def commit(ground: Any, board: Any, item: Any) -> Any:
         at += 1
 
 
-@alone
+@kernel
 def reset(ground: Any, board: Any) -> Any:
     """Empty the board but for what runs now."""
     for i in range(ground.base_time.size):
@@ -354,7 +353,7 @@ def reset(ground: Any, board: Any) -> Any:
             board.spread[items + x, k] = ground.begun_spread[x, k]
 
 
-@alone
+@kernel
 def lay_out(
     ground: Any,
     board: Any,

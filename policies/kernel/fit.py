@@ -1,6 +1,6 @@
 """Whether and how an item fits at one start.
 
-See `compiled` for levels of power and for the rule of ties, `split` for how a job is spread.
+See the package for levels of power and for the rule of ties, `split` for how a job is spread.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from math import inf
 from typing import Any
 
 from coalloc.policies.kernel.allotment import allot
-from coalloc.policies.kernel.jit import part
+from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.state import (
     BLOCKS,
     SHORTEST,
@@ -20,7 +20,7 @@ from coalloc.policies.kernel.state import (
 )
 
 
-@part
+@helper()
 def closes(problem: Problem, group: int, c: int, t: float) -> float:
     """When a reservation next closes a class to a group, at or after t; inf never."""
     at = inf
@@ -31,7 +31,7 @@ def closes(problem: Problem, group: int, c: int, t: float) -> float:
     return at
 
 
-@part
+@helper()
 def room(
     classes: Any,
     need: Any,
@@ -69,7 +69,7 @@ def room(
     return total
 
 
-@part
+@helper()
 def enter(
     problem: Problem,
     profile: Profile,
@@ -101,7 +101,7 @@ def enter(
     return size
 
 
-@part
+@helper()
 def retreat(
     problem: Problem,
     profile: Profile,
@@ -136,7 +136,7 @@ def retreat(
             i = profile.count[profile.block[place]] - 1
 
 
-@part
+@helper()
 def descend(
     problem: Problem,
     profile: Profile,
@@ -184,7 +184,7 @@ def descend(
             return place, i, True
 
 
-@part
+@helper()
 def enough(
     classes: Any,
     need: Any,
@@ -219,7 +219,7 @@ def enough(
     return 0
 
 
-@part
+@helper()
 def gather(problem: Problem, scratch: Scratch, group: int, size: int, end: float) -> None:
     """Count the processes of the first classes until `end`, by class and by cluster."""
     for k in range(scratch.avail.size):
@@ -234,7 +234,7 @@ def gather(problem: Problem, scratch: Scratch, group: int, size: int, end: float
         scratch.avail[problem.class_cluster[c]] += count
 
 
-@part
+@helper()
 def window(
     problem: Problem,
     profile: Profile,

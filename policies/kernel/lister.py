@@ -9,9 +9,9 @@ import numpy as np
 
 from coalloc.policies.kernel.annealing import Anneal, anneal, evaluate
 from coalloc.policies.kernel.arrays import Floats, Ints, make_outcome
-from coalloc.policies.kernel.compiled import BLOCKS, Outcome, Profile
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.kernel.listing_state import Desk, Genes, Rows
+from coalloc.policies.kernel.state import BLOCKS, Outcome, Profile
 
 ANY, WHOLE = -1, -2
 """Homes: any clusters; any one cluster."""

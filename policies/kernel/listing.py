@@ -27,7 +27,7 @@ from math import inf
 
 import numpy as np
 
-from coalloc.policies.kernel.jit import part
+from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.listing_place import best_now
 from coalloc.policies.kernel.listing_state import (
     BLEND,
@@ -48,7 +48,7 @@ from coalloc.policies.kernel.loads import data_ready, load_units
 from coalloc.policies.kernel.state import FULL, MOST_LOAD, TOL, Outcome, Problem
 
 
-@part
+@helper(inline=True)
 def start(
     problem: Problem,
     genes: Genes,
@@ -107,7 +107,7 @@ def start(
                     desk.ready[child] = max(desk.ready[child], at)
 
 
-@part
+@helper(inline=True)
 def finish(problem: Problem, genes: Genes, desk: Desk, out: Outcome, t: float) -> float:
     """Give back what ends by t; the power that is free again."""
     clusters = problem.link_gbps.size
@@ -138,7 +138,7 @@ def finish(problem: Problem, genes: Genes, desk: Desk, out: Outcome, t: float) -
     return gone
 
 
-@part
+@helper(inline=True)
 def open_desk(rows: Rows, genes: Genes, desk: Desk, out: Outcome, problem: Problem) -> float:
     """Make everything as it is before the first event; the least area of what is listed."""
     for x in range(desk.counters.size):
@@ -166,7 +166,7 @@ def open_desk(rows: Rows, genes: Genes, desk: Desk, out: Outcome, problem: Probl
     return area
 
 
-@part
+@helper(inline=True)
 def go_on(problem: Problem, rows: Rows, desk: Desk, row: int, t: float) -> int:
     """Take over the rows up to t; the last of them."""
     while row + 1 < rows.time.size and rows.time[row + 1] <= t:
@@ -178,7 +178,7 @@ def go_on(problem: Problem, rows: Rows, desk: Desk, row: int, t: float) -> int:
     return row
 
 
-@part
+@helper(inline=True)
 def scan(
     problem: Problem,
     rows: Rows,
@@ -227,7 +227,7 @@ def scan(
     return head, wake
 
 
-@part
+@helper(inline=True)
 def listing(
     problem: Problem,
     rows: Rows,

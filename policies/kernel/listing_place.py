@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from math import inf
 
-from coalloc.policies.kernel.jit import part
+from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.listing_state import HELD, LENGTH, LOADS, Desk, Genes, Rows
 from coalloc.policies.kernel.loads import data_ready, low_side
 from coalloc.policies.kernel.state import FULL, ROUNDING, SHORTEST, Outcome, Problem
 
 
-@part
+@helper(inline=True)
 def divide(procs: int, desk: Desk) -> bool:
     """Split over clusters into desk.best: fewest, then least load (see `split`)."""
     clusters = desk.avail.size
@@ -47,7 +47,7 @@ def divide(procs: int, desk: Desk) -> bool:
     return best > 0
 
 
-@part
+@helper(inline=True)
 def closing(problem: Problem, group: int, c: int, t: float) -> float:
     """When a reservation next closes a class to a group, at or after t; inf never."""
     at = inf
@@ -58,7 +58,7 @@ def closing(problem: Problem, group: int, c: int, t: float) -> float:
     return at
 
 
-@part
+@helper(inline=True)
 def foresee(rows: Rows, desk: Desk, row: int, end: float) -> None:
     """Lower what is free, and raise the load, to what the rows until `end` leave."""
     for c in range(desk.free.size):
@@ -76,7 +76,7 @@ def foresee(rows: Rows, desk: Desk, row: int, end: float) -> None:
             desk.ahead[k] = max(desk.ahead[k], units)
 
 
-@part
+@helper(inline=True)
 def choose(
     problem: Problem, desk: Desk, item: int, procs: int, size: int, home: int, sc: float
 ) -> bool:
@@ -115,7 +115,7 @@ def choose(
     return divide(procs, desk)
 
 
-@part
+@helper(inline=True)
 def lay(problem: Problem, desk: Desk, item: int, size: int) -> float:
     """Lay desk.best on classes, weakest first; the least power used."""
     group = problem.item_group[item]
@@ -136,7 +136,7 @@ def lay(problem: Problem, desk: Desk, item: int, size: int) -> float:
     return weakest
 
 
-@part
+@helper(inline=True)
 def try_now(
     problem: Problem, rows: Rows, genes: Genes, desk: Desk, item: int, t: float, row: int, only: int
 ) -> float:
@@ -206,7 +206,7 @@ def try_now(
     return inf
 
 
-@part
+@helper(inline=True)
 def best_now(
     problem: Problem,
     rows: Rows,

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from math import inf, sqrt
 
-from coalloc.policies.kernel.jit import shared
+from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.state import FULL, MOST_LOAD, Outcome, Problem
 
 
-@shared
+@helper(inline=True)
 def load_units(gbps: float, procs: int, inside: int, capacity: float) -> int:
     """Equation (4) in units of the link's capacity."""
     if gbps <= 0.0 or procs <= 1 or inside == 0 or inside == procs or capacity == inf:
@@ -22,7 +22,7 @@ def load_units(gbps: float, procs: int, inside: int, capacity: float) -> int:
     return int(load / capacity * FULL + 0.5)
 
 
-@shared
+@helper(inline=True)
 def low_side(gbps: float, procs: int, residual: int, capacity: float) -> int:
     """The count w of `split`: the link admits 0..w and procs - w..procs; procs if all."""
     if gbps <= 0.0 or procs <= 1 or capacity == inf:
@@ -42,7 +42,7 @@ def low_side(gbps: float, procs: int, residual: int, capacity: float) -> int:
     return t
 
 
-@shared
+@helper(inline=True)
 def data_ready(problem: Problem, out: Outcome, item: int, k: int) -> float:
     """When the parents' data have reached cluster k, s."""
     ready = problem.item_arrival[item, k]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coalloc.policies.kernel.pool_jit import piece, whole
+from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.pool_profile import book, first_fit, last_fit
 
 
@@ -35,7 +35,7 @@ class Placed(NamedTuple):
     end: Any  # N, s
 
 
-@piece
+@helper(inline=True)
 def cost_at(costs: Any, w: Any, k: Any, p: Any, s: Any, share: Any) -> Any:
     """What k processors from s for p seconds cost."""
     price, total, width = costs.price, costs.total, costs.width
@@ -50,7 +50,7 @@ def cost_at(costs: Any, w: Any, k: Any, p: Any, s: Any, share: Any) -> Any:
     return w * e + share * k * (after - before)
 
 
-@piece
+@helper(inline=True)
 def place(jobs: Any, costs: Any, i: Any, share: Any, cap: Any, profile: Any) -> Any:
     """Find job i's allotment and start."""
     w, release = jobs.weight[i], jobs.release[i]
@@ -80,7 +80,7 @@ def place(jobs: Any, costs: Any, i: Any, share: Any, cap: Any, profile: Any) -> 
     return found, begin
 
 
-@piece
+@helper(inline=True)
 def place_soon(jobs: Any, i: Any, profile: Any) -> Any:
     """Job i's allotment and start where it ends first."""
     best, found, begin = np.inf, -1, 0.0
@@ -92,7 +92,7 @@ def place_soon(jobs: Any, i: Any, profile: Any) -> Any:
     return found, begin
 
 
-@whole
+@kernel
 def insert_all(
     jobs: Any, costs: Any, order: Any, share: Any, cap: Any, profile: Any, out: Any
 ) -> None:
@@ -113,7 +113,7 @@ def insert_all(
         book(profile, s, out.end[i], jobs.procs[a])
 
 
-@piece
+@helper(inline=True)
 def place_in_turn(jobs: Any, order: Any, profile: Any, out: Any) -> None:
     """Place all jobs in this order into a profile, each on its allotment as early as it fits."""
     for x in range(order.size):
@@ -124,7 +124,7 @@ def place_in_turn(jobs: Any, order: Any, profile: Any, out: Any) -> None:
         book(profile, s, s + p, k)
 
 
-@whole
+@kernel
 def settle(jobs: Any, order: Any, profile: Any, out: Any) -> None:
     """`place_in_turn`, for callers that are not compiled."""
     place_in_turn(jobs, order, profile, out)

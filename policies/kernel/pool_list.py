@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coalloc.policies.kernel.acceptance import accepts, draw
+from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.pool_insertion import place_in_turn
-from coalloc.policies.kernel.pool_jit import piece, whole
 
 
 class Shares(NamedTuple):
@@ -30,7 +30,7 @@ class Lists(NamedTuple):
     running: Any  # N
 
 
-@piece
+@helper(inline=True)
 def room_for(there: Any, level: Any, used: Any, until: Any) -> Any:
     """Processors that stay free from now, in row `level` of what is there, until then."""
     starts, capacity = there.starts, there.capacity
@@ -42,7 +42,7 @@ def room_for(there: Any, level: Any, used: Any, until: Any) -> Any:
     return least - used
 
 
-@piece
+@helper(inline=True)
 def allotment_at(jobs: Any, i: Any, wanted: Any, squeeze: Any, left: Any, room: Any) -> Any:
     """Job i's allotment with so much time left and processors free; -1 to wait."""
     procs = jobs.procs
@@ -56,7 +56,7 @@ def allotment_at(jobs: Any, i: Any, wanted: Any, squeeze: Any, left: Any, room: 
     return a if squeeze * procs[wanted] <= procs[a] <= room else -1
 
 
-@piece
+@helper(inline=True)
 def decode(
     jobs: Any, there: Any, order: Any, wanted: Any, shares: Any, cap: Any, lists: Any, out: Any
 ) -> Any:
@@ -120,7 +120,7 @@ def decode(
     return True
 
 
-@whole
+@kernel
 def list_flexibly(
     jobs: Any, there: Any, order: Any, wanted: Any, shares: Any, cap: Any, lists: Any, out: Any
 ) -> Any:
@@ -139,7 +139,7 @@ def list_flexibly(
     return decode(jobs, there, order, wanted, shares, cap, lists, out)
 
 
-@piece
+@helper(inline=True)
 def shift(order: Any, x: Any, y: Any) -> None:
     """Move what is at x to y, and what is between by one."""
     i = order[x]
@@ -150,7 +150,7 @@ def shift(order: Any, x: Any, y: Any) -> None:
     order[y] = i
 
 
-@piece
+@helper(inline=True)
 def measure(weight: Any, end: Any, cap: Any, late: Any) -> Any:
     """The weighted completion, and what the delay of the makespan costs."""
     makespan, total = 0.0, 0.0
@@ -160,7 +160,7 @@ def measure(weight: Any, end: Any, cap: Any, late: Any) -> Any:
     return total + late * max(makespan / cap - 1.0, 0.0)
 
 
-@piece
+@helper(inline=True)
 def in_turn(jobs: Any, there: Any, order: Any, wanted: Any, profile: Any, out: Any) -> None:
     """Give each job in this order its place, on just what is wanted, before any later one."""
     size = there.starts.size
@@ -172,7 +172,7 @@ def in_turn(jobs: Any, there: Any, order: Any, wanted: Any, profile: Any, out: A
     place_in_turn(jobs, order, profile, out)
 
 
-@whole
+@kernel
 def anneal_lists(
     jobs: Any,
     there: Any,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from coalloc.policies.kernel.pool_jit import piece
+from coalloc.policies.kernel.jit import helper
 
 
 class Profile(NamedTuple):
@@ -15,7 +15,7 @@ class Profile(NamedTuple):
     rows: Any  # 1: how many there are
 
 
-@piece
+@helper(inline=True)
 def row_at(profile: Any, t: Any) -> Any:
     """The row that holds at t."""
     low, high = 0, profile.rows[0]
@@ -28,7 +28,7 @@ def row_at(profile: Any, t: Any) -> Any:
     return low
 
 
-@piece
+@helper(inline=True)
 def split(edge: Any, free: Any, size: Any, a: Any, t: Any) -> None:
     """Cut row a - 1 at t; row a is new."""
     for x in range(size, a, -1):
@@ -36,7 +36,7 @@ def split(edge: Any, free: Any, size: Any, a: Any, t: Any) -> None:
     edge[a], free[a] = t, free[a - 1]
 
 
-@piece
+@helper(inline=True)
 def join(edge: Any, free: Any, size: Any, a: Any) -> Any:
     """Drop row a where it is like the one before; returns how many rows are left."""
     if free[a] != free[a - 1]:
@@ -46,7 +46,7 @@ def join(edge: Any, free: Any, size: Any, a: Any) -> Any:
     return size - 1
 
 
-@piece
+@helper(inline=True)
 def book(profile: Any, s: Any, e: Any, k: Any) -> None:
     """Take k processors from s to e, or give back -k."""
     edge, free, size = profile.edge, profile.free, profile.rows[0]
@@ -70,7 +70,7 @@ def book(profile: Any, s: Any, e: Any, k: Any) -> None:
     profile.rows[0] = size
 
 
-@piece
+@helper(inline=True)
 def first_fit(profile: Any, k: Any, p: Any, s: Any, last: Any) -> Any:
     """The first start from s on of a run of p seconds; -1 where that would end after `last`."""
     edge, free, size = profile.edge, profile.free, profile.rows[0]
@@ -89,7 +89,7 @@ def first_fit(profile: Any, k: Any, p: Any, s: Any, last: Any) -> Any:
             y += 1
 
 
-@piece
+@helper(inline=True)
 def last_fit(profile: Any, k: Any, p: Any, s: Any, release: Any) -> Any:
     """The last start up to s; -1 where that is before the release."""
     edge, free = profile.edge, profile.free

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coalloc.policies.kernel.acceptance import accepts, draw
+from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.pool_insertion import Placed, place
-from coalloc.policies.kernel.pool_jit import piece, whole
 from coalloc.policies.kernel.pool_profile import book
 
 MOST = 24
@@ -44,7 +44,7 @@ class Moved(NamedTuple):
         return Moved(whole_numbers[0], floats[0], whole_numbers[1], floats[1], floats[2])
 
 
-@piece
+@helper(inline=True)
 def judge(weight: Any, end: Any, goal: Any) -> Any:
     """What is minimised, weighted completion and delays; and the makespan."""
     cap = goal.cap
@@ -57,7 +57,7 @@ def judge(weight: Any, end: Any, goal: Any) -> Any:
     return total + goal.scale * delay, makespan
 
 
-@piece
+@helper(inline=True)
 def choose(now: Any, cap: Any, makespan: Any, many: Any, state: Any, taken: Any) -> Any:
     """Pick jobs that run near each other, the first at random, or late; returns how many."""
     start, end = now.start, now.end
@@ -88,7 +88,7 @@ def choose(now: Any, cap: Any, makespan: Any, many: Any, state: Any, taken: Any)
     return got
 
 
-@piece
+@helper(inline=True)
 def arrange(jobs: Any, row: Any, got: Any, rule: Any, state: Any, moved: Any) -> None:
     """Sort the chosen jobs: at random, by work, or by Smith's ratio, blurred."""
     job, key = moved.job, moved.key
@@ -109,7 +109,7 @@ def arrange(jobs: Any, row: Any, got: Any, rule: Any, state: Any, moved: Any) ->
         key[x], key[z] = key[z], key[x]
 
 
-@piece
+@helper(inline=True)
 def take_out(procs: Any, got: Any, now: Any, profile: Any, job: Any) -> None:
     """Free the processors of the chosen jobs."""
     for x in range(got):
@@ -117,7 +117,7 @@ def take_out(procs: Any, got: Any, now: Any, profile: Any, job: Any) -> None:
         book(profile, now.start[j], now.end[j], -procs[now.row[j]])
 
 
-@piece
+@helper(inline=True)
 def put_in(
     jobs: Any, costs: Any, got: Any, share: Any, cap: Any, now: Any, profile: Any, moved: Any
 ) -> Any:
@@ -133,7 +133,7 @@ def put_in(
     return same
 
 
-@piece
+@helper(inline=True)
 def put_back(procs: Any, got: Any, now: Any, profile: Any, moved: Any) -> None:
     """Place the chosen jobs as they were."""
     for x in range(got):
@@ -142,14 +142,14 @@ def put_back(procs: Any, got: Any, now: Any, profile: Any, moved: Any) -> None:
         book(profile, now.start[j], now.end[j], procs[now.row[j]])
 
 
-@piece
+@helper(inline=True)
 def keep(now: Any, best: Any) -> None:
     """Copy the schedule at hand."""
     for j in range(now.row.size):
         best.row[j], best.start[j], best.end[j] = now.row[j], now.start[j], now.end[j]
 
 
-@whole
+@kernel
 def improve(
     jobs: Any,
     costs: Any,

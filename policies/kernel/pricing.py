@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.kernel.jit import alone, inlined
+from coalloc.policies.kernel.jit import helper, kernel
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class Priced(NamedTuple):
         return Priced(grid, prices, total, np.minimum.accumulate(prices))
 
 
-@inlined
+@helper(inline=True)
 def slot_of(grid: Any, slots: Any, pace: Any, x: Any) -> Any:
     """The slot that x lies in, `slots` behind the grid; quick where slots are equally wide."""
     g = min(max(int(x * pace), 0), slots)
@@ -50,7 +50,7 @@ def slot_of(grid: Any, slots: Any, pace: Any, x: Any) -> Any:
     return g
 
 
-@inlined
+@helper(inline=True)
 def paid_until(priced: Any, slots: Any, pace: Any, x: Any) -> Any:
     """Integral of the prices from 0 to x."""
     grid, total = priced.grid, priced.total
@@ -60,7 +60,7 @@ def paid_until(priced: Any, slots: Any, pace: Any, x: Any) -> Any:
     return total[g] + priced.price[g] * (x - grid[g])
 
 
-@inlined
+@helper(inline=True)
 def cheapest_start(
     k: Any, p: Any, w: Any, release: Any, priced: Any, slots: Any, pace: Any, cap: Any, best: Any
 ) -> Any:
@@ -128,7 +128,7 @@ def cheapest_start(
     return best, found
 
 
-@alone
+@kernel
 def price_jobs(jobs: Any, priced: Any, cap: Any, out_mode: Any, out_start: Any) -> Any:
     """Find each job's cheapest allotment and start.
 
@@ -167,7 +167,7 @@ def price_jobs(jobs: Any, priced: Any, cap: Any, out_mode: Any, out_start: Any) 
     return cost
 
 
-@alone
+@kernel
 def price_rows(jobs: Any, priced: Any, cap: Any, out_cost: Any, out_start: Any) -> None:
     """Find the cheapest start of every allotment; parameters as in `price_jobs`.
 
@@ -188,7 +188,7 @@ def price_rows(jobs: Any, priced: Any, cap: Any, out_cost: Any, out_start: Any) 
             out_start[a] = s if s >= 0.0 else r
 
 
-@alone
+@kernel
 def add_usage(jobs: Any, mode: Any, start: Any, grid: Any, used: Any) -> None:
     """Sum up the processor-seconds that these choices take in each slot."""
     slots = used.size

@@ -1,11 +1,11 @@
 """Free slots and link load over time, changed in place.
 
-See `compiled` for how rows, blocks and dips work.
+See the package for how rows, blocks and dips work.
 """
 
 from __future__ import annotations
 
-from coalloc.policies.kernel.jit import kernel, part
+from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.loads import load_units
 from coalloc.policies.kernel.state import (
     BLOCKS,
@@ -21,7 +21,7 @@ from coalloc.policies.kernel.state import (
 )
 
 
-@part
+@helper()
 def locate(profile: Profile, t: float) -> tuple[int, int]:
     """Place in the order, and offset, of the row in force at t."""
     low, high = 0, profile.size[BLOCKS] - 1
@@ -42,7 +42,7 @@ def locate(profile: Profile, t: float) -> tuple[int, int]:
     return low, left
 
 
-@part
+@helper()
 def bound(profile: Profile, block: int) -> None:
     """Recompute what a block offers at least and at most."""
     a, b = profile.total[block, 0], profile.total[block, 0]
@@ -61,7 +61,7 @@ def bound(profile: Profile, block: int) -> None:
     profile.dips[block] = dips
 
 
-@part
+@helper()
 def move(profile: Profile, source: int, i: int, target: int, j: int) -> None:
     """Copy an entry of a block."""
     profile.time[target, j] = profile.time[source, i]
@@ -71,7 +71,7 @@ def move(profile: Profile, source: int, i: int, target: int, j: int) -> None:
     profile.dip[target, j] = profile.dip[source, i]
 
 
-@part
+@helper()
 def add_block(profile: Profile, place: int) -> int:
     """Make an empty block at this place in the order."""
     size = profile.size
@@ -88,7 +88,7 @@ def add_block(profile: Profile, place: int) -> int:
     return block
 
 
-@part
+@helper()
 def cut(profile: Profile, t: float) -> bool:
     """Make a row begin at t; True if it is new."""
     place, i = locate(profile, t)
@@ -128,7 +128,7 @@ def cut(profile: Profile, t: float) -> bool:
     return True
 
 
-@part
+@helper()
 def drop(profile: Profile, t: float) -> None:
     """Remove the row that begins at t, and merge blocks that become small."""
     place, i = locate(profile, t)
@@ -157,7 +157,7 @@ def drop(profile: Profile, t: float) -> None:
     bound(profile, block)
 
 
-@part
+@helper()
 def reset(problem: Problem, base: Base, profile: Profile) -> None:
     """Load the profile with what runs now."""
     clusters = profile.load.shape[1]

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from coalloc.policies.kernel.jit import alone, inlined
+from coalloc.policies.kernel.jit import helper, kernel
 
 
-@inlined
+@helper(inline=True)
 def on_grid(
     k: Any, p: Any, w: Any, release: Any, width: Any, slots: Any, total: Any, cap: Any
 ) -> Any:
@@ -64,7 +64,7 @@ def on_grid(
     return least, found
 
 
-@alone
+@kernel
 def price_near(
     jobs: Any,
     width: Any,

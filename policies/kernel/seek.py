@@ -7,7 +7,7 @@ from math import inf
 from coalloc.policies.kernel.fit import (
     window,
 )
-from coalloc.policies.kernel.jit import kernel, part
+from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.loads import data_ready
 from coalloc.policies.kernel.profile import (
     book,
@@ -29,7 +29,7 @@ from coalloc.policies.kernel.state import (
 )
 
 
-@part
+@helper()
 def clear(
     profile: Profile, place: int, i: int, start: float, total: int, peak: int, length: float
 ) -> tuple[int, int, float]:
@@ -169,7 +169,7 @@ def seek(
         only += 1
 
 
-@part
+@helper()
 def recall(problem: Problem, scratch: Scratch, item: int) -> float:
     """Start before which there is no room for an item, as `remember` knows; and write its row."""
     group, mode = problem.item_group[item], problem.mode_first[item]
@@ -199,7 +199,7 @@ def recall(problem: Problem, scratch: Scratch, item: int) -> float:
     return best
 
 
-@part
+@helper()
 def remember(problem: Problem, scratch: Scratch, item: int) -> None:
     """Keep the first start of an item that could begin at once and loads no link."""
     mode = problem.mode_first[item]
@@ -212,7 +212,7 @@ def remember(problem: Problem, scratch: Scratch, item: int) -> None:
     scratch.counters[REMEMBERED] += 1
 
 
-@part
+@helper()
 def commit(
     problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, end: float
 ) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any, NamedTuple
 
-from coalloc.policies.kernel.jit import called, inlined
+from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.state import FULL, ROUNDING, SHORTEST
 
 ANY, SPLIT = -1, -2
@@ -118,7 +118,7 @@ class State(NamedTuple):
     random: Any
 
 
-@inlined
+@helper(inline=True)
 def seconds(items: Items, item: int, n: int, power: float) -> Any:
     """Run time on n processes of this power, s, but for communication; inf if n is not offered."""
     a, b = items.table_first[item], items.table_first[item + 1]
@@ -131,7 +131,7 @@ def seconds(items: Items, item: int, n: int, power: float) -> Any:
     return inf
 
 
-@inlined
+@helper(inline=True)
 def offered(items: Items, item: int, n: int) -> Any:
     """The largest count of at most n that an item may have; 0 if there is none."""
     a, b, found = items.table_first[item], items.table_first[item + 1], 0
@@ -143,7 +143,7 @@ def offered(items: Items, item: int, n: int) -> Any:
     return found
 
 
-@inlined
+@helper(inline=True)
 def shut(site: Site, group: int, c: int, t: float) -> bool:
     """Whether a class is reserved for others at t."""
     for x in range(site.closed_first[c], site.closed_first[c + 1]):
@@ -153,7 +153,7 @@ def shut(site: Site, group: int, c: int, t: float) -> bool:
     return False
 
 
-@inlined
+@helper(inline=True)
 def stretch(desk: Desk, k: int, t: float) -> Any:
     """The stretch of a cluster's profile that holds t."""
     a, b = 0, desk.rows[k]
@@ -166,7 +166,7 @@ def stretch(desk: Desk, k: int, t: float) -> Any:
     return a
 
 
-@inlined
+@helper(inline=True)
 def look(
     site: Site, desk: Desk, group: int, k: int, n: int, low: float, ask: int, t: float, d: float
 ) -> Any:
@@ -204,7 +204,7 @@ def look(
     return inf
 
 
-@inlined
+@helper(inline=True)
 def cut(site: Site, desk: Desk, k: int, t: float) -> Any:
     """The stretch that begins at t; made if there is none."""
     s = stretch(desk, k, t)
@@ -224,7 +224,7 @@ def cut(site: Site, desk: Desk, k: int, t: float) -> Any:
     return s + 1
 
 
-@inlined
+@helper(inline=True)
 def between(site: Site, items: Items, item: int, n: int, want: Any) -> float:
     """Seconds that a task's communication between clusters takes."""
     longest = 0.0
@@ -235,7 +235,7 @@ def between(site: Site, items: Items, item: int, n: int, want: Any) -> float:
     return longest
 
 
-@inlined
+@helper(inline=True)
 def ready(site: Site, items: Items, out: Out, item: int, mask: int) -> float:
     """When the data of all parents have reached a set of clusters."""
     t = -inf
@@ -258,7 +258,7 @@ def ready(site: Site, items: Items, out: Out, item: int, mask: int) -> float:
     return t
 
 
-@inlined
+@helper(inline=True)
 def load_of(site: Site, items: Items, item: int, n: int, inside: int, k: int) -> int:
     """Load on a cluster's link in its units: gbps * x * (n - x) / (n - 1)."""
     if items.gbps[item] <= 0.0 or n <= 1 or inside == n or inside == 0 or site.link[k] == inf:
@@ -267,7 +267,7 @@ def load_of(site: Site, items: Items, item: int, n: int, inside: int, k: int) ->
     return 64 * FULL if load >= 64.0 * site.link[k] else int(load / site.link[k] * FULL + 0.5)
 
 
-@inlined
+@helper(inline=True)
 def book(site: Site, items: Items, desk: Desk, out: Out, item: int, n: int, low: float) -> None:
     """Take `desk.best` from out.start[item] on: on each cluster the weakest that are free."""
     t, latest = out.start[item], out.end[item]
@@ -311,7 +311,7 @@ def book(site: Site, items: Items, desk: Desk, out: Out, item: int, n: int, low:
                     desk.free[k, s, c - site.first[k]] -= out.used[item, c] * site.need[group, c]
 
 
-@inlined
+@helper(inline=True)
 def seek(
     site: Site, items: Items, genes: Genes, desk: Desk, out: Out, item: int, flags: Any
 ) -> int:
@@ -380,7 +380,7 @@ def seek(
     return chosen
 
 
-@called
+@helper()
 def schedule(
     site: Site, items: Items, genes: Genes, desk: Desk, out: Out, state: State, objective: int
 ) -> float:

@@ -14,11 +14,6 @@ EVENT, EASY
 INSERT
     Bookings stay. A job that ends at its estimate changes nothing that was not planned; one that
     ends earlier has all bookings made afresh in arrival order (compression).
-
-Notes
------
-Every kernel here calls kernels of `compiled`, which numba's cache does not notice when they change.
-So the names under which these are cached contain a checksum of that file.
 """
 
 # mypy: allow-untyped-defs
@@ -26,14 +21,14 @@ So the names under which these are cached contain a checksum of that file.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from math import inf
 from typing import Any, NamedTuple
-from zlib import crc32
 
-from coalloc.policies.kernel import compiled
-from coalloc.policies.kernel.compiled import (
+from coalloc.policies.kernel.decoders import may_fit, survey
+from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.profile import book, bound, locate, move, reset
+from coalloc.policies.kernel.seek import seek
+from coalloc.policies.kernel.state import (
     BLOCKS,
     EASY,
     FREE_BLOCKS,
@@ -46,42 +41,12 @@ from coalloc.policies.kernel.compiled import (
     STAMP,
     STRICT,
     WIDTH,
-    book,
-    bound,
-    locate,
-    may_fit,
-    move,
-    reset,
-    seek,
-    survey,
 )
 
 INSTANT = 1e-6
 """What happens within this time is one instant, the latest of it; seconds."""
 
 ARRIVED, FIRST, LAST, RUNNING, ENDED, INSTANTS, DEEPEST = 0, 1, 2, 3, 4, 5, 6
-
-
-def _stamp() -> str:
-    try:
-        return f"{crc32(inspect.getsource(compiled).encode()):08x}"
-    except OSError:  # no source beside the byte code: it does not change either
-        return "0"
-
-
-_SUFFIX = f"_{_stamp()}"
-
-
-def kernel(function: Callable[..., Any]) -> Any:
-    """Compile, with a cache that is left behind when `compiled` changes."""
-    function.__qualname__ += _SUFFIX
-    return compiled.kernel(function)
-
-
-def part(function: Callable[..., Any]) -> Any:
-    """Compile what only kernels call."""
-    function.__qualname__ += _SUFFIX
-    return compiled.part(function)
 
 
 class Stream(NamedTuple):
@@ -102,7 +67,7 @@ class Stream(NamedTuple):
 # ---- the profile
 
 
-@part
+@helper()
 def remove(profile, place, i):
     """Take a row out; no block becomes empty."""
     block = profile.block[place]
@@ -133,7 +98,7 @@ def remove(profile, place, i):
             profile.block[k] = profile.block[k + 1]
 
 
-@part
+@helper()
 def tidy(profile, t):
     """Remove the row that begins at t if it is like the row before."""
     place, i = locate(profile, t)
@@ -155,7 +120,7 @@ def tidy(profile, t):
     remove(profile, place, i)
 
 
-@part
+@helper()
 def forget(profile, t):
     """Remove the rows that are over at t."""
     while True:
@@ -172,7 +137,7 @@ def forget(profile, t):
         remove(profile, place, i)
 
 
-@part
+@helper()
 def hold(problem, profile, scratch, out, item, end):
     """Book what `seek` found, in the job's own part of the pool."""
     out.start[item] = scratch.pick_cost[3]
@@ -187,7 +152,7 @@ def hold(problem, profile, scratch, out, item, end):
     book(problem, profile, scratch, out, item, 1)
 
 
-@part
+@helper()
 def leave(problem, profile, scratch, out, item, t):
     """Give back what a job has booked from t on."""
     if out.end[item] <= t:
@@ -202,7 +167,7 @@ def leave(problem, profile, scratch, out, item, t):
 # ---- running jobs
 
 
-@part
+@helper()
 def push(stream, time, job):
     """Add an end to the heap."""
     at = stream.count[RUNNING]
@@ -218,7 +183,7 @@ def push(stream, time, job):
     stream.heap_job[at] = job
 
 
-@part
+@helper()
 def pop(stream):
     """Take the first end from the heap; its job."""
     job = stream.heap_job[0]
@@ -240,7 +205,7 @@ def pop(stream):
     return job
 
 
-@part
+@helper()
 def begin(problem, out, stream, item, t):
     """Let a booked job run from t on."""
     weakest = inf
@@ -261,7 +226,7 @@ def begin(problem, out, stream, item, t):
 # ---- rounds
 
 
-@part
+@helper()
 def enqueue(stream, item):
     """Put a job into the queue by its key; its place."""
     queue, key = stream.queue, stream.key
@@ -274,7 +239,7 @@ def enqueue(stream, item):
     return at
 
 
-@part
+@helper()
 def start_strictly(problem, profile, scratch, out, choice, stream, t):
     """Start from the front of the queue while the earliest end begins now."""
     count = stream.count
@@ -291,7 +256,7 @@ def start_strictly(problem, profile, scratch, out, choice, stream, t):
         count[FIRST] += 1
 
 
-@part
+@helper()
 def start_fitting(problem, profile, scratch, out, choice, stream, t, easy, new):
     """Start what fits, in queue order; `new`: the first job not tried since a release."""
     count, queue = stream.count, stream.queue
@@ -354,7 +319,7 @@ def start_fitting(problem, profile, scratch, out, choice, stream, t, easy, new):
         leave(problem, profile, scratch, out, head, t)
 
 
-@part
+@helper()
 def start_booked(problem, profile, scratch, out, choice, stream, t, new, again):
     """Book the new jobs, or all of them again, and start what is booked for now."""
     count, queue = stream.count, stream.queue

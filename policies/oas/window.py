@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from coalloc.policies.kernel.arrays import Floats, make_outcome
-from coalloc.policies.kernel.compiled import USES, Outcome, begin, book, serial
+from coalloc.policies.kernel.decoders import begin, serial
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.kernel.lister import Lister
+from coalloc.policies.kernel.profile import book
+from coalloc.policies.kernel.state import USES, Outcome
 
 
 def ranked(planner: Planner) -> list[int]:

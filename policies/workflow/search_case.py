@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from coalloc.policies.kernel.arrays import Floats, Ints
-from coalloc.policies.kernel.compiled import BLOCKS, Outcome
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.kernel.serial_annealing import search
 from coalloc.policies.kernel.serial_sgs import (
@@ -30,6 +29,7 @@ from coalloc.policies.kernel.serial_sgs import (
     State,
 )
 from coalloc.policies.kernel.split import TOLERANCE, low_side, split
+from coalloc.policies.kernel.state import BLOCKS, Outcome
 from coalloc.policies.workflow.forms import Form, form_of
 from coalloc.policies.workflow.graph import Graph, graph_of
 

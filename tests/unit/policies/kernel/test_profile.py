@@ -15,10 +15,12 @@ from coalloc.policies.kernel.arrays import (
     make_profile,
     make_scratch,
 )
-from coalloc.policies.kernel.compiled import BLOCKS, INSERT, ROWS, begin, book, decode, undo
+from coalloc.policies.kernel.decoders import begin, decode
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.intake import read_queue
 from coalloc.policies.kernel.kinds import floored_power
+from coalloc.policies.kernel.profile import book, undo
+from coalloc.policies.kernel.state import BLOCKS, INSERT, ROWS
 from tests.unit.policies.kernel.kernel_case import case, cluster, planned, rigid, spans
 
 
