@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import inf
 
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.loads import load_units, low_side
+from coalloc.policies.kernel.loads import low_side
 from coalloc.policies.kernel.state import (
     FULL,
     ROUNDING,
@@ -69,8 +69,8 @@ def spread(problem: Problem, scratch: Scratch, item: int, procs: int) -> int:
 
 
 @helper()
-def fill(problem: Problem, scratch: Scratch, group: int, size: int) -> None:
-    """Lay best_take on classes, weakest first."""
+def fill(problem: Problem, scratch: Scratch, group: int, size: int) -> tuple[int, float, float]:
+    """Lay best_take on classes, weakest first; how many, the power of all, and the least."""
     left = scratch.left
     for k in range(left.size):
         left[k] = scratch.best_take[k]
@@ -88,32 +88,15 @@ def fill(problem: Problem, scratch: Scratch, group: int, size: int) -> None:
             length += 1
             cost += count * problem.class_power[c]
             weakest = min(weakest, problem.class_power[c])
-    scratch.pick[0] = length
-    scratch.pick_cost[0] = cost
-    scratch.pick_cost[1] = weakest
+    return length, cost, weakest
 
 
 @helper()
-def allot(
-    problem: Problem, scratch: Scratch, item: int, procs: int, size: int, pattern: int
-) -> int:
-    """Choose nodes among the first `size` classes; the number of clusters, 0 if none will do."""
+def allot(problem: Problem, scratch: Scratch, item: int, procs: int, size: int) -> int:
+    """Choose clusters with the first `size` classes into best_take; how many, 0 if none will do."""
     group = problem.item_group[item]
     clusters = problem.link_gbps.size
     avail = scratch.avail
-    used = 0
-    if pattern >= 0:
-        for k in range(clusters):
-            count = problem.patterns[pattern, k]
-            scratch.best_take[k] = count
-            used += count > 0
-            if count > avail[k]:
-                return 0
-            units = load_units(problem.item_gbps[item], procs, count, problem.link_gbps[k])
-            if units > 0 and scratch.loaded[k] + units > FULL + ROUNDING:
-                return 0
-        fill(problem, scratch, group, size)
-        return used
     whole = 0
     for k in range(clusters):
         whole += avail[k] >= procs
@@ -136,9 +119,7 @@ def allot(
             ):
                 chosen = k
         scratch.best_take[chosen] = procs
-        used = 1
-    elif problem.item_splits[item]:
-        used = spread(problem, scratch, item, procs)
-    if used > 0:
-        fill(problem, scratch, group, size)
-    return used
+        return 1
+    if problem.item_splits[item]:
+        return spread(problem, scratch, item, procs)
+    return 0

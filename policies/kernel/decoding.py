@@ -12,8 +12,8 @@ from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Sta
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.kernel.arrays import (
     Compiled,
+    any_mode,
     compile_intake,
-    free_choice,
     make_outcome,
     make_profile,
     make_scratch,
@@ -60,7 +60,7 @@ class Planner:
         problem = self.compiled.problem
         self.profile = make_profile(problem, self.compiled.base)
         self.scratch = make_scratch(problem)
-        self.choice = free_choice(len(self.intake.items))
+        self.fixed_mode = any_mode(len(self.intake.items))
         self.guarded = self._guarded(options.get("guard_after") or 0)
         self.weights = np.array([item.job.weight for item in self.intake.items], dtype=np.float64)
         self.numbers = np.array([item.number for item in self.intake.items], dtype=np.int64)
@@ -94,7 +94,7 @@ class Planner:
             self.profile,
             self.scratch,
             out,
-            self.choice,
+            self.fixed_mode,
             self.guarded,
             np.array(order, dtype=np.int64),
             DECODERS[decoder],

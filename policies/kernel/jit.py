@@ -18,12 +18,12 @@ import dis
 from collections.abc import Callable
 from functools import cache, partial
 from importlib.util import find_spec
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast, overload
 from zlib import crc32
 
 from numba import njit
 
-Function = Callable[..., Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class _Loader(Protocol):
@@ -34,7 +34,11 @@ class _Loader(Protocol):
     def get_data(self, path: str) -> bytes: ...
 
 
-def kernel(function: Function | None = None, *, allocates: bool = False) -> Any:
+@overload
+def kernel(function: Function) -> Function: ...
+@overload
+def kernel(*, allocates: bool) -> Callable[[Function], Function]: ...
+def kernel(function: Any = None, *, allocates: bool = False) -> Any:
     """Compile a function that is called from Python.
 
     Parameters
@@ -47,7 +51,7 @@ def kernel(function: Function | None = None, *, allocates: bool = False) -> Any:
     return _compiled(function, _nrt=allocates)
 
 
-def helper(*, inline: bool = False) -> Callable[[Function], Any]:
+def helper(*, inline: bool = False) -> Callable[[Function], Function]:
     """Compile a function that only compiled functions call, without a wrapper for Python.
 
     Parameters
@@ -56,7 +60,7 @@ def helper(*, inline: bool = False) -> Callable[[Function], Any]:
         Into each caller. That takes longer to compile.
     """
 
-    def decorate(function: Function) -> Any:
+    def decorate(function: Function) -> Function:
         return _compiled(function, _nrt=False, no_cpython_wrapper=True, forceinline=inline)
 
     return decorate
@@ -102,10 +106,10 @@ def _loader(module: str) -> tuple[_Loader, str]:
     return cast(_Loader, spec.loader), spec.origin
 
 
-def _compiled(function: Function, **flags: Any) -> Any:
+def _compiled(function: Function, **flags: Any) -> Function:
     function.__qualname__ += f"_{stamp(function.__module__)}"
     flags |= {"error_model": "numpy", "no_cfunc_wrapper": True}
     try:
-        return njit(cache=True, **flags)(function)
+        return cast(Function, njit(cache=True, **flags)(function))
     except RuntimeError:  # numba raises at import where nothing is writable for its cache
-        return njit(**flags)(function)
+        return cast(Function, njit(**flags)(function))

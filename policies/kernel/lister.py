@@ -24,7 +24,7 @@ def _column(profile: Profile) -> tuple[Floats, Ints]:
     times, rows = [], []
     for place in range(int(profile.size[BLOCKS])):
         block = profile.block[place]
-        count = profile.count[block]
+        count = profile.filled[block]
         times.append(profile.time[block, :count])
         rows.append(profile.row[block, :count])
     return np.concatenate(times), np.concatenate(rows)
@@ -175,7 +175,7 @@ class Lister:
 
     def outcome(self) -> Outcome:
         """A copy of what `evaluate` wrote."""
-        return Outcome(*(np.array(entry) for entry in self.out))
+        return Outcome._make(np.array(entry) for entry in self.out)
 
 
 def copy_of(genes: Genes) -> Genes:

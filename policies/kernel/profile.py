@@ -32,7 +32,7 @@ def locate(profile: Profile, t: float) -> tuple[int, int]:
         else:
             high = middle - 1
     block = profile.block[low]
-    left, right = 0, profile.count[block] - 1
+    left, right = 0, profile.filled[block] - 1
     while left < right:
         middle = (left + right + 1) >> 1
         if profile.time[block, middle] <= t:
@@ -48,7 +48,7 @@ def bound(profile: Profile, block: int) -> None:
     a, b = profile.total[block, 0], profile.total[block, 0]
     c, d = profile.peak[block, 0], profile.peak[block, 0]
     dips = 0
-    for i in range(profile.count[block]):
+    for i in range(profile.filled[block]):
         a = min(a, profile.total[block, i])
         b = max(b, profile.total[block, i])
         c = min(c, profile.peak[block, i])
@@ -83,25 +83,25 @@ def add_block(profile: Profile, place: int) -> int:
     for i in range(size[BLOCKS], place, -1):
         profile.block[i] = profile.block[i - 1]
     profile.block[place] = block
-    profile.count[block] = 0
+    profile.filled[block] = 0
     size[BLOCKS] += 1
     return block
 
 
 @helper()
-def cut(profile: Profile, t: float) -> bool:
-    """Make a row begin at t; True if it is new."""
+def cut(profile: Profile, t: float) -> None:
+    """Make a row begin at t."""
     place, i = locate(profile, t)
     block = profile.block[place]
     if profile.time[block, i] == t:
-        return False
-    if profile.count[block] == WIDTH:
+        return
+    if profile.filled[block] == WIDTH:
         half = WIDTH // 2
         other = add_block(profile, place + 1)
         for k in range(half, WIDTH):
             move(profile, block, k, other, k - half)
-        profile.count[block] = half
-        profile.count[other] = WIDTH - half
+        profile.filled[block] = half
+        profile.filled[other] = WIDTH - half
         bound(profile, block)
         bound(profile, other)
         if i >= half:
@@ -118,43 +118,13 @@ def cut(profile: Profile, t: float) -> bool:
         profile.free[row, c] = profile.free[old, c]
     for k in range(profile.load.shape[1]):
         profile.load[row, k] = profile.load[old, k]
-    for k in range(profile.count[block], i + 1, -1):
+    for k in range(profile.filled[block], i + 1, -1):
         move(profile, block, k - 1, block, k)
     move(profile, block, i, block, i + 1)
     profile.time[block, i + 1] = t
     profile.row[block, i + 1] = row
     profile.dip[block, i + 1] = 0
-    profile.count[block] += 1
-    return True
-
-
-@helper()
-def drop(profile: Profile, t: float) -> None:
-    """Remove the row that begins at t, and merge blocks that become small."""
-    place, i = locate(profile, t)
-    block = profile.block[place]
-    size = profile.size
-    profile.recycled[size[FREE_ROWS]] = profile.row[block, i]
-    size[FREE_ROWS] += 1
-    size[ROWS] -= 1
-    for k in range(i, profile.count[block] - 1):
-        move(profile, block, k + 1, block, k)
-    profile.count[block] -= 1
-    if profile.count[block] < WIDTH // 4 and size[BLOCKS] > 1:
-        first = place if place + 1 < size[BLOCKS] else place - 1
-        one, two = profile.block[first], profile.block[first + 1]
-        together = profile.count[one] + profile.count[two]
-        if together <= 3 * WIDTH // 4 or profile.count[block] == 0:
-            for k in range(profile.count[two]):
-                move(profile, two, k, one, profile.count[one] + k)
-            profile.count[one] += profile.count[two]
-            for k in range(first + 1, size[BLOCKS] - 1):
-                profile.block[k] = profile.block[k + 1]
-            profile.recycled_block[size[FREE_BLOCKS]] = two
-            size[FREE_BLOCKS] += 1
-            size[BLOCKS] -= 1
-            block = one
-    bound(profile, block)
+    profile.filled[block] += 1
 
 
 @helper()
@@ -183,7 +153,7 @@ def reset(problem: Problem, base: Base, profile: Profile) -> None:
         i = r % (WIDTH // 2)
         if i == 0:
             block = add_block(profile, profile.size[BLOCKS])
-        profile.count[block] = i + 1
+        profile.filled[block] = i + 1
         profile.time[block, i] = base.time[r]
         profile.row[block, i] = r
         profile.total[block, i] = total
@@ -196,11 +166,8 @@ def reset(problem: Problem, base: Base, profile: Profile) -> None:
 @kernel
 def book(
     problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, sign: int
-) -> int:
-    """Take (1) or give back (-1) what an item uses.
-
-    The answer is for `undo`: 1 the row at its start is new, 2 that at its end, 4 its dip is new.
-    """
+) -> None:
+    """Take (1) or give back (-1) what an item uses."""
     start, end = out.start[item], out.end[item]
     clusters = problem.link_gbps.size
     classes = problem.class_power.size
@@ -222,14 +189,12 @@ def book(
         if used > 1:
             gbps = problem.item_gbps[item]
             units[k] = sign * load_units(gbps, procs, inside[k], problem.link_gbps[k])
-    made = 1 if cut(profile, start) else 0
-    if cut(profile, end):
-        made += 2
+    cut(profile, start)
+    cut(profile, end)
     place, i = locate(profile, start)
     block = profile.block[place]
-    if sign > 0 and profile.dip[block, i] == 0:
+    if sign > 0:
         profile.dip[block, i] = 1
-        made += 4
     while profile.time[block, i] < end:
         row = profile.row[block, i]
         gone = 0
@@ -251,26 +216,9 @@ def book(
             profile.load[row, k] += units[k]
         profile.peak[block, i] = peak
         i += 1
-        if i == profile.count[block]:
+        if i == profile.filled[block]:
             bound(profile, block)
             place += 1
             block = profile.block[place]
             i = 0
     bound(profile, block)
-    return made
-
-
-@kernel
-def undo(
-    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, made: int
-) -> None:
-    """Take back the last `book` that is not yet undone; `made` is what it returned."""
-    book(problem, profile, scratch, out, item, -1)
-    if made & 2:
-        drop(profile, out.end[item])
-    if made & 1:
-        drop(profile, out.start[item])
-    elif made & 4:
-        place, i = locate(profile, out.start[item])
-        profile.dip[profile.block[place], i] = 0
-        bound(profile, profile.block[place])

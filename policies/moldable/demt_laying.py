@@ -97,7 +97,7 @@ class Layer:
 
     def decode(self, order: Ints, rows: Ints, decoder: str = "event") -> Schedule:
         """Schedule all jobs by the kernel, whatever the snapshot is."""
-        mode = self.planner.choice.mode
+        mode = self.planner.fixed_mode
         mode[:] = self.queue.mode[rows]
         schedule = self.planner.decode(order.tolist(), decoder)
         mode[:] = -1

@@ -63,7 +63,7 @@ def complete(
     scratch.counters[USES] = int((out.use_first + out.use_count).max(initial=0))
     _tell_children(planner, out)
     order = np.array(rest, dtype=np.int64)
-    serial(problem, profile, scratch, out, planner.choice, order, False)
+    serial(problem, profile, scratch, out, planner.fixed_mode, order, False)
     return planner.measure(out, work + len(rest), sc)
 
 

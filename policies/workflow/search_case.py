@@ -125,7 +125,7 @@ def _profile(planner: Planner) -> tuple[Floats, Ints, Ints]:
     times, rows = [], []
     for place in range(int(profile.size[BLOCKS])):
         block = profile.block[place]
-        count = profile.count[block]
+        count = profile.filled[block]
         times.append(profile.time[block, :count])
         rows.append(profile.row[block, :count])
     row = np.concatenate(rows)
