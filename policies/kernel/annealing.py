@@ -13,45 +13,29 @@ from __future__ import annotations
 from math import log
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.listing import listing
-from coalloc.policies.kernel.listing_state import MADE, MAKESPAN, Desk, Genes, Rows
-from coalloc.policies.kernel.state import Outcome, Problem
+from coalloc.policies.kernel.listing_state import MADE, Desk, Genes, Rows
+from coalloc.policies.kernel.record import Floats, Ints, record
+from coalloc.policies.kernel.state import MAKESPAN, Outcome, Problem
+from coalloc.policies.kernel.xorshift import State, draw, pick
 
 CURRENT, BEST, WARMTH, COOLING, LATEST = 0, 1, 2, 3, 4
 TRIALS, PLACED, IMPROVED, ACCEPTED = 0, 1, 2, 3
 
 
+@record
 class Anneal(NamedTuple):
     """What a search keeps between calls."""
 
-    value: Any  # CURRENT, BEST, WARMTH, COOLING, LATEST
+    value: Floats  # CURRENT, BEST, WARMTH, COOLING, LATEST
     count: Any  # TRIALS, PLACED, IMPROVED (trial), ACCEPTED
-    random: Any  # 1, uint64
-    levels: Any  # N x 1 + C: how many levels an item may have, and which
-    homes: Any  # N x 1 + K + 2
-    modes: Any  # N, how many
-    sc: Any  # S, values of sc
-    loads: Any  # N, whether sc matters
-
-
-@helper(inline=True)
-def draw(random: Any) -> float:
-    """A number in [0, 1); xorshift64*."""
-    x = random[0]
-    x ^= x >> np.uint64(12)
-    x ^= x << np.uint64(25)
-    x ^= x >> np.uint64(27)
-    random[0] = x
-    return float((x * np.uint64(2685821657736338717)) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
-
-
-@helper(inline=True)
-def pick(random: Any, n: int) -> int:
-    """A whole number in [0, n)."""
-    return min(int(draw(random) * n), n - 1)
+    random: State  # 1, uint64
+    levels: Ints  # N x (2 + 2 C): how many levels an item may have, and which
+    homes: Ints  # N x (3 + K): how many, and which
+    modes: Ints  # N, how many
+    sc: Floats  # S, values of sc
+    loads: Ints  # N, whether sc matters
 
 
 @helper(inline=True)

@@ -14,6 +14,7 @@ from coalloc.policies.kernel.profile import (
     locate,
     reset,
 )
+from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.seek import Place, commit, recall, remember, seek
 from coalloc.policies.kernel.state import (
     BLOCKS,
@@ -30,7 +31,6 @@ from coalloc.policies.kernel.state import (
     USES,
     WINDOWS,
     Base,
-    Ints,
     Outcome,
     Problem,
     Profile,

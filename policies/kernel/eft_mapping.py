@@ -16,65 +16,68 @@ from math import inf
 from typing import Any, NamedTuple
 
 from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.record import Counts, Floats, Ints, record
 from coalloc.policies.kernel.state import FULL, ROUNDING, SHORTEST, TOL
 
 
+@record
 class Ground(NamedTuple):
     """What is to be mapped, and on what; never written."""
 
-    parent_first: Any  # N + 1
-    parent: Any  # edges; N and more are tasks that have started
-    parent_gbit: Any  # edges; below 0 a mere order
-    release: Any  # N, s
-    group: Any  # N
-    gbps: Any  # N, of a plain job's process
-    procs: Any  # S
-    scaled: Any  # S, s at power 1
-    fixed: Any  # S, s
-    gbit: Any  # S, Gbit a process
-    need: Any  # G x C, units per process
-    group_class: Any  # G x C, by falling power
-    group_size: Any  # G
-    exempt: Any  # G x reservations
-    class_cluster: Any  # C
-    class_power: Any  # C
-    closed_first: Any  # C + 1
-    closed: Any
-    reserved: Any  # reservations x 2, s
-    link_gbps: Any  # K
-    inverse_intra: Any  # K, s / Gbit
-    latency: Any  # K, s
-    base_time: Any  # T
-    base_free: Any  # T x C
-    base_load: Any  # T x K
-    begun_end: Any  # B, s
-    begun_spread: Any  # B x K
+    parent_first: Ints  # N + 1
+    parent: Ints  # edges; N and more are tasks that have started
+    parent_gbit: Floats  # edges; below 0 a mere order
+    release: Floats  # N, s
+    group: Ints  # N
+    gbps: Floats  # N, of a plain job's process
+    procs: Ints  # S
+    scaled: Floats  # S, s at power 1
+    fixed: Floats  # S, s
+    gbit: Floats  # S, Gbit a process
+    need: Ints  # G x C, units per process
+    group_class: Ints  # G x C, by falling power
+    group_size: Ints  # G
+    exempt: Ints  # G x reservations
+    class_cluster: Ints  # C
+    class_power: Floats  # C
+    closed_first: Ints  # C + 1
+    closed: Ints
+    reserved: Floats  # reservations x 2, s
+    link_gbps: Floats  # K
+    inverse_intra: Floats  # K, s / Gbit
+    latency: Floats  # K, s
+    base_time: Floats  # T
+    base_free: Counts  # T x C
+    base_load: Ints  # T x K
+    begun_end: Floats  # B, s
+    begun_spread: Ints  # B x K
 
 
+@record
 class Board(NamedTuple):
     """What has been mapped, and working memory."""
 
-    time: Any  # R, s
-    slot: Any  # R, where the row of an instant stands
-    free: Any  # R x C
-    load: Any  # R x K
-    size: Any  # 3: instants, uses, searches
-    start: Any  # N, s
-    end: Any  # N + B, s; inf where not mapped
-    row: Any  # N
-    spread: Any  # (N + B) x K, processes
-    use_first: Any  # N
-    use_count: Any  # N
-    use_class: Any
-    use_procs: Any
-    least: Any  # C
-    shut: Any  # C, s
-    have: Any  # K
-    want: Any  # K
-    units: Any  # K
-    best_least: Any  # C
-    best_want: Any  # K
-    best: Any  # 4: end, start, size, row
+    time: Floats  # R, s
+    slot: Ints  # R, where the row of an instant stands
+    free: Counts  # R x C
+    load: Ints  # R x K
+    size: Ints  # 3: instants, uses, searches
+    start: Floats  # N, s
+    end: Floats  # N + B, s; inf where not mapped
+    row: Ints  # N
+    spread: Ints  # (N + B) x K, processes
+    use_first: Ints  # N
+    use_count: Ints  # N
+    use_class: Ints
+    use_procs: Ints
+    least: Ints  # C
+    shut: Floats  # C, s
+    have: Ints  # K
+    want: Ints  # K
+    units: Ints  # K
+    best_least: Ints  # C
+    best_want: Ints  # K
+    best: Floats  # 4: end, start, size, row
 
 
 @helper(inline=True)

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from coalloc.policies.kernel.allotment import allot, fill
 from coalloc.policies.kernel.jit import helper
+from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.state import (
     BLOCKS,
     SHORTEST,
     WINDOWS,
-    Ints,
     Problem,
     Profile,
     Scratch,

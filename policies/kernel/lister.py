@@ -12,6 +12,7 @@ from coalloc.policies.kernel.arrays import Floats, Ints, make_outcome
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.kernel.listing_state import Desk, Genes, Rows
 from coalloc.policies.kernel.state import BLOCKS, Outcome, Profile
+from coalloc.policies.kernel.xorshift import seeded
 
 ANY, WHOLE = -1, -2
 """Homes: any clusters; any one cluster."""
@@ -65,7 +66,7 @@ class Lister:
         load = planner.profile.load[rows].copy()
         least = np.minimum.accumulate(free[::-1], axis=0)[::-1]
         most = np.maximum.accumulate(load[::-1], axis=0)[::-1]
-        dips = ((least < free).any(axis=1) | (most > load).any(axis=1)).astype(np.int64)
+        dips = np.any(least < free, axis=1) | np.any(most > load, axis=1)
         jobs = np.unique(planner.numbers[self.items])
         weights = np.array([job.weight for job in planner.snapshot.queue])
         used = booked.use_first + booked.use_count
@@ -74,7 +75,7 @@ class Lister:
             time=times,
             free=free,
             load=load,
-            dips=dips,
+            dips=np.array(dips, dtype=np.int64),
             able=np.array([slots.max(initial=0.0)]),
             weight=planner.weights,
             weight_sum=np.array([weights[jobs].sum() if jobs.size else 0.0]),
@@ -180,7 +181,7 @@ class Lister:
 
 def copy_of(genes: Genes) -> Genes:
     """A copy of all choices."""
-    return Genes(*(np.array(entry) for entry in genes))
+    return Genes._make(np.array(entry) for entry in genes)
 
 
 def make_state(lister: Lister, seed: int, sc: Sequence[float] = (1.0,)) -> Anneal:
@@ -228,7 +229,7 @@ def make_state(lister: Lister, seed: int, sc: Sequence[float] = (1.0,)) -> Annea
     return Anneal(
         value=np.array([inf, inf, 0.0, 1.0, inf]),
         count=np.zeros(4, dtype=np.int64),
-        random=np.array([seed * 2654435769 % (1 << 63) + 88172645463325252], dtype=np.uint64),
+        random=seeded(seed),
         levels=levels,
         homes=homes,
         modes=np.diff(problem.mode_first),

@@ -35,17 +35,15 @@ from coalloc.policies.kernel.listing_state import (
     LENGTH,
     LOADS,
     MADE,
-    MAKESPAN,
     RUNNING,
     STARTED,
     USED,
-    WEIGHTED,
     Desk,
     Genes,
     Rows,
 )
 from coalloc.policies.kernel.loads import data_ready, load_units
-from coalloc.policies.kernel.state import FULL, MOST_LOAD, TOL, Outcome, Problem
+from coalloc.policies.kernel.state import FULL, MAKESPAN, MOST_LOAD, TOL, WEIGHING, Outcome, Problem
 
 
 @helper(inline=True)
@@ -269,7 +267,7 @@ def listing(
             busy += desk.power[item]
             least += desk.power[item] * (end - t) - rows.area[item]
             job = rows.job[item]
-            if objective == WEIGHTED:
+            if objective == WEIGHING:
                 if desk.last[job] == 0.0:
                     waiting -= rows.weight[item]
                 if end - now > desk.last[job]:
@@ -298,7 +296,7 @@ def listing(
         least += (able - busy) * (upcoming - t)
         if least * (1.0 + blend) > room * (1.0 + 1e-12):
             return inf
-        if objective == WEIGHTED and value + waiting * (upcoming - now) > cutoff:
+        if objective == WEIGHING and value + waiting * (upcoming - now) > cutoff:
             return inf
         t = upcoming
         busy -= finish(problem, genes, desk, out, t)

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from coalloc.policies.kernel.jit import helper, kernel
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from coalloc.policies.kernel.record import Floats, Ints
 
 
 class Uses(NamedTuple):

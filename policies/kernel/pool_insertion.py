@@ -8,35 +8,39 @@ that are left cannot be cheaper.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from coalloc.policies.kernel.jit import helper, kernel
-from coalloc.policies.kernel.pool_profile import book, first_fit, last_fit
+from coalloc.policies.kernel.pool_jobs import Jobs
+from coalloc.policies.kernel.pool_profile import Profile, book, first_fit, last_fit
+from coalloc.policies.kernel.record import Floats, Ints, record
 
 
+@record
 class Costs(NamedTuple):
     """What N jobs with A allotments cost at prices on G slots of one width."""
 
-    least: Any  # A, where nothing is in the way
-    ideal: Any  # A, s: the start for that
-    ranked: Any  # A, each job's allotments by that cost
-    price: Any  # G, of a processor-second
-    total: Any  # G + 1, its integral up to each edge
-    width: Any  # s
+    least: Floats  # A, where nothing is in the way
+    ideal: Floats  # A, s: the start for that
+    ranked: Ints  # A, each job's allotments by that cost
+    price: Floats  # G, of a processor-second
+    total: Floats  # G + 1, its integral up to each edge
+    width: float  # s
 
 
+@record
 class Placed(NamedTuple):
     """A schedule of N jobs."""
 
-    row: Any  # N, index of an allotment
-    start: Any  # N, s
-    end: Any  # N, s
+    row: Ints  # N, index of an allotment
+    start: Floats  # N, s
+    end: Floats  # N, s
 
 
 @helper(inline=True)
-def cost_at(costs: Any, w: Any, k: Any, p: Any, s: Any, share: Any) -> Any:
+def cost_at(costs: Costs, w: float, k: int, p: float, s: float, share: float) -> float:
     """What k processors from s for p seconds cost."""
     price, total, width = costs.price, costs.total, costs.width
     slots = price.size
@@ -51,7 +55,9 @@ def cost_at(costs: Any, w: Any, k: Any, p: Any, s: Any, share: Any) -> Any:
 
 
 @helper(inline=True)
-def place(jobs: Any, costs: Any, i: Any, share: Any, cap: Any, profile: Any) -> Any:
+def place(
+    jobs: Jobs, costs: Costs, i: int, share: float, cap: float, profile: Profile
+) -> tuple[int, float]:
     """Find job i's allotment and start."""
     w, release = jobs.weight[i], jobs.release[i]
     best, found, begin = np.inf, -1, 0.0
@@ -81,7 +87,7 @@ def place(jobs: Any, costs: Any, i: Any, share: Any, cap: Any, profile: Any) -> 
 
 
 @helper(inline=True)
-def place_soon(jobs: Any, i: Any, profile: Any) -> Any:
+def place_soon(jobs: Jobs, i: int, profile: Profile) -> tuple[int, float]:
     """Job i's allotment and start where it ends first."""
     best, found, begin = np.inf, -1, 0.0
     for a in range(jobs.first[i], jobs.first[i + 1]):
@@ -94,7 +100,7 @@ def place_soon(jobs: Any, i: Any, profile: Any) -> Any:
 
 @kernel
 def insert_all(
-    jobs: Any, costs: Any, order: Any, share: Any, cap: Any, profile: Any, out: Any
+    jobs: Jobs, costs: Costs, order: Ints, share: float, cap: float, profile: Profile, out: Placed
 ) -> None:
     """Place all jobs in this order into a profile.
 
@@ -114,7 +120,7 @@ def insert_all(
 
 
 @helper(inline=True)
-def place_in_turn(jobs: Any, order: Any, profile: Any, out: Any) -> None:
+def place_in_turn(jobs: Jobs, order: Ints, profile: Profile, out: Placed) -> None:
     """Place all jobs in this order into a profile, each on its allotment as early as it fits."""
     for x in range(order.size):
         i = order[x]
@@ -125,7 +131,7 @@ def place_in_turn(jobs: Any, order: Any, profile: Any, out: Any) -> None:
 
 
 @kernel
-def settle(jobs: Any, order: Any, profile: Any, out: Any) -> None:
+def settle(jobs: Jobs, order: Ints, profile: Profile, out: Placed) -> None:
     """`place_in_turn`, for callers that are not compiled."""
     place_in_turn(jobs, order, profile, out)
 

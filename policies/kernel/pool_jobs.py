@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coalloc.policies.kernel.jit import kernel
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from coalloc.policies.kernel.record import Floats, Ints, record
 
 
+@record
 class Jobs(NamedTuple):
     """N jobs with A allotments in all, of one pool of processors; see `MoldableQueue`."""
 
@@ -23,6 +21,7 @@ class Jobs(NamedTuple):
     release: Floats  # N, s
 
 
+@record
 class Processors(NamedTuple):
     """The processors of a pool over S stretches of time."""
 

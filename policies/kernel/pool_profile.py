@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from coalloc.policies.kernel.jit import helper
+from coalloc.policies.kernel.record import Floats, Ints, record
 
 
+@record
 class Profile(NamedTuple):
     """Rows of free processors; the last row holds for ever."""
 
-    edge: Any  # s from which a row holds
-    free: Any
-    rows: Any  # 1: how many there are
+    edge: Floats  # s from which a row holds
+    free: Ints
+    rows: Ints  # 1: how many there are
 
 
 @helper(inline=True)
-def row_at(profile: Any, t: Any) -> Any:
+def row_at(profile: Profile, t: float) -> int:
     """The row that holds at t."""
     low, high = 0, profile.rows[0]
     while high - low > 1:
@@ -29,7 +31,7 @@ def row_at(profile: Any, t: Any) -> Any:
 
 
 @helper(inline=True)
-def split(edge: Any, free: Any, size: Any, a: Any, t: Any) -> None:
+def split(edge: Floats, free: Ints, size: int, a: int, t: float) -> None:
     """Cut row a - 1 at t; row a is new."""
     for x in range(size, a, -1):
         edge[x], free[x] = edge[x - 1], free[x - 1]
@@ -37,7 +39,7 @@ def split(edge: Any, free: Any, size: Any, a: Any, t: Any) -> None:
 
 
 @helper(inline=True)
-def join(edge: Any, free: Any, size: Any, a: Any) -> Any:
+def join(edge: Floats, free: Ints, size: int, a: int) -> int:
     """Drop row a where it is like the one before; returns how many rows are left."""
     if free[a] != free[a - 1]:
         return size
@@ -47,7 +49,7 @@ def join(edge: Any, free: Any, size: Any, a: Any) -> Any:
 
 
 @helper(inline=True)
-def book(profile: Any, s: Any, e: Any, k: Any) -> None:
+def book(profile: Profile, s: float, e: float, k: int) -> None:
     """Take k processors from s to e, or give back -k."""
     edge, free, size = profile.edge, profile.free, profile.rows[0]
     a = row_at(profile, s)
@@ -71,7 +73,7 @@ def book(profile: Any, s: Any, e: Any, k: Any) -> None:
 
 
 @helper(inline=True)
-def first_fit(profile: Any, k: Any, p: Any, s: Any, last: Any) -> Any:
+def first_fit(profile: Profile, k: int, p: float, s: float, last: float) -> float:
     """The first start from s on of a run of p seconds; -1 where that would end after `last`."""
     edge, free, size = profile.edge, profile.free, profile.rows[0]
     y = row_at(profile, s)
@@ -90,7 +92,7 @@ def first_fit(profile: Any, k: Any, p: Any, s: Any, last: Any) -> Any:
 
 
 @helper(inline=True)
-def last_fit(profile: Any, k: Any, p: Any, s: Any, release: Any) -> Any:
+def last_fit(profile: Profile, k: int, p: float, s: float, release: float) -> float:
     """The last start up to s; -1 where that is before the release."""
     edge, free = profile.edge, profile.free
     e = s + p

@@ -13,12 +13,20 @@ from __future__ import annotations
 from typing import Any, TypeVar
 from zlib import crc32
 
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.imputils import impl_ret_borrowed, lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.core.typing.typeof import typeof
 from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Counts = NDArray[np.int32]
+"""Free units: short, so that vector instructions take more of them."""
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 Class = TypeVar("Class", bound=type)
 

@@ -12,6 +12,7 @@ from coalloc.policies.kernel.profile import (
     book,
     locate,
 )
+from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.state import (
     BLOCKS,
     MEMORY,
@@ -19,7 +20,6 @@ from coalloc.policies.kernel.state import (
     STAMP,
     TOL,
     USES,
-    Ints,
     Outcome,
     Problem,
     Profile,

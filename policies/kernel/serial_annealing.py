@@ -15,8 +15,6 @@ from __future__ import annotations
 from math import inf, log
 from typing import Any
 
-import numpy as np
-
 from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.serial_sgs import (
     ACCEPTED,
@@ -28,7 +26,6 @@ from coalloc.policies.kernel.serial_sgs import (
     IMPROVED,
     LIMIT,
     MADE,
-    MAKESPAN,
     SPLIT,
     SUM,
     TRIALS,
@@ -41,17 +38,8 @@ from coalloc.policies.kernel.serial_sgs import (
     State,
     schedule,
 )
-
-
-@helper(inline=True)
-def draw(random: Any) -> float:
-    """A number in [0, 1); xorshift64*."""
-    x = random[0]
-    x ^= x >> np.uint64(12)
-    x ^= x << np.uint64(25)
-    x ^= x >> np.uint64(27)
-    random[0] = x
-    return float((x * np.uint64(2685821657736338717)) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+from coalloc.policies.kernel.state import MAKESPAN
+from coalloc.policies.kernel.xorshift import draw
 
 
 @helper()

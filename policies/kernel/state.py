@@ -7,16 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from coalloc.policies.kernel.record import record
-
-Ints = NDArray[np.int64]
-Counts = NDArray[np.int32]
-"""Free units: short, so that vector instructions take more of them."""
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from coalloc.policies.kernel.record import Bools, Counts, Floats, Ints, record
 
 WIDTH = 64
 TOL = 1e-9
@@ -29,6 +20,9 @@ MOST_LOAD = 64 * FULL
 ROUNDING = 1 << 12
 """Load units by which the sum may pass: 2.3e-10, for the rounding of each load."""
 STRICT, INSERT, EVENT, EASY = 0, 1, 2, 3
+"""Decoders."""
+MAKESPAN, WEIGHING = 0, 1
+"""Objectives of the searches: the last end, and the sum of weight x end."""
 
 ROWS, FREE_ROWS, BLOCKS, FREE_BLOCKS = 0, 1, 2, 3
 WINDOWS, STAMP, USES, REMEMBERED = 0, 1, 2, 3

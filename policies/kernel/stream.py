@@ -24,7 +24,7 @@ from typing import NamedTuple
 from coalloc.policies.kernel.decoders import may_fit, survey
 from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.profile import book, bound, locate, move, reset
-from coalloc.policies.kernel.record import record
+from coalloc.policies.kernel.record import Bools, Floats, Ints, record
 from coalloc.policies.kernel.seek import Place, seek
 from coalloc.policies.kernel.state import (
     BLOCKS,
@@ -40,9 +40,6 @@ from coalloc.policies.kernel.state import (
     STRICT,
     WIDTH,
     Base,
-    Bools,
-    Floats,
-    Ints,
     Outcome,
     Problem,
     Profile,

@@ -11,6 +11,7 @@ from coalloc.policies.kernel.pool_list import Lists, Shares, anneal_lists, list_
 from coalloc.policies.kernel.pool_profile import Profile
 from coalloc.policies.kernel.pool_reinsertion import MOST, Goal, Moved, improve
 from coalloc.policies.kernel.pricing import Priced, price_rows
+from coalloc.policies.kernel.xorshift import seeded
 from coalloc.policies.moldable.archive import Point
 from coalloc.policies.moldable.priced_bound import Ascent
 from coalloc.policies.moldable.queue import MoldableQueue
@@ -78,7 +79,7 @@ class Builder:
         )
         self._moved = Moved.empty()
         self._lists = Lists(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
-        self._random = np.array([(seed * 0x9E3779B97F4A7C1 + 0x2545F4914F6CDD1D) & (2**62 - 1)])
+        self._random = seeded(seed)
 
     def point(self) -> Point:
         """The schedule at hand."""

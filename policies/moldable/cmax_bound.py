@@ -55,7 +55,7 @@ def is_refuted(queue: MoldableQueue, guess: float) -> bool:
     size = queue.size
     canonical, work = np.zeros(size, dtype=np.int64), np.zeros(size)
     half = np.zeros(size)
-    if not canonical_allotments(queue.jobs(), guess, canonical, work, half):
+    if not canonical_allotments(queue.jobs, guess, canonical, work, half):
         return True
     room = _area(queue, guess) * (1.0 + 1e-9)
     if float(work.sum()) > room:

@@ -155,7 +155,9 @@ def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchMo
         ),
         energy=energy[order],
         smith=np.argsort(ratio, axis=0, kind="stable").T.copy(),
-        rows=np.hstack((compiled.base.free, FULL + ROUNDING - compiled.base.load))[kept],
+        rows=np.hstack((compiled.base.free.astype(np.int64), FULL + ROUNDING - compiled.base.load))[
+            kept
+        ],
         times=np.hstack(([[time] for time, _ in rows], (blocked @ weights)[kept])),
     )
     return SearchModel(grid=grid, order=order, index=index, patterns=patterns, model=model)

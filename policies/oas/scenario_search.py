@@ -39,8 +39,8 @@ from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.kernel.annealing import BEST, CURRENT, WARMTH
 from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.kernel.lister import Lister, copy_of, make_state
-from coalloc.policies.kernel.listing_state import MAKESPAN, Genes
-from coalloc.policies.kernel.listing_state import WEIGHTED as WEIGHING
+from coalloc.policies.kernel.listing_state import Genes
+from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.scenarios import Scenario, lay_out
 from coalloc.policies.oas.search import PROVED, THEN, Search
 from coalloc.policies.oas.seeds import SIMPLE, as_before, by_rule

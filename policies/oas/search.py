@@ -19,7 +19,7 @@ from coalloc.model.plan import Plan, Status
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.bounds import Bound, lower_bound
 from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
-from coalloc.policies.kernel.listing_state import MAKESPAN
+from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.oas.exact import ExactSearch, why_not
 from coalloc.policies.oas.fill import CHUNK as FILL_CHUNK
 from coalloc.policies.oas.fill import Filling, applies

@@ -188,7 +188,7 @@ class Track:
 
 def copy(genes: Genes) -> Genes:
     """The same genes in arrays of their own."""
-    return Genes(*(np.array(entry) for entry in genes))
+    return Genes._make(np.array(entry) for entry in genes)
 
 
 def tracks(case: Case, seed: int, objective: int) -> list[Track]:

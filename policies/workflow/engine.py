@@ -23,8 +23,8 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.kernel.arrays import Ints
 from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
-from coalloc.policies.kernel.serial_sgs import MAKESPAN, Genes
-from coalloc.policies.kernel.serial_sgs import WEIGHTED as WEIGHING
+from coalloc.policies.kernel.serial_sgs import Genes
+from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.search import Orders, Search
 from coalloc.policies.workflow import portfolio, search_case
 from coalloc.policies.workflow.annealing import FEW, LEAST_CYCLE, Track, tracks

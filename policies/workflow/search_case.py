@@ -17,7 +17,6 @@ from coalloc.policies.kernel.serial_sgs import (
     BLEND,
     LIMIT,
     MADE,
-    MAKESPAN,
     PACK,
     SPLIT,
     SUM,
@@ -29,7 +28,8 @@ from coalloc.policies.kernel.serial_sgs import (
     State,
 )
 from coalloc.policies.kernel.split import TOLERANCE, low_side, split
-from coalloc.policies.kernel.state import BLOCKS, Outcome
+from coalloc.policies.kernel.state import BLOCKS, MAKESPAN, Outcome
+from coalloc.policies.kernel.xorshift import seeded
 from coalloc.policies.workflow.forms import Form, form_of
 from coalloc.policies.workflow.graph import Graph, graph_of
 
@@ -277,7 +277,7 @@ class Search:
         self.state = State(
             value=np.array([inf, inf, 0.0, 1.0, blend, 0.0, 0.0, inf]),
             count=np.zeros(8, dtype=np.int64),
-            random=np.array([seed * 2654435769 % (1 << 63) + 88172645463325252], dtype=np.uint64),
+            random=seeded(seed),
         )
 
     def _settle(self) -> None:
@@ -359,7 +359,7 @@ class Search:
         order = genes.order[
             np.lexsort((self.desk.place[genes.order], out.start[genes.order]))
         ]  # parents end before their children start
-        made = Genes(*(np.array(entry) for entry in genes))
+        made = Genes._make(np.array(entry) for entry in genes)
         made.order[:] = order
         for n in order.tolist():
             count = np.add.reduceat(np.append(out.used[n], 0), site.first[:-1])
@@ -373,7 +373,7 @@ class Search:
         """What `out` holds, as a decoder would say it."""
         case, order = self.case, class_order(self.case.planner)
         booked, site = case.booked, case.site
-        out = Outcome(*(np.array(entry) for entry in booked))
+        out = Outcome._make(np.array(entry) for entry in booked)
         classes, procs = [booked.use_class[: _used(booked)]], [booked.use_procs[: _used(booked)]]
         top = _used(booked)
         for n in case.inside.tolist():
