@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from coalloc.policies.kernel.fit import closes
 from coalloc.policies.kernel.jit import helper, kernel
-from coalloc.policies.kernel.loads import data_ready
+from coalloc.policies.kernel.loads import closes, data_ready
 from coalloc.policies.kernel.profile import (
     locate,
     reset,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from coalloc.policies.kernel.allotment import allot, fill
 from coalloc.policies.kernel.jit import helper
+from coalloc.policies.kernel.loads import closes
 from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.state import (
     BLOCKS,
@@ -43,17 +44,6 @@ class Fit(NamedTuple):
     classes: int  # how many
     cost: float  # power of all its nodes
     retry: float  # s: nothing fits up to the row that begins here; -inf where that is not known
-
-
-@helper()
-def closes(problem: Problem, group: int, c: int, t: float) -> float:
-    """When a reservation next closes a class to a group, at or after t; inf never."""
-    at = inf
-    for x in range(problem.closed_first[c], problem.closed_first[c + 1]):
-        r = problem.closed[x]
-        if problem.exempt[group, r] == 0 and problem.reserved[r, 1] > t:
-            at = min(at, max(t, problem.reserved[r, 0]))
-    return at
 
 
 @helper()

@@ -11,24 +11,13 @@ from coalloc.policies.kernel.annealing import Anneal, anneal, evaluate
 from coalloc.policies.kernel.arrays import Floats, Ints, make_outcome
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.kernel.listing_state import Desk, Genes, Rows
-from coalloc.policies.kernel.state import BLOCKS, Outcome, Profile
+from coalloc.policies.kernel.state import Outcome
 from coalloc.policies.kernel.xorshift import seeded
 
 ANY, WHOLE = -1, -2
 """Homes: any clusters; any one cluster."""
 BLEND = 1.0
 """Weight of the power that is held or left idle in the energy of `listing`."""
-
-
-def _column(profile: Profile) -> tuple[Floats, Ints]:
-    """Start and row of each stretch of a profile, in order."""
-    times, rows = [], []
-    for place in range(int(profile.size[BLOCKS])):
-        block = profile.block[place]
-        count = profile.filled[block]
-        times.append(profile.time[block, :count])
-        rows.append(profile.row[block, :count])
-    return np.concatenate(times), np.concatenate(rows)
 
 
 class Lister:
@@ -60,10 +49,7 @@ class Lister:
 
     def _rows(self, booked: Outcome) -> Rows:
         planner, problem = self.planner, self.problem
-        classes = problem.class_power.size
-        times, rows = _column(planner.profile)
-        free = planner.profile.free[rows, :classes].astype(np.int64)
-        load = planner.profile.load[rows].copy()
+        times, free, load = planner.availability()
         least = np.minimum.accumulate(free[::-1], axis=0)[::-1]
         most = np.maximum.accumulate(load[::-1], axis=0)[::-1]
         dips = np.any(least < free, axis=1) | np.any(most > load, axis=1)

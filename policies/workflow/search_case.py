@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from coalloc.policies.kernel.arrays import Floats, Ints
+from coalloc.policies.kernel.arrays import Ints
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.kernel.serial_annealing import search
 from coalloc.policies.kernel.serial_sgs import (
@@ -28,7 +28,7 @@ from coalloc.policies.kernel.serial_sgs import (
     State,
 )
 from coalloc.policies.kernel.split import TOLERANCE, low_side, split
-from coalloc.policies.kernel.state import BLOCKS, MAKESPAN, Outcome
+from coalloc.policies.kernel.state import MAKESPAN, Outcome
 from coalloc.policies.kernel.xorshift import seeded
 from coalloc.policies.workflow.forms import Form, form_of
 from coalloc.policies.workflow.graph import Graph, graph_of
@@ -119,30 +119,13 @@ def class_order(planner: Planner) -> Ints:
     return np.argsort(cluster, kind="stable").astype(np.int64)
 
 
-def _profile(planner: Planner) -> tuple[Floats, Ints, Ints]:
-    """What is free over time beside what is booked: stretches, units T x C, loads T x K."""
-    profile, classes = planner.profile, planner.compiled.problem.class_power.size
-    times, rows = [], []
-    for place in range(int(profile.size[BLOCKS])):
-        block = profile.block[place]
-        count = profile.filled[block]
-        times.append(profile.time[block, :count])
-        rows.append(profile.row[block, :count])
-    row = np.concatenate(rows)
-    return (
-        np.concatenate(times),
-        profile.free[row, :classes].astype(np.int64),
-        profile.load[row].copy(),
-    )
-
-
 def _site(planner: Planner) -> Site:
     problem = planner.compiled.problem
     order = class_order(planner)
     clusters = problem.link_gbps.size
     counts = np.bincount(problem.class_cluster, minlength=clusters)
     first = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-    time, free, load = _profile(planner)
+    time, free, load = planner.availability()
     bounds = np.unique(np.concatenate((time, problem.reserved.ravel())))
     bounds = bounds[bounds >= time[0]]
     at = np.searchsorted(time, bounds, side="right") - 1
