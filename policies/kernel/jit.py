@@ -23,6 +23,8 @@ from zlib import crc32
 
 from numba import njit
 
+from coalloc.policies.kernel.linking import HelperCompiler, KernelCompiler, for_any_value
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -61,7 +63,17 @@ def helper(*, inline: bool = False) -> Callable[[Function], Function]:
     """
 
     def decorate(function: Function) -> Function:
-        return _compiled(function, _nrt=False, no_cpython_wrapper=True, forceinline=inline)
+        compiled = njit(
+            _nrt=False,
+            error_model="numpy",
+            forceinline=inline,
+            no_cpython_wrapper=True,
+            no_cfunc_wrapper=True,
+            pipeline_class=HelperCompiler,
+            no_rewrites=True,
+        )(function)
+        for_any_value(compiled)
+        return cast(Function, compiled)
 
     return decorate
 
@@ -108,7 +120,12 @@ def _loader(module: str) -> tuple[_Loader, str]:
 
 def _compiled(function: Function, **flags: Any) -> Function:
     function.__qualname__ += f"_{stamp(function.__module__)}"
-    flags |= {"error_model": "numpy", "no_cfunc_wrapper": True}
+    flags |= {
+        "error_model": "numpy",
+        "no_cfunc_wrapper": True,
+        "pipeline_class": KernelCompiler,
+        "no_rewrites": True,
+    }
     try:
         return cast(Function, njit(cache=True, **flags)(function))
     except RuntimeError:  # numba raises at import where nothing is writable for its cache

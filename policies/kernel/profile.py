@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.loads import load_units
+from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.state import (
     BLOCKS,
     FREE_BLOCKS,
@@ -164,6 +165,15 @@ def reset(problem: Problem, base: Base, profile: Profile) -> None:
 
 
 @kernel
+def book_all(
+    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, items: Ints, sign: int
+) -> None:
+    """Take (1) or give back (-1) what each of these items uses."""
+    for item in items:
+        book(problem, profile, scratch, out, item, sign)
+
+
+@helper()
 def book(
     problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, sign: int
 ) -> None:

@@ -18,7 +18,7 @@ from coalloc.policies.kernel.decoders import begin
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.intake import read_queue
 from coalloc.policies.kernel.kinds import floored_power
-from coalloc.policies.kernel.profile import book
+from coalloc.policies.kernel.profile import book_all
 from coalloc.policies.kernel.state import BLOCKS, ROWS, Profile
 from tests.unit.policies.kernel.kernel_case import case, cluster, planned, rigid, spans
 
@@ -79,10 +79,10 @@ def test_what_is_given_back_is_free_again(bookings: list[tuple[int, int, int, in
         out.use_class[used : used + 2] = [0, 1]
         out.use_procs[used : used + 2] = [on_a, on_b]
         used += 2
-        book(problem, profile, scratch, out, item, 1)
+        book_all(problem, profile, scratch, out, np.array([item]), 1)
         check_bounds(profile)
     for item in range(len(bookings)):
-        book(problem, profile, scratch, out, item, -1)
+        book_all(problem, profile, scratch, out, np.array([item]), -1)
         check_bounds(profile)
     assert list(amounts(profile)) == before
 
