@@ -46,6 +46,8 @@ class Solver(Protocol):
     @property
     def is_warm(self) -> bool: ...
 
+    def progress(self) -> dict[str, int]: ...
+
     async def solve(
         self,
         snapshot: bytes,

@@ -72,6 +72,7 @@ PROCESSES = (
     "adapters/runner/command.py",
     "daemon/solver/pool.py",
     "daemon/solver/worker.py",
+    "daemon/warming.py",
     "cli/demo.py",
     "policies/mip/cbc.py",
 )
