@@ -8,7 +8,7 @@ is not cached.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from numba.core import types
 from numba.core.codegen import JITCodeLibrary
@@ -19,13 +19,14 @@ class _Flags(Flags):
     """Flags that are compared quickly: for each operator numba looks them up some six times."""
 
     HASH = hash(Flags())  # of all flags alike: the names of the options are hashed
+    DEFAULTS: ClassVar = {name: option.default for name, option in Flags.options.items()}
 
     def __hash__(self) -> int:
         return self.HASH
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, _Flags) and self._values == other._values:
-            return True
+        if isinstance(other, _Flags):
+            return bool({**self.DEFAULTS, **self._values} == {**self.DEFAULTS, **other._values})
         return super().__eq__(other)
 
 
