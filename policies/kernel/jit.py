@@ -27,6 +27,8 @@ from coalloc.policies.kernel.linking import HelperCompiler, KernelCompiler, for_
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+FLAGS: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True, "no_rewrites": True}
+
 
 class _Loader(Protocol):
     """What is asked of the loader of a module; those of sources, byte code and archives have it."""
@@ -63,15 +65,8 @@ def helper(*, inline: bool = False) -> Callable[[Function], Function]:
     """
 
     def decorate(function: Function) -> Function:
-        compiled = njit(
-            _nrt=False,
-            error_model="numpy",
-            forceinline=inline,
-            no_cpython_wrapper=True,
-            no_cfunc_wrapper=True,
-            pipeline_class=HelperCompiler,
-            no_rewrites=True,
-        )(function)
+        flags = FLAGS | {"_nrt": False, "no_cpython_wrapper": True, "forceinline": inline}
+        compiled = njit(pipeline_class=HelperCompiler, **flags)(function)
         for_any_value(compiled)
         return cast(Function, compiled)
 
@@ -120,12 +115,7 @@ def _loader(module: str) -> tuple[_Loader, str]:
 
 def _compiled(function: Function, **flags: Any) -> Function:
     function.__qualname__ += f"_{stamp(function.__module__)}"
-    flags |= {
-        "error_model": "numpy",
-        "no_cfunc_wrapper": True,
-        "pipeline_class": KernelCompiler,
-        "no_rewrites": True,
-    }
+    flags = FLAGS | {"pipeline_class": KernelCompiler, **flags}
     try:
         return cast(Function, njit(cache=True, **flags)(function))
     except RuntimeError:  # numba raises at import where nothing is writable for its cache

@@ -91,7 +91,7 @@ class _NoEnvironment:
 
 def for_any_value(dispatcher: Any) -> None:
     """Do not compile a function once more where an argument is written as a number."""
-    resolve = getattr(dispatcher, "get_call_template", None)
+    resolve: Any = getattr(dispatcher, "get_call_template", None)
 
     def template(arguments: Any, named: Any) -> Any:
         kinds = tuple(types.unliteral(kind) for kind in arguments)
