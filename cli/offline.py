@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,6 +32,8 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
 from coalloc.runtime import texts
 
+COMPILING_S = 2.0
+"""After so long, say that it compiles."""
 PROOF_S = 10.0
 """How long ``check`` seeks better bounds, seconds."""
 CERTIFICATE_STEPS = 2_000_000_000
@@ -82,6 +86,7 @@ def _solve(args: argparse.Namespace) -> int:
     snapshot = load_snapshot(args.snapshot)
     for warning in snapshot.warnings:
         note(warning)
+    _compiled(args.policy)
     began = time.monotonic()
     deadline = float("inf") if args.time_limit is None else began + float(args.time_limit)
 
@@ -97,6 +102,18 @@ def _solve(args: argparse.Namespace) -> int:
 
         note(f"{args.output}: {headline(plan)}; {counts(plan)}; {elapsed:.3g} s")
     return DONE
+
+
+def _compiled(policy: str) -> None:
+    """Have compiled what a policy needs: that may take seconds, which are not the solve's."""
+    from coalloc.daemon.solver.warming import TINY, warmed
+
+    hint = threading.Timer(COMPILING_S, note, ["compiling, once for this machine and version"])
+    hint.daemon = True
+    if sys.stderr.isatty():
+        hint.start()
+    warmed((policy, TINY, {}))
+    hint.cancel()
 
 
 def _add_check(parser: argparse.ArgumentParser) -> None:

@@ -261,6 +261,10 @@ def status_lines(status: ServiceStatus, endpoint: str) -> list[str]:
         + (f"; not connected: {', '.join(gone)}" if gone else ""),
         f"  store     {'takes writes' if status.writable else 'CANNOT WRITE: submits are refused'}",
     ]
+    solver = status.solver
+    if not solver.is_warm:
+        steps = f", {solver.done} of {solver.steps} steps" if solver.steps else ""
+        lines.append(f"  solver    warming{steps}; plans by `plain` meanwhile")
     waiting = {name: count for name, count in status.orders_waiting.items() if count}
     if waiting:
         lines.append("  orders    " + ", ".join(f"{c} for {n}" for n, c in waiting.items()))

@@ -383,6 +383,14 @@ class Estimate(Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
+class SolverStatus(Struct, frozen=True, kw_only=True):
+    """Whether the solver has all its code compiled; else how many of how many steps are done."""
+
+    is_warm: bool = True
+    done: int = 0
+    steps: int = 0
+
+
 class ServiceStatus(Struct, frozen=True, kw_only=True):
     """How the daemon is.
 
@@ -399,6 +407,7 @@ class ServiceStatus(Struct, frozen=True, kw_only=True):
         Malformed messages.
     orders_waiting : mapping of cluster to count
         Orders that its executor has not carried out yet.
+    solver : SolverStatus
     """
 
     time: float
@@ -412,4 +421,5 @@ class ServiceStatus(Struct, frozen=True, kw_only=True):
     writable: bool = True
     faults: dict[str, int] = field(default_factory=dict)
     orders_waiting: dict[str, int] = field(default_factory=dict)
+    solver: SolverStatus = field(default_factory=SolverStatus)
     protocol: int = 1

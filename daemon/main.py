@@ -57,6 +57,11 @@ def build_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="read the configuration, say if it is right, end",
     )
+    parser.add_argument(
+        "--warm",
+        action="store_true",
+        help="compile what the solver needs, so that the daemon need not wait for it, end",
+    )
     parser.add_argument("--version", action="version", version=f"coalloc {coalloc.__version__}")
     return parser
 
@@ -74,6 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"# {path or 'built-in defaults'}: ok, {len(config.clusters)} clusters; in use:")
         print(toml_text(config), end="")
         return 0
+    if args.warm:
+        return _fill_cache(_cache_dir(config))
     logs.configure(config.daemon.log_level, config.daemon.log_format)
     set_process_name("coallocd")
     try:
@@ -82,6 +89,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"coallocd: error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _cache_dir(config: Config) -> Path:
+    """Where the solver keeps compiled code."""
+    return Path(config.solver.cache_dir or config.daemon.state_dir)
+
+
+def _fill_cache(directory: Path) -> int:
+    """Compile all kernels into a directory; returns the exit code."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        print(f"coallocd: error: {error}", file=sys.stderr)
+        return 1
+    os.environ["NUMBA_CACHE_DIR"] = str(directory)
+    # Loaded here: the compiler reads where its cache is, and takes a moment.
+    from coalloc.daemon import warming
+
+    return warming.main()
 
 
 def _check(config: Config) -> None:
@@ -121,7 +147,7 @@ async def _serve(config: Config, path: Path | None) -> None:
         store = SqliteStore(Path(daemon.state_dir) / "coalloc.db")
         stack.callback(store.close)
         solver = SolverPool(
-            cache_dir=Path(config.solver.cache_dir or daemon.state_dir),
+            cache_dir=_cache_dir(config),
             nice=config.solver.nice,
             memory_mb=config.solver.memory_mb,
         )

@@ -99,6 +99,7 @@ class Service:
         self.config, self.store, self.log, self.clock = config, store, log, clock
         memory = recall(store, config.daemon.keep_ended)
         self.core = Coordinator(core_settings(config), memory.remembered)
+        self.solver = solver
         self.planner = Planner(solver, self.offer)
         self.explainer = Explainer(solver, self.planner)
         self._use_options(config)
@@ -378,6 +379,7 @@ class Service:
             "writable": self.writer.is_writable,
             "faults": dict(self.server.faults),
             "orders_waiting": self.delivery.waiting(),
+            "solver": {"is_warm": self.solver.is_warm, **self.solver.progress()},
         }
 
     def _aside(self, work: Any) -> None:

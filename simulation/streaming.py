@@ -104,12 +104,12 @@ def replay_streaming(
         Told the number of jobs that have ended or were refused.
     """
     # Loaded here: the compiler takes a moment, and help pages do not need it.
-    from coalloc.policies.kernel import arrays, compiled, stream
+    from coalloc.policies.kernel import arrays, state, stream
 
     compiled_sample, item, reasons = _sampled(workload, slot_map, options)
     index = np.flatnonzero(item >= 0)
     problem = _problem(compiled_sample.problem, workload, index, item[index])
-    out = _outcome(compiled.Outcome, problem)
+    out = _outcome(state.Outcome, problem)
     follow = stream.Stream(
         key=_keys(policy, problem),
         scaled=(workload.run * workload.sigma)[index],
@@ -120,25 +120,27 @@ def replay_streaming(
         heap_job=np.zeros(2 * len(index) + 1, np.int64),
         start=np.full(len(index), np.nan),
         end=np.full(len(index), np.nan),
-        count=np.zeros(8, np.int64),
+        counts=np.zeros(8, np.int64),
     )
     name = "event" if options.get("skip") else DECODERS[policy]
     decoders = {
-        "strict": compiled.STRICT,
-        "event": compiled.EVENT,
-        "easy": compiled.EASY,
-        "insert": compiled.INSERT,
+        "strict": state.STRICT,
+        "event": state.EVENT,
+        "easy": state.EASY,
+        "insert": state.INSERT,
     }
     base = compiled_sample.base
     profile = arrays.make_profile(problem, base)
     scratch = arrays.make_scratch(problem)
-    choice = arrays.free_choice(len(index))
+    fixed_mode = arrays.any_mode(len(index))
     stream.clear_profile(problem, base, profile)
     more = len(index) > 0
     while more:
-        more = stream.advance(problem, profile, scratch, out, choice, follow, decoders[name], CHUNK)
+        more = stream.advance(
+            problem, profile, scratch, out, fixed_mode, follow, decoders[name], CHUNK
+        )
         if on_progress:
-            on_progress(int(follow.count[stream.ENDED]) + len(reasons))
+            on_progress(int(follow.counts[stream.ENDED]) + len(reasons))
     return StreamResult(
         index=index,
         start=follow.start,
@@ -149,8 +151,8 @@ def replay_streaming(
         use_procs=out.use_procs,
         class_nodes=compiled_sample.class_nodes,
         reasons=reasons,
-        instants=int(follow.count[stream.INSTANTS]),
-        deepest=int(follow.count[stream.DEEPEST]),
+        instants=int(follow.counts[stream.INSTANTS]),
+        deepest=int(follow.counts[stream.DEEPEST]),
     )
 
 

@@ -49,6 +49,8 @@ class Solver(Protocol):
     @property
     def is_warm(self) -> bool: ...
 
+    def progress(self) -> dict[str, int]: ...
+
     async def solve(
         self,
         snapshot: bytes,

@@ -74,6 +74,8 @@ class _News(msgspec.Struct, frozen=True):
 
     event: str
     seconds: float = 0.0
+    done: int = 0
+    steps: int = 0
     failures: list[str] = []
     pid: int = 0
     code: int = 0
@@ -116,6 +118,7 @@ class SolverPool:
         self._control: socket.socket | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._warm = asyncio.Event()
+        self._progress = {"done": 0, "steps": 0}
         self._codes: dict[int, int] = {}
         self._news = asyncio.Condition()
 
@@ -123,6 +126,10 @@ class SolverPool:
     def is_warm(self) -> bool:
         """A solve would begin at once."""
         return self._warm.is_set()
+
+    def progress(self) -> dict[str, int]:
+        """Return how many steps of warming up are done, and how many there are."""
+        return dict(self._progress)
 
     async def wait_warm(self, timeout_s: float) -> bool:
         """Wait until it is warm; False if that took too long."""
@@ -356,6 +363,8 @@ class SolverPool:
             log.warning("solver_line_ignored", line=line)
             return
         match news.event:
+            case "warming":
+                self._progress = {"done": news.done, "steps": news.steps}
             case "warm":
                 log.info("solver_warmed", seconds=news.seconds)
                 for failure in news.failures:

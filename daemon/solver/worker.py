@@ -1,8 +1,7 @@
 """The processes that plan: a template that compiled everything once, and its forks.
 
 ``python -m coalloc.daemon.solver.worker`` is started by `coalloc.daemon.solver.pool`. It imports
-the
-policies, runs them on a tiny snapshot until all kernels are compiled, then keeps some forks ready.
+the policies, runs them on a tiny snapshot until all kernels are compiled, then keeps some forks ready.
 A fork waits on a socket that all share; whoever takes a request from it answers that one on the
 stream that came with it, and ends. So a solver never inherits anything from an earlier one, and may
 be killed at any time together with what it has started: it leads a process group.
@@ -34,52 +33,15 @@ from typing import Any
 
 import msgspec
 
-from coalloc.daemon.solver.answer import answer, failure, solved, told
-from coalloc.daemon.solver.explain import explained
-from coalloc.daemon.solver.frames import FAILED, Request, frame
-from coalloc.model.snapshot_json import read_snapshot
+from coalloc.daemon.solver.answer import answer, failure
+from coalloc.daemon.solver.frames import FAILED, frame
+from coalloc.daemon.solver.warming import warm
 from coalloc.policies.base import Solve
-from coalloc.policies.check import check
-from coalloc.policies.registry import lookup
 
-WARMED = ("fcfs", "easy", "conservative", "auto", "oas", "oas-balanced")
-WARM_WORK = 5_000
-"""What a search may do to have its kernels compiled."""
 PR_SET_PDEATHSIG = 1
 MAX_FAILED_SPARES = 5
 OOM_SCORE = "500"
 """Where memory runs out, the kernel takes a solver rather than the daemon."""
-
-TINY: dict[str, Any] = {
-    "format": "coalloc-snapshot/1",
-    "clusters": [
-        {"name": name, "link_gbps": 1.0, "nodes": [{"name": f"{name}[1-2]", "power": power}]}
-        for name, power in (("a", 1.0), ("b", 0.5))
-    ],
-    "queue": [
-        {"id": "1", "kind": "rigid", "procs": 3, "base_time": 9.0, "sigma": 0.5, "proc_gbps": 0.1},
-        {"id": "2", "kind": "rigid", "procs": 1, "base_time": 5.0, "features": []},
-        {"id": "3", "kind": "moldable", "times": [10.0, 6.0]},
-        {
-            "id": "4",
-            "kind": "workflow",
-            "tasks": [{"id": "x", "work": 9.0}, {"id": "y", "work": 5.0}],
-            "edges": [{"from": "x", "to": "y", "gb": 0.1}],
-        },
-    ],
-    "running": [{"id": "5", "nodes": {"a1": 1}, "start": -5.0, "end": 5.0}],
-    "reservations": [{"id": "r", "nodes": ["b2"], "start": 50.0, "end": 60.0}],
-}
-
-EVEN: dict[str, Any] = {
-    "format": "coalloc-snapshot/1",
-    "clusters": [{"name": "a", "nodes": [{"name": "a[1-2]"}]}],
-    "queue": [
-        {"id": str(n), "kind": "rigid", "procs": 1, "base_time": seconds}
-        for n, seconds in enumerate((5.0, 4.0, 4.0))
-    ],
-}
-"""Equal nodes, and a bound of 7 s that no plan meets."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -106,71 +68,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.dup2(2, 1)
     began = time.monotonic()
     extra = runpy.run_path(given.policies)["SOLVERS"] if given.policies else {}
-    failures = [] if extra else warm()
+
+    def progress(done: int, steps: int) -> None:
+        tell(report, event="warming", done=done, steps=steps)
+
+    failures = [] if extra else warm(progress)
     tell(report, event="warm", seconds=round(time.monotonic() - began, 3), failures=failures)
     gc.collect()
     gc.freeze()  # what is here now is never collected, so its pages stay shared
     control = socket.socket(fileno=given.control)
     return Template(control, report, given.spares, given.memory_mb, extra).run()
-
-
-Case = tuple[str, dict[str, Any], dict[str, Any]]
-"""Policy, snapshot and options of a solve that has kernels compiled."""
-
-
-def warm() -> list[str]:
-    """Compile the kernels; returns what failed, one line each.
-
-    Where a core is idle, a child begins at the other end of the same list, and what one of the two
-    has compiled, the other finds in the cache. Both compile what everything rests on.
-    """
-    cases = _cases()
-    idle = (os.cpu_count() or 1) - os.getloadavg()[0]
-    child = _begin_at_the_end(cases) if idle > 1.0 else None
-    failures = [failure for case in cases if (failure := _warmed(case))]
-    try:
-        snapshot = read_snapshot(EVEN)
-        explained(snapshot, b'{"policy": "easy"}', Request(explain="1", soft_at=time.monotonic()))
-    except Exception as error:
-        failures.append(f"explain: {told(error)}")
-    if child is not None:
-        with suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    return failures
-
-
-def _cases() -> list[Case]:
-    # The exact search plans no workflows, and is only asked where bounds alone prove nothing.
-    rigid = [job for job in TINY["queue"] if job["kind"] == "rigid"]
-    cases: list[Case] = [(name, TINY, {}) for name in WARMED]
-    cases += [("oas", {**TINY, "queue": rigid}, {"objective": "weighted_completion"})]
-    cases += [("oas", EVEN, {"exact_work": 0})]
-    cases += [("bicriteria", EVEN, {}), ("bicriteria-batch", EVEN, {})]
-    return cases
-
-
-def _warmed(case: Case) -> str:
-    """Solve a case; returns what failed, one line, or nothing."""
-    name, body, options = case
-    try:
-        snapshot = read_snapshot(body)
-        request = Request(policy=name, options=options, work=WARM_WORK, live=True)
-        plan = solved(snapshot, lookup(name).solve, request)
-        return "; ".join(f"{name}: {one}" for one in check(snapshot, plan).violations)
-    except Exception as error:
-        return f"{name}: {told(error)}"
-
-
-def _begin_at_the_end(cases: Sequence[Case]) -> int:
-    """Fork a child that compiles the last cases first; returns its process id."""
-    pid = os.fork()
-    if pid:
-        return pid
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    for case in reversed(cases):
-        _warmed(case)
-    os._exit(0)
 
 
 def tell(report: int, **fields: Any) -> None:

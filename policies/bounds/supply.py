@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.kernel.compiled import FULL
 from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.state import FULL
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

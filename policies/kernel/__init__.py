@@ -1,1 +1,47 @@
-"""The compiled resource profile that every policy shares."""
+"""Compiled code, and what turns a snapshot into its arrays and back.
+
+The decoders place jobs on a profile of node classes and links over time: `state` (the arrays),
+`profile`, `fit`, `allotment`, `seek`, `decoders`; `stream` replays a whole log on them. Searches
+have schedule builders of their own: `listing` with `annealing`, `serial_sgs` with
+`serial_annealing`, `eft_mapping`, `branch_and_bound`, `packing`, and for one pool of processors
+`pool_list`, `pool_insertion`, `pool_reinsertion`, `shelf_packing`. `jit` has the decorators.
+
+Why counts are enough
+---------------------
+A class is a set of nodes of one cluster, one power, the same features, memory and slots, covered by
+the same reservations; the profile only counts its free slots. A plan that keeps the counts can
+always be laid on real nodes: take the placements by start time and give each any free slots of its
+class. Slots of a class are interchangeable, because whatever closes a node in the middle of the
+time axis (a reservation) is part of the class, while running jobs and ``free_at`` close only a
+beginning [time, x). So a slot that is free when a placement starts stays free until the next
+placement is put on it, and the number of free slots at that instant is what the profile counts
+(interval graphs are perfect). Where a process takes more than a slot of *one node*, the slots of a
+class are no longer interchangeable; there every node is a class of its own, counted in units of
+which a slot has `class_grain` (`intake`).
+
+Notes
+-----
+*Profile.* Rows are stretches of constant free slots and link load; a row's data lie in a pool, and
+blocks of up to `WIDTH` entries (start time, row, and two numbers for skipping) keep them in order.
+``total`` is the number of whole free slots of a row, ``peak`` the largest sum of one cluster: a
+block whose maxima are too small, or whose minima are large enough, is passed in one step. ``dip``
+marks a row that may offer less than the one before it: only these can lower the minimum over a
+window. `book` takes or gives back a placement. Loads are whole numbers of 2**-44 of a link's
+capacity: they add up without drift.
+
+*Fit.* `window` tries one start: levels of power from the strongest on, each with its own run time
+A / power + B, its own window, and the minimum of free slots over it; the first level that fits ends
+first. `seek` tries the starts from the earliest on, until none can end sooner. A split is found as
+`split` describes (equation (4) is concave in t).
+
+*Memory.* While a profile only fills, a job finds no start before that of an earlier one which asked
+for no more processes and no more time on any power; `recall` begins there.
+
+*Ties*: earlier end (within 1e-9 s), smaller allotment, fewer clusters, weaker nodes (less power in
+sum), snapshot order.
+
+References
+----------
+Mu'alem, Feitelson, "Utilization, predictability, workloads, and user runtime estimates in
+scheduling the IBM SP2 with backfilling", IEEE TPDS 12(6), 2001 (EASY and conservative).
+"""

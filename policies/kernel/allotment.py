@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from math import inf
 
-from coalloc.policies.kernel.jit import part
-from coalloc.policies.kernel.loads import load_units, low_side
+from coalloc.policies.kernel.jit import helper
+from coalloc.policies.kernel.loads import divide, low_side
 from coalloc.policies.kernel.state import (
     FULL,
     ROUNDING,
@@ -17,60 +17,32 @@ from coalloc.policies.kernel.state import (
 )
 
 
-@part
+@helper()
 def spread(problem: Problem, scratch: Scratch, item: int, procs: int) -> int:
-    """Split over clusters into best_take: fewest, then least load; the number of clusters or 0."""
-    clusters = problem.link_gbps.size
-    upper, rank, take = scratch.left, scratch.rank, scratch.take
-    gbps = problem.item_gbps[item]
+    """Split over clusters into best_take; the number of clusters or 0."""
     reach = 0
-    for k in range(clusters):
+    for k in range(scratch.avail.size):
         reach += scratch.avail[k]
     if reach < procs:
         return 0
-    for k in range(clusters):
-        capacity = problem.link_gbps[k]
+    gbps = problem.item_gbps[item]
+    for k in range(scratch.avail.size):
         residual = FULL + ROUNDING - scratch.loaded[k]
-        scratch.low[k] = low_side(gbps, procs, residual, capacity)
-        upper[k] = min(scratch.avail[k], scratch.low[k])
-        # insertion keeps equal clusters in snapshot order
-        j = k
-        while j > 0 and upper[rank[j - 1]] < upper[k]:
-            rank[j] = rank[j - 1]
-            j -= 1
-        rank[j] = k
-    best, best_square = 0, 0
-    for lead in range(-1, clusters):
-        rest = procs
-        used = 0
-        square = 0
-        for k in range(clusters):
-            take[k] = 0
-        if lead >= 0:
-            free = scratch.avail[lead]
-            if scratch.low[lead] < 1 or free < procs - scratch.low[lead] or free <= upper[lead]:
-                continue
-            take[lead] = free
-            rest -= free
-            used = 1
-            square = free * free
-        for j in range(clusters):
-            k = rank[j]
-            if k != lead and rest > 0 and upper[k] > 0:
-                take[k] = min(upper[k], rest)
-                rest -= take[k]
-                used += 1
-                square += take[k] * take[k]
-        if rest == 0 and (best == 0 or used < best or (used == best and square > best_square)):
-            best, best_square = used, square
-            for k in range(clusters):
-                scratch.best_take[k] = take[k]
-    return best
+        scratch.low[k] = low_side(gbps, procs, residual, problem.link_gbps[k])
+    return divide(
+        procs,
+        scratch.avail,
+        scratch.low,
+        scratch.left,
+        scratch.rank,
+        scratch.take,
+        scratch.best_take,
+    )
 
 
-@part
-def fill(problem: Problem, scratch: Scratch, group: int, size: int) -> None:
-    """Lay best_take on classes, weakest first."""
+@helper()
+def fill(problem: Problem, scratch: Scratch, group: int, size: int) -> tuple[int, float, float]:
+    """Lay best_take on classes, weakest first; how many, the power of all, and the least."""
     left = scratch.left
     for k in range(left.size):
         left[k] = scratch.best_take[k]
@@ -88,32 +60,15 @@ def fill(problem: Problem, scratch: Scratch, group: int, size: int) -> None:
             length += 1
             cost += count * problem.class_power[c]
             weakest = min(weakest, problem.class_power[c])
-    scratch.pick[0] = length
-    scratch.pick_cost[0] = cost
-    scratch.pick_cost[1] = weakest
+    return length, cost, weakest
 
 
-@part
-def allot(
-    problem: Problem, scratch: Scratch, item: int, procs: int, size: int, pattern: int
-) -> int:
-    """Choose nodes among the first `size` classes; the number of clusters, 0 if none will do."""
+@helper()
+def allot(problem: Problem, scratch: Scratch, item: int, procs: int, size: int) -> int:
+    """Choose clusters with the first `size` classes into best_take; how many, 0 if none will do."""
     group = problem.item_group[item]
     clusters = problem.link_gbps.size
     avail = scratch.avail
-    used = 0
-    if pattern >= 0:
-        for k in range(clusters):
-            count = problem.patterns[pattern, k]
-            scratch.best_take[k] = count
-            used += count > 0
-            if count > avail[k]:
-                return 0
-            units = load_units(problem.item_gbps[item], procs, count, problem.link_gbps[k])
-            if units > 0 and scratch.loaded[k] + units > FULL + ROUNDING:
-                return 0
-        fill(problem, scratch, group, size)
-        return used
     whole = 0
     for k in range(clusters):
         whole += avail[k] >= procs
@@ -136,9 +91,7 @@ def allot(
             ):
                 chosen = k
         scratch.best_take[chosen] = procs
-        used = 1
-    elif problem.item_splits[item]:
-        used = spread(problem, scratch, item, procs)
-    if used > 0:
-        fill(problem, scratch, group, size)
-    return used
+        return 1
+    if problem.item_splits[item]:
+        return spread(problem, scratch, item, procs)
+    return 0

@@ -14,48 +14,32 @@ from __future__ import annotations
 from math import log
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from coalloc.policies.kernel.jit import kernel, part
+from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.listing import listing
-from coalloc.policies.kernel.listing_state import MADE, MAKESPAN, Desk, Genes, Rows
-from coalloc.policies.kernel.state import Outcome, Problem
+from coalloc.policies.kernel.listing_state import MADE, Desk, Genes, Rows
+from coalloc.policies.kernel.record import Floats, Ints, record
+from coalloc.policies.kernel.state import MAKESPAN, Outcome, Problem
+from coalloc.policies.kernel.xorshift import State, draw, pick
 
 CURRENT, BEST, WARMTH, COOLING, LATEST = 0, 1, 2, 3, 4
 TRIALS, PLACED, IMPROVED, ACCEPTED, LAST = 0, 1, 2, 3, 4
 
 
+@record
 class Anneal(NamedTuple):
     """What a search keeps between calls."""
 
-    value: Any  # CURRENT, BEST, WARMTH, COOLING, LATEST
+    value: Floats  # CURRENT, BEST, WARMTH, COOLING, LATEST
     count: Any  # TRIALS, PLACED, IMPROVED (trial), ACCEPTED, LAST (item; -1 not known)
-    random: Any  # 1, uint64
-    levels: Any  # N x (2 + 2 C): how many levels an item may have, and which
-    homes: Any  # N x (3 + K): how many homes, and which
-    modes: Any  # N, how many
-    sc: Any  # S, values of sc
-    loads: Any  # N, whether sc matters
+    random: State  # 1, uint64
+    levels: Ints  # N x (2 + 2 C): how many levels an item may have, and which
+    homes: Ints  # N x (3 + K): how many homes, and which
+    modes: Ints  # N, how many
+    sc: Floats  # S, values of sc
+    loads: Ints  # N, whether sc matters
 
 
-@part
-def draw(random: Any) -> float:
-    """A number in [0, 1); xorshift64*."""
-    x = random[0]
-    x ^= x >> np.uint64(12)
-    x ^= x << np.uint64(25)
-    x ^= x >> np.uint64(27)
-    random[0] = x
-    return float((x * np.uint64(2685821657736338717)) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
-
-
-@part
-def pick(random: Any, n: int) -> int:
-    """A whole number in [0, n)."""
-    return min(int(draw(random) * n), n - 1)
-
-
-@part
+@helper(inline=True)
 def shift(order: Any, source: int, target: int) -> None:
     """Move an entry to another place; those between give way."""
     item = order[source]
@@ -68,7 +52,7 @@ def shift(order: Any, source: int, target: int) -> None:
     order[source] = item
 
 
-@part
+@helper(inline=True)
 def last_item(order: Any, out: Outcome) -> int:
     """An item that ends last in a schedule that is listed to its end."""
     chosen = order[0]
@@ -78,7 +62,7 @@ def last_item(order: Any, out: Outcome) -> int:
     return chosen
 
 
-@part
+@helper(inline=True)
 def place_of(order: Any, item: int) -> int:
     """Place of an item in the order."""
     x = 0
@@ -102,7 +86,7 @@ def evaluate(
     return listing(problem, rows, genes, desk, out, objective, cutoff, latest)
 
 
-@part
+@helper(inline=True)
 def copy_genes(source: Genes, target: Genes) -> None:
     """Copy all choices."""
     for x in range(source.order.size):

@@ -17,22 +17,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.kernel.compiled import (
+from coalloc.policies.kernel.intake import Intake
+from coalloc.policies.kernel.kinds import floored_power
+from coalloc.policies.kernel.modes import Item
+from coalloc.policies.kernel.state import (
     FULL,
     MEMORY,
     MOST_LOAD,
     STEPS,
     WIDTH,
     Base,
-    Choice,
     Outcome,
     Problem,
     Profile,
     Scratch,
 )
-from coalloc.policies.kernel.intake import Intake
-from coalloc.policies.kernel.kinds import floored_power
-from coalloc.policies.kernel.modes import Item
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -59,15 +58,13 @@ class Compiled:
     occupation: Occupation
 
 
-def compile_intake(intake: Intake, power_step: float = 0.0, patterns: Any = None) -> Compiled:
+def compile_intake(intake: Intake, power_step: float = 0.0) -> Compiled:
     """Lay out an intake as arrays.
 
     Parameters
     ----------
     power_step : float
         Powers are rounded down to this step first; 0 keeps them.
-    patterns : array of int, P x K, optional
-        Processes per cluster, for searches that fix them.
     """
     class_kind: list[int] = []
     powers: list[float] = []
@@ -95,7 +92,7 @@ def compile_intake(intake: Intake, power_step: float = 0.0, patterns: Any = None
     occupation = _occupation(intake, node_class)
     return Compiled(
         intake=intake,
-        problem=_problem(intake, class_kind, powers, patterns),
+        problem=_problem(intake, class_kind, powers),
         base=_base(intake, class_kind, members, node_class, occupation),
         class_nodes=members,
         node_class=node_class,
@@ -177,7 +174,7 @@ def _load_units(load: Floats, links: Floats) -> Ints:
     return (np.minimum(share * FULL, MOST_LOAD) + 0.5).astype(np.int64)
 
 
-def _problem(intake: Intake, class_kind: list[int], powers: list[float], patterns: Any) -> Problem:
+def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Problem:
     items, clusters = intake.items, intake.snapshot.clusters
     modes = [mode for item in items for mode in item.modes]
     parents = [parent for item in items for parent in item.parents]
@@ -236,9 +233,6 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float], pattern
             [1.0 / c.intra_gbps if isfinite(c.intra_gbps) else 0.0 for c in clusters]
         ),
         latency=_floats([c.link_latency_s for c in clusters]),
-        patterns=np.zeros((0, len(clusters)), dtype=np.int64)
-        if patterns is None
-        else np.ascontiguousarray(patterns, dtype=np.int64),
     )
 
 
@@ -275,13 +269,9 @@ def _firsts(counts: list[int]) -> Ints:
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)
 
 
-def free_choice(items: int) -> Choice:
-    """Leave everything to the decoder."""
-    return Choice(
-        mode=np.full(items, -1, dtype=np.int64),
-        power=np.zeros(items),
-        pattern=np.full(items, -1, dtype=np.int64),
-    )
+def any_mode(items: int) -> Ints:
+    """Leave the mode of each item to the decoder; 0 and more fix it."""
+    return np.full(items, -1, dtype=np.int64)
 
 
 def make_outcome(problem: Problem) -> Outcome:
@@ -316,7 +306,7 @@ def make_profile(problem: Problem, base: Base) -> Profile:
         recycled=np.empty(rows, dtype=np.int64),
         block=np.zeros(blocks, dtype=np.int64),
         recycled_block=np.empty(blocks, dtype=np.int64),
-        count=np.zeros(blocks, dtype=np.int64),
+        filled=np.zeros(blocks, dtype=np.int64),
         time=np.empty((blocks, WIDTH)),
         row=np.empty((blocks, WIDTH), dtype=np.int64),
         total=np.empty((blocks, WIDTH), dtype=np.int64),
@@ -352,13 +342,11 @@ def make_scratch(problem: Problem) -> Scratch:
         pick_procs=ints(classes),
         best_class=ints(classes),
         best_procs=ints(classes),
-        pick=ints(5),
-        pick_cost=np.zeros(6),
         stamp=ints(groups),
         sums=ints((groups, 4)),
         reach=ints((groups, classes)),
         shared=ints(clusters),
-        counters=ints(5),
+        counters=ints(4),
         memory=np.zeros((MEMORY, 6)),
         position=np.full(n, -1, dtype=np.int64),
         live=ints(n),

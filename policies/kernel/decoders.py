@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from coalloc.policies.kernel.fit import closes
-from coalloc.policies.kernel.jit import kernel, part
-from coalloc.policies.kernel.loads import data_ready
+from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.loads import closes, data_ready
 from coalloc.policies.kernel.profile import (
     locate,
     reset,
 )
-from coalloc.policies.kernel.seek import commit, recall, remember, seek
+from coalloc.policies.kernel.record import Ints
+from coalloc.policies.kernel.seek import Place, commit, recall, remember, seek
 from coalloc.policies.kernel.state import (
     BLOCKS,
     EASY,
@@ -23,8 +23,6 @@ from coalloc.policies.kernel.state import (
     REMEMBERED,
     ROUNDING,
     SEEN,
-    SPARE,
-    STAIRS,
     STAMP,
     STEPS,
     STRICT,
@@ -32,7 +30,6 @@ from coalloc.policies.kernel.state import (
     USES,
     WINDOWS,
     Base,
-    Choice,
     Outcome,
     Problem,
     Profile,
@@ -46,7 +43,7 @@ def serial(
     profile: Profile,
     scratch: Scratch,
     out: Outcome,
-    choice: Choice,
+    fixed_mode: Ints,
     order: Any,
     strict: bool,
 ) -> None:
@@ -64,14 +61,14 @@ def serial(
             continue
         lower = out.ready[item]
         known = frontier if strict else recall(problem, scratch, item)
-        end = seek(problem, profile, scratch, out, choice, item, max(lower, known), False)
-        if end == inf:
+        start = max(lower, known)
+        place = seek(problem, profile, scratch, out, fixed_mode, item, start, False)
+        if place.end == inf:
             out.missing[item] = -1
             continue
-        free = choice.power[item] == 0.0 and choice.pattern[item] < 0
-        if not strict and free and lower <= now:
-            remember(problem, scratch, item)
-        commit(problem, profile, scratch, out, item, end)
+        if not strict and lower <= now:
+            remember(problem, scratch, item, place.first)
+        commit(problem, profile, scratch, out, item, place)
         frontier = out.start[item]
         # children that the order names too early follow at once
         for x in range(problem.child_first[item], problem.child_first[item + 1]):
@@ -82,7 +79,7 @@ def serial(
         scratch.position[order[pos]] = -1
 
 
-@part
+@helper()
 def survey(
     problem: Problem,
     profile: Profile,
@@ -125,7 +122,7 @@ def survey(
     scratch.stamp[group] = scratch.counters[STAMP]
 
 
-@part
+@helper()
 def may_fit(
     problem: Problem, scratch: Scratch, item: int, t: float, head_start: float, spare: float
 ) -> bool:
@@ -156,18 +153,18 @@ def may_fit(
     return t + problem.mode_scaled[first] / power + problem.mode_fixed[first] <= head_start + TOL
 
 
-@part
+@helper()
 def following(profile: Profile, t: float) -> float:
     """When the row after the one in force at t begins, s; inf if that is the last."""
     place, i = locate(profile, t)
-    if i + 1 < profile.count[profile.block[place]]:
+    if i + 1 < profile.filled[profile.block[place]]:
         return profile.time[profile.block[place], i + 1]
     if place + 1 < profile.size[BLOCKS]:
         return profile.time[profile.block[place + 1], 0]
     return inf
 
 
-@part
+@helper()
 def arriving(problem: Problem, out: Outcome, item: int, t: float) -> float:
     """When data that are on their way at t next reach a cluster, s; inf if none are."""
     soonest = inf
@@ -178,7 +175,7 @@ def arriving(problem: Problem, out: Outcome, item: int, t: float) -> float:
     return soonest
 
 
-@part
+@helper()
 def line_up(problem: Problem, scratch: Scratch, out: Outcome, order: Any) -> int:
     """List what has no place yet, with what decides quickly; how many."""
     count = 0
@@ -198,7 +195,7 @@ def line_up(problem: Problem, scratch: Scratch, out: Outcome, order: Any) -> int
     return count
 
 
-@part
+@helper()
 def measure(problem: Problem, free: Any, least: Any, sums: Any, step: Any) -> None:
     """Lower the minima to a row; write the whole slots they leave, in all and on one cluster."""
     for k in range(sums.size):
@@ -214,9 +211,13 @@ def measure(problem: Problem, free: Any, least: Any, sums: Any, step: Any) -> No
     step[0], step[1] = total, peak
 
 
-@part
-def look_ahead(problem: Problem, profile: Profile, scratch: Scratch, t: float) -> int:
-    """Write down how what is free from t on shrinks with the end of a run; the row at t.
+@helper()
+def look_ahead(
+    problem: Problem, profile: Profile, scratch: Scratch, t: float
+) -> tuple[int, int, float]:
+    """Write down how what is free from t on shrinks with the end of a run.
+
+    Returns the row at t, the number of steps, and the free capacity of all links, Gbit/s.
 
     A run that begins at t and ends after stair_time[j] finds at most stair[j, 0] slots, and at most
     stair[j, 1] on one cluster. Bookings ahead (of the head, or of the guard) make the steps.
@@ -231,7 +232,7 @@ def look_ahead(problem: Problem, profile: Profile, scratch: Scratch, t: float) -
     steps, seen = 1, 0
     while steps < STEPS and seen < SEEN and stair[steps - 1, 0] > 0:
         i += 1
-        if i >= profile.count[profile.block[place]]:
+        if i >= profile.filled[profile.block[place]]:
             place, i = place + 1, 0
             while place < profile.size[BLOCKS] and profile.dips[profile.block[place]] == 0:
                 place += 1
@@ -250,12 +251,10 @@ def look_ahead(problem: Problem, profile: Profile, scratch: Scratch, t: float) -
         left = FULL + ROUNDING - profile.load[row, k]
         if left > 0:
             spare += problem.link_gbps[k] * (left / FULL)
-    scratch.pick_cost[SPARE] = spare
-    scratch.counters[STAIRS] = steps
-    return row
+    return row, steps, spare
 
 
-@part
+@helper()
 def lasts(stair: Any, times: Any, steps: int, procs: int, whole: int, end: float) -> bool:
     """Whether so many processes may go on from now until `end`, for all that `stair` knows."""
     if procs > stair[0, whole]:
@@ -272,12 +271,13 @@ def lasts(stair: Any, times: Any, steps: int, procs: int, whole: int, end: float
     return end <= times[low] + TOL
 
 
-@part
-def promising(problem: Problem, scratch: Scratch, item: int, t: float) -> bool:
+@helper()
+def promising(
+    problem: Problem, scratch: Scratch, item: int, t: float, steps: int, spare: float
+) -> bool:
     """Whether an item is worth trying now: as `may_fit`, with all bookings that lie ahead."""
-    if not may_fit(problem, scratch, item, t, inf, scratch.pick_cost[SPARE]):
+    if not may_fit(problem, scratch, item, t, inf, spare):
         return False
-    steps = scratch.counters[STAIRS]
     group, mode = problem.item_group[item], problem.mode_first[item]
     if steps == 1 or problem.mode_first[item + 1] - mode > 1:
         return True
@@ -291,13 +291,16 @@ def promising(problem: Problem, scratch: Scratch, item: int, t: float) -> bool:
     return lasts(scratch.stair, scratch.stair_time, steps, procs, whole, end)
 
 
+NOWHERE = Place(inf, inf, 0, 0, inf)
+
+
 @kernel
 def events(
     problem: Problem,
     profile: Profile,
     scratch: Scratch,
     out: Outcome,
-    choice: Choice,
+    fixed_mode: Ints,
     order: Any,
     t: float,
     easy: bool,
@@ -315,8 +318,7 @@ def events(
     head = -1
     while count > 0:
         scratch.counters[STAMP] += 1
-        row = look_ahead(problem, profile, scratch, t)
-        steps = scratch.counters[STAIRS]
+        row, steps, spare = look_ahead(problem, profile, scratch, t)
         wake = inf
         kept = 0
         for pos in range(count):
@@ -324,7 +326,7 @@ def events(
                 ready[pos] = out.ready[live[pos]]
                 if ready[pos] > t:
                     wake = min(wake, ready[pos])
-            # what decides for most stands here in the loop: a call passes all arrays on the stack
+            # what decides for most stands here in the loop
             now = ready[pos] <= t
             tried = now and procs[pos] <= stair[0, whole[pos]]
             if tried and steps > 1 and procs[pos] > stair[steps - 1, whole[pos]]:
@@ -336,24 +338,23 @@ def events(
                 if scratch.stamp[group] != scratch.counters[STAMP]:
                     survey(problem, profile, scratch, group, row, -1, t)
                 several = problem.mode_first[item + 1] - problem.mode_first[item] > 1
-                end = inf
+                place = NOWHERE
                 tried = tried and procs[pos] <= scratch.sums[group, whole[pos]]
-                if tried and promising(problem, scratch, item, t):
-                    end = seek(problem, profile, scratch, out, choice, item, t, not several)
-                if end == inf and problem.item_apart[item]:
+                if tried and promising(problem, scratch, item, t, steps, spare):
+                    place = seek(problem, profile, scratch, out, fixed_mode, item, t, not several)
+                if place.end == inf and problem.item_apart[item]:
                     wake = min(wake, arriving(problem, out, item, t))
-                if end == inf and heads:
-                    end = seek(problem, profile, scratch, out, choice, item, t, False)
-                if end < inf and scratch.pick_cost[3] > t and not heads:
-                    out.ready[item] = scratch.pick_cost[3]
-                    ready[pos] = out.ready[item]
-                    wake = min(wake, ready[pos])
-                elif end < inf:
-                    commit(problem, profile, scratch, out, item, end)
+                if place.end == inf and heads:
+                    place = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+                if place.end < inf and place.start > t and not heads:
+                    out.ready[item] = place.start
+                    ready[pos] = place.start
+                    wake = min(wake, place.start)
+                elif place.end < inf:
+                    commit(problem, profile, scratch, out, item, place)
                     if out.start[item] > t:
                         head = item
-                    row = look_ahead(problem, profile, scratch, t)
-                    steps = scratch.counters[STAIRS]
+                    row, steps, spare = look_ahead(problem, profile, scratch, t)
                     continue
             if kept < pos:
                 live[kept], procs[kept], whole[kept] = live[pos], procs[pos], whole[pos]
@@ -393,7 +394,7 @@ def decode(
     profile: Profile,
     scratch: Scratch,
     out: Outcome,
-    choice: Choice,
+    fixed_mode: Ints,
     first: Any,
     order: Any,
     decoder: int,
@@ -405,9 +406,10 @@ def decode(
     """
     begin(problem, base, profile, scratch, out)
     if first.size:
-        serial(problem, profile, scratch, out, choice, first, False)
+        serial(problem, profile, scratch, out, fixed_mode, first, False)
     if decoder <= INSERT:
-        serial(problem, profile, scratch, out, choice, order, decoder == STRICT)
+        serial(problem, profile, scratch, out, fixed_mode, order, decoder == STRICT)
     else:
-        events(problem, profile, scratch, out, choice, order, base.time[0], decoder == EASY)
+        now, easy = base.time[0], decoder == EASY
+        events(problem, profile, scratch, out, fixed_mode, order, now, easy)
     return int(scratch.counters[WINDOWS])

@@ -12,16 +12,18 @@ from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Sta
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.kernel.arrays import (
     Compiled,
+    any_mode,
     compile_intake,
-    free_choice,
     make_outcome,
     make_profile,
     make_scratch,
 )
-from coalloc.policies.kernel.compiled import EASY, EVENT, INSERT, ROWS, STRICT, Outcome, decode
+from coalloc.policies.kernel.decoders import decode
 from coalloc.policies.kernel.intake import read_queue
 from coalloc.policies.kernel.layout import lay_on_nodes
 from coalloc.policies.kernel.modes import Item
+from coalloc.policies.kernel.record import Floats, Ints
+from coalloc.policies.kernel.state import BLOCKS, EASY, EVENT, INSERT, ROWS, STRICT, Outcome
 
 WEIGHTED = "weighted_completion"
 SAME = 1e-9
@@ -66,7 +68,7 @@ class Planner:
         problem = self.compiled.problem
         self.profile = make_profile(problem, self.compiled.base)
         self.scratch = make_scratch(problem)
-        self.choice = free_choice(len(self.intake.items))
+        self.fixed_mode = any_mode(len(self.intake.items))
         self.guarded = self._guarded(options.get("guard_after") or 0)
         self.weights = np.array([item.job.weight for item in self.intake.items], dtype=np.float64)
         self.numbers = np.array([item.number for item in self.intake.items], dtype=np.int64)
@@ -109,7 +111,7 @@ class Planner:
             self.profile,
             self.scratch,
             out,
-            self.choice,
+            self.fixed_mode,
             self.guarded,
             np.array(order, dtype=np.int64),
             DECODERS[decoder],
@@ -139,6 +141,15 @@ class Planner:
             breakpoints=int(self.profile.size[ROWS]),
             sc=sc,
         )
+
+    def availability(self) -> tuple[Floats, Ints, Ints]:
+        """Begin of each stretch of time, s; free units of classes, T x C; loads of links, T x K."""
+        profile = self.profile
+        blocks = profile.block[: int(profile.size[BLOCKS])]
+        times = np.concatenate([profile.time[b, : profile.filled[b]] for b in blocks])
+        rows = np.concatenate([profile.row[b, : profile.filled[b]] for b in blocks])
+        free = profile.free[rows, : self.compiled.problem.class_power.size]
+        return times, free.astype(np.int64), profile.load[rows].copy()
 
     def plan(
         self,

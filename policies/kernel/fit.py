@@ -1,15 +1,17 @@
 """Whether and how an item fits at one start.
 
-See `compiled` for levels of power and for the rule of ties, `split` for how a job is spread.
+See the package for levels of power and for the rule of ties, `split` for how a job is spread.
 """
 
 from __future__ import annotations
 
 from math import inf
-from typing import Any
+from typing import NamedTuple
 
-from coalloc.policies.kernel.allotment import allot
-from coalloc.policies.kernel.jit import part
+from coalloc.policies.kernel.allotment import allot, fill
+from coalloc.policies.kernel.jit import helper
+from coalloc.policies.kernel.loads import closes
+from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.state import (
     BLOCKS,
     FINEST,
@@ -20,37 +22,42 @@ from coalloc.policies.kernel.state import (
     Scratch,
 )
 
-
-@part
-def closes(problem: Problem, group: int, c: int, t: float) -> float:
-    """When a reservation next closes a class to a group, at or after t; inf never."""
-    at = inf
-    for x in range(problem.closed_first[c], problem.closed_first[c + 1]):
-        r = problem.closed[x]
-        if problem.exempt[group, r] == 0 and problem.reserved[r, 1] > t:
-            at = min(at, max(t, problem.reserved[r, 0]))
-    return at
+MOST_UNITS = 2147483647
 
 
-@part
-def room(
-    classes: Any,
-    need: Any,
-    cluster: Any,
-    least: Any,
-    free: Any,
-    sums: Any,
-    size: int,
-    plain: bool,
-    whole: bool,
-) -> int:
+class Run(NamedTuple):
+    """One allotment of an item, as it is looked for."""
+
+    item: int
+    group: int
+    procs: int
+    scaled: float  # s at power 1
+    fixed: float  # s
+    whole: bool  # on one cluster
+    only: int  # the cluster, or -1
+
+
+class Fit(NamedTuple):
+    """What was found at a start; the classes are in scratch.pick_*."""
+
+    end: float  # s, inf if nothing
+    clusters: int
+    classes: int  # how many
+    cost: float  # power of all its nodes
+    retry: float  # s: nothing fits up to the row that begins here; -inf where that is not known
+
+
+@helper()
+def room(problem: Problem, scratch: Scratch, run: Run, size: int, free: Ints) -> int:
     """Lower the minima to a row, and count the processes they allow.
 
-    If `whole`, those on the best cluster alone. If `plain`, classes[z] is z and takes one unit a
-    process: this loop becomes vector instructions.
+    If the run is `whole`, those on the best cluster alone. In a plain group, classes[z] is z and
+    takes one unit a process: this loop becomes vector instructions.
     """
+    classes, need = problem.group_class[run.group], problem.need[run.group]
+    cluster, least, sums = problem.class_cluster, scratch.least, scratch.shared
     total = 0
-    if plain and not whole:
+    if problem.group_plain[run.group] and not run.whole:
         for z in range(size):
             least[z] = min(least[z], free[z])
             total += least[z]
@@ -63,55 +70,49 @@ def room(
         count = least[z] if need[c] == 1 else least[z] // need[c]
         total += count
         sums[cluster[c]] += count
-    if whole:
+    if run.whole:
         total = 0
         for k in range(sums.size):
             total = max(total, sums[k])
     return total
 
 
-@part
+@helper()
 def enter(
     problem: Problem,
     profile: Profile,
     scratch: Scratch,
-    group: int,
-    scaled: float,
-    fixed: float,
+    run: Run,
     start: float,
     row: int,
     cutoff: float,
-    only: int,
 ) -> int:
     """Set the minima to the row of the start; the number of classes that end by the cutoff."""
     size = 0
-    for x in range(problem.group_size[group]):
-        c = problem.group_class[group, x]
-        if start + (scaled / problem.class_power[c] + fixed) > cutoff:
+    for x in range(problem.group_size[run.group]):
+        c = problem.group_class[run.group, x]
+        if start + (run.scaled / problem.class_power[c] + run.fixed) > cutoff:
             break
         size = x + 1
         scratch.least[x] = 0
         scratch.until[x] = inf
-        if only >= 0 and problem.class_cluster[c] != only:
+        if run.only >= 0 and problem.class_cluster[c] != run.only:
             continue
         if problem.closed_first[c] < problem.closed_first[c + 1]:
-            scratch.until[x] = closes(problem, group, c, start)
+            scratch.until[x] = closes(problem, run.group, c, start)
             if scratch.until[x] <= start:
                 continue
         scratch.least[x] = profile.free[row, c]
     return size
 
 
-@part
+@helper()
 def retreat(
     problem: Problem,
     profile: Profile,
     scratch: Scratch,
-    group: int,
-    procs: int,
-    whole: bool,
+    run: Run,
     size: int,
-    only: int,
     start: float,
     place: int,
     i: int,
@@ -120,31 +121,28 @@ def retreat(
 
     At least the row of `start`: reservations, which may be why it fails, are not looked at.
     """
-    classes, need = problem.group_class[group], problem.need[group]
-    cluster, least, plain = problem.class_cluster, scratch.least, problem.group_plain[group]
     for z in range(size):
-        least[z] = 0
-        if only < 0 or cluster[classes[z]] == only:
-            least[z] = 2147483647
+        scratch.least[z] = 0
+        c = problem.group_class[run.group, z]
+        if run.only < 0 or problem.class_cluster[c] == run.only:
+            scratch.least[z] = MOST_UNITS
     while True:
         free = profile.free[profile.row[profile.block[place], i]]
-        left = room(classes, need, cluster, least, free, scratch.shared, size, plain, whole)
-        if left < procs or profile.time[profile.block[place], i] <= start:
+        left = room(problem, scratch, run, size, free)
+        if left < run.procs or profile.time[profile.block[place], i] <= start:
             return profile.time[profile.block[place], i]
         i -= 1
         if i < 0:
             place -= 1
-            i = profile.count[profile.block[place]] - 1
+            i = profile.filled[profile.block[place]] - 1
 
 
-@part
+@helper()
 def descend(
     problem: Problem,
     profile: Profile,
     scratch: Scratch,
-    group: int,
-    procs: int,
-    whole: bool,
+    run: Run,
     size: int,
     end: float,
     place: int,
@@ -154,12 +152,10 @@ def descend(
 
     Returns where it stopped, and whether that was because too little is left.
     """
-    classes, need = problem.group_class[group], problem.need[group]
-    cluster, least, plain = problem.class_cluster, scratch.least, problem.group_plain[group]
     block = profile.block[place]
     while True:
         i += 1
-        if i >= profile.count[block]:
+        if i >= profile.filled[block]:
             after = place + 1
             while (
                 after < profile.size[BLOCKS]
@@ -169,7 +165,7 @@ def descend(
                 after += 1
             if after >= profile.size[BLOCKS]:
                 place = after - 1
-                return place, profile.count[profile.block[place]] - 1, False
+                return place, profile.filled[profile.block[place]] - 1, False
             place, i = after, 0
             block = profile.block[place]
         if profile.time[block, i] >= end:
@@ -179,48 +175,36 @@ def descend(
         row = profile.row[block, i]
         for k in range(scratch.loaded.size):
             scratch.loaded[k] = max(scratch.loaded[k], profile.load[row, k])
-        free = profile.free[row]
-        left = room(classes, need, cluster, least, free, scratch.shared, size, plain, whole)
-        if left < procs:
+        if room(problem, scratch, run, size, profile.free[row]) < run.procs:
             return place, i, True
 
 
-@part
-def enough(
-    classes: Any,
-    need: Any,
-    cluster: Any,
-    powers: Any,
-    least: Any,
-    sums: Any,
-    size: int,
-    after: int,
-    procs: int,
-    whole: bool,
-    alike: bool,
-) -> int:
+@helper()
+def enough(problem: Problem, scratch: Scratch, run: Run, size: int, after: int) -> int:
     """End of the first level of power behind `after` up to which enough is free; 0 if none.
 
-    If `alike`, all powers are one level.
+    Where the time does not depend on power, all powers are one level.
     """
+    classes, need = problem.group_class[run.group], problem.need[run.group]
+    cluster, powers, sums = problem.class_cluster, problem.class_power, scratch.shared
     for k in range(sums.size):
         sums[k] = 0
     total = 0
     for z in range(size):
         c = classes[z]
-        count = least[z] if need[c] == 1 else least[z] // need[c]
-        if whole:
+        count = scratch.least[z] if need[c] == 1 else scratch.least[z] // need[c]
+        if run.whole:
             sums[cluster[c]] += count
             total = max(total, sums[cluster[c]])
         else:
             total += count
-        last = z + 1 == size or (powers[classes[z + 1]] != powers[c] and not alike)
-        if last and z >= after and total >= procs:
+        last = z + 1 == size or (powers[classes[z + 1]] != powers[c] and run.scaled != 0.0)
+        if last and z >= after and total >= run.procs:
             return z + 1
     return 0
 
 
-@part
+@helper()
 def gather(problem: Problem, scratch: Scratch, group: int, size: int, end: float) -> None:
     """Count the processes of the first classes until `end`, by class and by cluster."""
     for k in range(scratch.avail.size):
@@ -235,68 +219,46 @@ def gather(problem: Problem, scratch: Scratch, group: int, size: int, end: float
         scratch.avail[problem.class_cluster[c]] += count
 
 
-@part
+@helper()
 def window(
     problem: Problem,
     profile: Profile,
     scratch: Scratch,
-    item: int,
-    mode: int,
+    run: Run,
     start: float,
     place: int,
     i: int,
     cutoff: float,
-    power: float,
-    pattern: int,
-    only: int,
-) -> float:
-    """Best end of an item that begins at `start`, in the row at (place, i); inf if none.
+) -> Fit:
+    """Find the best end of a run that begins at `start`, in the row at (place, i).
 
-    Ends after `cutoff` are not looked for. What was chosen is left in scratch.pick*. If later
-    starts must fail as well, scratch.pick[2] is 1, and those up to the row that begins at
-    pick_cost[2] need not be tried.
+    Ends after `cutoff` are not looked for.
     """
     scratch.counters[WINDOWS] += 1
-    scratch.pick[2] = 0
-    group = problem.item_group[item]
-    classes, powers, need = problem.group_class[group], problem.class_power, problem.need[group]
-    cluster, least = problem.class_cluster, scratch.least
-    procs, scaled = problem.mode_procs[mode], problem.mode_scaled[mode]
-    fixed = problem.mode_fixed[mode]
-    if only >= 0:
-        fixed += problem.mode_comm[mode] * problem.inverse_intra[only]
+    group = run.group
+    classes, powers = problem.group_class[group], problem.class_power
     shortest = max(SHORTEST, FINEST * abs(start))
-    whole = pattern < 0 and not problem.item_splits[item]
-    alike = scaled == 0.0 and power == 0.0
     row = profile.row[profile.block[place], i]
-    size = enter(problem, profile, scratch, group, scaled, fixed, start, row, cutoff, only)
+    size = enter(problem, profile, scratch, run, start, row, cutoff)
     for k in range(problem.link_gbps.size):
         scratch.loaded[k] = profile.load[row, k]
     y = 0
     while True:
-        sums = scratch.shared
-        y = enough(classes, need, cluster, powers, least, sums, size, y, procs, whole, alike)
+        y = enough(problem, scratch, run, size, y)
         if y == 0:
-            return inf
+            return Fit(inf, 0, 0, 0.0, -inf)
         level = powers[classes[y - 1]]
-        if power > 0.0 and level > power:
-            continue
-        end = start + max(scaled / level + fixed, shortest)
-        place, i, short = descend(
-            problem, profile, scratch, group, procs, whole, size, end, place, i
-        )
+        end = start + max(run.scaled / level + run.fixed, shortest)
+        place, i, short = descend(problem, profile, scratch, run, size, end, place, i)
         if short:
-            if profile.time[profile.block[place], i] < start + scaled / powers[classes[0]] + fixed:
-                scratch.pick[2] = 1
-                scratch.pick_cost[2] = retreat(
-                    problem, profile, scratch, group, procs, whole, size, only, start, place, i
-                )
-            return inf
+            retry = -inf
+            strongest = powers[classes[0]]
+            if profile.time[profile.block[place], i] < start + run.scaled / strongest + run.fixed:
+                retry = retreat(problem, profile, scratch, run, size, start, place, i)
+            return Fit(inf, 0, 0, 0.0, retry)
         gather(problem, scratch, group, y, end)
-        if power == 0.0 or level == power:
-            used = allot(problem, scratch, item, procs, y, pattern)
-            if used > 0:
-                scratch.pick[1] = used
-                return start + max(scaled / scratch.pick_cost[1] + fixed, shortest)
-        if power > 0.0:
-            return inf
+        used = allot(problem, scratch, run.item, run.procs, y)
+        if used > 0:
+            count, cost, weakest = fill(problem, scratch, group, y)
+            end = start + max(run.scaled / weakest + run.fixed, shortest)
+            return Fit(end, used, count, cost, -inf)

@@ -1,110 +1,122 @@
-"""The decorators of the compiled kernels.
+"""The decorators of compiled functions, and the names under which numba caches them.
+
+A `kernel` is called from Python; a `helper` by compiled functions only. Both may be called by
+functions of other files.
 
 Notes
 -----
-Numba's cache keeps a caller's old code when a callee in another file changes. So the name under
-which a kernel is cached ends in a checksum of all files that hold kernels of this folder.
+Numba's cache compares the file of a function alone: it keeps a caller's old code when a callee or
+a constant in another file changes. So the name under which a function is cached ends in a checksum
+of its module and of all modules of this folder that this one imports, directly or through others.
+A change compiles anew what depends on it, and nothing else. For that, a module with compiled
+functions imports nothing else of coalloc.
 """
 
 from __future__ import annotations
 
-import pkgutil
+import dis
 from collections.abc import Callable
-from os.path import basename
-from typing import Any
+from functools import cache, partial
+from importlib.util import find_spec
+from typing import Any, Protocol, TypeVar, cast, overload
 from zlib import crc32
 
 from numba import njit
 
-SHARED = ("state.py", "loads.py")
-"""Read by `SOURCES` and by `SEARCH`: to change them recompiles both."""
-SOURCES = ("profile.py", "allotment.py", "fit.py", "seek.py", "decoders.py")
-SEARCH = ("listing_state.py", "listing_place.py", "listing.py", "annealing.py")
-"""Kernels of their own, which call none of `SOURCES`: to change them recompiles these only."""
-EXACT = ("exact_state.py", "exact_bounds.py", "exact_kernel.py")
-"""Those of the exact search, in the folder of `oas`."""
+from coalloc.policies.kernel.linking import HelperCompiler, KernelCompiler, for_any_value
 
-FLOW = ("search_place.py", "search_kernel.py")
-"""Those of the search for workflows, in the folder of `workflow`."""
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+FLAGS: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True, "no_rewrites": True}
 
 
-def _checksum(names: tuple[str, ...], package: str = __package__) -> str:
+class _Loader(Protocol):
+    """What is asked of the loader of a module; those of sources, byte code and archives have it."""
+
+    def get_code(self, name: str) -> Any: ...
+
+    def get_data(self, path: str) -> bytes: ...
+
+
+@overload
+def kernel(function: Function) -> Function: ...
+@overload
+def kernel(*, allocates: bool) -> Callable[[Function], Function]: ...
+def kernel(function: Any = None, *, allocates: bool = False) -> Any:
+    """Compile a function that is called from Python.
+
+    Parameters
+    ----------
+    allocates : bool
+        Arrays are made in it. Without, no references are counted, which is three times as fast.
+    """
+    if function is None:
+        return partial(kernel, allocates=allocates)
+    return _compiled(function, _nrt=allocates)
+
+
+def helper(*, inline: bool = False) -> Callable[[Function], Function]:
+    """Compile a function that only compiled functions call, without a wrapper for Python.
+
+    Parameters
+    ----------
+    inline : bool
+        Into each caller. That takes longer to compile.
+    """
+
+    def decorate(function: Function) -> Function:
+        flags = FLAGS | {"_nrt": False, "no_cpython_wrapper": True, "forceinline": inline}
+        compiled = njit(pipeline_class=HelperCompiler, **flags)(function)
+        for_any_value(compiled)
+        return cast(Function, compiled)
+
+    return decorate
+
+
+def stamp(module: str) -> str:
+    """Checksum of a module and of all that it imports from its own folder."""
+    known, left = {module}, [module]
+    for one in left:
+        left += _imports(one) - known
+        known.update(left)
     total = 0
-    for name in names:
-        try:
-            total = crc32(pkgutil.get_data(package, name) or b"", total)
-        except OSError:  # no source beside the byte code: it does not change either
-            continue
+    for name in sorted(known):
+        total = crc32(_content(name), total)
     return f"{total:08x}"
 
 
-# "_n" for kernels without counts of references: a flag is no part of numba's cache key
-_SHARED_SUFFIX = f"_s_{_checksum(SHARED)}"
-_SUFFIX = f"_n_{_checksum((*SHARED, *SOURCES))}"
-_EXACT_SUFFIX = f"_{_checksum(EXACT, 'coalloc.policies.oas')}"
-_FLOW_SUFFIX = f"_{_checksum(FLOW, 'coalloc.policies.workflow')}"
-_SEARCH_SUFFIX = f"_i_{_checksum((*SHARED, *SEARCH))}"
+@cache
+def _imports(module: str) -> frozenset[str]:
+    """The modules that one imports from its own folder when it is loaded."""
+    package = module.rpartition(".")[0]
+    names, source = set[str](), ""
+    for step in dis.get_instructions(_loader(module)[0].get_code(module)):
+        if step.opname == "IMPORT_NAME":
+            source = str(step.argval)
+            names.add(source)
+        elif step.opname == "IMPORT_FROM":
+            names.add(f"{source}.{step.argval}")
+    return frozenset(name for name in names if name.rpartition(".")[0] == package)
 
 
-def kernel(function: Callable[..., Any]) -> Any:
-    """Compile, with a cache where one can be written."""
-    return _compile(function)
+@cache
+def _content(module: str) -> bytes:
+    """The source of a module, or its byte code where there is no more."""
+    loader, origin = _loader(module)
+    return loader.get_data(origin)
 
 
-def part(function: Callable[..., Any]) -> Any:
-    """Compile what only kernels call: without the wrappers for calls from Python."""
-    return _compile(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def _loader(module: str) -> tuple[_Loader, str]:
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(module)
+    return cast(_Loader, spec.loader), spec.origin
 
 
-def shared(function: Callable[..., Any]) -> Any:
-    """Compile what the kernels of `SOURCES` and of `SEARCH` call, into them."""
-    function.__qualname__ += _SHARED_SUFFIX
-    return _cached(
-        function, _nrt=False, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
-    )
-
-
-def alone(function: Callable[..., Any]) -> Any:
-    """Compile a kernel that allocates nothing, and calls only what is `inlined` in its own file.
-
-    The files of `FLOW` may call each other, and what is `called`.
-    """
-    function.__qualname__ += _alone_suffix(function)
-    return _cached(function, _nrt=False)
-
-
-def inlined(function: Callable[..., Any]) -> Any:
-    """Compile what only an `alone` kernel of the same file calls, into it."""
-    function.__qualname__ += _alone_suffix(function)
-    return _cached(
-        function, _nrt=False, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True
-    )
-
-
-def called(function: Callable[..., Any]) -> Any:
-    """Compile what an `alone` kernel calls, but not into it: that compiles faster."""
-    function.__qualname__ += _alone_suffix(function)
-    return _cached(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-
-
-def _alone_suffix(function: Callable[..., Any]) -> str:
-    flow = basename(function.__code__.co_filename) in FLOW
-    return _FLOW_SUFFIX if flow else _EXACT_SUFFIX
-
-
-def _compile(function: Callable[..., Any], **flags: Any) -> Any:
-    name = basename(function.__code__.co_filename)
-    function.__qualname__ += _SEARCH_SUFFIX if name in SEARCH else _SUFFIX
-    if name in SOURCES or name in SEARCH:
-        # These allocate nothing. Without counts of references they are three times as fast.
-        flags["_nrt"] = False
-    if name in SEARCH and "no_cpython_wrapper" in flags:
-        flags["forceinline"] = True
-    return _cached(function, **flags)
-
-
-def _cached(function: Callable[..., Any], **flags: Any) -> Any:
+def _compiled(function: Function, **flags: Any) -> Function:
+    function.__qualname__ += f"_{stamp(function.__module__)}"
+    flags = FLAGS | {"pipeline_class": KernelCompiler, **flags}
     try:
-        return njit(cache=True, error_model="numpy", **flags)(function)
+        return cast(Function, njit(cache=True, **flags)(function))
     except RuntimeError:  # numba raises at import where nothing is writable for its cache
-        return njit(error_model="numpy", **flags)(function)
+        return cast(Function, njit(**flags)(function))

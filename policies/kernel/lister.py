@@ -9,25 +9,15 @@ import numpy as np
 
 from coalloc.policies.kernel.annealing import Anneal, anneal, evaluate
 from coalloc.policies.kernel.arrays import Floats, Ints, make_outcome
-from coalloc.policies.kernel.compiled import BLOCKS, Outcome, Profile
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.kernel.listing_state import Desk, Genes, Rows
+from coalloc.policies.kernel.state import Outcome
+from coalloc.policies.kernel.xorshift import seeded
 
 ANY, WHOLE = -1, -2
 """Homes: any clusters; any one cluster."""
 BLEND = 1.0
 """Weight of the power that is held or left idle in the energy of `listing`."""
-
-
-def _column(profile: Profile) -> tuple[Floats, Ints]:
-    """Start and row of each stretch of a profile, in order."""
-    times, rows = [], []
-    for place in range(int(profile.size[BLOCKS])):
-        block = profile.block[place]
-        count = profile.count[block]
-        times.append(profile.time[block, :count])
-        rows.append(profile.row[block, :count])
-    return np.concatenate(times), np.concatenate(rows)
 
 
 class Lister:
@@ -59,13 +49,10 @@ class Lister:
 
     def _rows(self, booked: Outcome) -> Rows:
         planner, problem = self.planner, self.problem
-        classes = problem.class_power.size
-        times, rows = _column(planner.profile)
-        free = planner.profile.free[rows, :classes].astype(np.int64)
-        load = planner.profile.load[rows].copy()
+        times, free, load = planner.availability()
         least = np.minimum.accumulate(free[::-1], axis=0)[::-1]
         most = np.maximum.accumulate(load[::-1], axis=0)[::-1]
-        dips = ((least < free).any(axis=1) | (most > load).any(axis=1)).astype(np.int64)
+        dips = np.any(least < free, axis=1) | np.any(most > load, axis=1)
         jobs = np.unique(planner.numbers[self.items])
         weights = np.array([job.weight for job in planner.snapshot.queue])
         used = booked.use_first + booked.use_count
@@ -74,7 +61,7 @@ class Lister:
             time=times,
             free=free,
             load=load,
-            dips=dips,
+            dips=np.array(dips, dtype=np.int64),
             able=np.array([slots.max(initial=0.0)]),
             weight=planner.weights,
             weight_sum=np.array([weights[jobs].sum() if jobs.size else 0.0]),
@@ -181,12 +168,12 @@ class Lister:
 
     def outcome(self) -> Outcome:
         """A copy of what `evaluate` wrote."""
-        return Outcome(*(np.array(entry) for entry in self.out))
+        return Outcome._make(np.array(entry) for entry in self.out)
 
 
 def copy_of(genes: Genes) -> Genes:
     """A copy of all choices."""
-    return Genes(*(np.array(entry) for entry in genes))
+    return Genes._make(np.array(entry) for entry in genes)
 
 
 def make_state(lister: Lister, seed: int, sc: Sequence[float] = (1.0,)) -> Anneal:
@@ -234,7 +221,7 @@ def make_state(lister: Lister, seed: int, sc: Sequence[float] = (1.0,)) -> Annea
     return Anneal(
         value=np.array([inf, inf, 0.0, 1.0, inf]),
         count=np.array([0, 0, 0, 0, -1], dtype=np.int64),
-        random=np.array([seed * 2654435769 % (1 << 63) + 88172645463325252], dtype=np.uint64),
+        random=seeded(seed),
         levels=levels,
         homes=homes,
         modes=np.diff(problem.mode_first),

@@ -30,7 +30,7 @@ from math import inf
 
 import numpy as np
 
-from coalloc.policies.kernel.jit import part
+from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.listing_place import best_now
 from coalloc.policies.kernel.listing_state import (
     BLEND,
@@ -38,20 +38,18 @@ from coalloc.policies.kernel.listing_state import (
     LENGTH,
     LOADS,
     MADE,
-    MAKESPAN,
     RUNNING,
     STARTED,
     USED,
-    WEIGHTED,
     Desk,
     Genes,
     Rows,
 )
 from coalloc.policies.kernel.loads import data_ready, load_units
-from coalloc.policies.kernel.state import FULL, MOST_LOAD, TOL, Outcome, Problem
+from coalloc.policies.kernel.state import FULL, MAKESPAN, MOST_LOAD, TOL, WEIGHING, Outcome, Problem
 
 
-@part
+@helper(inline=True)
 def start(
     problem: Problem,
     genes: Genes,
@@ -110,7 +108,7 @@ def start(
                     desk.ready[child] = max(desk.ready[child], at)
 
 
-@part
+@helper(inline=True)
 def finish(problem: Problem, genes: Genes, desk: Desk, out: Outcome, t: float) -> float:
     """Give back what ends by t; the power that is free again."""
     clusters = problem.link_gbps.size
@@ -141,7 +139,7 @@ def finish(problem: Problem, genes: Genes, desk: Desk, out: Outcome, t: float) -
     return gone
 
 
-@part
+@helper(inline=True)
 def open_desk(rows: Rows, genes: Genes, desk: Desk, out: Outcome, problem: Problem) -> float:
     """Make everything as it is before the first event; the least area of what is listed."""
     for x in range(desk.counters.size):
@@ -170,7 +168,7 @@ def open_desk(rows: Rows, genes: Genes, desk: Desk, out: Outcome, problem: Probl
     return area
 
 
-@part
+@helper(inline=True)
 def go_on(problem: Problem, rows: Rows, desk: Desk, row: int, t: float) -> int:
     """Take over the rows up to t; the last of them."""
     while row + 1 < rows.time.size and rows.time[row + 1] <= t:
@@ -182,7 +180,7 @@ def go_on(problem: Problem, rows: Rows, desk: Desk, row: int, t: float) -> int:
     return row
 
 
-@part
+@helper(inline=True)
 def scan(
     problem: Problem,
     rows: Rows,
@@ -231,7 +229,7 @@ def scan(
     return head, wake
 
 
-@part
+@helper(inline=True)
 def listing(
     problem: Problem,
     rows: Rows,
@@ -273,7 +271,7 @@ def listing(
             busy += desk.power[item]
             least += desk.power[item] * (end - t) - rows.area[item]
             job = rows.job[item]
-            if objective == WEIGHTED:
+            if objective == WEIGHING:
                 if desk.last[job] == 0.0:
                     waiting -= rows.weight[item]
                 if end - now > desk.last[job]:
@@ -302,7 +300,7 @@ def listing(
         least += (able - busy) * (upcoming - t)
         if least * (1.0 + blend) > room * (1.0 + 1e-12):
             return inf
-        if objective == WEIGHTED and value + waiting * (upcoming - now) > cutoff:
+        if objective == WEIGHING and value + waiting * (upcoming - now) > cutoff:
             return inf
         t = upcoming
         busy -= finish(problem, genes, desk, out, t)

@@ -4,61 +4,13 @@ from __future__ import annotations
 
 from math import inf
 
-from coalloc.policies.kernel.jit import part
+from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.listing_state import HELD, LENGTH, LOADS, Desk, Genes, Rows
-from coalloc.policies.kernel.loads import data_ready, low_side
+from coalloc.policies.kernel.loads import closes, data_ready, divide, low_side
 from coalloc.policies.kernel.state import FINEST, FULL, ROUNDING, SHORTEST, Outcome, Problem
 
 
-@part
-def divide(procs: int, desk: Desk) -> bool:
-    """Split over clusters into desk.best: fewest, then least load (see `split`)."""
-    clusters = desk.avail.size
-    avail, upper, low, rank, take = desk.avail, desk.upper, desk.low, desk.rank, desk.take
-    for k in range(clusters):
-        upper[k] = min(avail[k], low[k])
-        j = k
-        while j > 0 and upper[rank[j - 1]] < upper[k]:
-            rank[j] = rank[j - 1]
-            j -= 1
-        rank[j] = k
-    best, best_square = 0, 0
-    for lead in range(-1, clusters):
-        rest, used, square = procs, 0, 0
-        for k in range(clusters):
-            take[k] = 0
-        if lead >= 0:
-            if low[lead] < 1 or avail[lead] < procs - low[lead] or avail[lead] <= upper[lead]:
-                continue
-            take[lead] = avail[lead]
-            rest -= avail[lead]
-            used, square = 1, avail[lead] * avail[lead]
-        for j in range(clusters):
-            k = rank[j]
-            if k != lead and rest > 0 and upper[k] > 0:
-                take[k] = min(upper[k], rest)
-                rest -= take[k]
-                used += 1
-                square += take[k] * take[k]
-        if rest <= 0 and (best == 0 or used < best or (used == best and square > best_square)):
-            best, best_square = used, square
-            for k in range(clusters):
-                desk.best[k] = take[k]
-    return best > 0
-
-
-@part
-def closing(problem: Problem, group: int, c: int, t: float) -> float:
-    """When a reservation next closes a class to a group, at or after t; inf never."""
-    at = inf
-    for x in range(problem.closed_first[c], problem.closed_first[c + 1]):
-        r = problem.closed[x]
-        if problem.exempt[group, r] == 0 and problem.reserved[r, 1] > t:
-            at = min(at, max(t, problem.reserved[r, 0]))
-    return at
-
-
-@part
+@helper(inline=True)
 def foresee(rows: Rows, desk: Desk, row: int, end: float) -> None:
     """Lower what is free, and raise the load, to what the rows until `end` leave."""
     for c in range(desk.free.size):
@@ -76,7 +28,7 @@ def foresee(rows: Rows, desk: Desk, row: int, end: float) -> None:
             desk.ahead[k] = max(desk.ahead[k], units)
 
 
-@part
+@helper(inline=True)
 def choose(
     problem: Problem, desk: Desk, item: int, procs: int, size: int, home: int, sc: float
 ) -> bool:
@@ -112,10 +64,10 @@ def choose(
         most = min(int(sc * FULL), desk.limit[k]) + ROUNDING
         desk.low[k] = low_side(gbps, procs, most - desk.ahead[k], problem.link_gbps[k])
     desk.counters[LOADS] = 1 if gbps > 0.0 else 0
-    return divide(procs, desk)
+    return divide(procs, desk.avail, desk.low, desk.upper, desk.rank, desk.take, desk.best) > 0
 
 
-@part
+@helper(inline=True)
 def lay(problem: Problem, desk: Desk, item: int, size: int) -> float:
     """Lay desk.best on classes, weakest first; the least power used."""
     group = problem.item_group[item]
@@ -136,7 +88,7 @@ def lay(problem: Problem, desk: Desk, item: int, size: int) -> float:
     return weakest
 
 
-@part
+@helper(inline=True)
 def try_now(
     problem: Problem, rows: Rows, genes: Genes, desk: Desk, item: int, t: float, row: int, only: int
 ) -> float:
@@ -191,7 +143,7 @@ def try_now(
                 count = desk.least[c] // problem.need[group, c]
                 if problem.class_power[c] > highest or (
                     problem.closed_first[c] < problem.closed_first[c + 1]
-                    and closing(problem, group, c, t) < end
+                    and closes(problem, group, c, t) < end
                 ):
                     count = 0
                 desk.count[x] = max(count, 0)
@@ -207,7 +159,7 @@ def try_now(
     return inf
 
 
-@part
+@helper(inline=True)
 def best_now(
     problem: Problem,
     rows: Rows,

@@ -4,67 +4,71 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-MAKESPAN, WEIGHTED = 0, 1
+from coalloc.policies.kernel.record import Floats, Ints, record
+
 MADE, BLEND, HELD = 0, 1, 2
 LENGTH, LOADS, RUNNING, USED, STARTED = 0, 1, 2, 3, 4
 
 
+@record
 class Rows(NamedTuple):
     """What is free before anything is listed, T stretches of time; never written by a kernel."""
 
-    time: Any  # T
-    free: Any  # T x C, units
-    load: Any  # T x K, units of a link's capacity
-    dips: Any  # T: something becomes less after this row
-    able: Any  # 1, power of all usable slots
-    weight: Any  # N
-    weight_sum: Any  # 1, of the jobs listed
-    job: Any  # N, place in the queue
-    area: Any  # N, least power * s
-    ready: Any  # N, s
-    missing: Any  # N, parents without a place
-    first_use: Any  # 1, where the uses of listed items may begin
+    time: Floats  # T
+    free: Ints  # T x C, units
+    load: Ints  # T x K, units of a link's capacity
+    dips: Ints  # T: something becomes less after this row
+    able: Floats  # 1, power of all usable slots
+    weight: Floats  # N
+    weight_sum: Floats  # 1, of the jobs listed
+    job: Ints  # N, place in the queue
+    area: Floats  # N, least power * s
+    ready: Floats  # N, s
+    missing: Ints  # N, parents without a place
+    first_use: Ints  # 1, where the uses of listed items may begin
 
 
+@record
 class Genes(NamedTuple):
     """What a search chooses."""
 
-    order: Any  # L
-    mode: Any  # N
-    level: Any  # N
-    home: Any  # N
-    block: Any  # N
-    sc: Any  # N
+    order: Ints  # L
+    mode: Ints  # N
+    level: Ints  # N
+    home: Ints  # N
+    block: Ints  # N
+    sc: Floats  # N
 
 
+@record
 class Desk(NamedTuple):
     """Working memory."""
 
-    free: Any  # C
-    least: Any  # C
-    avail: Any  # K
-    low: Any  # K
-    upper: Any  # K
-    rank: Any  # K
-    take: Any  # K
-    best: Any  # K
-    load: Any  # K
-    ahead: Any  # K
-    limit: Any  # K
-    cost: Any  # K
+    free: Ints  # C
+    least: Ints  # C
+    avail: Ints  # K
+    low: Ints  # K
+    upper: Ints  # K
+    rank: Ints  # K
+    take: Ints  # K
+    best: Ints  # K
+    load: Ints  # K
+    ahead: Ints  # K
+    limit: Ints  # K
+    cost: Floats  # K
     count: Any  # C, processes that each allowed class of an item takes
-    use_class: Any  # C
-    use_procs: Any  # C
-    follows: Any  # L
-    procs: Any  # L, by order
-    started: Any  # L
-    running: Any  # L, by falling end
-    units: Any  # N x K, load of a running item
-    ready: Any  # N
-    missing: Any  # N
-    last: Any  # jobs, latest end
-    power: Any  # N, power that a running item holds
-    level: Any  # N, the choice; -1 once it has left no place
-    home: Any  # N, likewise
-    measure: Any  # MADE, s; BLEND, see `listing`; HELD, power of what `lay` laid
-    counters: Any  # 8
+    use_class: Ints  # C
+    use_procs: Ints  # C
+    follows: Ints  # L
+    procs: Ints  # L, by order
+    started: Ints  # L
+    running: Ints  # L, by falling end
+    units: Ints  # N x K, load of a running item
+    ready: Floats  # N
+    missing: Ints  # N
+    last: Floats  # jobs, latest end
+    power: Floats  # N, power that a running item holds
+    level: Ints  # N, the choice; -1 once it has left no place
+    home: Ints  # N, likewise
+    measure: Floats  # MADE, s; BLEND, see `listing`; HELD, power of what `lay` laid
+    counters: Ints  # 8

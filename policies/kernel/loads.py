@@ -1,4 +1,4 @@
-"""What processes load a link with, how many it admits, and when data have come over it.
+"""The cost model in compiled code: loads of links, splits, reservations, arrival of data.
 
 Compiled into the decoders and into `listing` alike.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from math import inf, sqrt
 
-from coalloc.policies.kernel.jit import shared
+from coalloc.policies.kernel.jit import helper
+from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.state import FULL, MOST_LOAD, Outcome, Problem
 
 
-@shared
+@helper(inline=True)
 def load_units(gbps: float, procs: int, inside: int, capacity: float) -> int:
     """Equation (4) in units of the link's capacity."""
     if gbps <= 0.0 or procs <= 1 or inside == 0 or inside == procs or capacity == inf:
@@ -22,7 +23,7 @@ def load_units(gbps: float, procs: int, inside: int, capacity: float) -> int:
     return int(load / capacity * FULL + 0.5)
 
 
-@shared
+@helper(inline=True)
 def low_side(gbps: float, procs: int, residual: int, capacity: float) -> int:
     """The count w of `split`: the link admits 0..w and procs - w..procs; procs if all."""
     if gbps <= 0.0 or procs <= 1 or capacity == inf:
@@ -42,7 +43,7 @@ def low_side(gbps: float, procs: int, residual: int, capacity: float) -> int:
     return t
 
 
-@shared
+@helper(inline=True)
 def data_ready(problem: Problem, out: Outcome, item: int, k: int) -> float:
     """When the parents' data have reached cluster k, s."""
     ready = problem.item_arrival[item, k]
@@ -66,3 +67,64 @@ def data_ready(problem: Problem, out: Outcome, item: int, k: int) -> float:
                 delay += problem.parent_gbit[x] / slowest
             ready = max(ready, out.end[parent] + delay)
     return ready
+
+
+@helper(inline=True)
+def closes(problem: Problem, group: int, c: int, t: float) -> float:
+    """When a reservation next closes a class to a group, at or after t; inf never."""
+    at = inf
+    for x in range(problem.closed_first[c], problem.closed_first[c + 1]):
+        r = problem.closed[x]
+        if problem.exempt[group, r] == 0 and problem.reserved[r, 1] > t:
+            at = min(at, max(t, problem.reserved[r, 0]))
+    return at
+
+
+@helper(inline=True)
+def divide(
+    procs: int, avail: Ints, low: Ints, upper: Ints, rank: Ints, take: Ints, best: Ints
+) -> int:
+    """Split over clusters: fewest, then least load (see `split`); how many, 0 if it cannot be.
+
+    Parameters
+    ----------
+    avail, low : array of int, K
+        Processes that are free, and those that the link admits besides almost all.
+    upper, rank, take : array of int, K
+        Working memory.
+    best : array of int, K
+        The answer.
+    """
+    clusters = avail.size
+    for k in range(clusters):
+        upper[k] = min(avail[k], low[k])
+        # insertion keeps equal clusters in snapshot order
+        j = k
+        while j > 0 and upper[rank[j - 1]] < upper[k]:
+            rank[j] = rank[j - 1]
+            j -= 1
+        rank[j] = k
+    fewest, best_square = 0, 0
+    for lead in range(-1, clusters):
+        rest, used, square = procs, 0, 0
+        for k in range(clusters):
+            take[k] = 0
+        if lead >= 0:
+            if low[lead] < 1 or avail[lead] < procs - low[lead] or avail[lead] <= upper[lead]:
+                continue
+            take[lead] = avail[lead]
+            rest -= avail[lead]
+            used, square = 1, avail[lead] * avail[lead]
+        for j in range(clusters):
+            k = rank[j]
+            if k != lead and rest > 0 and upper[k] > 0:
+                take[k] = min(upper[k], rest)
+                rest -= take[k]
+                used += 1
+                square += take[k] * take[k]
+        better = used < fewest or (used == fewest and square > best_square)
+        if rest <= 0 and (fewest == 0 or better):
+            fewest, best_square = used, square
+            for k in range(clusters):
+                best[k] = take[k]
+    return fewest

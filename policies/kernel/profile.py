@@ -1,12 +1,13 @@
 """Free slots and link load over time, changed in place.
 
-See `compiled` for how rows, blocks and dips work.
+See the package for how rows, blocks and dips work.
 """
 
 from __future__ import annotations
 
-from coalloc.policies.kernel.jit import kernel, part
+from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.loads import load_units
+from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.state import (
     BLOCKS,
     FREE_BLOCKS,
@@ -21,7 +22,7 @@ from coalloc.policies.kernel.state import (
 )
 
 
-@part
+@helper()
 def locate(profile: Profile, t: float) -> tuple[int, int]:
     """Place in the order, and offset, of the row in force at t."""
     low, high = 0, profile.size[BLOCKS] - 1
@@ -32,7 +33,7 @@ def locate(profile: Profile, t: float) -> tuple[int, int]:
         else:
             high = middle - 1
     block = profile.block[low]
-    left, right = 0, profile.count[block] - 1
+    left, right = 0, profile.filled[block] - 1
     while left < right:
         middle = (left + right + 1) >> 1
         if profile.time[block, middle] <= t:
@@ -42,13 +43,13 @@ def locate(profile: Profile, t: float) -> tuple[int, int]:
     return low, left
 
 
-@part
+@helper()
 def bound(profile: Profile, block: int) -> None:
     """Recompute what a block offers at least and at most."""
     a, b = profile.total[block, 0], profile.total[block, 0]
     c, d = profile.peak[block, 0], profile.peak[block, 0]
     dips = 0
-    for i in range(profile.count[block]):
+    for i in range(profile.filled[block]):
         a = min(a, profile.total[block, i])
         b = max(b, profile.total[block, i])
         c = min(c, profile.peak[block, i])
@@ -61,7 +62,7 @@ def bound(profile: Profile, block: int) -> None:
     profile.dips[block] = dips
 
 
-@part
+@helper()
 def move(profile: Profile, source: int, i: int, target: int, j: int) -> None:
     """Copy an entry of a block."""
     profile.time[target, j] = profile.time[source, i]
@@ -71,7 +72,7 @@ def move(profile: Profile, source: int, i: int, target: int, j: int) -> None:
     profile.dip[target, j] = profile.dip[source, i]
 
 
-@part
+@helper()
 def add_block(profile: Profile, place: int) -> int:
     """Make an empty block at this place in the order."""
     size = profile.size
@@ -83,25 +84,25 @@ def add_block(profile: Profile, place: int) -> int:
     for i in range(size[BLOCKS], place, -1):
         profile.block[i] = profile.block[i - 1]
     profile.block[place] = block
-    profile.count[block] = 0
+    profile.filled[block] = 0
     size[BLOCKS] += 1
     return block
 
 
-@part
-def cut(profile: Profile, t: float) -> bool:
-    """Make a row begin at t; True if it is new."""
+@helper()
+def cut(profile: Profile, t: float) -> None:
+    """Make a row begin at t."""
     place, i = locate(profile, t)
     block = profile.block[place]
     if profile.time[block, i] == t:
-        return False
-    if profile.count[block] == WIDTH:
+        return
+    if profile.filled[block] == WIDTH:
         half = WIDTH // 2
         other = add_block(profile, place + 1)
         for k in range(half, WIDTH):
             move(profile, block, k, other, k - half)
-        profile.count[block] = half
-        profile.count[other] = WIDTH - half
+        profile.filled[block] = half
+        profile.filled[other] = WIDTH - half
         bound(profile, block)
         bound(profile, other)
         if i >= half:
@@ -118,46 +119,16 @@ def cut(profile: Profile, t: float) -> bool:
         profile.free[row, c] = profile.free[old, c]
     for k in range(profile.load.shape[1]):
         profile.load[row, k] = profile.load[old, k]
-    for k in range(profile.count[block], i + 1, -1):
+    for k in range(profile.filled[block], i + 1, -1):
         move(profile, block, k - 1, block, k)
     move(profile, block, i, block, i + 1)
     profile.time[block, i + 1] = t
     profile.row[block, i + 1] = row
     profile.dip[block, i + 1] = 0
-    profile.count[block] += 1
-    return True
+    profile.filled[block] += 1
 
 
-@part
-def drop(profile: Profile, t: float) -> None:
-    """Remove the row that begins at t, and merge blocks that become small."""
-    place, i = locate(profile, t)
-    block = profile.block[place]
-    size = profile.size
-    profile.recycled[size[FREE_ROWS]] = profile.row[block, i]
-    size[FREE_ROWS] += 1
-    size[ROWS] -= 1
-    for k in range(i, profile.count[block] - 1):
-        move(profile, block, k + 1, block, k)
-    profile.count[block] -= 1
-    if profile.count[block] < WIDTH // 4 and size[BLOCKS] > 1:
-        first = place if place + 1 < size[BLOCKS] else place - 1
-        one, two = profile.block[first], profile.block[first + 1]
-        together = profile.count[one] + profile.count[two]
-        if together <= 3 * WIDTH // 4 or profile.count[block] == 0:
-            for k in range(profile.count[two]):
-                move(profile, two, k, one, profile.count[one] + k)
-            profile.count[one] += profile.count[two]
-            for k in range(first + 1, size[BLOCKS] - 1):
-                profile.block[k] = profile.block[k + 1]
-            profile.recycled_block[size[FREE_BLOCKS]] = two
-            size[FREE_BLOCKS] += 1
-            size[BLOCKS] -= 1
-            block = one
-    bound(profile, block)
-
-
-@part
+@helper()
 def reset(problem: Problem, base: Base, profile: Profile) -> None:
     """Load the profile with what runs now."""
     clusters = profile.load.shape[1]
@@ -183,7 +154,7 @@ def reset(problem: Problem, base: Base, profile: Profile) -> None:
         i = r % (WIDTH // 2)
         if i == 0:
             block = add_block(profile, profile.size[BLOCKS])
-        profile.count[block] = i + 1
+        profile.filled[block] = i + 1
         profile.time[block, i] = base.time[r]
         profile.row[block, i] = r
         profile.total[block, i] = total
@@ -194,13 +165,19 @@ def reset(problem: Problem, base: Base, profile: Profile) -> None:
 
 
 @kernel
+def book_all(
+    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, items: Ints, sign: int
+) -> None:
+    """Take (1) or give back (-1) what each of these items uses."""
+    for item in items:
+        book(problem, profile, scratch, out, item, sign)
+
+
+@helper()
 def book(
     problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, sign: int
-) -> int:
-    """Take (1) or give back (-1) what an item uses.
-
-    The answer is for `undo`: 1 the row at its start is new, 2 that at its end, 4 its dip is new.
-    """
+) -> None:
+    """Take (1) or give back (-1) what an item uses."""
     start, end = out.start[item], out.end[item]
     clusters = problem.link_gbps.size
     classes = problem.class_power.size
@@ -222,14 +199,12 @@ def book(
         if used > 1:
             gbps = problem.item_gbps[item]
             units[k] = sign * load_units(gbps, procs, inside[k], problem.link_gbps[k])
-    made = 1 if cut(profile, start) else 0
-    if cut(profile, end):
-        made += 2
+    cut(profile, start)
+    cut(profile, end)
     place, i = locate(profile, start)
     block = profile.block[place]
-    if sign > 0 and profile.dip[block, i] == 0:
+    if sign > 0:
         profile.dip[block, i] = 1
-        made += 4
     while profile.time[block, i] < end:
         row = profile.row[block, i]
         gone = 0
@@ -251,26 +226,9 @@ def book(
             profile.load[row, k] += units[k]
         profile.peak[block, i] = peak
         i += 1
-        if i == profile.count[block]:
+        if i == profile.filled[block]:
             bound(profile, block)
             place += 1
             block = profile.block[place]
             i = 0
     bound(profile, block)
-    return made
-
-
-@kernel
-def undo(
-    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, made: int
-) -> None:
-    """Take back the last `book` that is not yet undone; `made` is what it returned."""
-    book(problem, profile, scratch, out, item, -1)
-    if made & 2:
-        drop(profile, out.end[item])
-    if made & 1:
-        drop(profile, out.start[item])
-    elif made & 4:
-        place, i = locate(profile, out.start[item])
-        profile.dip[profile.block[place], i] = 0
-        bound(profile, profile.block[place])

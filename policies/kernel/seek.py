@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from math import inf
+from typing import NamedTuple
 
-from coalloc.policies.kernel.fit import (
-    window,
-)
-from coalloc.policies.kernel.jit import kernel, part
+from coalloc.policies.kernel.fit import Run, window
+from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import data_ready
 from coalloc.policies.kernel.profile import (
     book,
     locate,
 )
+from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.state import (
     BLOCKS,
-    FIRST_START,
     MEMORY,
     REMEMBERED,
     STAMP,
     TOL,
     USES,
-    Choice,
     Outcome,
     Problem,
     Profile,
@@ -29,7 +27,7 @@ from coalloc.policies.kernel.state import (
 )
 
 
-@part
+@helper()
 def clear(
     profile: Profile, place: int, i: int, start: float, total: int, peak: int, length: float
 ) -> tuple[int, int, float]:
@@ -41,14 +39,14 @@ def clear(
         block = profile.block[at]
         bounds = profile.bounds
         if j > 0 or bounds[block, 0] < total or bounds[block, 2] < peak:
-            while j < profile.count[block]:
+            while j < profile.filled[block]:
                 if profile.time[block, j] >= end and (at > place or j > i):
                     return place, i, start
                 if profile.total[block, j] < total or profile.peak[block, j] < peak:
                     # go on behind the run of rows that offer too little
                     while True:
                         j += 1
-                        if j >= profile.count[block]:
+                        if j >= profile.filled[block]:
                             at += 1
                             j = 0
                             while at < blocks:
@@ -70,30 +68,41 @@ def clear(
             return place, i, start
 
 
-@kernel
+class Place(NamedTuple):
+    """Where an item may go; the classes are in scratch.best_*."""
+
+    end: float  # s, inf if nowhere
+    start: float  # s
+    mode: int
+    classes: int  # how many
+    first: float  # s, the first start that was possible at all
+
+
+@helper()
 def seek(
     problem: Problem,
     profile: Profile,
     scratch: Scratch,
     out: Outcome,
-    choice: Choice,
+    fixed_mode: Ints,
     item: int,
     lower: float,
     now: bool,
-) -> float:
-    """Earliest end from `lower` on, or if `now` at `lower` only; inf if none.
+) -> Place:
+    """Find the earliest end from `lower` on, or if `now` at `lower` only.
 
-    The best is left in scratch.best_*, its start in pick_cost[3], its mode in pick[3], and its
-    length in pick[4].
+    Of equal ends the one with the fewest processes, then clusters, then the weakest nodes.
     """
     best, best_procs, best_used, best_cost = inf, 0, 0, 0.0
+    begin, best_mode, count, first_start = inf, 0, 0, inf
     group = problem.item_group[item]
     if problem.group_size[group] == 0:
-        return best
+        return Place(best, begin, best_mode, count, first_start)
     strongest = problem.class_power[problem.group_class[group, 0]]
+    splits = problem.item_splits[item]
     first, last = problem.mode_first[item], problem.mode_first[item + 1] - 1
-    if choice.mode[item] >= 0:
-        first += choice.mode[item]
+    if fixed_mode[item] >= 0:
+        first += fixed_mode[item]
         last = first
     only = -1
     if problem.item_apart[item]:
@@ -106,8 +115,12 @@ def seek(
             if now and earliest > lower:
                 break
             procs = problem.mode_procs[mode]
-            top = problem.mode_scaled[mode] / strongest + problem.mode_fixed[mode]
-            peak = 0 if problem.item_splits[item] else procs
+            scaled, fixed = problem.mode_scaled[mode], problem.mode_fixed[mode]
+            top = scaled / strongest + fixed
+            if only >= 0:
+                fixed += problem.mode_comm[mode] * problem.inverse_intra[only]
+            run = Run(item, group, procs, scaled, fixed, not splits, only)
+            peak = 0 if splits else procs
             place, i = locate(profile, earliest)
             start = earliest
             while True:
@@ -117,59 +130,44 @@ def seek(
                     place, i, start = clear(profile, place, i, start, procs, peak, top)
                     if place < 0 or start + top > best + TOL:
                         break
-                end = window(
-                    problem,
-                    profile,
-                    scratch,
-                    item,
-                    mode,
-                    start,
-                    place,
-                    i,
-                    best + TOL,
-                    choice.power[item],
-                    choice.pattern[item],
-                    only,
-                )
-                if end < inf:
+                fit = window(problem, profile, scratch, run, start, place, i, best + TOL)
+                if fit.end < inf:
                     if best == inf:
-                        scratch.pick_cost[FIRST_START] = start
-                    used, cost = scratch.pick[1], scratch.pick_cost[0]
+                        first_start = start
+                    cheaper = fit.cost < best_cost * (1.0 - 1e-12)
                     if (
-                        end < best - TOL
+                        fit.end < best - TOL
                         or procs < best_procs
                         or (
                             procs == best_procs
                             and (
-                                used < best_used
-                                or (used == best_used and cost < best_cost * (1.0 - 1e-12))
+                                fit.clusters < best_used or (fit.clusters == best_used and cheaper)
                             )
                         )
                     ):
-                        best, best_procs, best_used, best_cost = end, procs, used, cost
-                        scratch.pick_cost[3] = start
-                        scratch.pick[3] = mode
-                        scratch.pick[4] = scratch.pick[0]
-                        for u in range(scratch.pick[0]):
+                        best, best_procs = fit.end, procs
+                        best_used, best_cost = fit.clusters, fit.cost
+                        begin, best_mode, count = start, mode, fit.classes
+                        for u in range(count):
                             scratch.best_class[u] = scratch.pick_class[u]
                             scratch.best_procs[u] = scratch.pick_procs[u]
                 if now:
                     break
-                if scratch.pick[2] == 1:
-                    place, i = locate(profile, scratch.pick_cost[2])
+                if fit.retry > -inf:
+                    place, i = locate(profile, fit.retry)
                 i += 1
-                if i >= profile.count[profile.block[place]]:
+                if i >= profile.filled[profile.block[place]]:
                     place += 1
                     i = 0
                     if place >= profile.size[BLOCKS]:
                         break
                 start = profile.time[profile.block[place], i]
         if only < 0 or only + 1 >= problem.link_gbps.size:
-            return best
+            return Place(best, begin, best_mode, count, first_start)
         only += 1
 
 
-@part
+@helper()
 def recall(problem: Problem, scratch: Scratch, item: int) -> float:
     """Start before which there is no room for an item, as `remember` knows; and write its row."""
     group, mode = problem.item_group[item], problem.mode_first[item]
@@ -199,8 +197,8 @@ def recall(problem: Problem, scratch: Scratch, item: int) -> float:
     return best
 
 
-@part
-def remember(problem: Problem, scratch: Scratch, item: int) -> None:
+@helper()
+def remember(problem: Problem, scratch: Scratch, item: int, first: float) -> None:
     """Keep the first start of an item that could begin at once and loads no link."""
     mode = problem.mode_first[item]
     if problem.mode_first[item + 1] - mode > 1 or problem.item_apart[item]:
@@ -208,20 +206,20 @@ def remember(problem: Problem, scratch: Scratch, item: int) -> None:
     if problem.item_splits[item] and problem.item_gbps[item] > 0.0:
         return
     count = scratch.counters[REMEMBERED]
-    scratch.memory[count % MEMORY, 5] = scratch.pick_cost[FIRST_START]
+    scratch.memory[count % MEMORY, 5] = first
     scratch.counters[REMEMBERED] += 1
 
 
-@part
+@helper()
 def commit(
-    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, end: float
+    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, place: Place
 ) -> None:
     """Book what `seek` found, and tell the children."""
     first = scratch.counters[USES]
-    length = scratch.pick[4]
-    out.start[item] = scratch.pick_cost[3]
-    out.end[item] = end
-    out.mode[item] = scratch.pick[3] - problem.mode_first[item]
+    length = place.classes
+    out.start[item] = place.start
+    out.end[item] = place.end
+    out.mode[item] = place.mode - problem.mode_first[item]
     out.use_first[item] = first
     out.use_count[item] = length
     for u in range(length):

@@ -2,7 +2,7 @@
 
 A plan says how many slots of which class a job gets; a trace file names them. Jobs are taken by
 start time, ends before starts, and get the lowest free slots of their classes. Counts that keep to
-the size of every class can always be laid out like this (see `compiled`).
+the size of every class can always be laid out like this (see `profile`).
 """
 
 from __future__ import annotations
@@ -11,19 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from coalloc.policies.kernel.compiled import kernel
+from coalloc.policies.kernel.jit import kernel
 
 
-@kernel
-def grown(old: Any) -> Any:
-    """Return a longer array that begins like the old one."""
-    new = np.empty(2 * old.size, dtype=old.dtype)
-    for i in range(old.size):
-        new[i] = old[i]
-    return new
-
-
-@kernel
+@kernel(allocates=True)
 def number_slots(
     order: Any,
     use_first: Any,
@@ -98,8 +89,8 @@ def number_slots(
                         high[top - 1] += 1
                     else:
                         if top == low.size:
-                            low = grown(low)
-                            high = grown(high)
+                            low = np.concatenate((low, np.empty_like(low)))
+                            high = np.concatenate((high, np.empty_like(high)))
                         low[top] = slots[i]
                         high[top] = slots[i] + 1
                         top += 1

@@ -14,26 +14,19 @@ EVENT, EASY
 INSERT
     Bookings stay. A job that ends at its estimate changes nothing that was not planned; one that
     ends earlier has all bookings made afresh in arrival order (compression).
-
-Notes
------
-Every kernel here calls kernels of `compiled`, which numba's cache does not notice when they change.
-So the names under which these are cached contain a checksum of that file.
 """
-
-# mypy: allow-untyped-defs
-# Arrays and named tuples of arrays, whose types numba infers.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from math import inf
-from typing import Any, NamedTuple
-from zlib import crc32
+from typing import NamedTuple
 
-from coalloc.policies.kernel import compiled
-from coalloc.policies.kernel.compiled import (
+from coalloc.policies.kernel.decoders import may_fit, survey
+from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.profile import book, bound, locate, move, reset
+from coalloc.policies.kernel.record import Bools, Floats, Ints, record
+from coalloc.policies.kernel.seek import Place, seek
+from coalloc.policies.kernel.state import (
     BLOCKS,
     EASY,
     FINEST,
@@ -47,14 +40,11 @@ from coalloc.policies.kernel.compiled import (
     STAMP,
     STRICT,
     WIDTH,
-    book,
-    bound,
-    locate,
-    may_fit,
-    move,
-    reset,
-    seek,
-    survey,
+    Base,
+    Outcome,
+    Problem,
+    Profile,
+    Scratch,
 )
 
 INSTANT = 1e-6
@@ -63,67 +53,46 @@ INSTANT = 1e-6
 ARRIVED, FIRST, LAST, RUNNING, ENDED, INSTANTS, DEEPEST = 0, 1, 2, 3, 4, 5, 6
 
 
-def _stamp() -> str:
-    try:
-        return f"{crc32(inspect.getsource(compiled).encode()):08x}"
-    except OSError:  # no source beside the byte code: it does not change either
-        return "0"
-
-
-_SUFFIX = f"_{_stamp()}"
-
-
-def kernel(function: Callable[..., Any]) -> Any:
-    """Compile, with a cache that is left behind when `compiled` changes."""
-    function.__qualname__ += _SUFFIX
-    return compiled.kernel(function)
-
-
-def part(function: Callable[..., Any]) -> Any:
-    """Compile what only kernels call."""
-    function.__qualname__ += _SUFFIX
-    return compiled.part(function)
-
-
+@record
 class Stream(NamedTuple):
     """The log, and how far its replay has come. N jobs by rising submit time."""
 
-    key: Any  # N, position in the queue: smaller first, ties by arrival
-    scaled: Any  # N, s at power 1: the real run time's part that scales with 1 / power
-    fixed: Any  # N, s
-    exact: Any  # N, whether the real run time is the estimate
-    queue: Any  # N, waiting jobs from count[FIRST] to count[LAST]
-    heap_time: Any  # N, real ends of the running jobs
-    heap_job: Any  # 2 N: the heap's jobs, then those that end at this instant
-    start: Any  # N, s, nan before
-    end: Any  # N, s
-    count: Any  # ARRIVED, FIRST, LAST, RUNNING, ENDED, INSTANTS, DEEPEST
+    key: Floats  # N, position in the queue: smaller first, ties by arrival
+    scaled: Floats  # N, s at power 1: the real run time's part that scales with 1 / power
+    fixed: Floats  # N, s
+    exact: Bools  # N, whether the real run time is the estimate
+    queue: Ints  # N, waiting jobs from count[FIRST] to count[LAST]
+    heap_time: Floats  # N, real ends of the running jobs
+    heap_job: Ints  # 2 N: the heap's jobs, then those that end at this instant
+    start: Floats  # N, s, nan before
+    end: Floats  # N, s
+    counts: Ints  # ARRIVED, FIRST, LAST, RUNNING, ENDED, INSTANTS, DEEPEST
 
 
 # ---- the profile
 
 
-@part
-def remove(profile, place, i):
+@helper()
+def remove(profile: Profile, place: int, i: int) -> None:
     """Take a row out; no block becomes empty."""
     block = profile.block[place]
     size = profile.size
     profile.recycled[size[FREE_ROWS]] = profile.row[block, i]
     size[FREE_ROWS] += 1
     size[ROWS] -= 1
-    for k in range(i, profile.count[block] - 1):
+    for k in range(i, profile.filled[block] - 1):
         move(profile, block, k + 1, block, k)
-    profile.count[block] -= 1
+    profile.filled[block] -= 1
     gone = -1
-    if profile.count[block] == 0:
+    if profile.filled[block] == 0:
         gone = place
     else:
-        if profile.count[block] < WIDTH // 4 and place + 1 < size[BLOCKS]:
+        if profile.filled[block] < WIDTH // 4 and place + 1 < size[BLOCKS]:
             other = profile.block[place + 1]
-            if profile.count[block] + profile.count[other] <= 3 * WIDTH // 4:
-                for k in range(profile.count[other]):
-                    move(profile, other, k, block, profile.count[block] + k)
-                profile.count[block] += profile.count[other]
+            if profile.filled[block] + profile.filled[other] <= 3 * WIDTH // 4:
+                for k in range(profile.filled[other]):
+                    move(profile, other, k, block, profile.filled[block] + k)
+                profile.filled[block] += profile.filled[other]
                 gone = place + 1
         bound(profile, block)
     if gone >= 0:
@@ -134,8 +103,8 @@ def remove(profile, place, i):
             profile.block[k] = profile.block[k + 1]
 
 
-@part
-def tidy(profile, t):
+@helper()
+def tidy(profile: Profile, t: float) -> None:
     """Remove the row that begins at t if it is like the row before."""
     place, i = locate(profile, t)
     block = profile.block[place]
@@ -145,7 +114,7 @@ def tidy(profile, t):
         before = profile.row[block, i - 1]
     else:
         other = profile.block[place - 1]
-        before = profile.row[other, profile.count[other] - 1]
+        before = profile.row[other, profile.filled[other] - 1]
     row = profile.row[block, i]
     for c in range(profile.free.shape[1]):
         if profile.free[row, c] != profile.free[before, c]:
@@ -156,12 +125,12 @@ def tidy(profile, t):
     remove(profile, place, i)
 
 
-@part
-def forget(profile, t):
+@helper()
+def forget(profile: Profile, t: float) -> None:
     """Remove the rows that are over at t."""
     while True:
         block = profile.block[0]
-        if profile.count[block] > 1:
+        if profile.filled[block] > 1:
             following = profile.time[block, 1]
         elif profile.size[BLOCKS] > 1:
             following = profile.time[profile.block[1], 0]
@@ -173,13 +142,15 @@ def forget(profile, t):
         remove(profile, place, i)
 
 
-@part
-def hold(problem, profile, scratch, out, item, end):
+@helper()
+def hold(
+    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, found: Place
+) -> None:
     """Book what `seek` found, in the job's own part of the pool."""
-    out.start[item] = scratch.pick_cost[3]
-    out.end[item] = end
+    out.start[item] = found.start
+    out.end[item] = found.end
     first = out.use_first[item]
-    length = scratch.pick[4]
+    length = found.classes
     out.use_count[item] = length
     for u in range(length):
         out.use_class[first + u] = scratch.best_class[u]
@@ -188,8 +159,10 @@ def hold(problem, profile, scratch, out, item, end):
     book(problem, profile, scratch, out, item, 1)
 
 
-@part
-def leave(problem, profile, scratch, out, item, t):
+@helper()
+def leave(
+    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, t: float
+) -> None:
     """Give back what a job has booked from t on."""
     if out.end[item] <= t:
         return
@@ -203,11 +176,11 @@ def leave(problem, profile, scratch, out, item, t):
 # ---- running jobs
 
 
-@part
-def push(stream, time, job):
+@helper()
+def push(stream: Stream, time: float, job: int) -> None:
     """Add an end to the heap."""
-    at = stream.count[RUNNING]
-    stream.count[RUNNING] += 1
+    at = stream.counts[RUNNING]
+    stream.counts[RUNNING] += 1
     while at > 0:
         parent = (at - 1) >> 1
         if stream.heap_time[parent] <= time:
@@ -219,12 +192,12 @@ def push(stream, time, job):
     stream.heap_job[at] = job
 
 
-@part
-def pop(stream):
+@helper()
+def pop(stream: Stream) -> int:
     """Take the first end from the heap; its job."""
     job = stream.heap_job[0]
-    stream.count[RUNNING] -= 1
-    last = stream.count[RUNNING]
+    stream.counts[RUNNING] -= 1
+    last = stream.counts[RUNNING]
     time, moved = stream.heap_time[last], stream.heap_job[last]
     at = 0
     while 2 * at + 1 < last:
@@ -241,8 +214,8 @@ def pop(stream):
     return job
 
 
-@part
-def begin(problem, out, stream, item, t):
+@helper()
+def begin(problem: Problem, out: Outcome, stream: Stream, item: int, t: float) -> None:
     """Let a booked job run from t on."""
     weakest = inf
     first = out.use_first[item]
@@ -263,46 +236,64 @@ def begin(problem, out, stream, item, t):
 # ---- rounds
 
 
-@part
-def enqueue(stream, item):
+@helper()
+def enqueue(stream: Stream, item: int) -> int:
     """Put a job into the queue by its key; its place."""
     queue, key = stream.queue, stream.key
-    at = stream.count[LAST]
-    stream.count[LAST] += 1
-    while at > stream.count[FIRST] and key[queue[at - 1]] > key[item]:
+    at = stream.counts[LAST]
+    stream.counts[LAST] += 1
+    while at > stream.counts[FIRST] and key[queue[at - 1]] > key[item]:
         queue[at] = queue[at - 1]
         at -= 1
     queue[at] = item
     return at
 
 
-@part
-def start_strictly(problem, profile, scratch, out, choice, stream, t):
+@helper()
+def start_strictly(
+    problem: Problem,
+    profile: Profile,
+    scratch: Scratch,
+    out: Outcome,
+    fixed_mode: Ints,
+    stream: Stream,
+    t: float,
+) -> None:
     """Start from the front of the queue while the earliest end begins now."""
-    count = stream.count
+    count = stream.counts
     while count[FIRST] < count[LAST]:
         item = stream.queue[count[FIRST]]
         place, i = locate(profile, t)
         if problem.mode_procs[item] > profile.total[profile.block[place], i]:
             return
-        end = seek(problem, profile, scratch, out, choice, item, t, False)
-        if end == inf or scratch.pick_cost[3] > t:
+        found = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+        if found.end == inf or found.start > t:
             return
-        hold(problem, profile, scratch, out, item, end)
+        hold(problem, profile, scratch, out, item, found)
         begin(problem, out, stream, item, t)
         count[FIRST] += 1
 
 
-@part
-def start_fitting(problem, profile, scratch, out, choice, stream, t, easy, new):
+@helper()
+def start_fitting(
+    problem: Problem,
+    profile: Profile,
+    scratch: Scratch,
+    out: Outcome,
+    fixed_mode: Ints,
+    stream: Stream,
+    t: float,
+    easy: bool,
+    new: int,
+) -> None:
     """Start what fits, in queue order; `new`: the first job not tried since a release."""
-    count, queue = stream.count, stream.queue
+    count, queue = stream.counts, stream.queue
     head = -1
     if easy and new > count[FIRST]:
         item = queue[count[FIRST]]
-        end = seek(problem, profile, scratch, out, choice, item, t, False)
-        if end < inf and scratch.pick_cost[3] > t:
-            hold(problem, profile, scratch, out, item, end)
+        found = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+        if found.end < inf and found.start > t:
+            hold(problem, profile, scratch, out, item, found)
             head = item
         else:
             new = count[FIRST]
@@ -333,14 +324,14 @@ def start_fitting(problem, profile, scratch, out, choice, stream, t, easy, new):
             if scratch.stamp[group] != scratch.counters[STAMP]:
                 survey(problem, profile, scratch, group, row, head_row, t)
             if may_fit(problem, scratch, item, t, head_start, spare):
-                end = seek(problem, profile, scratch, out, choice, item, t, True)
-                if end < inf:
-                    hold(problem, profile, scratch, out, item, end)
+                found = seek(problem, profile, scratch, out, fixed_mode, item, t, True)
+                if found.end < inf:
+                    hold(problem, profile, scratch, out, item, found)
                     placed = True
         if easy and head < 0 and not placed:
-            end = seek(problem, profile, scratch, out, choice, item, t, False)
-            if end < inf:
-                hold(problem, profile, scratch, out, item, end)
+            found = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+            if found.end < inf:
+                hold(problem, profile, scratch, out, item, found)
                 fresh = False
                 placed = out.start[item] <= t
                 if not placed:
@@ -356,19 +347,29 @@ def start_fitting(problem, profile, scratch, out, choice, stream, t, easy, new):
         leave(problem, profile, scratch, out, head, t)
 
 
-@part
-def start_booked(problem, profile, scratch, out, choice, stream, t, new, again):
+@helper()
+def start_booked(
+    problem: Problem,
+    profile: Profile,
+    scratch: Scratch,
+    out: Outcome,
+    fixed_mode: Ints,
+    stream: Stream,
+    t: float,
+    new: int,
+    again: bool,
+) -> None:
     """Book the new jobs, or all of them again, and start what is booked for now."""
-    count, queue = stream.count, stream.queue
+    count, queue = stream.counts, stream.queue
     if again:
         for pos in range(count[FIRST], new):
             leave(problem, profile, scratch, out, queue[pos], t)
         new = count[FIRST]
     for pos in range(new, count[LAST]):
         item = queue[pos]
-        end = seek(problem, profile, scratch, out, choice, item, t, False)
-        if end < inf:
-            hold(problem, profile, scratch, out, item, end)
+        found = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+        if found.end < inf:
+            hold(problem, profile, scratch, out, item, found)
         else:
             out.start[item] = inf
             out.end[item] = -inf
@@ -384,15 +385,24 @@ def start_booked(problem, profile, scratch, out, choice, stream, t, new, again):
 
 
 @kernel
-def clear_profile(problem, base, profile):
+def clear_profile(problem: Problem, base: Base, profile: Profile) -> None:
     """Empty the profile."""
     reset(problem, base, profile)
 
 
 @kernel
-def advance(problem, profile, scratch, out, choice, stream, decoder, instants):
+def advance(
+    problem: Problem,
+    profile: Profile,
+    scratch: Scratch,
+    out: Outcome,
+    fixed_mode: Ints,
+    stream: Stream,
+    decoder: int,
+    instants: int,
+) -> bool:
     """Go on for so many instants; False when nothing can happen any more."""
-    count, release = stream.count, problem.item_release
+    count, release = stream.counts, problem.item_release
     jobs = release.size
     for _ in range(instants):
         arrival = release[count[ARRIVED]] if count[ARRIVED] < jobs else inf
@@ -423,11 +433,11 @@ def advance(problem, profile, scratch, out, choice, stream, decoder, instants):
         count[DEEPEST] = max(count[DEEPEST], count[LAST] - count[FIRST])
         if decoder == STRICT:
             if freed or new == count[FIRST]:
-                start_strictly(problem, profile, scratch, out, choice, stream, t)
+                start_strictly(problem, profile, scratch, out, fixed_mode, stream, t)
         elif decoder == INSERT:
-            start_booked(problem, profile, scratch, out, choice, stream, t, new, early)
+            start_booked(problem, profile, scratch, out, fixed_mode, stream, t, new, early)
         else:
             first = count[FIRST] if freed else new
             easy = decoder == EASY
-            start_fitting(problem, profile, scratch, out, choice, stream, t, easy, first)
+            start_fitting(problem, profile, scratch, out, fixed_mode, stream, t, easy, first)
     return True

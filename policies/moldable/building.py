@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from coalloc.policies.kernel.acceptance import Cooling
+from coalloc.policies.kernel.pool_insertion import Costs, Placed, insert_all, settle
+from coalloc.policies.kernel.pool_list import Lists, Shares, anneal_lists, list_flexibly
+from coalloc.policies.kernel.pool_profile import Profile
+from coalloc.policies.kernel.pool_reinsertion import MOST, Goal, Moved, improve
+from coalloc.policies.kernel.pricing import Priced, price_rows
+from coalloc.policies.kernel.xorshift import seeded
 from coalloc.policies.moldable.archive import Point
-from coalloc.policies.moldable.drawing import Cooling
-from coalloc.policies.moldable.flexible_list import Lists, Shares, anneal_lists, list_flexibly
-from coalloc.policies.moldable.free_profile import Profile
-from coalloc.policies.moldable.insertion import Costs, Placed, insert_all, settle
 from coalloc.policies.moldable.priced_bound import Ascent
-from coalloc.policies.moldable.pricing import Priced, price_rows
 from coalloc.policies.moldable.queue import MoldableQueue
-from coalloc.policies.moldable.reinsertion import MOST, Goal, Moved, improve
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -78,7 +79,7 @@ class Builder:
         )
         self._moved = Moved.empty()
         self._lists = Lists(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
-        self._random = np.array([(seed * 0x9E3779B97F4A7C1 + 0x2545F4914F6CDD1D) & (2**62 - 1)])
+        self._random = seeded(seed)
 
     def point(self) -> Point:
         """The schedule at hand."""

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.halving import largest_refuted
-from coalloc.policies.kernel.jit import kernel
+from coalloc.policies.kernel.pool_jobs import canonical_allotments
 from coalloc.policies.moldable.queue import MoldableQueue
 
 Floats = NDArray[np.float64]
@@ -47,10 +47,7 @@ def is_refuted(queue: MoldableQueue, guess: float) -> bool:
     size = queue.size
     canonical, work = np.zeros(size, dtype=np.int64), np.zeros(size)
     half = np.zeros(size)
-    fits = canonical_allotments(
-        queue.first, queue.procs, queue.times, queue.release, guess, canonical, work, half
-    )
-    if not fits:
+    if not canonical_allotments(queue.jobs, guess, canonical, work, half):
         return True
     room = _area(queue, guess) * (1.0 + 1e-9)
     if float(work.sum()) > room:
@@ -77,43 +74,6 @@ def _area(queue: MoldableQueue, until: float) -> float:
     """Processor-seconds that are there up to a time."""
     edges = np.append(queue.starts[queue.starts < until], until)
     return float((queue.capacity[: edges.size - 1] * np.diff(edges)).sum())
-
-
-@kernel
-def canonical_allotments(
-    first: Any,
-    procs: Any,
-    times: Any,
-    release: Any,
-    guess: Any,
-    out_procs: Any,
-    out_work: Any,
-    out_half: Any,
-) -> Any:
-    """For each job, what it needs at least to end by a guess; false if one cannot.
-
-    Parameters
-    ----------
-    out_procs, out_work : arrays, N
-        Fewest processors, and least work in processor-seconds.
-    out_half : array, N
-        Least work of an allotment that runs for at most half the guess; inf where there is none.
-    """
-    for i in range(release.size):
-        limit = guess - release[i]
-        out_procs[i], out_work[i], out_half[i] = 0, np.inf, np.inf
-        for a in range(first[i], first[i + 1]):
-            if times[a] > limit:
-                continue
-            if out_procs[i] == 0:
-                out_procs[i] = procs[a]
-            work = procs[a] * times[a]
-            out_work[i] = min(out_work[i], work)
-            if times[a] <= guess / 2.0:
-                out_half[i] = min(out_half[i], work)
-        if out_procs[i] == 0:
-            return False
-    return True
 
 
 __all__ = ["cmax_bound", "is_refuted"]

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.kernel.shelf_packing import list_fixed
 from coalloc.policies.kernel.state import SHORTEST, Outcome
-from coalloc.policies.moldable.demt_kernels import list_fixed
 from coalloc.policies.moldable.queue import MoldableQueue
 
 Ints = NDArray[np.int64]
@@ -97,7 +97,7 @@ class Layer:
 
     def decode(self, order: Ints, rows: Ints, decoder: str = "event") -> Schedule:
         """Schedule all jobs by the kernel, whatever the snapshot is."""
-        mode = self.planner.choice.mode
+        mode = self.planner.fixed_mode
         mode[:] = self.queue.mode[rows]
         schedule = self.planner.decode(order.tolist(), decoder)
         mode[:] = -1

@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.base import never
-from coalloc.policies.moldable.pricing import Priced, add_usage, price_jobs
+from coalloc.policies.kernel.pricing import Priced, add_usage, price_jobs
+from coalloc.policies.kernel.quick_pricing import price_near
 from coalloc.policies.moldable.queue import MoldableQueue
-from coalloc.policies.moldable.quick_pricing import price_near
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from coalloc.model.jobs import MoldableJob
 from coalloc.model.speedup import TableSpeedup
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.modes import Item
+from coalloc.policies.kernel.pool_jobs import Jobs, Processors
 from coalloc.policies.kernel.state import FINEST
 
 Ints = NDArray[np.int64]
@@ -24,23 +25,6 @@ COARSEST = 8.0 * FINEST
 """Share of a time below which no run is told apart from none, over several roundings."""
 EVERY = 1000
 """Counts of processors that bounds look at one by one."""
-
-
-class Jobs(NamedTuple):
-    """The jobs of a queue, as kernels take them; see `MoldableQueue`."""
-
-    first: Ints
-    procs: Ints
-    times: Floats
-    weight: Floats
-    release: Floats
-
-
-class Processors(NamedTuple):
-    """The processors of a queue, as kernels take them; see `MoldableQueue`."""
-
-    starts: Floats
-    capacity: Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,8 +39,8 @@ from numpy.typing import NDArray
 
 from coalloc.policies.base import Solve
 from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.kernel.shelf_packing import fitting_rows
 from coalloc.policies.kernel.state import SHORTEST
-from coalloc.policies.moldable.demt_kernels import fitting_rows
 from coalloc.policies.moldable.demt_laying import Layer, Lister
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.two_shelf import LARGE, SECOND, SMALL, TwoShelf, part_jobs, two_shelf

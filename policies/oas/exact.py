@@ -1,7 +1,7 @@
 """The exact search of `oas`: proves the best plan of a small queue, in continuous time.
 
 Chronological branch and bound over the sets of jobs that start at each event, each job in each of
-its allocation patterns, with a memo of states. `exact_kernel` says why it is complete,
+its allocation patterns, with a memo of states. `kernel.branch_and_bound` says why it is complete,
 `exact_patterns` what a pattern is, `exact_prices` where its bounds come from.
 
 Notes
@@ -21,17 +21,8 @@ import numpy as np
 from coalloc.model.jobs import MoldableJob
 from coalloc.model.speedup import LADDER, TableSpeedup
 from coalloc.policies.kernel.arrays import make_outcome
-from coalloc.policies.kernel.decoding import Planner, Schedule
-from coalloc.policies.oas.exact_kernel import root_bound, search
-from coalloc.policies.oas.exact_model import (
-    UnfitError,
-    fitting_patterns,
-    make_memo,
-    make_model,
-    make_stack,
-)
-from coalloc.policies.oas.exact_patterns import TooManyError
-from coalloc.policies.oas.exact_state import (
+from coalloc.policies.kernel.branch_and_bound import root_bound, search
+from coalloc.policies.kernel.branch_state import (
     BEST_CHOSEN,
     BEST_END,
     BEST_START,
@@ -44,6 +35,15 @@ from coalloc.policies.oas.exact_state import (
     WEIGHTED,
     WORK,
 )
+from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.oas.exact_model import (
+    UnfitError,
+    fitting_patterns,
+    make_memo,
+    make_model,
+    make_stack,
+)
+from coalloc.policies.oas.exact_patterns import TooManyError
 
 CHUNK = 200_000
 """Nodes of one call of the compiled search."""

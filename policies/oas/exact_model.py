@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.kernel.compiled import FULL, ROUNDING, Base
+from coalloc.policies.kernel.branch_state import ENERGY, TIME, WAITING, Memo, Model, Stack
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.modes import Item
+from coalloc.policies.kernel.state import FULL, ROUNDING, Base
 from coalloc.policies.oas.exact_patterns import Patterns, make_patterns
 from coalloc.policies.oas.exact_prices import make_prices, make_rows
-from coalloc.policies.oas.exact_state import ENERGY, TIME, WAITING, Memo, Model, Stack
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -155,7 +155,9 @@ def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchMo
         ),
         energy=energy[order],
         smith=np.argsort(ratio, axis=0, kind="stable").T.copy(),
-        rows=np.hstack((compiled.base.free, FULL + ROUNDING - compiled.base.load))[kept],
+        rows=np.hstack((compiled.base.free.astype(np.int64), FULL + ROUNDING - compiled.base.load))[
+            kept
+        ],
         times=np.hstack(([[time] for time, _ in rows], (blocked @ weights)[kept])),
     )
     return SearchModel(grid=grid, order=order, index=index, patterns=patterns, model=model)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.kernel.arrays import Compiled
-from coalloc.policies.kernel.compiled import FULL, ROUNDING, SHORTEST, Base, Problem
+from coalloc.policies.kernel.state import FULL, ROUNDING, SHORTEST, Base, Problem
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.kernel.compiled import FULL, ROUNDING, Base, Problem
+from coalloc.policies.kernel.state import FULL, ROUNDING, Base, Problem
 from coalloc.policies.oas.exact_patterns import Patterns
 
 Ints = NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Looks for schedules of equal nodes that waste next to nothing: see `fill_kernel`.
+"""Looks for schedules of equal nodes that waste next to nothing: see `kernel.packing`.
 
 Applies to jobs of fixed width that may start at once on nodes of one power, on one cluster or where
 links do not matter, beside work that only ends. Restarts sort the types of jobs anew, with chance.
@@ -12,8 +12,8 @@ import numpy as np
 
 from coalloc.policies.kernel.arrays import Floats, Ints
 from coalloc.policies.kernel.lister import Lister
+from coalloc.policies.kernel.packing import CLOSE, FOUND, NONE, fill
 from coalloc.policies.kernel.state import SHORTEST
-from coalloc.policies.oas.fill_kernel import CLOSE, FOUND, NONE, fill
 
 CHUNK = 20_000
 """Nodes between two looks at the clock."""

@@ -17,7 +17,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.lister import Lister, make_state
-from coalloc.policies.kernel.listing_state import MAKESPAN
+from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.oas import scenario_search
 from coalloc.policies.oas.search import Search
 from coalloc.policies.oas.seeds import SIMPLE, balanced

@@ -35,7 +35,8 @@ from coalloc.model.snapshot import Running, Snapshot
 from coalloc.policies.kernel.arrays import Floats
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.lister import Lister
-from coalloc.policies.kernel.listing_state import BLEND, MADE, MAKESPAN, Genes
+from coalloc.policies.kernel.listing_state import BLEND, MADE, Genes
+from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.oas.scenario_times import Ratios, read_run_times, sampled
 
 OWN = 3

@@ -15,9 +15,8 @@ from coalloc.policies.kernel.annealing import BEST, COOLING, CURRENT, IMPROVED, 
 from coalloc.policies.kernel.annealing import WARMTH as STATE_WARMTH
 from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.kernel.lister import Lister, copy_of, make_state
-from coalloc.policies.kernel.listing_state import MADE, MAKESPAN, Genes
-from coalloc.policies.kernel.listing_state import WEIGHTED as WEIGHING
-from coalloc.policies.kernel.state import TOL
+from coalloc.policies.kernel.listing_state import MADE, Genes
+from coalloc.policies.kernel.state import MAKESPAN, TOL, WEIGHING
 from coalloc.policies.oas.orders import THEN, objective_of
 from coalloc.policies.oas.seeds import RULES, as_before, balanced, by_rule
 from coalloc.policies.oas.window import choose, complete

@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from coalloc.policies.kernel.arrays import Floats, make_outcome
-from coalloc.policies.kernel.compiled import USES, Outcome, begin, book, serial
+from coalloc.policies.kernel.decoders import begin, serial
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.kernel.lister import Lister
+from coalloc.policies.kernel.profile import book_all
+from coalloc.policies.kernel.state import USES, Outcome
 
 
 def ranked(planner: Planner, booked: Schedule) -> list[int]:
@@ -58,12 +60,11 @@ def complete(
     problem, profile, scratch = lister.problem, planner.profile, planner.scratch
     begin(problem, planner.compiled.base, profile, scratch, make_outcome(problem))
     placed = np.flatnonzero(~np.isnan(out.end))
-    for item in placed.tolist():
-        book(problem, profile, scratch, out, item, 1)
+    book_all(problem, profile, scratch, out, placed, 1)
     scratch.counters[USES] = int((out.use_first + out.use_count).max(initial=0))
     _tell_children(planner, out)
     order = np.array(rest, dtype=np.int64)
-    serial(problem, profile, scratch, out, planner.choice, order, False)
+    serial(problem, profile, scratch, out, planner.fixed_mode, order, False)
     return planner.measure(out, work + len(rest), sc)
 
 

@@ -16,8 +16,7 @@ from math import inf
 
 import numpy as np
 
-from coalloc.policies.workflow.search_case import Case, Search
-from coalloc.policies.workflow.search_place import (
+from coalloc.policies.kernel.serial_sgs import (
     BEST,
     BLEND,
     COOLING,
@@ -26,6 +25,7 @@ from coalloc.policies.workflow.search_place import (
     WARMTH,
     Genes,
 )
+from coalloc.policies.workflow.search_case import Case, Search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +188,7 @@ class Track:
 
 def copy(genes: Genes) -> Genes:
     """The same genes in arrays of their own."""
-    return Genes(*(np.array(entry) for entry in genes))
+    return Genes._make(np.array(entry) for entry in genes)
 
 
 def tracks(case: Case, seed: int, objective: int) -> list[Track]:

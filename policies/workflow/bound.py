@@ -205,7 +205,8 @@ class WorkflowBound:
         groups = planner.compiled.problem.item_group[corners.item]
         used = np.unique(groups)
         allowed = planner.compiled.problem.need > 0
-        domains = {allowed[used].any(axis=0).tobytes(): allowed[used].any(axis=0)}
+        every = np.array(allowed[used].any(axis=0), dtype=np.bool_)
+        domains = {every.tobytes(): every}
         for g in used.tolist():
             domains.setdefault(allowed[g].tobytes(), allowed[g])
         chosen = list(domains.values())[:8]

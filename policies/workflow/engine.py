@@ -3,9 +3,9 @@
 ``docs/policies/workflow.md`` says how it works. In short: tasks by rank, where they end earliest,
 on few processes: the first plan. Then the published policies; then allotments along two
 trajectories (`portfolio`), each mapped with and without insertion, and packed. From the best an
-annealing (`search_kernel`) goes on over processes, clusters, splits and order, around what is
-booked. Every schedule is laid on nodes by the planner, and the best of all is the plan: it is never
-worse than a member.
+annealing (`kernel.serial_annealing`) goes on over processes, clusters, splits and order, around
+what is booked. Every schedule is laid on nodes by the planner, and the best of all is the plan: it
+is never worse than a member.
 
 Work counts items placed.
 """
@@ -23,14 +23,13 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.kernel.arrays import Ints
 from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
+from coalloc.policies.kernel.serial_sgs import Genes
+from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.orders import Orders, begin, find_bound, objective_of, try_orders
-from coalloc.policies.oas.search import Search
 from coalloc.policies.workflow import portfolio, search_case
 from coalloc.policies.workflow.annealing import FEW, LEAST_CYCLE, Track, tracks
 from coalloc.policies.workflow.bound import WorkflowBound
 from coalloc.policies.workflow.search_case import Case, read_case
-from coalloc.policies.workflow.search_place import MAKESPAN, Genes
-from coalloc.policies.workflow.search_place import WEIGHTED as WEIGHING
 
 SIMPLE: Orders = (("fpfs", "event"), ("conservative", "insert"))
 SMALL = 100

@@ -1,4 +1,4 @@
-"""The arrays of `search_kernel` from a planner, its calls, and schedules from what it finds."""
+"""The arrays of `serial_annealing` from a planner, its calls, and schedules from its results."""
 
 from __future__ import annotations
 
@@ -8,20 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from coalloc.policies.kernel.arrays import Floats, Ints
-from coalloc.policies.kernel.compiled import BLOCKS, Outcome
+from coalloc.policies.kernel.arrays import Ints
 from coalloc.policies.kernel.decoding import Planner, Schedule
-from coalloc.policies.kernel.split import TOLERANCE, low_side, split
-from coalloc.policies.workflow.forms import Form, form_of
-from coalloc.policies.workflow.graph import Graph, graph_of
-from coalloc.policies.workflow.search_kernel import search
-from coalloc.policies.workflow.search_place import (
+from coalloc.policies.kernel.serial_annealing import search
+from coalloc.policies.kernel.serial_sgs import (
     ANY,
     APPEND,
     BLEND,
     LIMIT,
     MADE,
-    MAKESPAN,
     PACK,
     SPLIT,
     SUM,
@@ -32,6 +27,11 @@ from coalloc.policies.workflow.search_place import (
     Site,
     State,
 )
+from coalloc.policies.kernel.split import TOLERANCE, low_side, split
+from coalloc.policies.kernel.state import MAKESPAN, Outcome
+from coalloc.policies.kernel.xorshift import seeded
+from coalloc.policies.workflow.forms import Form, form_of
+from coalloc.policies.workflow.graph import Graph, graph_of
 
 MOST_CLUSTERS = 62
 """Clusters are bits of a number."""
@@ -119,30 +119,13 @@ def class_order(planner: Planner) -> Ints:
     return np.argsort(cluster, kind="stable").astype(np.int64)
 
 
-def _profile(planner: Planner) -> tuple[Floats, Ints, Ints]:
-    """What is free over time beside what is booked: stretches, units T x C, loads T x K."""
-    profile, classes = planner.profile, planner.compiled.problem.class_power.size
-    times, rows = [], []
-    for place in range(int(profile.size[BLOCKS])):
-        block = profile.block[place]
-        count = profile.count[block]
-        times.append(profile.time[block, :count])
-        rows.append(profile.row[block, :count])
-    row = np.concatenate(rows)
-    return (
-        np.concatenate(times),
-        profile.free[row, :classes].astype(np.int64),
-        profile.load[row].copy(),
-    )
-
-
 def _site(planner: Planner) -> Site:
     problem = planner.compiled.problem
     order = class_order(planner)
     clusters = problem.link_gbps.size
     counts = np.bincount(problem.class_cluster, minlength=clusters)
     first = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-    time, free, load = _profile(planner)
+    time, free, load = planner.availability()
     bounds = np.unique(np.concatenate((time, problem.reserved.ravel())))
     bounds = bounds[bounds >= time[0]]
     at = np.searchsorted(time, bounds, side="right") - 1
@@ -277,7 +260,7 @@ class Search:
         self.state = State(
             value=np.array([inf, inf, 0.0, 1.0, blend, 0.0, 0.0, inf]),
             count=np.zeros(8, dtype=np.int64),
-            random=np.array([seed * 2654435769 % (1 << 63) + 88172645463325252], dtype=np.uint64),
+            random=seeded(seed),
         )
 
     def _settle(self) -> None:
@@ -359,7 +342,7 @@ class Search:
         order = genes.order[
             np.lexsort((self.desk.place[genes.order], out.start[genes.order]))
         ]  # parents end before their children start
-        made = Genes(*(np.array(entry) for entry in genes))
+        made = Genes._make(np.array(entry) for entry in genes)
         made.order[:] = order
         for n in order.tolist():
             count = np.add.reduceat(np.append(out.used[n], 0), site.first[:-1])
@@ -373,7 +356,7 @@ class Search:
         """What `out` holds, as a decoder would say it."""
         case, order = self.case, class_order(self.case.planner)
         booked, site = case.booked, case.site
-        out = Outcome(*(np.array(entry) for entry in booked))
+        out = Outcome._make(np.array(entry) for entry in booked)
         classes, procs = [booked.use_class[: _used(booked)]], [booked.use_procs[: _used(booked)]]
         top = _used(booked)
         for n in case.inside.tolist():

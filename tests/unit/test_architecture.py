@@ -73,6 +73,7 @@ PROCESSES = (
     "adapters/sweeper.py",
     "daemon/solver/pool.py",
     "daemon/solver/worker.py",
+    "daemon/solver/warming.py",
     "cli/demo.py",
     "policies/mip/cbc.py",
 )

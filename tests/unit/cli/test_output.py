@@ -17,7 +17,14 @@ from coalloc.cli.nodes import cluster_line, node_lines
 from coalloc.cli.output import aligned, figure, node_set, printable, show_table
 from coalloc.cli.picture import Picture, counts, headline, picture_of
 from coalloc.cli.queue import queue_lines, status_lines
-from coalloc.client.answers import ClusterRow, Event, NodeRow, QueueRow, ServiceStatus
+from coalloc.client.answers import (
+    ClusterRow,
+    Event,
+    NodeRow,
+    QueueRow,
+    ServiceStatus,
+    SolverStatus,
+)
 from coalloc.client.client import Client
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.runtime.texts import length
@@ -344,11 +351,13 @@ def test_status_says_what_is_wrong() -> None:
         writable=False,
         faults={"client_bad_json": 4},
         orders_waiting={"alpha": 0, "beta": 2},
+        solver=SolverStatus(is_warm=False, done=3, steps=12),
     )
     text = "\n".join(status_lines(status, "ipc:///x"))
     for words in ("paused", "not connected: beta", "CANNOT WRITE", "4 client_bad_json"):
         assert words in text
     assert "2 for beta" in text
+    assert "warming, 3 of 12 steps" in text
 
 
 def test_an_event_is_one_line() -> None:

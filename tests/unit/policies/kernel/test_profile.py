@@ -1,4 +1,4 @@
-"""The profile against a naive one, and undo."""
+"""The profile against a naive one."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,32 +10,37 @@ from hypothesis import strategies as st
 from coalloc.policies.kernel.arrays import (
     Compiled,
     compile_intake,
-    free_choice,
     make_outcome,
     make_profile,
     make_scratch,
 )
-from coalloc.policies.kernel.compiled import BLOCKS, INSERT, ROWS, begin, book, decode, undo
+from coalloc.policies.kernel.decoders import begin
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.intake import read_queue
 from coalloc.policies.kernel.kinds import floored_power
+from coalloc.policies.kernel.profile import book_all
+from coalloc.policies.kernel.state import BLOCKS, ROWS, Profile
 from tests.unit.policies.kernel.kernel_case import case, cluster, planned, rigid, spans
 
 
-def rows(profile: Any) -> Iterator[tuple[Any, ...]]:
-    """Everything a profile says, in order of time."""
+def amounts(profile: Profile) -> Iterator[tuple[Any, ...]]:
+    """Whatever is free from when on, in order of time; rows like the one before are left out."""
+    last = None
     for block in profile.block[: profile.size[BLOCKS]]:
-        for i in range(profile.count[block]):
+        for i in range(profile.filled[block]):
             row = profile.row[block, i]
-            numbers = (profile.total[block, i], profile.peak[block, i], profile.dip[block, i])
-            yield profile.time[block, i], *profile.free[row], *profile.load[row], *numbers
+            numbers = (profile.total[block, i], profile.peak[block, i])
+            here = (*profile.free[row], *profile.load[row], *numbers)
+            if here != last:
+                yield profile.time[block, i], *here
+            last = here
 
 
-def check_bounds(profile: Any) -> None:
+def check_bounds(profile: Profile) -> None:
     """Blocks are in order, and their bounds are true."""
     times = []
     for block in profile.block[: profile.size[BLOCKS]]:
-        count = profile.count[block]
+        count = profile.filled[block]
         assert count > 0
         total, peak = profile.total[block, :count], profile.peak[block, :count]
         assert list(profile.bounds[block]) == [total.min(), total.max(), peak.min(), peak.max()]
@@ -60,27 +65,26 @@ def compiled_case(jobs: int) -> Compiled:
 
 
 @settings(max_examples=60)
-@given(bookings=BOOKINGS, keep=st.integers(0, 120))
-def test_undo_leaves_no_trace(bookings: list[tuple[int, int, int, int]], keep: int) -> None:
+@given(bookings=BOOKINGS)
+def test_what_is_given_back_is_free_again(bookings: list[tuple[int, int, int, int]]) -> None:
     compiled = compiled_case(len(bookings))
     problem = compiled.problem
     profile, scratch = make_profile(problem, compiled.base), make_scratch(problem)
     out = make_outcome(problem)
     begin(problem, compiled.base, profile, scratch, out)
-    states, made, used = [list(rows(profile))], [], 0
+    before, used = list(amounts(profile)), 0
     for item, (start, length, on_a, on_b) in enumerate(bookings):
         out.start[item], out.end[item] = float(start), float(start + length)
         out.use_first[item], out.use_count[item] = used, 2
         out.use_class[used : used + 2] = [0, 1]
         out.use_procs[used : used + 2] = [on_a, on_b]
         used += 2
-        made.append(book(problem, profile, scratch, out, item, 1))
+        book_all(problem, profile, scratch, out, np.array([item]), 1)
         check_bounds(profile)
-        states.append(list(rows(profile)))
-    for item in range(len(bookings) - 1, min(keep, len(bookings)) - 1, -1):
-        undo(problem, profile, scratch, out, item, made[item])
+    for item in range(len(bookings)):
+        book_all(problem, profile, scratch, out, np.array([item]), -1)
         check_bounds(profile)
-        assert list(rows(profile)) == states[item]
+    assert list(amounts(profile)) == before
 
 
 def naive_starts(width: int, jobs: list[tuple[int, float]]) -> dict[str, float]:
@@ -110,26 +114,13 @@ def test_insert_finds_the_earliest_start(jobs: list[tuple[int, float]]) -> None:
     assert {job: start for job, (start, _) in spans(plan).items()} == naive_starts(8, jobs)
 
 
-def test_choices_of_a_search_are_kept() -> None:
-    clusters = [cluster("a", 4, 1.0), cluster("b", 4, 1.0, power=0.5)]
-    job = {"id": "m", "kind": "moldable", "times": [9.0, 5.0, 4.0, 3.0], "proc_gbps": 0.0}
-    snapshot = case(clusters, [rigid(1, 4, 10.0), rigid(2, 2, 10.0), job])
-    compiled = compile_intake(read_queue(snapshot, {}), patterns=np.array([[1, 1], [3, 1]]))
-    problem, choice = compiled.problem, free_choice(3)
-    choice.power[0] = 0.5  # on the weak nodes
-    choice.pattern[1] = 0  # one process on each cluster
-    choice.mode[2] = 1  # two processes
-    profile, scratch, out = (
-        make_profile(problem, compiled.base),
-        make_scratch(problem),
-        make_outcome(problem),
-    )
-    none, order = np.zeros(0, dtype=np.int64), np.arange(3)
-    decode(problem, compiled.base, profile, scratch, out, choice, none, order, INSERT)
-    assert list(zip(out.start, out.end, strict=True)) == [(0, 20), (20, 40), (0, 5)]
-    assert problem.mode_procs[problem.mode_first[2] + out.mode[2]] == 2
-    first, count = out.use_first[1], out.use_count[1]
-    assert sorted(problem.class_cluster[out.use_class[first : first + count]]) == [0, 1]
+def test_a_mode_may_be_fixed() -> None:
+    job = {"id": "m", "kind": "moldable", "times": [9.0, 5.0, 4.0, 3.0]}
+    planner = Planner(case([cluster("a", 4)], [job]), {})
+    planner.fixed_mode[0] = 1  # two processes
+    assert planner.decode([0], "insert").makespan == 5.0
+    planner.fixed_mode[0] = -1
+    assert planner.decode([0], "insert").makespan == 3.0
 
 
 def test_decoding_again_gives_the_same() -> None:

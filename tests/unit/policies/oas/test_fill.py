@@ -13,7 +13,8 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.lister import Lister
-from coalloc.policies.kernel.listing_state import MADE, MAKESPAN
+from coalloc.policies.kernel.listing_state import MADE
+from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.oas.exact import ExactSearch
 from coalloc.policies.oas.fill import Filling, applies
 from coalloc.policies.options import read_options

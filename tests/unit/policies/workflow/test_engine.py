@@ -17,12 +17,13 @@ from coalloc.model.snapshot import Reservation, Running, Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.serial_sgs import SPLIT
+from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from coalloc.policies.workflow.annealing import FIRST_CYCLE, HERD, STAGES, tracks
 from coalloc.policies.workflow.portfolio import MEMBERS
 from coalloc.policies.workflow.search_case import Search, read_case
-from coalloc.policies.workflow.search_place import MAKESPAN, SPLIT
 from coalloc.simulation.reproduce.workflow_instances import Shape, das_3, draw_workflow, table_1
 from tests.support.snapshots import snapshots
 

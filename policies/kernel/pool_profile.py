@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from coalloc.policies.moldable.compiled import piece
+from coalloc.policies.kernel.jit import helper
+from coalloc.policies.kernel.record import Floats, Ints, record
 
 
+@record
 class Profile(NamedTuple):
     """Rows of free processors; the last row holds for ever."""
 
-    edge: Any  # s from which a row holds
-    free: Any
-    rows: Any  # 1: how many there are
+    edge: Floats  # s from which a row holds
+    free: Ints
+    rows: Ints  # 1: how many there are
 
 
-@piece
-def row_at(profile: Any, t: Any) -> Any:
+@helper(inline=True)
+def row_at(profile: Profile, t: float) -> int:
     """The row that holds at t."""
     low, high = 0, profile.rows[0]
     while high - low > 1:
@@ -28,16 +30,16 @@ def row_at(profile: Any, t: Any) -> Any:
     return low
 
 
-@piece
-def split(edge: Any, free: Any, size: Any, a: Any, t: Any) -> None:
+@helper(inline=True)
+def split(edge: Floats, free: Ints, size: int, a: int, t: float) -> None:
     """Cut row a - 1 at t; row a is new."""
     for x in range(size, a, -1):
         edge[x], free[x] = edge[x - 1], free[x - 1]
     edge[a], free[a] = t, free[a - 1]
 
 
-@piece
-def join(edge: Any, free: Any, size: Any, a: Any) -> Any:
+@helper(inline=True)
+def join(edge: Floats, free: Ints, size: int, a: int) -> int:
     """Drop row a where it is like the one before; returns how many rows are left."""
     if free[a] != free[a - 1]:
         return size
@@ -46,8 +48,8 @@ def join(edge: Any, free: Any, size: Any, a: Any) -> Any:
     return size - 1
 
 
-@piece
-def book(profile: Any, s: Any, e: Any, k: Any) -> None:
+@helper(inline=True)
+def book(profile: Profile, s: float, e: float, k: int) -> None:
     """Take k processors from s to e, or give back -k."""
     edge, free, size = profile.edge, profile.free, profile.rows[0]
     a = row_at(profile, s)
@@ -70,8 +72,8 @@ def book(profile: Any, s: Any, e: Any, k: Any) -> None:
     profile.rows[0] = size
 
 
-@piece
-def first_fit(profile: Any, k: Any, p: Any, s: Any, last: Any) -> Any:
+@helper(inline=True)
+def first_fit(profile: Profile, k: int, p: float, s: float, last: float) -> float:
     """The first start from s on of a run of p seconds; -1 where that would end after `last`."""
     edge, free, size = profile.edge, profile.free, profile.rows[0]
     y = row_at(profile, s)
@@ -89,8 +91,8 @@ def first_fit(profile: Any, k: Any, p: Any, s: Any, last: Any) -> Any:
             y += 1
 
 
-@piece
-def last_fit(profile: Any, k: Any, p: Any, s: Any, release: Any) -> Any:
+@helper(inline=True)
+def last_fit(profile: Profile, k: int, p: float, s: float, release: float) -> float:
     """The last start up to s; -1 where that is before the release."""
     edge, free = profile.edge, profile.free
     e = s + p

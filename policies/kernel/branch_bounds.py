@@ -1,14 +1,13 @@
 """Bounds of the exact search: energy by price vectors, tails, weighted completion; compiled.
 
-See `exact_kernel` for what they rest on.
+See `branch_and_bound` for what they rest on.
 """
 
 from __future__ import annotations
 
 from math import inf
 
-from coalloc.policies.kernel.jit import inlined
-from coalloc.policies.oas.exact_state import (
+from coalloc.policies.kernel.branch_state import (
     BY_END,
     CHOSEN,
     DEADLINE,
@@ -26,9 +25,10 @@ from coalloc.policies.oas.exact_state import (
     Model,
     Stack,
 )
+from coalloc.policies.kernel.jit import helper
 
 
-@inlined
+@helper(inline=True)
 def hopeless(stack: Stack, d: int) -> bool:
     """Whether the energy needed exceeds what there is."""
     most = 0.0
@@ -37,7 +37,7 @@ def hopeless(stack: Stack, d: int) -> bool:
     return most > 0.0
 
 
-@inlined
+@helper(inline=True)
 def line_up(model: Model, stack: Stack, d: int) -> int:
     """Sort what runs by its end; how many."""
     count = 0
@@ -52,7 +52,7 @@ def line_up(model: Model, stack: Stack, d: int) -> int:
     return count
 
 
-@inlined
+@helper(inline=True)
 def busy_cost(model: Model, stack: Stack, d: int, v: int, running: int) -> float:
     """Least cost of what waits at frame d, by one price vector: mean busy times, plus half runs.
 
@@ -92,7 +92,7 @@ def busy_cost(model: Model, stack: Stack, d: int, v: int, running: int) -> float
     return total
 
 
-@inlined
+@helper(inline=True)
 def least_cost(model: Model, stack: Stack, d: int, running: int) -> float:
     """Least cost of what waits at frame d."""
     best = 0.0
@@ -105,7 +105,7 @@ def least_cost(model: Model, stack: Stack, d: int, running: int) -> float:
     return best
 
 
-@inlined
+@helper(inline=True)
 def too_late(model: Model, stack: Stack, d: int, running: int) -> bool:
     """Whether something that waits cannot end before the deadline, for want of free units."""
     free = 0
@@ -135,7 +135,7 @@ def too_late(model: Model, stack: Stack, d: int, running: int) -> bool:
     return False
 
 
-@inlined
+@helper(inline=True)
 def supplies(model: Model, stack: Stack) -> None:
     """How much energy there is before the deadline, by each price vector."""
     deadline = stack.limits[DEADLINE]

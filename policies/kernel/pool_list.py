@@ -7,15 +7,20 @@ and, once nothing else can start, on what is left over, up to a multiple of it (
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from coalloc.policies.moldable.compiled import piece, whole
-from coalloc.policies.moldable.drawing import accepts, draw
-from coalloc.policies.moldable.insertion import place_in_turn
+from coalloc.policies.kernel.acceptance import Cooling, accepts
+from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.pool_insertion import Placed, place_in_turn
+from coalloc.policies.kernel.pool_jobs import Jobs, Processors
+from coalloc.policies.kernel.pool_profile import Profile
+from coalloc.policies.kernel.record import Floats, Ints, record
+from coalloc.policies.kernel.xorshift import State, draw
 
 
+@record
 class Shares(NamedTuple):
     """Of the allotment that is wanted, what a job starts on."""
 
@@ -23,15 +28,16 @@ class Shares(NamedTuple):
     stretch: float  # at most; 1 at least
 
 
+@record
 class Lists(NamedTuple):
     """Working memory of a list of N jobs."""
 
-    waiting: Any  # N
-    running: Any  # N
+    waiting: Ints  # N
+    running: Ints  # N
 
 
-@piece
-def room_for(there: Any, level: Any, used: Any, until: Any) -> Any:
+@helper(inline=True)
+def room_for(there: Processors, level: int, used: int, until: float) -> int:
     """Processors that stay free from now, in row `level` of what is there, until then."""
     starts, capacity = there.starts, there.capacity
     least = capacity[level]
@@ -42,8 +48,8 @@ def room_for(there: Any, level: Any, used: Any, until: Any) -> Any:
     return least - used
 
 
-@piece
-def allotment_at(jobs: Any, i: Any, wanted: Any, squeeze: Any, left: Any, room: Any) -> Any:
+@helper(inline=True)
+def allotment_at(jobs: Jobs, i: int, wanted: int, squeeze: float, left: float, room: int) -> int:
     """Job i's allotment with so much time left and processors free; -1 to wait."""
     procs = jobs.procs
     a = wanted
@@ -56,10 +62,17 @@ def allotment_at(jobs: Any, i: Any, wanted: Any, squeeze: Any, left: Any, room: 
     return a if squeeze * procs[wanted] <= procs[a] <= room else -1
 
 
-@piece
+@helper(inline=True)
 def decode(
-    jobs: Any, there: Any, order: Any, wanted: Any, shares: Any, cap: Any, lists: Any, out: Any
-) -> Any:
+    jobs: Jobs,
+    there: Processors,
+    order: Ints,
+    wanted: Ints,
+    shares: Shares,
+    cap: float,
+    lists: Lists,
+    out: Placed,
+) -> bool:
     """List all jobs in this order; see `list_flexibly`."""
     first, procs, times = jobs.first, jobs.procs, jobs.times
     waiting, running = lists.waiting, lists.running
@@ -120,10 +133,17 @@ def decode(
     return True
 
 
-@whole
+@kernel
 def list_flexibly(
-    jobs: Any, there: Any, order: Any, wanted: Any, shares: Any, cap: Any, lists: Any, out: Any
-) -> Any:
+    jobs: Jobs,
+    there: Processors,
+    order: Ints,
+    wanted: Ints,
+    shares: Shares,
+    cap: float,
+    lists: Lists,
+    out: Placed,
+) -> bool:
     """List all jobs in this order; returns whether all found a place.
 
     Parameters
@@ -139,8 +159,8 @@ def list_flexibly(
     return decode(jobs, there, order, wanted, shares, cap, lists, out)
 
 
-@piece
-def shift(order: Any, x: Any, y: Any) -> None:
+@helper(inline=True)
+def shift(order: Ints, x: int, y: int) -> None:
     """Move what is at x to y, and what is between by one."""
     i = order[x]
     way = 1 if y > x else -1
@@ -150,8 +170,8 @@ def shift(order: Any, x: Any, y: Any) -> None:
     order[y] = i
 
 
-@piece
-def measure(weight: Any, end: Any, cap: Any, late: Any) -> Any:
+@helper(inline=True)
+def measure(weight: Floats, end: Floats, cap: float, late: float) -> float:
     """The weighted completion, and what the delay of the makespan costs."""
     makespan, total = 0.0, 0.0
     for j in range(end.size):
@@ -160,8 +180,10 @@ def measure(weight: Any, end: Any, cap: Any, late: Any) -> Any:
     return total + late * max(makespan / cap - 1.0, 0.0)
 
 
-@piece
-def in_turn(jobs: Any, there: Any, order: Any, wanted: Any, profile: Any, out: Any) -> None:
+@helper(inline=True)
+def in_turn(
+    jobs: Jobs, there: Processors, order: Ints, wanted: Ints, profile: Profile, out: Placed
+) -> None:
     """Give each job in this order its place, on just what is wanted, before any later one."""
     size = there.starts.size
     for x in range(size):
@@ -172,23 +194,23 @@ def in_turn(jobs: Any, there: Any, order: Any, wanted: Any, profile: Any, out: A
     place_in_turn(jobs, order, profile, out)
 
 
-@whole
+@kernel
 def anneal_lists(
-    jobs: Any,
-    there: Any,
-    order: Any,
-    wanted: Any,
-    shares: Any,
-    cap: Any,
-    late: Any,
-    cooling: Any,
-    state: Any,
-    lists: Any,
-    profile: Any,
-    waits: Any,
-    out: Any,
-    best_order: Any,
-    best_wanted: Any,
+    jobs: Jobs,
+    there: Processors,
+    order: Ints,
+    wanted: Ints,
+    shares: Shares,
+    cap: float,
+    late: float,
+    cooling: Cooling,
+    random: State,
+    lists: Lists,
+    profile: Profile,
+    waits: bool,
+    out: Placed,
+    best_order: Ints,
+    best_wanted: Ints,
 ) -> None:
     """Change the order and the allotments of a list a little, so many times.
 
@@ -204,8 +226,7 @@ def anneal_lists(
     late : float
         What a makespan of twice the cap costs.
     cooling : Cooling
-    state : array of int, 1
-        Of the random numbers; not 0.
+    random : State
     best_order, best_wanted : arrays of int, N
         The answers.
     """
@@ -214,17 +235,17 @@ def anneal_lists(
     for trial in range(cooling.trials):
         x, y, i, before = 0, 0, 0, 0
         if trial > 0:
-            x = min(int(draw(state) * n), n - 1)
-            u = draw(state)
+            x = min(int(draw(random) * n), n - 1)
+            u = draw(random)
             if u < 0.6:
-                far = 1.0 + 0.5 * n * draw(state) ** 3
-                y = int(min(max(x + far * (1.0 if draw(state) < 0.5 else -1.0), 0.0), n - 1.0))
+                far = 1.0 + 0.5 * n * draw(random) ** 3
+                y = int(min(max(x + far * (1.0 if draw(random) < 0.5 else -1.0), 0.0), n - 1.0))
             else:
                 y = x
             i = order[x]
             before = wanted[i]
             if u > 0.4:
-                a = before + (1 if draw(state) < 0.5 else -1) * (1 + int(3.0 * draw(state) ** 2))
+                a = before + (1 if draw(random) < 0.5 else -1) * (1 + int(3.0 * draw(random) ** 2))
                 wanted[i] = min(max(a, jobs.first[i]), jobs.first[i + 1] - 1)
             if y == x and wanted[i] == before:
                 continue
@@ -236,7 +257,7 @@ def anneal_lists(
             placed = decode(jobs, there, order, wanted, shares, cap, lists, out)
         if placed:
             value = measure(jobs.weight, out.end, cap, late)
-        if trial == 0 or accepts(cooling, trial, current, value, state):
+        if trial == 0 or accepts(cooling, trial, current, value, random):
             current = value
             if value < best:
                 best = value

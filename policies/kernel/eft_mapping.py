@@ -1,7 +1,6 @@
 """Compiled mapping of items with fixed allotments: where, and when, by earliest finish time.
 
-All stands in one file, see `kernel.jit`; nothing allocates. N items, B tasks that have started, S
-rows of costs, G groups, C classes of nodes, K clusters.
+N items, B tasks that have started, S rows of costs, G groups, C classes of nodes, K clusters.
 
 Notes
 -----
@@ -19,69 +18,72 @@ from __future__ import annotations
 from math import inf
 from typing import Any, NamedTuple
 
-from coalloc.policies.kernel.jit import alone, inlined
+from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.record import Counts, Floats, Ints, record
 from coalloc.policies.kernel.state import FINEST, FULL, ROUNDING, SHORTEST, TOL
 
 
+@record
 class Ground(NamedTuple):
     """What is to be mapped, and on what; never written."""
 
-    parent_first: Any  # N + 1
-    parent: Any  # edges; N and more are tasks that have started
-    parent_gbit: Any  # edges; below 0 a mere order
-    release: Any  # N, s
-    group: Any  # N
-    gbps: Any  # N, of a plain job's process
-    procs: Any  # S
-    scaled: Any  # S, s at power 1
-    fixed: Any  # S, s
-    gbit: Any  # S, Gbit a process
-    need: Any  # G x C, units per process
-    group_class: Any  # G x C, by falling power
-    group_size: Any  # G
-    exempt: Any  # G x reservations
-    class_cluster: Any  # C
-    class_power: Any  # C
-    closed_first: Any  # C + 1
-    closed: Any
-    reserved: Any  # reservations x 2, s
-    link_gbps: Any  # K
-    inverse_intra: Any  # K, s / Gbit
-    latency: Any  # K, s
-    base_time: Any  # T
-    base_free: Any  # T x C
-    base_load: Any  # T x K
-    begun_end: Any  # B, s
-    begun_spread: Any  # B x K
+    parent_first: Ints  # N + 1
+    parent: Ints  # edges; N and more are tasks that have started
+    parent_gbit: Floats  # edges; below 0 a mere order
+    release: Floats  # N, s
+    group: Ints  # N
+    gbps: Floats  # N, of a plain job's process
+    procs: Ints  # S
+    scaled: Floats  # S, s at power 1
+    fixed: Floats  # S, s
+    gbit: Floats  # S, Gbit a process
+    need: Ints  # G x C, units per process
+    group_class: Ints  # G x C, by falling power
+    group_size: Ints  # G
+    exempt: Ints  # G x reservations
+    class_cluster: Ints  # C
+    class_power: Floats  # C
+    closed_first: Ints  # C + 1
+    closed: Ints
+    reserved: Floats  # reservations x 2, s
+    link_gbps: Floats  # K
+    inverse_intra: Floats  # K, s / Gbit
+    latency: Floats  # K, s
+    base_time: Floats  # T
+    base_free: Counts  # T x C
+    base_load: Ints  # T x K
+    begun_end: Floats  # B, s
+    begun_spread: Ints  # B x K
 
 
+@record
 class Board(NamedTuple):
     """What has been mapped, and working memory."""
 
-    time: Any  # R, s
-    slot: Any  # R, where the row of an instant stands
-    free: Any  # R x C
-    load: Any  # R x K
-    size: Any  # 3: instants, uses, searches
-    start: Any  # N, s
-    end: Any  # N + B, s; inf where not mapped
-    row: Any  # N
-    spread: Any  # (N + B) x K, processes
-    use_first: Any  # N
-    use_count: Any  # N
-    use_class: Any
-    use_procs: Any
-    least: Any  # C
-    shut: Any  # C, s
-    have: Any  # K
-    want: Any  # K
-    units: Any  # K
-    best_least: Any  # C
-    best_want: Any  # K
-    best: Any  # 4: end, start, size, row
+    time: Floats  # R, s
+    slot: Ints  # R, where the row of an instant stands
+    free: Counts  # R x C
+    load: Ints  # R x K
+    size: Ints  # 3: instants, uses, searches
+    start: Floats  # N, s
+    end: Floats  # N + B, s; inf where not mapped
+    row: Ints  # N
+    spread: Ints  # (N + B) x K, processes
+    use_first: Ints  # N
+    use_count: Ints  # N
+    use_class: Ints
+    use_procs: Ints
+    least: Ints  # C
+    shut: Floats  # C, s
+    have: Ints  # K
+    want: Ints  # K
+    units: Ints  # K
+    best_least: Ints  # C
+    best_want: Ints  # K
+    best: Floats  # 4: end, start, size, row
 
 
-@inlined
+@helper(inline=True)
 def locate(board: Any, t: Any) -> Any:
     """The last instant that is not after t."""
     low, high = 0, board.size[0]
@@ -94,7 +96,7 @@ def locate(board: Any, t: Any) -> Any:
     return low
 
 
-@inlined
+@helper(inline=True)
 def cut(board: Any, t: Any) -> Any:
     """Make an instant at t; its place."""
     at = locate(board, t)
@@ -115,7 +117,7 @@ def cut(board: Any, t: Any) -> Any:
     return at + 1
 
 
-@inlined
+@helper(inline=True)
 def arrival(ground: Any, board: Any, item: Any, want: Any) -> Any:
     """When the item may start on these clusters, s: its release, and its parents' data."""
     ready = ground.release[item]
@@ -139,7 +141,7 @@ def arrival(ground: Any, board: Any, item: Any, want: Any) -> Any:
     return ready
 
 
-@inlined
+@helper(inline=True)
 def constant(ground: Any, board: Any, item: Any, row: Any, want: Any) -> Any:
     """Seconds of a run that do not depend on power; the loads of links are left in `units`."""
     procs, gbit, gbps = ground.procs[row], ground.gbit[row], ground.gbps[item]
@@ -161,7 +163,7 @@ def constant(ground: Any, board: Any, item: Any, row: Any, want: Any) -> Any:
     return ground.fixed[row] + gbit * intra + inter
 
 
-@inlined
+@helper(inline=True)
 def suffices(board: Any, row: Any, want: Any) -> Any:
     """Whether `have` is enough, and no link is overloaded; who sends nothing may use a full one."""
     enough = True
@@ -171,7 +173,7 @@ def suffices(board: Any, row: Any, want: Any) -> Any:
     return enough
 
 
-@inlined
+@helper(inline=True)
 def enter(ground: Any, board: Any, group: Any, want: Any, at: Any, start: Any) -> Any:
     """Set the minima to one instant, and until when reservations leave the classes."""
     need = ground.need[group]
@@ -195,7 +197,7 @@ def enter(ground: Any, board: Any, group: Any, want: Any, at: Any, start: Any) -
     return suffices(board, row, want)
 
 
-@inlined
+@helper(inline=True)
 def descend(ground: Any, board: Any, group: Any, want: Any, at: Any) -> Any:
     """Lower the minima to a later instant; whether enough is left."""
     need = ground.need[group]
@@ -211,7 +213,7 @@ def descend(ground: Any, board: Any, group: Any, want: Any, at: Any) -> Any:
     return suffices(board, row, want)
 
 
-@inlined
+@helper(inline=True)
 def begin(ground: Any, board: Any, group: Any, want: Any) -> Any:
     """First instant behind which enough is always free; the number of instants if none."""
     at = board.size[0] - 1
@@ -222,7 +224,7 @@ def begin(ground: Any, board: Any, group: Any, want: Any) -> Any:
     return at + 1
 
 
-@inlined
+@helper(inline=True)
 def search(
     ground: Any, board: Any, item: Any, row: Any, want: Any, insertion: Any, cutoff: Any
 ) -> Any:
@@ -299,7 +301,7 @@ def search(
     return found
 
 
-@inlined
+@helper(inline=True)
 def commit(ground: Any, board: Any, item: Any, least_loaded: Any) -> Any:
     """Take what the best search found, the weakest classes first."""
     group = ground.group[item]
@@ -343,7 +345,7 @@ def commit(ground: Any, board: Any, item: Any, least_loaded: Any) -> Any:
         at += 1
 
 
-@alone
+@kernel
 def reset(ground: Any, board: Any) -> Any:
     """Empty the board but for what runs now."""
     for i in range(ground.base_time.size):
@@ -364,7 +366,7 @@ def reset(ground: Any, board: Any) -> Any:
             board.spread[items + x, k] = ground.begun_spread[x, k]
 
 
-@alone
+@kernel
 def lay_out(
     ground: Any,
     board: Any,

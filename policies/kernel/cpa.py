@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from coalloc.policies.kernel.jit import alone
+from coalloc.policies.kernel.jit import kernel
 
 EPS = 1e-9
 
 
-@alone
+@kernel
 def grow(
     order: Any,
     parent_first: Any,

@@ -1,7 +1,4 @@
-"""The compiled loops of `demt`: allotments that fit, stacks, knapsack, and list scheduling.
-
-All stand in one file, see `kernel.jit`. None allocates.
-"""
+"""The compiled loops of `demt`: allotments that fit, stacks, knapsack, and list scheduling."""
 
 from __future__ import annotations
 
@@ -9,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from coalloc.policies.kernel.jit import alone, inlined
+from coalloc.policies.kernel.jit import helper, kernel
 
 
-@alone
+@kernel
 def fitting_rows(first: Any, times: Any, jobs: Any, limits: Any, out: Any) -> None:
     """Write each job's smallest allotment that takes no longer than its limit; -1 if none does.
 
@@ -35,7 +32,7 @@ def fitting_rows(first: Any, times: Any, jobs: Any, limits: Any, out: Any) -> No
         out[x] = low if low < first[jobs[x] + 1] else -1
 
 
-@alone
+@kernel
 def stack_up(seconds: Any, is_small: Any, length: Any, out: Any) -> Any:
     """Number what is selected as one: stacks of small jobs by next fit, other jobs alone.
 
@@ -65,7 +62,7 @@ def stack_up(seconds: Any, is_small: Any, length: Any, out: Any) -> Any:
     return entries
 
 
-@alone
+@kernel
 def knapsack(weight: Any, size: Any, room: Any, value: Any, takes: Any, out: Any) -> None:
     """Choose entries of the largest weight that fit in `room`, by dynamic programming.
 
@@ -102,7 +99,7 @@ def knapsack(weight: Any, size: Any, room: Any, value: Any, takes: Any, out: Any
             j -= size[i]
 
 
-@alone
+@kernel
 def take_in_turn(order: Any, size: Any, room: Any, out: Any) -> None:
     """Choose each entry that still fits, in this order."""
     for x in range(order.size):
@@ -112,7 +109,7 @@ def take_in_turn(order: Any, size: Any, room: Any, out: Any) -> None:
             room -= size[i]
 
 
-@inlined
+@helper(inline=True)
 def put(tree: Any, leaf: Any, value: Any) -> None:
     """Change a leaf of a tree of minima; tree[1] is the root, leaves are its last half."""
     tree[leaf] = value
@@ -125,7 +122,7 @@ def put(tree: Any, leaf: Any, value: Any) -> None:
         p >>= 1
 
 
-@inlined
+@helper(inline=True)
 def leaf_within(tree: Any, leaf: Any, limit: Any) -> Any:
     """The first leaf from this one on whose value is at most `limit`; 0 if none is."""
     half = tree.size >> 1
@@ -143,7 +140,7 @@ def leaf_within(tree: Any, leaf: Any, limit: Any) -> Any:
     return p
 
 
-@alone
+@kernel
 def list_fixed(
     order: Any,
     procs: Any,

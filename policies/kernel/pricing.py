@@ -11,19 +11,19 @@ best so far are passed in one step.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from coalloc.policies.kernel.jit import alone, inlined
-
-Floats = NDArray[np.float64]
+from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.pool_jobs import Jobs
+from coalloc.policies.kernel.record import Floats, Ints, record
 
 BLOCK = 8
 """Slots of a block."""
 
 
+@record
 class Priced(NamedTuple):
     """Prices of a processor-second on G slots."""
 
@@ -39,8 +39,8 @@ class Priced(NamedTuple):
         return Priced(grid, prices, total, np.minimum.accumulate(prices))
 
 
-@inlined
-def slot_of(grid: Any, slots: Any, pace: Any, x: Any) -> Any:
+@helper(inline=True)
+def slot_of(grid: Floats, slots: int, pace: float, x: float) -> int:
     """The slot that x lies in, `slots` behind the grid; quick where slots are equally wide."""
     g = min(max(int(x * pace), 0), slots)
     while g < slots and grid[g + 1] <= x:
@@ -50,8 +50,8 @@ def slot_of(grid: Any, slots: Any, pace: Any, x: Any) -> Any:
     return g
 
 
-@inlined
-def paid_until(priced: Any, slots: Any, pace: Any, x: Any) -> Any:
+@helper(inline=True)
+def paid_until(priced: Priced, slots: int, pace: float, x: float) -> float:
     """Integral of the prices from 0 to x."""
     grid, total = priced.grid, priced.total
     g = slot_of(grid, slots, pace, x)
@@ -60,10 +60,18 @@ def paid_until(priced: Any, slots: Any, pace: Any, x: Any) -> Any:
     return total[g] + priced.price[g] * (x - grid[g])
 
 
-@inlined
+@helper(inline=True)
 def cheapest_start(
-    k: Any, p: Any, w: Any, release: Any, priced: Any, slots: Any, pace: Any, cap: Any, best: Any
-) -> Any:
+    k: int,
+    p: float,
+    w: float,
+    release: float,
+    priced: Priced,
+    slots: int,
+    pace: float,
+    cap: float,
+    best: float,
+) -> tuple[float, float]:
     """The least cost of one allotment below `best`, and its start; `best` and -1 if none."""
     grid, price, total = priced.grid, priced.price, priced.total
     found = -1.0
@@ -128,8 +136,8 @@ def cheapest_start(
     return best, found
 
 
-@alone
-def price_jobs(jobs: Any, priced: Any, cap: Any, out_mode: Any, out_start: Any) -> Any:
+@kernel
+def price_jobs(jobs: Jobs, priced: Priced, cap: float, out_mode: Ints, out_start: Floats) -> float:
     """Find each job's cheapest allotment and start.
 
     Parameters
@@ -167,8 +175,8 @@ def price_jobs(jobs: Any, priced: Any, cap: Any, out_mode: Any, out_start: Any) 
     return cost
 
 
-@alone
-def price_rows(jobs: Any, priced: Any, cap: Any, out_cost: Any, out_start: Any) -> None:
+@kernel
+def price_rows(jobs: Jobs, priced: Priced, cap: float, out_cost: Floats, out_start: Floats) -> None:
     """Find the cheapest start of every allotment; parameters as in `price_jobs`.
 
     Parameters
@@ -188,8 +196,8 @@ def price_rows(jobs: Any, priced: Any, cap: Any, out_cost: Any, out_start: Any) 
             out_start[a] = s if s >= 0.0 else r
 
 
-@alone
-def add_usage(jobs: Any, mode: Any, start: Any, grid: Any, used: Any) -> None:
+@kernel
+def add_usage(jobs: Jobs, mode: Ints, start: Floats, grid: Floats, used: Floats) -> None:
     """Sum up the processor-seconds that these choices take in each slot."""
     slots = used.size
     pace = slots / grid[slots]

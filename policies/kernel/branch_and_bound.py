@@ -51,9 +51,8 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from coalloc.policies.kernel.jit import alone, inlined
-from coalloc.policies.oas.exact_bounds import hopeless, least_cost, line_up, supplies, too_late
-from coalloc.policies.oas.exact_state import (
+from coalloc.policies.kernel.branch_bounds import hopeless, least_cost, line_up, supplies, too_late
+from coalloc.policies.kernel.branch_state import (
     AFTER,
     BEFORE,
     BEST_CHOSEN,
@@ -97,9 +96,10 @@ from coalloc.policies.oas.exact_state import (
     Model,
     Stack,
 )
+from coalloc.policies.kernel.jit import helper, kernel
 
 
-@inlined
+@helper(inline=True)
 def fits(model: Model, room: Any, p: int, t: float) -> bool:
     """Whether a pattern fits into this room, and between the reservations, at t."""
     for x in range(model.take.shape[1]):
@@ -114,7 +114,7 @@ def fits(model: Model, room: Any, p: int, t: float) -> bool:
     return True
 
 
-@inlined
+@helper(inline=True)
 def ready(model: Model, frame: Any, t: float, j: int) -> bool:
     """Whether an item is released at t, and nothing before it waits or runs."""
     if model.runs[j, RELEASE] > t:
@@ -122,7 +122,7 @@ def ready(model: Model, frame: Any, t: float, j: int) -> bool:
     return model.items[j, BEFORE] & (frame[WAITING] | frame[RUNNING]) == 0
 
 
-@inlined
+@helper(inline=True)
 def eligible(model: Model, frame: Any, t: float, j: int) -> bool:
     """Whether an item waits, and for nothing but room."""
     if (frame[WAITING] >> j) & 1 == 0 or not ready(model, frame, t, j):
@@ -131,7 +131,7 @@ def eligible(model: Model, frame: Any, t: float, j: int) -> bool:
     return twin < 0 or (frame[WAITING] >> twin) & 1 == 0
 
 
-@inlined
+@helper(inline=True)
 def remembered(model: Model, stack: Stack, memo: Memo, d: int) -> bool:
     """Whether a state at least as good was explored; if not, keep this one."""
     one, two = stack.frame[d, KEY], stack.frame[d, KEY + 1]
@@ -175,7 +175,7 @@ def remembered(model: Model, stack: Stack, memo: Memo, d: int) -> bool:
     return False
 
 
-@inlined
+@helper(inline=True)
 def copy_frame(stack: Stack, d: int) -> None:
     """Make frame d + 1 like frame d."""
     for x in range(stack.frame.shape[1]):
@@ -186,7 +186,7 @@ def copy_frame(stack: Stack, d: int) -> None:
         stack.value[d + 1, x] = stack.value[d, x]
 
 
-@inlined
+@helper(inline=True)
 def begin(model: Model, stack: Stack, d: int, j: int, p: int) -> None:
     """Make frame d + 1: item j starts in pattern p."""
     copy_frame(stack, d)
@@ -212,7 +212,7 @@ def begin(model: Model, stack: Stack, d: int, j: int, p: int) -> None:
         stack.value[e, ENERGY + vectors + v] += share
 
 
-@inlined
+@helper(inline=True)
 def next_event(model: Model, stack: Stack, d: int) -> float:
     """When something ends, is released or becomes available after frame d; inf never."""
     t = stack.value[d, TIME]
@@ -227,7 +227,7 @@ def next_event(model: Model, stack: Stack, d: int) -> float:
     return at
 
 
-@inlined
+@helper(inline=True)
 def proceed(model: Model, stack: Stack, d: int, t: float) -> None:
     """Make frame d + 1: the event at t."""
     copy_frame(stack, d)
@@ -258,7 +258,7 @@ def proceed(model: Model, stack: Stack, d: int, t: float) -> None:
             stack.room[e, x] += model.rows[row + 1, x] - model.rows[row, x]
 
 
-@inlined
+@helper(inline=True)
 def since(model: Model, stack: Stack, d: int, j: int, p: int) -> float:
     """From which event on the pattern has fitted all the time, given that it fits at frame d."""
     before = stack.frame[d, EVENT] - 1
@@ -274,7 +274,7 @@ def since(model: Model, stack: Stack, d: int, j: int, p: int) -> float:
     return t
 
 
-@inlined
+@helper(inline=True)
 def wasteful(model: Model, stack: Stack, d: int, t: float) -> bool:
     """Whether going on to t leaves out an item that could have run since some event, until t."""
     now = stack.value[d, TIME]
@@ -290,7 +290,7 @@ def wasteful(model: Model, stack: Stack, d: int, t: float) -> bool:
     return False
 
 
-@inlined
+@helper(inline=True)
 def allowed(model: Model, stack: Stack, d: int, j: int, p: int, early: bool) -> bool:
     """Whether an eligible item may start in a pattern at frame d.
 
@@ -307,7 +307,7 @@ def allowed(model: Model, stack: Stack, d: int, j: int, p: int, early: bool) -> 
     return not early or not fits(model, stack.room[before], p, stack.value[before, TIME])
 
 
-@inlined
+@helper(inline=True)
 def child(model: Model, stack: Stack, d: int) -> int:
     """Find the next pattern with which an item may start at frame d; -1 if there is none."""
     now = stack.value[d, TIME]
@@ -331,7 +331,7 @@ def child(model: Model, stack: Stack, d: int) -> int:
     return -1
 
 
-@inlined
+@helper(inline=True)
 def keep(model: Model, stack: Stack, d: int) -> None:
     """Everything has started: this is the best plan so far."""
     last = model.times[0, 0]
@@ -350,7 +350,7 @@ def keep(model: Model, stack: Stack, d: int) -> None:
         stack.limits[DEADLINE] = last - max(margin, value * RELATIVE)
 
 
-@alone
+@kernel
 def root_bound(model: Model, stack: Stack) -> float:
     """Lower bound of the makespan, or of weighted completion, before anything is decided."""
     if stack.limits[WEIGHTED] > 0.0:
@@ -376,7 +376,7 @@ def root_bound(model: Model, stack: Stack) -> float:
     return bound * (1.0 - 1e-12)
 
 
-@alone
+@kernel
 def search(model: Model, stack: Stack, memo: Memo, work: int) -> bool:
     """Explore at most `work` nodes more; True once there is nothing left to explore.
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from coalloc.policies.kernel.jit import alone
+from coalloc.policies.kernel.jit import kernel
 
 UNKNOWN, FOUND, NONE = 0, 1, 2
 DEPTH, PLACED, REST, FREE, GAP, LOW = 0, 1, 2, 3, 4, 5
@@ -28,7 +28,7 @@ TIME, WASTE, SOON, LIMIT, ROOM, TOLERANCE = 0, 1, 2, 3, 4, 5
 CLOSE = -1
 
 
-@alone
+@kernel
 def fill(
     procs: Any,
     seconds: Any,

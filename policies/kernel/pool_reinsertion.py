@@ -6,14 +6,17 @@ accepting what is better, or worse by little (annealing).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from coalloc.policies.moldable.compiled import piece, whole
-from coalloc.policies.moldable.drawing import accepts, draw
-from coalloc.policies.moldable.free_profile import book
-from coalloc.policies.moldable.insertion import Placed, place
+from coalloc.policies.kernel.acceptance import Cooling, accepts
+from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.pool_insertion import Costs, Placed, place
+from coalloc.policies.kernel.pool_jobs import Jobs
+from coalloc.policies.kernel.pool_profile import Profile, book
+from coalloc.policies.kernel.record import Floats, Ints, record
+from coalloc.policies.kernel.xorshift import State, draw
 
 MOST = 24
 """Jobs that are taken out at once, at most."""
@@ -21,6 +24,7 @@ LATE = 2.0
 """Weight of a makespan's relative excess, in shares of the weighted completion."""
 
 
+@record
 class Goal(NamedTuple):
     """What is minimised."""
 
@@ -28,14 +32,15 @@ class Goal(NamedTuple):
     scale: float  # what passing it is measured in
 
 
+@record
 class Moved(NamedTuple):
     """Jobs that are taken out, and how they were placed; `MOST` of each."""
 
-    job: Any
-    key: Any  # what their order is by
-    row: Any
-    start: Any
-    end: Any
+    job: Ints
+    key: Floats  # what their order is by
+    row: Ints
+    start: Floats
+    end: Floats
 
     @staticmethod
     def empty() -> Moved:
@@ -44,8 +49,8 @@ class Moved(NamedTuple):
         return Moved(whole_numbers[0], floats[0], whole_numbers[1], floats[1], floats[2])
 
 
-@piece
-def judge(weight: Any, end: Any, goal: Any) -> Any:
+@helper(inline=True)
+def judge(weight: Floats, end: Floats, goal: Goal) -> tuple[float, float]:
     """What is minimised, weighted completion and delays; and the makespan."""
     cap = goal.cap
     makespan, total, late = 0.0, 0.0, 0.0
@@ -57,24 +62,24 @@ def judge(weight: Any, end: Any, goal: Any) -> Any:
     return total + goal.scale * delay, makespan
 
 
-@piece
-def choose(now: Any, cap: Any, makespan: Any, many: Any, state: Any, taken: Any) -> Any:
+@helper(inline=True)
+def choose(now: Placed, cap: float, makespan: float, many: int, random: State, taken: Ints) -> int:
     """Pick jobs that run near each other, the first at random, or late; returns how many."""
     start, end = now.start, now.end
     n = start.size
-    seed = min(int(draw(state) * n), n - 1)
-    if makespan > cap and draw(state) < 0.4:
+    seed = min(int(draw(random) * n), n - 1)
+    if makespan > cap and draw(random) < 0.4:
         for x in range(n):
             j = (seed + x) % n
             if end[j] > cap:
                 seed = j
                 break
-    wanted = 2 + int(draw(state) * draw(state) * (many - 1))
-    at = start[seed] + draw(state) * (min(end[seed], cap) - start[seed])
-    reach = 0.2 * cap * draw(state)
+    wanted = 2 + int(draw(random) * draw(random) * (many - 1))
+    at = start[seed] + draw(random) * (min(end[seed], cap) - start[seed])
+    reach = 0.2 * cap * draw(random)
     taken[0], got = seed, 1
     for _ in range(8 * wanted):
-        j = min(int(draw(state) * n), n - 1)
+        j = min(int(draw(random) * n), n - 1)
         if start[j] > at + reach or end[j] < at - reach:
             continue
         known = False
@@ -88,13 +93,13 @@ def choose(now: Any, cap: Any, makespan: Any, many: Any, state: Any, taken: Any)
     return got
 
 
-@piece
-def arrange(jobs: Any, row: Any, got: Any, rule: Any, state: Any, moved: Any) -> None:
+@helper(inline=True)
+def arrange(jobs: Jobs, row: Ints, got: int, rule: float, random: State, moved: Moved) -> None:
     """Sort the chosen jobs: at random, by work, or by Smith's ratio, blurred."""
     job, key = moved.job, moved.key
     for x in range(got):
         j = job[x]
-        u = draw(state)
+        u = draw(random)
         key[x] = u
         if rule > 0.7:
             key[x] = -jobs.weight[j] / (jobs.procs[row[j]] * jobs.times[row[j]]) * (0.5 + u)
@@ -109,18 +114,25 @@ def arrange(jobs: Any, row: Any, got: Any, rule: Any, state: Any, moved: Any) ->
         key[x], key[z] = key[z], key[x]
 
 
-@piece
-def take_out(procs: Any, got: Any, now: Any, profile: Any, job: Any) -> None:
+@helper(inline=True)
+def take_out(procs: Ints, got: int, now: Placed, profile: Profile, job: Ints) -> None:
     """Free the processors of the chosen jobs."""
     for x in range(got):
         j = job[x]
         book(profile, now.start[j], now.end[j], -procs[now.row[j]])
 
 
-@piece
+@helper(inline=True)
 def put_in(
-    jobs: Any, costs: Any, got: Any, share: Any, cap: Any, now: Any, profile: Any, moved: Any
-) -> Any:
+    jobs: Jobs,
+    costs: Costs,
+    got: int,
+    share: float,
+    cap: float,
+    now: Placed,
+    profile: Profile,
+    moved: Moved,
+) -> bool:
     """Place the chosen jobs anew; returns whether all are where they were."""
     same = True
     for x in range(got):
@@ -133,8 +145,8 @@ def put_in(
     return same
 
 
-@piece
-def put_back(procs: Any, got: Any, now: Any, profile: Any, moved: Any) -> None:
+@helper(inline=True)
+def put_back(procs: Ints, got: int, now: Placed, profile: Profile, moved: Moved) -> None:
     """Place the chosen jobs as they were."""
     for x in range(got):
         j = moved.job[x]
@@ -142,26 +154,26 @@ def put_back(procs: Any, got: Any, now: Any, profile: Any, moved: Any) -> None:
         book(profile, now.start[j], now.end[j], procs[now.row[j]])
 
 
-@piece
-def keep(now: Any, best: Any) -> None:
+@helper(inline=True)
+def keep(now: Placed, best: Placed) -> None:
     """Copy the schedule at hand."""
     for j in range(now.row.size):
         best.row[j], best.start[j], best.end[j] = now.row[j], now.start[j], now.end[j]
 
 
-@whole
+@kernel
 def improve(
-    jobs: Any,
-    costs: Any,
-    goal: Any,
-    cooling: Any,
-    many: Any,
-    state: Any,
-    profile: Any,
-    moved: Any,
-    now: Any,
-    best: Any,
-) -> Any:
+    jobs: Jobs,
+    costs: Costs,
+    goal: Goal,
+    cooling: Cooling,
+    many: int,
+    random: State,
+    profile: Profile,
+    moved: Moved,
+    now: Placed,
+    best: Placed,
+) -> int:
     """Take a few jobs out and put them back, so many times; returns the placements tried.
 
     Parameters
@@ -169,8 +181,7 @@ def improve(
     jobs, costs, goal, cooling, profile : Jobs, Costs, Goal, Cooling and Profile
     many : int
         Jobs at once, at most.
-    state : array of int, 1
-        Of the random numbers; not 0.
+    random : State
     moved : Moved
         Working memory.
     now, best : Placed
@@ -181,16 +192,16 @@ def improve(
     keep(now, best)
     work = 0
     for trial in range(cooling.trials):
-        got = choose(now, goal.cap, makespan, many, state, moved.job)
+        got = choose(now, goal.cap, makespan, many, random, moved.job)
         work += got
-        rule, u = draw(state), draw(state)
+        rule, u = draw(random), draw(random)
         share = 1.0 if u < 0.5 else 0.6 if u < 0.8 else 0.3
-        arrange(jobs, now.row, got, rule, state, moved)
+        arrange(jobs, now.row, got, rule, random, moved)
         take_out(jobs.procs, got, now, profile, moved.job)
         if put_in(jobs, costs, got, share, goal.cap, now, profile, moved):
             continue
         value, longest = judge(jobs.weight, now.end, goal)
-        if accepts(cooling, trial, current, value, state):
+        if accepts(cooling, trial, current, value, random):
             current, makespan = value, longest
             if value < least:
                 least = value

@@ -8,17 +8,17 @@ time; what is found costs a little more than the least, so the sum is no bound.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from coalloc.policies.kernel.jit import alone, inlined
+from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.pool_jobs import Jobs
+from coalloc.policies.kernel.record import Floats, Ints
 
 
-@inlined
+@helper(inline=True)
 def on_grid(
-    k: Any, p: Any, w: Any, release: Any, width: Any, slots: Any, total: Any, cap: Any
-) -> Any:
+    k: int, p: float, w: float, release: float, width: float, slots: int, total: Floats, cap: float
+) -> tuple[float, float]:
     """The least cost of one allotment, and its start; inf and -1 if it cannot end by the cap."""
     q = int(min(p / width, slots + 1.0))
     f = p / width - q
@@ -64,19 +64,19 @@ def on_grid(
     return least, found
 
 
-@alone
+@kernel
 def price_near(
-    jobs: Any,
-    width: Any,
-    slots: Any,
-    total: Any,
-    cap: Any,
-    fall: Any,
-    fallen: Any,
-    floor: Any,
-    out_mode: Any,
-    out_start: Any,
-) -> Any:
+    jobs: Jobs,
+    width: float,
+    slots: int,
+    total: Floats,
+    cap: float,
+    fall: float,
+    fallen: float,
+    floor: Floats,
+    out_mode: Ints,
+    out_start: Floats,
+) -> float:
     """Find each job's allotment and start.
 
     Parameters

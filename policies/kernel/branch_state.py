@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from coalloc.policies.kernel.record import Floats, Ints, record
 
 DEPTH, WORK, STORED, FOUND, PRUNED = 0, 1, 2, 3, 4
 DEADLINE, COST_LIMIT, MARGIN, WEIGHTED = 0, 1, 2, 3
@@ -21,6 +23,7 @@ LATE = 5e-7
 """By so much a job may pass the begin of a reservation, seconds: half the checker's tolerance."""
 
 
+@record
 class Model(NamedTuple):
     """The problem: N items, P patterns, C classes, K clusters, V price vectors, T rows.
 
@@ -29,33 +32,35 @@ class Model(NamedTuple):
     """
 
     classes: int  # C
-    take: Any  # P x (C + K), units of classes and loads of links
-    asks: Any  # P x (1 + V), seconds, then the share of the machine by each price vector
-    shut: Any  # P, set of reservations it may not meet
-    reserved: Any  # R x 2
-    items: Any  # (N + 1) x 6: patterns, sets of items, a twin or -1, units, digit of the key
-    runs: Any  # N x 5, seconds, but the weight
-    energy: Any  # N x V, least seconds x share
-    smith: Any  # V x N, items by rising energy / weight
-    rows: Any  # T x (C + K), what is there
-    times: Any  # T x (1 + V), when it begins, then the share that is not there
+    take: Ints  # P x (C + K), units of classes and loads of links
+    asks: Floats  # P x (1 + V), seconds, then the share of the machine by each price vector
+    shut: Ints  # P, set of reservations it may not meet
+    reserved: Floats  # R x 2
+    items: Ints  # (N + 1) x 6: patterns, sets of items, a twin or -1, units, digit of the key
+    runs: Floats  # N x 5, seconds, but the weight
+    energy: Floats  # N x V, least seconds x share
+    smith: Ints  # V x N, items by rising energy / weight
+    rows: Ints  # T x (C + K), what is there
+    times: Floats  # T x (1 + V), when it begins, then the share that is not there
 
 
+@record
 class Stack(NamedTuple):
     """One frame for each start and each event on the way to the present node."""
 
-    frame: Any  # D x 9
-    room: Any  # D x (C + K), what is free
-    value: Any  # D x (2 + 2 V), time, cost; energy used, wasted and needed; share in use
-    plan: Any  # N x 4, seconds
-    chosen: Any  # N x 3, patterns; the last column is scratch
-    supply: Any  # V, energy there is before the deadline
-    counters: Any  # 5
-    limits: Any  # 4
+    frame: Ints  # D x 9
+    room: Ints  # D x (C + K), what is free
+    value: Floats  # D x (2 + 2 V), time, cost; energy used, wasted and needed; share in use
+    plan: Floats  # N x 4, seconds
+    chosen: Ints  # N x 3, patterns; the last column is scratch
+    supply: Floats  # V, energy there is before the deadline
+    counters: Ints  # 5
+    limits: Floats  # 4
 
 
+@record
 class Memo(NamedTuple):
     """States that were explored."""
 
-    key: Any  # M x 2, zero where empty
-    state: Any  # M x (N + 2): time, cost, ends of what runs by rising number
+    key: Ints  # M x 2, zero where empty
+    state: Floats  # M x (N + 2): time, cost, ends of what runs by rising number

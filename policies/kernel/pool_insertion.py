@@ -8,35 +8,39 @@ that are left cannot be cheaper.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from coalloc.policies.moldable.compiled import piece, whole
-from coalloc.policies.moldable.free_profile import book, first_fit, last_fit
+from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.pool_jobs import Jobs
+from coalloc.policies.kernel.pool_profile import Profile, book, first_fit, last_fit
+from coalloc.policies.kernel.record import Floats, Ints, record
 
 
+@record
 class Costs(NamedTuple):
     """What N jobs with A allotments cost at prices on G slots of one width."""
 
-    least: Any  # A, where nothing is in the way
-    ideal: Any  # A, s: the start for that
-    ranked: Any  # A, each job's allotments by that cost
-    price: Any  # G, of a processor-second
-    total: Any  # G + 1, its integral up to each edge
-    width: Any  # s
+    least: Floats  # A, where nothing is in the way
+    ideal: Floats  # A, s: the start for that
+    ranked: Ints  # A, each job's allotments by that cost
+    price: Floats  # G, of a processor-second
+    total: Floats  # G + 1, its integral up to each edge
+    width: float  # s
 
 
+@record
 class Placed(NamedTuple):
     """A schedule of N jobs."""
 
-    row: Any  # N, index of an allotment
-    start: Any  # N, s
-    end: Any  # N, s
+    row: Ints  # N, index of an allotment
+    start: Floats  # N, s
+    end: Floats  # N, s
 
 
-@piece
-def cost_at(costs: Any, w: Any, k: Any, p: Any, s: Any, share: Any) -> Any:
+@helper(inline=True)
+def cost_at(costs: Costs, w: float, k: int, p: float, s: float, share: float) -> float:
     """What k processors from s for p seconds cost."""
     price, total, width = costs.price, costs.total, costs.width
     slots = price.size
@@ -50,8 +54,10 @@ def cost_at(costs: Any, w: Any, k: Any, p: Any, s: Any, share: Any) -> Any:
     return w * e + share * k * (after - before)
 
 
-@piece
-def place(jobs: Any, costs: Any, i: Any, share: Any, cap: Any, profile: Any) -> Any:
+@helper(inline=True)
+def place(
+    jobs: Jobs, costs: Costs, i: int, share: float, cap: float, profile: Profile
+) -> tuple[int, float]:
     """Find job i's allotment and start."""
     w, release = jobs.weight[i], jobs.release[i]
     best, found, begin = np.inf, -1, 0.0
@@ -80,8 +86,8 @@ def place(jobs: Any, costs: Any, i: Any, share: Any, cap: Any, profile: Any) -> 
     return found, begin
 
 
-@piece
-def place_soon(jobs: Any, i: Any, profile: Any) -> Any:
+@helper(inline=True)
+def place_soon(jobs: Jobs, i: int, profile: Profile) -> tuple[int, float]:
     """Job i's allotment and start where it ends first."""
     best, found, begin = np.inf, -1, 0.0
     for a in range(jobs.first[i], jobs.first[i + 1]):
@@ -92,9 +98,9 @@ def place_soon(jobs: Any, i: Any, profile: Any) -> Any:
     return found, begin
 
 
-@whole
+@kernel
 def insert_all(
-    jobs: Any, costs: Any, order: Any, share: Any, cap: Any, profile: Any, out: Any
+    jobs: Jobs, costs: Costs, order: Ints, share: float, cap: float, profile: Profile, out: Placed
 ) -> None:
     """Place all jobs in this order into a profile.
 
@@ -113,8 +119,8 @@ def insert_all(
         book(profile, s, out.end[i], jobs.procs[a])
 
 
-@piece
-def place_in_turn(jobs: Any, order: Any, profile: Any, out: Any) -> None:
+@helper(inline=True)
+def place_in_turn(jobs: Jobs, order: Ints, profile: Profile, out: Placed) -> None:
     """Place all jobs in this order into a profile, each on its allotment as early as it fits."""
     for x in range(order.size):
         i = order[x]
@@ -124,8 +130,8 @@ def place_in_turn(jobs: Any, order: Any, profile: Any, out: Any) -> None:
         book(profile, s, s + p, k)
 
 
-@whole
-def settle(jobs: Any, order: Any, profile: Any, out: Any) -> None:
+@kernel
+def settle(jobs: Jobs, order: Ints, profile: Profile, out: Placed) -> None:
     """`place_in_turn`, for callers that are not compiled."""
     place_in_turn(jobs, order, profile, out)
 

@@ -19,106 +19,113 @@ from __future__ import annotations
 from math import inf
 from typing import Any, NamedTuple
 
-from coalloc.policies.kernel.jit import called, inlined
-from coalloc.policies.kernel.state import FINEST, FULL, ROUNDING, SHORTEST
+from coalloc.policies.kernel.jit import helper
+from coalloc.policies.kernel.record import Floats, Ints, record
+from coalloc.policies.kernel.state import FINEST, FULL, MAKESPAN, ROUNDING, SHORTEST
+from coalloc.policies.kernel.xorshift import State as RandomState
 
 ANY, SPLIT = -1, -2
-MAKESPAN, WEIGHTED = 0, 1
 CURRENT, BEST, WARMTH, COOLING, BLEND, MADE, SUM, LIMIT = 0, 1, 2, 3, 4, 5, 6, 7
 TRIALS, IMPROVED, ACCEPTED, CHAIN, APPEND, PACK = 0, 1, 2, 3, 4, 5
 
 
+@record
 class Site(NamedTuple):
     """The platform before anything is listed: K clusters, C classes cluster by cluster."""
 
-    first: Any  # K + 1, classes of each cluster, by falling power
-    power: Any  # C
-    rows: Any  # K, stretches
-    time: Any  # K x T, s
-    free: Any  # K x T x classes of a cluster
-    load: Any  # K x T, units of the link
-    need: Any  # G x C, units a process
-    room: Any  # G x K, processes on an empty cluster
-    link: Any  # K, Gbit/s
-    inverse_intra: Any  # K, s / Gbit
-    latency: Any  # K, s
-    closed_first: Any  # C + 1
-    closed: Any
-    reserved: Any  # R x 2, s
-    exempt: Any  # G x R
+    first: Ints  # K + 1, classes of each cluster, by falling power
+    power: Floats  # C
+    rows: Ints  # K, stretches
+    time: Floats  # K x T, s
+    free: Ints  # K x T x classes of a cluster
+    load: Ints  # K x T, units of the link
+    need: Ints  # G x C, units a process
+    room: Ints  # G x K, processes on an empty cluster
+    link: Floats  # K, Gbit/s
+    inverse_intra: Floats  # K, s / Gbit
+    latency: Floats  # K, s
+    closed_first: Ints  # C + 1
+    closed: Ints
+    reserved: Floats  # R x 2, s
+    exempt: Ints  # G x R
 
 
+@record
 class Items(NamedTuple):
     """What is to be placed, N items; times are s at power 1, n the processes."""
 
-    group: Any
-    arrival: Any  # N x K, s: no start before on a cluster
-    scaled: Any  # N x 2: a + b / n
-    fixed: Any  # N x 2
-    comm: Any  # Gbit of the all-to-all
-    low: Any
-    high: Any
-    table_first: Any  # N + 1; empty where the time is a + b / n
-    table_procs: Any
-    table_scaled: Any
-    table_fixed: Any
-    parent_first: Any  # N + 1
-    parent: Any
-    parent_gbit: Any  # below 0: no data, no latency
-    child_first: Any  # N + 1
-    child: Any
-    gbps: Any  # of one process, where a plain job is split
-    splits: Any
-    weight: Any  # of its job
-    job: Any
-    tail: Any  # s, least time behind it
-    overhead: Any  # 1, share of the time that being split may cost
+    group: Ints
+    arrival: Floats  # N x K, s: no start before on a cluster
+    scaled: Floats  # N x 2: a + b / n
+    fixed: Floats  # N x 2
+    comm: Floats  # Gbit of the all-to-all
+    low: Ints
+    high: Ints
+    table_first: Ints  # N + 1; empty where the time is a + b / n
+    table_procs: Ints
+    table_scaled: Floats
+    table_fixed: Floats
+    parent_first: Ints  # N + 1
+    parent: Ints
+    parent_gbit: Floats  # below 0: no data, no latency
+    child_first: Ints  # N + 1
+    child: Ints
+    gbps: Floats  # of one process, where a plain job is split
+    splits: Ints
+    weight: Floats  # of its job
+    job: Ints
+    tail: Floats  # s, least time behind it
+    overhead: Floats  # 1, share of the time that being split may cost
 
 
+@record
 class Genes(NamedTuple):
     """What a search chooses."""
 
-    order: Any  # L, parents first
-    procs: Any  # N
-    home: Any  # N
-    parts: Any  # N x K
-    low: Any  # N
+    order: Ints  # L, parents first
+    procs: Ints  # N
+    home: Ints  # N
+    parts: Ints  # N x K
+    low: Floats  # N
 
 
+@record
 class Desk(NamedTuple):
     """Working memory."""
 
-    rows: Any  # K
-    time: Any  # K x T
-    free: Any  # K x T x classes
-    load: Any  # K x T
-    least: Any  # C
-    want: Any  # K
-    best: Any  # K
-    place: Any  # N, in the order
-    chain: Any  # L
-    saved: Any  # K
-    last: Any  # jobs
+    rows: Ints  # K
+    time: Floats  # K x T
+    free: Ints  # K x T x classes
+    load: Ints  # K x T
+    least: Ints  # C
+    want: Ints  # K
+    best: Ints  # K
+    place: Ints  # N, in the order
+    chain: Ints  # L
+    saved: Ints  # K
+    last: Floats  # jobs
 
 
+@record
 class Out(NamedTuple):
     """Where the items went."""
 
-    start: Any  # N
-    end: Any  # N
-    mask: Any  # N, bits of clusters
-    used: Any  # N x C, meaningful for clusters in `mask`
+    start: Floats  # N
+    end: Floats  # N
+    mask: Ints  # N, bits of clusters
+    used: Ints  # N x C, meaningful for clusters in `mask`
 
 
+@record
 class State(NamedTuple):
     """What a search keeps between calls."""
 
-    value: Any
+    value: Floats
     count: Any
-    random: Any
+    random: RandomState
 
 
-@inlined
+@helper(inline=True)
 def seconds(items: Items, item: int, n: int, power: float) -> Any:
     """Run time on n processes of this power, s, but for communication; inf if n is not offered."""
     a, b = items.table_first[item], items.table_first[item + 1]
@@ -131,7 +138,7 @@ def seconds(items: Items, item: int, n: int, power: float) -> Any:
     return inf
 
 
-@inlined
+@helper(inline=True)
 def offered(items: Items, item: int, n: int) -> Any:
     """The largest count of at most n that an item may have; 0 if there is none."""
     a, b, found = items.table_first[item], items.table_first[item + 1], 0
@@ -143,7 +150,7 @@ def offered(items: Items, item: int, n: int) -> Any:
     return found
 
 
-@inlined
+@helper(inline=True)
 def shut(site: Site, group: int, c: int, t: float) -> bool:
     """Whether a class is reserved for others at t."""
     for x in range(site.closed_first[c], site.closed_first[c + 1]):
@@ -153,7 +160,7 @@ def shut(site: Site, group: int, c: int, t: float) -> bool:
     return False
 
 
-@inlined
+@helper(inline=True)
 def stretch(desk: Desk, k: int, t: float) -> Any:
     """The stretch of a cluster's profile that holds t."""
     a, b = 0, desk.rows[k]
@@ -166,7 +173,7 @@ def stretch(desk: Desk, k: int, t: float) -> Any:
     return a
 
 
-@inlined
+@helper(inline=True)
 def look(
     site: Site, desk: Desk, group: int, k: int, n: int, low: float, ask: int, t: float, d: float
 ) -> Any:
@@ -204,7 +211,7 @@ def look(
     return inf
 
 
-@inlined
+@helper(inline=True)
 def cut(site: Site, desk: Desk, k: int, t: float) -> Any:
     """The stretch that begins at t; made if there is none."""
     s = stretch(desk, k, t)
@@ -224,7 +231,7 @@ def cut(site: Site, desk: Desk, k: int, t: float) -> Any:
     return s + 1
 
 
-@inlined
+@helper(inline=True)
 def between(site: Site, items: Items, item: int, n: int, want: Any) -> float:
     """Seconds that a task's communication between clusters takes."""
     longest = 0.0
@@ -235,7 +242,7 @@ def between(site: Site, items: Items, item: int, n: int, want: Any) -> float:
     return longest
 
 
-@inlined
+@helper(inline=True)
 def ready(site: Site, items: Items, out: Out, item: int, mask: int) -> float:
     """When the data of all parents have reached a set of clusters."""
     t = -inf
@@ -258,7 +265,7 @@ def ready(site: Site, items: Items, out: Out, item: int, mask: int) -> float:
     return t
 
 
-@inlined
+@helper(inline=True)
 def load_of(site: Site, items: Items, item: int, n: int, inside: int, k: int) -> int:
     """Load on a cluster's link in its units: gbps * x * (n - x) / (n - 1)."""
     if items.gbps[item] <= 0.0 or n <= 1 or inside == n or inside == 0 or site.link[k] == inf:
@@ -267,7 +274,7 @@ def load_of(site: Site, items: Items, item: int, n: int, inside: int, k: int) ->
     return 64 * FULL if load >= 64.0 * site.link[k] else int(load / site.link[k] * FULL + 0.5)
 
 
-@inlined
+@helper(inline=True)
 def book(site: Site, items: Items, desk: Desk, out: Out, item: int, n: int, low: float) -> None:
     """Take `desk.best` from out.start[item] on: on each cluster the weakest that are free."""
     t, latest = out.start[item], out.end[item]
@@ -311,7 +318,7 @@ def book(site: Site, items: Items, desk: Desk, out: Out, item: int, n: int, low:
                     desk.free[k, s, c - site.first[k]] -= out.used[item, c] * site.need[group, c]
 
 
-@inlined
+@helper(inline=True)
 def seek(
     site: Site, items: Items, genes: Genes, desk: Desk, out: Out, item: int, flags: Any
 ) -> int:
@@ -382,7 +389,7 @@ def seek(
     return chosen
 
 
-@called
+@helper()
 def schedule(
     site: Site, items: Items, genes: Genes, desk: Desk, out: Out, state: State, objective: int
 ) -> float:

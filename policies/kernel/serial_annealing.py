@@ -1,4 +1,4 @@
-"""Simulated annealing over what `search_place` reads.
+"""Simulated annealing over what `serial_sgs` reads.
 
 Notes
 -----
@@ -15,10 +15,8 @@ from __future__ import annotations
 from math import inf, log
 from typing import Any
 
-import numpy as np
-
-from coalloc.policies.kernel.jit import alone, called, inlined
-from coalloc.policies.workflow.search_place import (
+from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.serial_sgs import (
     ACCEPTED,
     ANY,
     BEST,
@@ -28,7 +26,6 @@ from coalloc.policies.workflow.search_place import (
     IMPROVED,
     LIMIT,
     MADE,
-    MAKESPAN,
     SPLIT,
     SUM,
     TRIALS,
@@ -41,20 +38,11 @@ from coalloc.policies.workflow.search_place import (
     State,
     schedule,
 )
+from coalloc.policies.kernel.state import MAKESPAN
+from coalloc.policies.kernel.xorshift import draw
 
 
-@inlined
-def draw(random: Any) -> float:
-    """A number in [0, 1); xorshift64*."""
-    x = random[0]
-    x ^= x >> np.uint64(12)
-    x ^= x << np.uint64(25)
-    x ^= x >> np.uint64(27)
-    random[0] = x
-    return float((x * np.uint64(2685821657736338717)) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
-
-
-@called
+@helper()
 def find_chain(site: Site, items: Items, genes: Genes, desk: Desk, out: Out) -> int:
     """Write into desk.chain a chain of items, each waiting for the next, from the last end on."""
     order, length = genes.order, 0
@@ -85,7 +73,7 @@ def find_chain(site: Site, items: Items, genes: Genes, desk: Desk, out: Out) -> 
     return length
 
 
-@inlined
+@helper(inline=True)
 def shift(order: Any, place: Any, source: int, target: int) -> None:
     """Move an entry to another place; those between give way."""
     item = order[source]
@@ -98,7 +86,7 @@ def shift(order: Any, place: Any, source: int, target: int) -> None:
     place[item] = source
 
 
-@called
+@helper()
 def new_place(items: Items, genes: Genes, desk: Desk, random: Any, item: int) -> Any:
     """Another place in the order, behind the parents and before the children."""
     a, b, size = 0, genes.order.size - 1, genes.order.size
@@ -114,7 +102,7 @@ def new_place(items: Items, genes: Genes, desk: Desk, random: Any, item: int) ->
     return a + min(int(draw(random) * (b - a + 1)), b - a) if b > a else desk.place[item]
 
 
-@inlined
+@helper(inline=True)
 def other_count(items: Items, random: Any, item: int, n: int, most: int) -> Any:
     """Another number of processes of at most `most`."""
     a, b = items.table_first[item], items.table_first[item + 1]
@@ -133,7 +121,7 @@ def other_count(items: Items, random: Any, item: int, n: int, most: int) -> Any:
     return max(items.low[item], min(wanted, most, items.high[item]))
 
 
-@inlined
+@helper(inline=True)
 def lay_open(genes: Genes, item: int) -> None:
     """Let `parts` say where an item runs that has one home."""
     if genes.home[item] >= 0:
@@ -143,7 +131,7 @@ def lay_open(genes: Genes, item: int) -> None:
         genes.home[item] = SPLIT
 
 
-@inlined
+@helper(inline=True)
 def join(genes: Genes, item: int) -> None:
     """Count `parts`; an item on one cluster has a home there."""
     total, used, lone = 0, 0, -1
@@ -157,7 +145,7 @@ def join(genes: Genes, item: int) -> None:
         genes.home[item] = lone
 
 
-@called
+@helper()
 def hand_over(items: Items, genes: Genes, out: Out, random: Any, item: int) -> Any:
     """Give an item some processes that another has at the same time; the other, or -1."""
     order, chosen = genes.order, -1
@@ -190,7 +178,7 @@ def hand_over(items: Items, genes: Genes, out: Out, random: Any, item: int) -> A
     return chosen
 
 
-@called
+@helper()
 def change_split(site: Site, items: Items, genes: Genes, random: Any, item: int) -> None:
     """Move processes of an item to, from or between clusters; join them if one is left."""
     clusters, group = site.link.size, items.group[item]
@@ -215,7 +203,7 @@ def change_split(site: Site, items: Items, genes: Genes, random: Any, item: int)
     join(genes, item)
 
 
-@called
+@helper()
 def change(site: Site, items: Items, genes: Genes, random: Any, item: int, kind: float) -> None:
     """Change where an item runs, or on how many processes."""
     clusters, group = site.link.size, items.group[item]
@@ -256,7 +244,7 @@ def change(site: Site, items: Items, genes: Genes, random: Any, item: int, kind:
     genes.procs[item] = min(n, most)
 
 
-@alone
+@kernel
 def search(
     site: Site,
     items: Items,

@@ -1,0 +1,164 @@
+"""Has all kernels compiled that policies ask for, the most wanted first.
+
+``python -m coalloc.daemon.solver.warming`` fills the cache, and ends; ``coallocd --warm`` fills the one
+that the configured daemon uses.
+
+Notes
+-----
+A kernel is compiled by solving a tiny case with a policy that calls it. Where cores are idle,
+children take cases from the same list, in the order of need; in the end this process loads what
+they have compiled from the cache.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from coalloc.daemon.solver.answer import solved, told
+from coalloc.daemon.solver.explain import explained
+from coalloc.daemon.solver.frames import Request
+from coalloc.model.snapshot_json import read_snapshot
+from coalloc.policies.check import check
+from coalloc.policies.registry import lookup
+
+WORK = 5_000
+"""What a search may do to have its kernels compiled."""
+PR_SET_PDEATHSIG = 1
+
+TINY: dict[str, Any] = {
+    "format": "coalloc-snapshot/1",
+    "clusters": [
+        {"name": name, "link_gbps": 1.0, "nodes": [{"name": f"{name}[1-2]", "power": power}]}
+        for name, power in (("a", 1.0), ("b", 0.5))
+    ],
+    "queue": [
+        {"id": "1", "kind": "rigid", "procs": 3, "base_time": 9.0, "sigma": 0.5, "proc_gbps": 0.1},
+        {"id": "2", "kind": "rigid", "procs": 1, "base_time": 5.0, "features": []},
+        {"id": "3", "kind": "moldable", "times": [10.0, 6.0]},
+        {
+            "id": "4",
+            "kind": "workflow",
+            "tasks": [{"id": "x", "work": 9.0}, {"id": "y", "work": 5.0}],
+            "edges": [{"from": "x", "to": "y", "gb": 0.1}],
+        },
+    ],
+    "running": [{"id": "5", "nodes": {"a1": 1}, "start": -5.0, "end": 5.0}],
+    "reservations": [{"id": "r", "nodes": ["b2"], "start": 50.0, "end": 60.0}],
+}
+RIGID = {**TINY, "queue": [job for job in TINY["queue"] if job["kind"] == "rigid"]}
+"""The exact search plans no workflows, and is only asked where bounds alone prove nothing."""
+EVEN: dict[str, Any] = {
+    "format": "coalloc-snapshot/1",
+    "clusters": [{"name": "a", "nodes": [{"name": "a[1-2]"}]}],
+    "queue": [
+        {"id": str(n), "kind": "rigid", "procs": 1, "base_time": seconds}
+        for n, seconds in enumerate((5.0, 4.0, 4.0))
+    ],
+}
+"""Equal nodes, and a bound of 7 s that no plan meets."""
+
+Case = tuple[str, dict[str, Any], dict[str, Any]]
+"""Policy, snapshot and options of a solve that has kernels compiled."""
+CASES: tuple[Case, ...] = (
+    ("easy", RIGID, {}),
+    ("fcfs", RIGID, {}),
+    ("oas", RIGID, {}),
+    ("workflow", TINY, {}),
+    ("oas", RIGID, {"objective": "weighted_completion"}),
+    ("bicriteria", EVEN, {}),
+    ("oas", EVEN, {"exact_work": 0}),
+    ("bicriteria-batch", EVEN, {}),
+    ("conservative", TINY, {}),
+    ("auto", TINY, {}),
+    ("oas-balanced", TINY, {}),
+)
+"""By need. Two processes that take them in turn have hardly a kernel in common."""
+
+OnProgress = Callable[[int, int], None]
+"""Told how many of how many cases are done."""
+
+
+def warm(on_progress: OnProgress | None = None) -> list[str]:
+    """Compile the kernels; returns what failed, one line each."""
+    idle = (os.cpu_count() or 1) - os.getloadavg()[0]
+    claims, filling = os.pipe()
+    os.write(filling, bytes(range(len(CASES))))
+    os.close(filling)
+    children = [_child(claims) for _ in range(min(int(idle), len(CASES)) - 1)]
+    failures: dict[int, str] = {}
+
+    def take(number: int) -> None:
+        failures[number] = warmed(CASES[number])
+        if on_progress is not None:
+            on_progress(len(failures), len(CASES) + 1)
+
+    while claim := os.read(claims, 1):
+        take(claim[0])
+    os.close(claims)
+    for child in children:
+        os.waitpid(child, 0)
+    for number in range(len(CASES)):
+        if number not in failures:
+            take(number)
+    return [failure for failure in (*failures.values(), _explained()) if failure]
+
+
+def _child(claims: int) -> int:
+    """Fork a child that takes cases; returns its process id."""
+    pid = os.fork()
+    if pid:
+        return pid
+    with suppress(BaseException):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        while claim := os.read(claims, 1):
+            warmed(CASES[claim[0]])
+    os._exit(0)
+
+
+def warmed(case: Case) -> str:
+    """Solve a case; returns what failed, one line, or nothing."""
+    name, body, options = case
+    try:
+        snapshot = read_snapshot(body)
+        request = Request(policy=name, options=options, work=WORK, live=True)
+        plan = solved(snapshot, lookup(name).solve, request)
+        return "; ".join(f"{name}: {one}" for one in check(snapshot, plan).violations)
+    except Exception as error:
+        return f"{name}: {told(error)}"
+
+
+def _explained() -> str:
+    try:
+        request = Request(explain="1", soft_at=time.monotonic())
+        explained(read_snapshot(EVEN), b'{"policy": "easy"}', request)
+    except Exception as error:
+        return f"explain: {told(error)}"
+    return ""
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    """Fill the cache, and show on a terminal how far it is."""
+    began = time.monotonic()
+
+    def show(done: int, cases: int) -> None:
+        if sys.stderr.isatty():
+            print(f"\rcompiling: {done} of {cases} steps", end="", file=sys.stderr, flush=True)
+
+    failures = warm(show)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    for failure in failures:
+        print(f"failed: {failure}", file=sys.stderr)
+    print(f"warm after {time.monotonic() - began:.0f} s")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,27 @@
+"""When an annealing goes on from what is worse; compiled."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from coalloc.policies.kernel.jit import helper
+from coalloc.policies.kernel.record import record
+from coalloc.policies.kernel.xorshift import State, draw
+
+
+@record
+class Cooling(NamedTuple):
+    """How long and how hot an annealing is; temperatures are in units of what is minimised."""
+
+    trials: int
+    hot: float  # at the begin
+    cold: float  # at the end
+
+
+@helper(inline=True)
+def accepts(cooling: Cooling, trial: int, current: float, value: float, random: State) -> bool:
+    """Whether annealing goes on from a new value."""
+    heat = cooling.hot * (cooling.cold / cooling.hot) ** (trial / cooling.trials)
+    return value <= current - heat * np.log(max(draw(random), 1e-300))

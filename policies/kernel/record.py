@@ -1,0 +1,143 @@
+"""Named tuples of arrays that compiled code reads through one pointer.
+
+Numba passes a named tuple by value: every array of it is an argument of every call, and seven
+numbers of that argument. The tuples of the decoders would come to some six hundred, which LLVM
+moves about at each call and each use of a field. A *record* is passed as the address of a structure
+on the stack of the call from Python. It holds of each array where the items are, and the shape.
+
+Fields are arrays without gaps, and plain numbers. A kernel reads them and passes records on, no
+more; so LLVM is told that a field never changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+from zlib import crc32
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.imputils import lower_getattr_generic
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.core.typing.typeof import typeof
+from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Counts = NDArray[np.int32]
+"""Free units: short, so that vector instructions take more of them."""
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+Class = TypeVar("Class", bound=type)
+WORD = ir.IntType(64)
+
+
+class RecordType(types.Type):
+    """A named tuple by its address."""
+
+    def __init__(self, title: str, fields: tuple[tuple[str, types.Type], ...]) -> None:
+        self.title, self.fields = title, fields
+        self.place = {name: place for place, (name, _) in enumerate(fields)}
+        kinds = crc32(" ".join(str(kind) for _, kind in fields).encode())
+        super().__init__(name=f"{title}({kinds:08x})")
+
+    @property
+    def key(self) -> Any:
+        """Tells two types apart."""
+        return self.title, self.fields
+
+
+def record(cls: Class) -> Class:
+    """Let kernels take a class of named tuples by its address."""
+    names = cls._fields  # type: ignore[attr-defined]
+
+    @typeof_impl.register(cls)
+    def _(value: Any, context: Any) -> RecordType:
+        kinds = [typeof(entry, context.purpose) for entry in value]
+        for name, kind in zip(names, kinds, strict=True):
+            if isinstance(kind, types.Array) and kind.layout != "C":
+                raise ValueError(f"{cls.__qualname__}.{name} is no array without gaps")
+        return RecordType(cls.__qualname__, tuple(zip(names, kinds, strict=True)))
+
+    return cls
+
+
+@register_model(RecordType)
+class _RecordModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: RecordType) -> None:
+        members = [_member(manager, field) for _, field in kind.fields]
+        super().__init__(manager, kind, ir.LiteralStructType(members).as_pointer())
+
+
+def _member(manager: Any, kind: types.Type) -> Any:
+    """What is kept of a field: of an array the address of its items, and its shape."""
+    if not isinstance(kind, types.Array):
+        return manager[kind].get_data_type()
+    item = manager[kind.dtype].get_data_type()
+    return ir.LiteralStructType([item.as_pointer(), *[WORD] * kind.ndim])
+
+
+@unbox(RecordType)
+def _unbox(kind: RecordType, value: Any, c: Any) -> NativeValue:
+    """Lay the fields on the stack."""
+    builder = c.builder
+    record_at = cgutils.alloca_once(builder, c.context.get_value_type(kind).pointee)
+    failed = cgutils.alloca_once_value(builder, cgutils.false_bit)
+    for place, (_, field) in enumerate(kind.fields):
+        native = c.unbox(field, c.pyapi.tuple_getitem(value, place))
+        with builder.if_then(native.is_error, likely=False):
+            builder.store(cgutils.true_bit, failed)
+        if isinstance(field, types.Array):
+            array = c.context.make_array(field)(c.context, builder, native.value)
+            parts = [array.data, *cgutils.unpack_tuple(builder, array.shape, field.ndim)]
+            for number, part in enumerate(parts):
+                at = cgutils.gep_inbounds(builder, record_at, 0, place, number)
+                builder.store(part, at)
+        else:
+            data = c.context.data_model_manager[field].as_data(builder, native.value)
+            builder.store(data, cgutils.gep_inbounds(builder, record_at, 0, place))
+    return NativeValue(record_at, is_error=builder.load(failed))
+
+
+@infer_getattr
+class _Fields(AttributeTemplate):
+    key = RecordType
+
+    def generic_resolve(self, kind: RecordType, name: str) -> Any:  # type: ignore[override]
+        place = kind.place.get(name)
+        return None if place is None else kind.fields[place][1]
+
+
+@lower_getattr_generic(RecordType)
+def _field(context: Any, builder: Any, kind: RecordType, value: Any, name: str) -> Any:
+    place = kind.place[name]
+    field = kind.fields[place][1]
+    if not isinstance(field, types.Array):
+        loaded = _loaded(builder, value, place)
+        return context.data_model_manager[field].from_data(builder, loaded)
+    data, *shape = (_loaded(builder, value, place, x) for x in range(1 + field.ndim))
+    return _array(context, builder, field, data, shape)
+
+
+def _array(context: Any, builder: Any, kind: types.Array, data: Any, shape: list[Any]) -> Any:
+    """Make an array, as numba knows it, of items in C order; no references are counted."""
+    item_bytes = WORD(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+    strides, size = [item_bytes], shape[-1]
+    for length in shape[-2::-1]:
+        strides.insert(0, builder.mul(strides[0], shape[len(shape) - len(strides)]))
+        size = builder.mul(size, length)
+    struct = context.get_value_type(kind)
+    whole = ir.Constant(struct, None)
+    for place, part in ((2, size), (3, item_bytes), (4, data)):
+        whole = builder.insert_value(whole, part, place)
+    for axis, (length, stride) in enumerate(zip(shape, strides, strict=True)):
+        whole = builder.insert_value(whole, length, (5, axis))
+        whole = builder.insert_value(whole, stride, (6, axis))
+    return whole
+
+
+def _loaded(builder: Any, pointer: Any, *places: int) -> Any:
+    loaded = builder.load(cgutils.gep_inbounds(builder, pointer, 0, *places))
+    loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return loaded

@@ -1,0 +1,81 @@
+"""The names under which compiled functions are cached."""
+
+import compileall
+import sys
+from pathlib import Path
+
+import pytest
+
+from coalloc.policies.kernel.jit import stamp
+from tests.unit.test_architecture import ROOT
+
+KERNEL = ROOT / "policies" / "kernel"
+HOME = "coalloc.policies.kernel"
+MODULES = sorted(
+    path.stem
+    for path in KERNEL.glob("*.py")
+    if "@kernel" in path.read_text() or "@helper" in path.read_text()
+)
+
+
+@pytest.fixture(autouse=True)
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose packages can be imported."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def write(package: Path, **modules: str) -> None:
+    package.mkdir()
+    for name, text in {"__init__": "", **modules}.items():
+        (package / f"{name}.py").write_text(text.replace("HOME", package.name))
+
+
+def copied(package: Path, old: str = "", new: str = "") -> dict[str, str]:
+    """Stamps of a copy of all kernels, with a text of `state.py` replaced."""
+    modules = {path.stem: path.read_text() for path in KERNEL.glob("*.py")}
+    assert old in modules["state"]
+    modules["state"] = modules["state"].replace(old, new)
+    write(package, **{name: text.replace(HOME, "HOME") for name, text in modules.items()})
+    return {name: stamp(f"{package.name}.{name}") for name in MODULES}
+
+
+def test_a_constant_recompiles_what_depends_on_it(packages: Path) -> None:
+    # packages of names of one length, and no more: their own names are in the texts
+    before = copied(packages / "one")
+    sys.modules.pop("one")
+    (packages / "one").rename(packages / "gone")
+    from coalloc.policies.kernel import jit
+
+    jit._imports.cache_clear()
+    jit._content.cache_clear()
+    after = copied(packages / "one", "TOL = 1e-9", "TOL = 2e-9")
+    same = {name for name in MODULES if before[name] == after[name]}
+    assert same >= {"pricing", "packing", "cpa", "slots", "branch_and_bound"}
+    changed = set(MODULES) - same
+    assert changed >= {"decoders", "seek", "listing", "stream", "eft_mapping", "serial_sgs"}
+
+
+PLAIN = {"top": "from HOME.middle import x", "middle": "from HOME import low", "low": "y = 1"}
+
+
+@pytest.mark.parametrize("kept", ["source", "byte code"])
+def test_imports_are_followed(packages: Path, kept: str) -> None:
+    # by "from package import module" and through another module; HOME2 has the same names
+    for name, low in (("first", "y = 1"), ("third", "y = 2")):
+        write(packages / name, **{**PLAIN, "low": low, "aside": "z = 3"})
+    if kept == "byte code":
+        assert compileall.compile_dir(packages, quiet=2, legacy=True, ddir="")
+        for path in packages.rglob("*.py"):
+            path.unlink()
+    assert stamp("first.low") != stamp("third.low")
+    assert stamp("first.top") != stamp("third.top")
+    assert kept == "byte code" or stamp("first.aside") == stamp("third.aside")
+
+
+def test_compiled_modules_depend_on_each_other_only() -> None:
+    # what else they read could change without their names
+    for name in MODULES:
+        for line in (KERNEL / f"{name}.py").read_text().splitlines():
+            if line.startswith(("from coalloc", "import coalloc")):
+                assert line.startswith(f"from {HOME}."), f"{name}: {line}"
