@@ -105,7 +105,7 @@ def _fill_cache(directory: Path) -> int:
         return 1
     os.environ["NUMBA_CACHE_DIR"] = str(directory)
     # Loaded here: the compiler reads where its cache is, and takes a moment.
-    from coalloc.daemon import warming
+    from coalloc.daemon.solver import warming
 
     return warming.main()
 

@@ -19,7 +19,7 @@ CACHE = os.environ.setdefault(
 
 def main() -> int:
     """Return 0 where everything could be compiled."""
-    from coalloc.daemon.solver.worker import warm
+    from coalloc.daemon.solver.warming import warm
     from coalloc.policies.registry import POLICIES
     from tests.contract.test_policies import first_plan
 

@@ -1,7 +1,7 @@
 """Has all kernels compiled that policies ask for, the most wanted first.
 
-``python -m coalloc.daemon.solver.warming`` fills the cache, and ends; ``coallocd --warm`` fills the one
-that the configured daemon uses.
+``python -m coalloc.daemon.solver.warming`` fills the cache, and ends; ``coallocd --warm`` fills
+the one that the configured daemon uses.
 
 Notes
 -----

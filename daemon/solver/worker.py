@@ -1,10 +1,10 @@
 """The processes that plan: a template that compiled everything once, and its forks.
 
 ``python -m coalloc.daemon.solver.worker`` is started by `coalloc.daemon.solver.pool`. It imports
-the policies, runs them on a tiny snapshot until all kernels are compiled, then keeps some forks ready.
-A fork waits on a socket that all share; whoever takes a request from it answers that one on the
-stream that came with it, and ends. So a solver never inherits anything from an earlier one, and may
-be killed at any time together with what it has started: it leads a process group.
+the policies, runs them on a tiny snapshot until all kernels are compiled, then keeps some forks
+ready. A fork waits on a socket that all share; whoever takes a request from it answers that one on
+the stream that came with it, and ends. So a solver never inherits anything from an earlier one, and
+may be killed at any time together with what it has started: it leads a process group.
 
 Notes
 -----

@@ -26,6 +26,7 @@ from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.kernel.serial_sgs import Genes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.orders import Orders, begin, find_bound, objective_of, try_orders
+from coalloc.policies.oas.search import Search
 from coalloc.policies.workflow import portfolio, search_case
 from coalloc.policies.workflow.annealing import FEW, LEAST_CYCLE, Track, tracks
 from coalloc.policies.workflow.bound import WorkflowBound

@@ -38,6 +38,10 @@ class InProcess:
         self.begun, self.gate = asyncio.Event(), asyncio.Event()
         self.gate.set()
 
+    @property
+    def progress(self) -> dict[str, int]:
+        return {"done": 0, "steps": 0}
+
     async def solve(self, *args: Any, **kwargs: Any) -> Outcome:
         raise NotImplementedError
 

@@ -10,7 +10,7 @@ import pytest
 from coalloc.policies.kernel.annealing import CURRENT, LAST, WARMTH
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.lister import Lister, copy_of, make_state
-from coalloc.policies.kernel.listing_state import MAKESPAN, WEIGHTED
+from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
 
 
@@ -20,7 +20,7 @@ def lister_of(jobs: int) -> Lister:
     return Lister(planner, range(jobs), planner.decode([], "insert"))
 
 
-@pytest.mark.parametrize("objective", [MAKESPAN, WEIGHTED])
+@pytest.mark.parametrize("objective", [MAKESPAN, WEIGHING])
 def test_the_item_that_ends_last_is_that_of_the_current_schedule(objective: int) -> None:
     lister = lister_of(20)
     state, current, best = make_state(lister, seed=3), lister.genes(), lister.genes()
