@@ -17,6 +17,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.auto import TRIALS
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.plain import plain_fcfs
+from coalloc.policies.relative_time import at_time, from_now
 from coalloc.policies.simple import DECODERS, sort_items
 
 AUTO_DECODERS: Mapping[str, str] = {"easy": "easy", **dict(TRIALS)}
@@ -62,9 +63,9 @@ class Solved:
         self._schedule: Schedule | None = None
         self._plan: Plan | None = None
         if rule.decoder == "plain":
-            self._plan = plain_fcfs(snapshot)
+            self._plan = at_time(plain_fcfs(from_now(snapshot)), snapshot.time)
             return
-        self._planner = Planner(snapshot, rule.options)
+        self._planner = Planner(from_now(snapshot), rule.options)
         self._schedule = self._planner.decode(_sorted(self._planner, rule), rule.decoder)
 
     @property
@@ -73,7 +74,8 @@ class Solved:
         if self._plan is None:
             assert self._planner is not None
             assert self._schedule is not None
-            self._plan = self._planner.plan(self._schedule, self.rule.policy)
+            plan = self._planner.plan(self._schedule, self.rule.policy)
+            self._plan = at_time(plan, self.snapshot.time)
         return self._plan
 
     def timing(self, job: str) -> Timing | None:
@@ -85,7 +87,8 @@ class Solved:
         starts = [float(outcome.start[n]) for n in items]
         if not items or any(start != start for start in starts):
             return None
-        return Timing(start=min(starts), end=max(float(outcome.end[n]) for n in items))
+        now, end = self.snapshot.time, max(float(outcome.end[n]) for n in items)
+        return Timing(start=min(starts) + now, end=end + now)
 
     def deferral(self, job: str) -> Deferred | None:
         """Why a job has no start, if it has none."""

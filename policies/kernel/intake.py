@@ -56,9 +56,9 @@ class Intake:
             return Reason.DEPENDENCY, f"waits for {what}"
         now = self.snapshot.time
         if item.job.earliest > now:
-            return Reason.BEGIN_TIME, f"may not start before {item.job.earliest:.10g} s"
+            return Reason.BEGIN_TIME, f"may not start for {item.job.earliest - now:.6g} s"
         if item.release > now:
-            return Reason.DEPENDENCY, f"waits for what runs, until {item.release:.10g} s"
+            return Reason.DEPENDENCY, f"waits {item.release - now:.6g} s for what runs"
         return None
 
 

@@ -125,7 +125,7 @@ class Scratch(NamedTuple):
     sums: Ints  # G x 4: total now, peak now, total beside the head, peak beside the head
     reach: Ints  # G x C, running sum of what is free now, by falling power
     shared: Ints  # K
-    counters: Ints  # WINDOWS, STAMP, USES, REMEMBERED
+    counters: Ints  # 4: WINDOWS, STAMP, USES, REMEMBERED
     memory: Floats  # MEMORY x 6: group, whole, processes, shortest and longest run, first start
     position: Ints  # N
     live: Ints  # N, what `events` has still to place, by order

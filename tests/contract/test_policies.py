@@ -185,7 +185,7 @@ def test_jobs_that_may_not_start_yet_keep_no_others_waiting(name: str) -> None:
     assert deferred["behind"][0] == "dependency"
     if name in NOW_ONLY:
         assert deferred["begins"][0] == "begin_time"
-        assert "may not start before 3700 s" in deferred["begins"][1]
+        assert "may not start for 3600 s" in deferred["begins"][1]
         assert "waits for job first" in deferred["child"][1]
         assert deferred["follows"][0] == deferred["child"][0] == "dependency"
 

@@ -89,7 +89,7 @@ def test_the_exit_code_of_the_job_is_that_of_wait(site: Running) -> None:
 def test_hold_release_cancel(site: Running, client: Client) -> None:
     job = coalloc(site, "submit", "-H", "--parsable", "-t", "5", "--", "sleep", "60").strip()
     assert "held" in coalloc(site, "why", job)
-    assert "(held" in coalloc(site, "queue", "-j", job)
+    assert "(JobHeldUser" in coalloc(site, "queue", "-j", job)
     coalloc(site, "release", job)
     site.until(lambda: client.show(job).state == "running")
     assert "is running, not pending" in coalloc(site, "hold", job, code=1)

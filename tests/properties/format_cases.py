@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from coalloc.model import ranges
 from coalloc.model.jobs import (
     MOST_CHUNKS,
     DivisibleJob,
@@ -20,20 +21,26 @@ from coalloc.model.jobs import (
 )
 from coalloc.model.plan import Deferred, FrontPoint, Objective, Placement, Plan, Reason, Status
 from coalloc.model.platform import Cluster, Node, NodeState
+from coalloc.model.ranges import Range
 from coalloc.model.snapshot import Reservation, Running, Snapshot
 from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup, Speedup, repaired
 
 NODES = ("a1", "a2", "b/1", "node-3.example", "é7", "a b")
 CLUSTERS = ("alpha", "beta β")
-LARGE = 1e18
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
-times = st.floats(-LARGE, LARGE)
-positive = st.floats(0, LARGE, exclude_min=True)
-amounts = st.floats(0, LARGE)
-shares = st.floats(0, 1)
+
+
+def within(range_: Range) -> st.SearchStrategy[float]:
+    """Amounts of a range."""
+    amounts = st.floats(range_.low, range_.high)
+    return st.just(0.0) | amounts if range_.zero else amounts
+
+
+instants, events, spans = within(ranges.INSTANT), within(ranges.EVENT), within(ranges.SPAN)
+derived, shares, gbps = within(ranges.DERIVED), within(ranges.SHARE), within(ranges.GBPS)
 features = st.lists(texts, max_size=3).map(tuple)
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | times | texts,
+    st.none() | st.booleans() | st.integers() | derived | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=8,
 )
@@ -43,11 +50,11 @@ json_values = st.recursive(
 def nodes(draw: st.DrawFn, name: str) -> Node:
     return Node(
         name=name,
-        power=draw(st.floats(0, 1, exclude_min=True)),
+        power=draw(within(ranges.POWER)),
         slots=draw(st.integers(1, 10**6)),
         features=draw(features),
         memory_mb=draw(st.none() | st.integers(0, 10**12)),
-        free_at=draw(times),
+        free_at=draw(events),
         state=draw(st.sampled_from(NodeState)),
     )
 
@@ -58,10 +65,10 @@ def clusters(draw: st.DrawFn) -> tuple[Cluster, ...]:
         Cluster(
             name=name,
             nodes=tuple(draw(nodes(node)) for node in NODES[start : start + 3]),
-            link_gbps=draw(st.just(inf) | amounts),
-            intra_gbps=draw(st.just(inf) | positive),
-            link_latency_s=draw(amounts),
-            intra_latency_s=draw(amounts),
+            link_gbps=draw(st.just(inf) | gbps),
+            intra_gbps=draw(st.just(inf) | within(ranges.INSIDE_GBPS)),
+            link_latency_s=draw(within(ranges.LATENCY)),
+            intra_latency_s=draw(within(ranges.LATENCY)),
             stale=draw(st.booleans()),
         )
         for name, start in zip(CLUSTERS, (0, 3), strict=True)
@@ -75,18 +82,18 @@ def speedups(draw: st.DrawFn) -> tuple[Speedup, int, int]:
     high = draw(st.integers(low, 10**9))
     match draw(st.integers(0, 2)):
         case 0:
-            return AmdahlSpeedup(time_1=draw(positive), parallel_fraction=draw(shares)), low, high
+            return AmdahlSpeedup(time_1=draw(spans), parallel_fraction=draw(shares)), low, high
         case 1:
-            parallelism = draw(st.floats(1, LARGE))
-            variance = draw(amounts)
+            parallelism = draw(within(ranges.PARALLELISM))
+            variance = draw(within(ranges.VARIANCE))
             return (
-                DowneySpeedup(time_1=draw(positive), parallelism=parallelism, variance=variance),
+                DowneySpeedup(time_1=draw(spans), parallelism=parallelism, variance=variance),
                 low,
                 high,
             )
         case _:
             counts = tuple(sorted(draw(st.sets(st.integers(1, 10**9), min_size=1, max_size=5))))
-            measured = tuple(draw(positive) for _ in counts)
+            measured = tuple(draw(spans) for _ in counts)
             return repaired(counts, measured)[0], counts[0], counts[-1]
 
 
@@ -99,15 +106,15 @@ def workflow(draw: st.DrawFn) -> dict[str, Any]:
         tasks.append(
             Task(
                 id=name,
-                work=draw(amounts),
+                work=draw(within(ranges.TASK_WORK)),
                 parallel_fraction=draw(shares),
                 min_procs=low,
                 max_procs=draw(st.integers(low, 10**9)),
-                comm_gb=draw(amounts),
+                comm_gb=draw(within(ranges.DATA_GB)),
             )
         )
     edges = tuple(
-        Edge(parent=names[i], child=names[k], gb=draw(amounts))
+        Edge(parent=names[i], child=names[k], gb=draw(within(ranges.DATA_GB)))
         for k in range(len(names))
         for i in range(k)
         if draw(st.booleans())
@@ -116,13 +123,13 @@ def workflow(draw: st.DrawFn) -> dict[str, Any]:
         Started(
             task=name,
             clusters=tuple(draw(st.lists(st.sampled_from(CLUSTERS), min_size=1, max_size=2))),
-            end=draw(times),
+            end=draw(events),
         )
         for name in draw(st.lists(texts, max_size=2, unique=True))
         if name not in names
     )
     edges += tuple(
-        Edge(parent=one.task, child=name, gb=draw(amounts))
+        Edge(parent=one.task, child=name, gb=draw(within(ranges.DATA_GB)))
         for one in started
         for name in names
         if draw(st.booleans())
@@ -134,10 +141,10 @@ def workflow(draw: st.DrawFn) -> dict[str, Any]:
 def jobs(draw: st.DrawFn, name: str) -> Job:
     common: dict[str, Any] = {
         "id": name,
-        "weight": draw(amounts),
-        "submitted": draw(times),
-        "earliest": draw(times),
-        "time_limit": draw(st.none() | positive),
+        "weight": draw(within(ranges.WEIGHT)),
+        "submitted": draw(instants),
+        "earliest": draw(instants),
+        "time_limit": draw(st.none() | spans),
         "sigma": draw(shares),
         "clusters": draw(st.none() | st.lists(st.sampled_from(CLUSTERS)).map(tuple)),
         "features": draw(features),
@@ -150,22 +157,22 @@ def jobs(draw: st.DrawFn, name: str) -> Job:
         case 0:
             return RigidJob(
                 procs=draw(st.integers(1, 10**9)),
-                base_time=draw(positive),
-                proc_gbps=draw(amounts),
+                base_time=draw(spans),
+                proc_gbps=draw(gbps),
                 **common,
             )
         case 1:
             speedup, low, high = draw(speedups())
-            rate = draw(st.none() | amounts)
+            rate = draw(st.none() | gbps)
             return MoldableJob(
                 speedup=speedup, min_procs=low, max_procs=high, proc_gbps=rate, **common
             )
         case 2:
             return WorkflowJob(**draw(workflow()), **common)
         case _:
-            work = draw(positive)
-            chunk = max(draw(positive), work / MOST_CHUNKS * 1.1)
-            return DivisibleJob(work=work, chunk_s=min(chunk, LARGE), **common)
+            work = draw(within(ranges.WORK))
+            chunk = max(draw(spans), work / MOST_CHUNKS * 1.1)
+            return DivisibleJob(work=work, chunk_s=chunk, **common)
 
 
 @st.composite
@@ -174,7 +181,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     slots = {node.name: node.slots for cluster in platform for node in cluster.nodes}
     running, reservations = [], []
     for name in draw(st.lists(texts, max_size=2, unique=True)):
-        start, end = sorted([draw(times), draw(times)])
+        start, end = sorted([draw(events), draw(events)])
         some = draw(st.sets(st.sampled_from(NODES), min_size=1))
         running.append(
             Running(
@@ -182,7 +189,9 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
                 nodes={node: draw(st.integers(1, slots[node])) for node in sorted(some)},
                 start=start,
                 end=end,
-                link_gbps=draw(st.dictionaries(st.sampled_from(CLUSTERS), amounts)),
+                link_gbps=draw(
+                    st.dictionaries(st.sampled_from(CLUSTERS), within(ranges.LOAD_GBPS))
+                ),
                 ours=draw(st.booleans()),
             )
         )
@@ -198,12 +207,12 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
             )
     names = draw(st.lists(texts, max_size=3, unique=True))
     return Snapshot(
-        time=draw(times),
+        time=draw(instants),
         clusters=platform,
         queue=tuple(draw(jobs(name)) for name in names),
         running=tuple(running),
         reservations=tuple(reservations),
-        overrun_s=draw(amounts),
+        overrun_s=draw(within(ranges.OVERRUN)),
     )
 
 
@@ -211,17 +220,17 @@ placements = st.builds(
     Placement,
     job=texts,
     task=st.none() | texts,
-    start=times,
-    end=times,
+    start=derived,
+    end=derived,
     nodes=st.dictionaries(st.sampled_from(NODES), st.integers(1, 10**6)),
-    sc=st.floats(1, LARGE),
+    sc=within(ranges.SLOWDOWN),
 )
 many = st.lists(placements, max_size=3).map(tuple)
-bounds = st.none() | times
+bounds = st.none() | derived
 points = st.builds(
     FrontPoint,
-    cmax=times,
-    weighted_completion=times,
+    cmax=derived,
+    weighted_completion=derived,
     cmax_bound=bounds,
     weighted_completion_bound=bounds,
     pareto_gap=bounds,
@@ -237,7 +246,7 @@ def plans(draw: st.DrawFn) -> Plan:
         status=draw(st.sampled_from(Status)),
         objective=Objective(
             name=draw(st.sampled_from(["makespan", "weighted_completion", "total_execution"])),
-            value=draw(times),
+            value=draw(derived),
             bound=draw(bounds),
             deferred=draw(st.integers(0, 10**6)),
         ),

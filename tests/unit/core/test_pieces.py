@@ -377,7 +377,7 @@ def test_a_restart_loses_no_chunk_and_runs_none_twice() -> None:
         ({"retries": -1}, "retries: -1 is below 0"),
         ({"job": {"time_limit": 5.0}}, "longer than the time limit of a piece, 5 s"),
         ({"job": {"clusters": ["b"]}}, "there is no cluster 'b'"),
-        ({"job": {"features": ["gpu"]}}, "needs 1 processes; 0 suitable slots exist"),
+        ({"job": {"features": ["gpu"]}}, "needs 1 process with gpu; no node has gpu"),
         ({"job": {"procs": 3}}, "procs: unknown key"),
     ],
 )

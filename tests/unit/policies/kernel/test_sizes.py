@@ -15,7 +15,7 @@ from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.lister import Lister, make_state
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
 
-FIELD = re.compile(r"^    (\w+): Any  # ([^,:;\n]+)", re.MULTILINE)
+FIELD = re.compile(r"^    (\w+): \w+  # ([^,:;\n]+)", re.MULTILINE)
 
 
 def written(kind: Any, sizes: dict[str, int]) -> dict[str, tuple[int, ...]]:

@@ -221,7 +221,7 @@ def test_gang_waits_for_nobody_that_is_not_released_and_keeps_dependencies() -> 
         ([("1", [7.0], 1.0)], 1),  # one job, one processor
         ([("1", [7.0, 4.0], 0.0), ("2", [3.0], 0.0)], 3),  # no weight at all
         ([("1", [1e7], 1.0), *((str(n), [1.0, 0.6], 1.0) for n in range(2, 9))], 2),  # one giant
-        ([(str(n), [1e-9], 1.0) for n in range(5)], 2),  # shorter than any placement may be
+        ([(str(n), [1e-6], 1.0) for n in range(5)], 2),  # as short as may be
         ([("1", [5.0, 5.0, 9.0], 2.0), ("2", [4.0, 1.0], 1.0)], 4),  # tables to repair
     ],
 )
