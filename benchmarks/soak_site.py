@@ -22,14 +22,15 @@ from coalloc.core import executor_effects as effects_there
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.effects import Drop, Effect, Greet, Record, Reply, Resend, Send, Solve, Wake
 from coalloc.core.events import Event, Requested, Solved, Stated, SubmitsLost, Ticked
-from coalloc.core.messages import Numbered, PartReport, Ping, Read, Statement, Welcome
-from coalloc.core.records import Launch, PartState
+from coalloc.core.messages import Numbered, Ping, Read, Statement, Welcome
+from coalloc.core.records import Launch
 from coalloc.core.requests import Done, Submit
 from coalloc.core.settings import ClusterSettings, Settings, Trigger
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.journal import recall, without_submits, writes_of
 from coalloc.daemon.store.sqlite import SqliteStore
+from coalloc.model.parts import PartReport, PartState
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.policies.plain import plain_fcfs
 

@@ -385,7 +385,7 @@ def test_home_rule_can_pass(path: str, source: str) -> None:
         ("adapters/slurm/part.py", "from coalloc.adapters.slurm.commands import Slurm", False),
         ("adapters/slurm/reader.py", "from coalloc.model.errors import InputError", False),
         ("adapters/runner/held.py", "import msgspec", True),
-        ("adapters/runner/held.py", "from coalloc.adapters.base import PartKey", True),
+        ("adapters/runner/held.py", "from coalloc.adapters.base import AdapterError", True),
         ("adapters/slurm/part_job.py", "from coalloc.model.errors import InputError", True),
     ],
 )

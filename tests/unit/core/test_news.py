@@ -11,9 +11,10 @@ from coalloc.core.coordinator import STALLED_S, STRANGERS_NAMED
 from coalloc.core.effects import Resend, SaveLaunch, Solve
 from coalloc.core.events import Disconnected, SolveFailed, Stated, SubmitsLost
 from coalloc.core.messages import Goodbye, Prepare, Read, Report
-from coalloc.core.records import JobState, Launch, PartState
+from coalloc.core.records import JobState, Launch
 from coalloc.core.requests import Cancel, Done, Refused, RoundNow, Submit
 from coalloc.core.settings import ClusterSettings, Trigger
+from coalloc.model.parts import PartState
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Running
 from tests.support.core_site import HOUR, Site, reading, workflow

@@ -11,10 +11,11 @@ from coalloc.core.estimates import KEPT, completed, history_key, predicted, reme
 from coalloc.core.events import Stated, SubmitsLost
 from coalloc.core.messages import Read
 from coalloc.core.power import PowerState, floored, updated
-from coalloc.core.records import JobState, Launch, PartState
+from coalloc.core.records import JobState, Launch
 from coalloc.core.requests import Cancel, Done, Hold, Refused, Release, Submit
 from coalloc.core.settings import JobDefaults
 from coalloc.model.jobs import RigidJob
+from coalloc.model.parts import PartState
 from coalloc.model.reading import ClusterReading, NodeReading
 from tests.support.core_site import Site
 

@@ -17,9 +17,10 @@ from coalloc.core.events import (
     TimerFired,
 )
 from coalloc.core.messages import Hello, Prepare, Read
-from coalloc.core.records import JobState, PartState
+from coalloc.core.records import JobState
 from coalloc.core.requests import Drain, PauseRounds, Refused, Resume, ResumeRounds, RoundNow
 from coalloc.core.settings import Trigger
+from coalloc.model.parts import PartState
 from coalloc.model.platform import NodeState
 from tests.support.core_site import HOUR, Site, first_fit, reading
 
