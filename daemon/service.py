@@ -55,7 +55,8 @@ from coalloc.daemon.queries.estimate import estimated
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.queries.why import Explainer
 from coalloc.daemon.settings import core_settings
-from coalloc.daemon.solver.planner import Planner, Solver
+from coalloc.daemon.solver.planner import Planner
+from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.journal import recall
 from coalloc.daemon.store.sqlite import Store
@@ -84,7 +85,7 @@ class Service:
         self,
         config: Config,
         store: Store,
-        solver: Solver,
+        solver: SolverPool,
         log: BoundLogger,
         *,
         user: str,
