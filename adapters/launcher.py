@@ -14,19 +14,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from coalloc.adapters.base import (
-    AdapterError,
-    Claim,
-    ClaimRefusedError,
-    PartKey,
-    PartReport,
-    PartSpec,
-    PartState,
-)
+from coalloc.adapters.base import AdapterError, Claim, ClaimRefusedError
 from coalloc.adapters.fork_server import Nest
 from coalloc.adapters.part_folder import NEW, PartFolder, ended_report
 from coalloc.adapters.runner.status import decoded
 from coalloc.adapters.sweeper import OLD, Sweeper
+from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
 
 LONGEST_NAME = 255
 UNREADABLE = "unreadable"

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from coalloc.adapters.base import AdapterError, PartKey, PartReport, PartSpec, PartState
+from coalloc.adapters.base import AdapterError
 from coalloc.adapters.fork_server import kill_marked
 from coalloc.adapters.runner.status import (
     END,
@@ -45,6 +45,7 @@ from coalloc.adapters.runner.status import (
     encoded,
 )
 from coalloc.adapters.sweeper import removed
+from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState, worst_exit_code
 
 NEW = ".new-"
 # linux/posix_acl.h, linux/posix_acl_xattr.h
@@ -170,16 +171,23 @@ class PartFolder:
         run = decoded(status[RUN * PAGE : END * PAGE])
         if run is not None:
             return PartReport(
-                key=self.key,
+                job=self.key.job,
+                attempt=self.key.attempt,
+                part=self.key.part,
                 state=PartState.RUNNING,
                 started=run["started"],
-                started_mono=run["started_mono"],
                 reason=reason,
             )
         # Between START and RUN it is still reported ready: its start time is not yet known.
         is_ready = decoded(status[READY * PAGE : START * PAGE]) is not None
         state = PartState.READY if is_ready else PartState.PREPARING
-        return PartReport(key=self.key, state=state, reason=reason)
+        return PartReport(
+            job=self.key.job,
+            attempt=self.key.attempt,
+            part=self.key.part,
+            state=state,
+            reason=reason,
+        )
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[bool]:
@@ -242,7 +250,9 @@ class PartFolder:
         if self.claim:
             kill_marked(f"COALLOC_CLAIM={self.claim}")
         return PartReport(
-            key=self.key,
+            job=self.key.job,
+            attempt=self.key.attempt,
+            part=self.key.part,
             state=PartState.LOST,
             ended=time.time(),
             reason="state_removed",
@@ -252,12 +262,15 @@ class PartFolder:
 
 def ended_report(key: PartKey, end: Mapping[str, Any]) -> PartReport:
     """A report from the record of an end."""
+    codes = tuple(end.get("codes", ()))
     return PartReport(
-        key=key,
+        job=key.job,
+        attempt=key.attempt,
+        part=key.part,
         state=PartState(end["state"]),
-        codes=tuple(end.get("codes", ())),
+        exit_code=worst_exit_code(codes),
+        codes=codes,
         started=end.get("started"),
-        started_mono=end.get("started_mono"),
         ended=end["ended"],
         reason=end["reason"],
         detail=end["detail"],

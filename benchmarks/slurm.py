@@ -19,7 +19,7 @@ from tests.testbeds.slurm import Bed, alike, bed, missing
 from tests.testbeds.slurm_launches import SlurmBed
 from tests.testbeds.slurm_site import SlurmSite
 
-from coalloc.adapters.base import PartReport, PartState
+from coalloc.model.parts import PartReport, PartState
 
 TRIALS = 50
 CLAIMS = 15

@@ -21,15 +21,25 @@ from coalloc.core import executor as there
 from coalloc.core import executor_effects as effects_there
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.effects import Drop, Effect, Greet, Record, Reply, Resend, Send, Solve, Wake
-from coalloc.core.events import Event, Requested, Solved, Stated, SubmitsLost, Ticked
-from coalloc.core.messages import Numbered, PartReport, Ping, Read, Statement, Welcome
-from coalloc.core.records import Launch, PartState
+from coalloc.core.events import (
+    Event,
+    Requested,
+    Solved,
+    Stated,
+    StorageLost,
+    StorageReturned,
+    Ticked,
+    TokenRecalled,
+)
+from coalloc.core.messages import Numbered, Ping, Read, Statement, Welcome
+from coalloc.core.records import Launch
 from coalloc.core.requests import Done, Submit
 from coalloc.core.settings import ClusterSettings, Settings, Trigger
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.journal import recall, without_submits, writes_of
 from coalloc.daemon.store.sqlite import SqliteStore
+from coalloc.model.parts import PartReport, PartState
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.policies.plain import plain_fcfs
 
@@ -180,7 +190,7 @@ class SoakSite:
         command = Submit(token=token, job={**fields, "proc_gbps": 0.001}, launch=LAUNCH)
         known = self.store.job_of_token("ann", token)
         if known is not None:
-            self.core.state.tokens["ann", token] = known
+            self._offer(TokenRecalled(user="ann", token=token, job=known))
         event = Requested(origin=token, user="ann", uid=1, gid=1, operator=True, command=command)
         self._offer(event)
 
@@ -228,10 +238,8 @@ class SoakSite:
     def _keep(self, effects: list[Effect]) -> None:
         """As the service does: no submits, no rounds, the rest is written when it can be."""
         self.faults["commits refused"] += 1
-        self.core.state.rounds.blocked = True
         kept, lost, _ = without_submits(effects)
-        if lost:
-            kept += self.core.handle(SubmitsLost(jobs=tuple(lost)), self.now)
+        kept += self.core.handle(StorageLost(jobs=tuple(lost)), self.now)
         self._unwritten = [*kept, Wake(at=self.now)]
         self._at(self.now + RETRY_S, self._write_again)
 
@@ -244,10 +252,9 @@ class SoakSite:
             self._at(self.now + RETRY_S, self._write_again)
             return
         effects, self._unwritten = self._unwritten, []
-        self.core.state.rounds.blocked = False
-        self.core.state.rounds.want("store_returned")
         for effect in effects:
             self._speak(effect)
+        self._offer(StorageReturned())
 
     def _speak(self, effect: Effect) -> None:
         match effect:

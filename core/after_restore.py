@@ -22,19 +22,13 @@ from dataclasses import replace
 
 from coalloc.core.effects import SaveMeta
 from coalloc.core.flows import Flow, flow_of, named
-from coalloc.core.messages import Abort, Hello, PartReport, Report, Start
+from coalloc.core.messages import Abort, Hello, Report, Start
 from coalloc.core.pieces import Pool
-from coalloc.core.records import (
-    PART_ENDED,
-    REQUEUED,
-    WAITING,
-    JobRecord,
-    JobState,
-    PartState,
-)
+from coalloc.core.records import REQUEUED, WAITING, JobRecord, JobState
 from coalloc.core.state import State
 from coalloc.core.workflows import part_record, task_record
 from coalloc.model.jobs import DivisibleJob
+from coalloc.model.parts import PART_ENDED, PartReport, PartState
 
 OVERTAKEN = "started_after_backup"
 """Reason of a held job of which an executor knows a later attempt than the store."""

@@ -29,10 +29,13 @@ from coalloc.core.events import (
     Requested,
     Solved,
     SolveFailed,
+    SolverWarm,
     Stated,
-    SubmitsLost,
+    StorageLost,
+    StorageReturned,
     Ticked,
     TimerFired,
+    TokenRecalled,
 )
 from coalloc.core.messages import Goodbye, Hello, Read, Report
 from coalloc.core.records import JobRecord, JobState
@@ -52,6 +55,7 @@ from coalloc.core.requests import (
 from coalloc.core.settings import ClusterSettings, Settings
 from coalloc.core.speedup_fit import Run
 from coalloc.core.state import ClusterState, State, arrival
+from coalloc.core.tokens import forget_tokens
 from coalloc.core.triggers import RoundControl
 
 STALLED_S = 3.0
@@ -139,6 +143,7 @@ class Coordinator:
         match event:
             case Requested():
                 self._requested(event, now)
+                forget_tokens(state)
             case Stated(statement=statement):
                 self._stated(statement, now)
             case Disconnected(cluster=name):
@@ -153,16 +158,27 @@ class Coordinator:
                 rounds.solved(state, event, now)
             case SolveFailed():
                 rounds.failed(state, event, now)
-            case SubmitsLost(jobs=jobs):
+            case StorageLost(jobs=jobs):
+                state.rounds.blocked = True
                 self._take_back(jobs)
+            case StorageReturned():
+                state.rounds.blocked = False
+                state.rounds.want("store_returned")
+            case SolverWarm():
+                if state.rounds.last_start is not None and state.waiting:
+                    state.rounds.want("solver_warm")
+            case TokenRecalled(user=user, token=token, job=job):
+                state.tokens[user, token] = job
         dispatch.carry_on(state, now)
         rounds.begin_if_due(state, now)
         self._forget_oldest()
         out, state.out = state.out, []
         return out
 
-    def _take_back(self, jobs: Iterable[str]) -> None:
+    def _take_back(self, jobs: tuple[str, ...]) -> None:
         """Submits that could not be written were none; a resend is a new one."""
+        if not jobs:
+            return
         state = self.state
         for job in jobs:
             state.remove(job)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coalloc.core.messages import Abort, Dismiss
-from coalloc.core.records import PART_ENDED, JobRecord, JobState
+from coalloc.core.records import JobRecord, JobState
 from coalloc.core.state import State
+from coalloc.model.parts import PART_ENDED
 
 
 def abort_parts(state: State, record: JobRecord, reason: str) -> None:

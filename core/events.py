@@ -105,10 +105,35 @@ class SolveFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitsLost:
-    """These new jobs could not be written; they were not acknowledged."""
+class StorageLost:
+    """Nothing can be written: no round, until `StorageReturned`.
 
-    jobs: tuple[str, ...]
+    Attributes
+    ----------
+    jobs : tuple of str
+        New ones that could not be written; they were not acknowledged.
+    """
+
+    jobs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageReturned:
+    """All that was kept back is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolverWarm:
+    """The solver is ready: what a round without it has left waiting is planned again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRecalled:
+    """The store knows the job of a token; the submit that it came with is the next event."""
+
+    user: str
+    token: str
+    job: str
 
 
 Event = (
@@ -120,5 +145,8 @@ Event = (
     | IncumbentFound
     | Solved
     | SolveFailed
-    | SubmitsLost
+    | StorageLost
+    | StorageReturned
+    | SolverWarm
+    | TokenRecalled
 )

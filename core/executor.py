@@ -49,7 +49,6 @@ from coalloc.core.messages import (
     Hello,
     Numbered,
     Order,
-    PartReport,
     Ping,
     Prepare,
     Report,
@@ -57,7 +56,7 @@ from coalloc.core.messages import (
     TurnedAway,
     Welcome,
 )
-from coalloc.core.records import PART_ENDED, PartState
+from coalloc.model.parts import PART_ENDED, PartReport, PartState
 
 HELD = frozenset({PartState.PREPARING, PartState.READY})
 START_WITHIN_S = 10.0

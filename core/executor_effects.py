@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coalloc.core.messages import (
-    Numbered,
-    PartReport,
-    Ping,
-    Prepare,
-    Statement,
-    TurnedAway,
-    Welcome,
-)
+from coalloc.core.messages import Numbered, Ping, Prepare, Statement, TurnedAway, Welcome
+from coalloc.model.parts import PartReport
 
 Key = tuple[str, int, int]
 """Job, attempt, part."""

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from coalloc.core.after_restore import missing_parts, repeat_starts
 from coalloc.core.effects import Drop, SaveMeta
-from coalloc.core.messages import Hello, PartReport
+from coalloc.core.messages import Hello
 from coalloc.core.state import ClusterState, State
+from coalloc.model.parts import PartReport
 
 TAKEOVER_S = 15.0
 """For so long after the former was heard last, or after a start, another one waits, seconds."""

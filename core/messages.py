@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coalloc.core.records import Launch, PartState
+from coalloc.core.records import Launch
+from coalloc.model.parts import PartReport
 from coalloc.model.reading import ClusterReading
 
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
@@ -145,21 +146,6 @@ class Numbered:
     epoch: int
     seq: int
     order: Order
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartReport:
-    """What an executor knows of a part now."""
-
-    job: str
-    attempt: int
-    part: int
-    state: PartState
-    exit_code: int | None = None
-    started: float | None = None
-    ended: float | None = None
-    reason: str = ""
-    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from coalloc.core.records import PART_ENDED, JobRecord, PartRecord
+from coalloc.core.records import JobRecord, PartRecord
 from coalloc.core.state import State, arrival
 from coalloc.model.cost import link_loads
 from coalloc.model.jobs import MoldableJob, RigidJob
+from coalloc.model.parts import PART_ENDED
 from coalloc.model.plan import Placement
 from coalloc.model.platform import NodeState
 

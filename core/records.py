@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from coalloc.model.jobs import Job
+from coalloc.model.parts import PartState
 
 
 class JobState(StrEnum):
@@ -33,21 +34,6 @@ ENDED = frozenset(
 )
 
 
-class PartState(StrEnum):
-    """Where one part of a job is, as its executor says."""
-
-    PREPARING = "preparing"
-    READY = "ready"
-    RUNNING = "running"
-    FINISHED = "finished"
-    """Its processes ran and ended."""
-    REFUSED = "refused"
-    """Never started: nodes taken, command missing, lease over, aborted."""
-    LOST = "lost"
-    """Started, and its end cannot be known."""
-
-
-PART_ENDED = frozenset({PartState.FINISHED, PartState.REFUSED, PartState.LOST})
 REQUEUED = "requeued"
 """Reason of a part that ended: the batch system that handed its job over has it in its queue again.
 """

@@ -8,9 +8,10 @@ from dataclasses import replace
 from coalloc.core.flows import Flow, is_stopping
 from coalloc.core.pieces import Pool
 from coalloc.core.power import floored
-from coalloc.core.records import PART_ENDED, JobRecord, JobState
+from coalloc.core.records import JobRecord, JobState
 from coalloc.core.state import ClusterState, State
 from coalloc.model.jobs import DivisibleJob, Job, Started, WorkflowJob
+from coalloc.model.parts import PART_ENDED
 from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.ranges import EVENT, POWER
 from coalloc.model.reading import NodeReading

@@ -17,19 +17,13 @@ from coalloc.core.effects import Publish, SaveHistory, SaveMeta, Wake
 from coalloc.core.ending import abort_parts, end_waiting, release_dependents
 from coalloc.core.estimates import history_key, remembered
 from coalloc.core.flows import part_fields
-from coalloc.core.messages import Abort, Forget, PartReport, Prepare, Start
-from coalloc.core.records import (
-    PART_ENDED,
-    REQUEUED,
-    JobRecord,
-    JobState,
-    PartRecord,
-    PartState,
-)
+from coalloc.core.messages import Abort, Forget, Prepare, Start
+from coalloc.core.records import REQUEUED, JobRecord, JobState, PartRecord
 from coalloc.core.speedup_fit import remembered_runs
 from coalloc.core.state import State
 from coalloc.core.workflows import settle, task_ended, tries_again
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob
+from coalloc.model.parts import PART_ENDED, PartReport, PartState
 from coalloc.model.refusals import PERMANENT
 
 

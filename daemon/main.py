@@ -20,7 +20,7 @@ import coalloc
 from coalloc.adapters.local.settings import LocalSettings, refuse_collisions
 from coalloc.adapters.registry import adapter_kind
 from coalloc.core.effects import Note
-from coalloc.core.events import Ticked, TimerFired
+from coalloc.core.events import SolverWarm, TimerFired
 from coalloc.daemon import watchdog
 from coalloc.daemon.access.enrolment import Enrolment, opened_access
 from coalloc.daemon.access.enrolment_socket import EnrolmentSocket
@@ -219,10 +219,7 @@ async def _warmed(solver: SolverPool, service: Service) -> None:
     """When the solver is ready, plan again what a round without it has left waiting."""
     while not await solver.wait_warm(60.0):
         service.log.warning("solver_still_cold", policy_meanwhile="plain")
-    rounds = service.core.state.rounds
-    if rounds.last_start is not None and service.core.state.waiting:
-        rounds.want("solver_warm")
-        service.offer(Ticked())
+    service.offer(SolverWarm())
 
 
 def _periods(config: Config) -> dict[int, float]:

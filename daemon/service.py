@@ -35,11 +35,10 @@ from coalloc.core.effects import (
     Solve,
     Wake,
 )
-from coalloc.core.events import Event, Requested, Ticked
+from coalloc.core.events import Event, Requested, Ticked, TokenRecalled
 from coalloc.core.messages import Welcome
 from coalloc.core.records import JobRecord
 from coalloc.core.requests import Answer, Done, Refused, Submit, SubmitWorkflow
-from coalloc.core.tokens import forget_tokens
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.heartbeats import Contacts
 from coalloc.daemon.launches import Launches
@@ -56,7 +55,8 @@ from coalloc.daemon.queries.estimate import estimated
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.queries.why import Explainer
 from coalloc.daemon.settings import core_settings
-from coalloc.daemon.solver.planner import Planner, Solver
+from coalloc.daemon.solver.planner import Planner
+from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.journal import recall
 from coalloc.daemon.store.sqlite import Store
@@ -85,7 +85,7 @@ class Service:
         self,
         config: Config,
         store: Store,
-        solver: Solver,
+        solver: SolverPool,
         log: BoundLogger,
         *,
         user: str,
@@ -207,8 +207,6 @@ class Service:
                     effects.append(Reply(origin=event.origin, answer=INTERNAL))
             if isinstance(event, Requested):
                 self._charge(event.origin, began)
-        # Only now: a request that waits for its turn may have had its token recalled.
-        forget_tokens(self.core.state)
         self.writer.write(effects, now)
 
     def _charge(self, origin: Any, began: float) -> None:
@@ -341,12 +339,13 @@ class Service:
         )
 
     def _recall_token(self, user: str, token: str) -> None:
-        """A resend of a submit whose job ended long ago is still the same job."""
-        key = (user, token)
-        if key not in self.core.state.tokens:
-            job = self.store.job_of_token(*key)
-            if job is not None:
-                self.core.state.tokens[key] = job
+        """A resend of a submit whose job ended long ago is still the same job.
+
+        Also where the core knows the token now: it may forget it before this request's turn.
+        """
+        job = self.store.job_of_token(user, token)
+        if job is not None:
+            self.offer(TokenRecalled(user=user, token=token, job=job))
 
     async def _estimate(self, origin: Origin, caller: Caller, body: Mapping[str, Any]) -> None:
         sources = replace(self.sources, caller=caller)

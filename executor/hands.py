@@ -10,13 +10,7 @@ from typing import Any
 import msgspec
 from structlog.stdlib import BoundLogger
 
-from coalloc.adapters.base import (
-    Adapter,
-    AdapterError,
-    ClaimRefusedError,
-    Launcher,
-    PartKey,
-)
+from coalloc.adapters.base import Adapter, AdapterError, ClaimRefusedError, Launcher
 from coalloc.core.executor import ExecutorState
 from coalloc.core.executor_effects import (
     ClaimPart,
@@ -36,6 +30,7 @@ from coalloc.core.messages import Prepare, Statement
 from coalloc.executor.access import ExecutorAccess
 from coalloc.executor.parts import refused, spec_of
 from coalloc.model.nodeset import fold
+from coalloc.model.parts import PartKey
 from coalloc.runtime.logs import RateLimit
 
 FAILURES_TOLD_S = 60.0

@@ -1,29 +1,12 @@
-"""Parts as the daemon and the launcher name them: orders to specifications, reports to messages."""
+"""Orders of the daemon as specifications for the launcher, and the refusal of one."""
 
 from __future__ import annotations
 
 import os
 
-from coalloc.adapters.base import PartReport as LauncherReport
-from coalloc.adapters.base import PartSpec
-from coalloc.core.messages import PartReport, Prepare
-from coalloc.core.records import PartState
+from coalloc.core.messages import Prepare
 from coalloc.model.nodeset import fold
-
-
-def message_of(report: LauncherReport) -> PartReport:
-    """What the launcher says, for the wire."""
-    return PartReport(
-        job=report.key.job,
-        attempt=report.key.attempt,
-        part=report.key.part,
-        state=PartState(str(report.state)),
-        exit_code=report.exit_code,
-        started=report.started,
-        ended=report.ended,
-        reason=report.reason,
-        detail=report.detail,
-    )
+from coalloc.model.parts import PartReport, PartSpec, PartState
 
 
 def refused(order: Prepare, reason: str, detail: str) -> PartReport:

@@ -17,26 +17,15 @@ from typing import Any
 
 from structlog.stdlib import BoundLogger
 
-from coalloc.adapters.base import Adapter, AdapterError, PartKey
-from coalloc.adapters.base import PartReport as LauncherReport
+from coalloc.adapters.base import Adapter, AdapterError
 from coalloc.core.executor import ExecutorCore, ExecutorState
 from coalloc.core.executor_effects import ExecutorEffect, ExecutorEvent, Heard, PartNews, Ticked
 from coalloc.core.executor_turn import carry_out
-from coalloc.core.messages import (
-    Goodbye,
-    Numbered,
-    PartReport,
-    Ping,
-    Read,
-    Statement,
-    TurnedAway,
-    Welcome,
-)
-from coalloc.core.records import PartState
+from coalloc.core.messages import Goodbye, Numbered, Ping, Read, Statement, TurnedAway, Welcome
 from coalloc.executor.access import OPEN_ACCESS, ExecutorAccess
 from coalloc.executor.hands import LauncherHands, ProgressFile, in_words
-from coalloc.executor.parts import message_of
 from coalloc.executor.state import kept_identity
+from coalloc.model.parts import PartKey, PartReport
 from coalloc.runtime.logs import RateLimit
 from coalloc.wire.codec import WireError, decode_for_executor, encode_message
 from coalloc.wire.curve import REFUSED, SUCCEEDED
@@ -95,8 +84,7 @@ class Executor:
         if progress.kept is not None:
             state.recall(progress.kept)
         for report in self.launcher.adopt():
-            adopted = message_of(report)
-            state.parts[adopted.job, adopted.attempt, adopted.part] = adopted
+            state.parts[report.job, report.attempt, report.part] = report
         self.core = ExecutorCore(state)
         self._context = new_context()
         self.refused = asyncio.Event()
@@ -120,7 +108,7 @@ class Executor:
         self._began = time.time() - time.monotonic()
         self._run = secrets.token_hex(4)
         self._complaint = ("", "")
-        self._known: dict[PartKey, LauncherReport] = {}
+        self._known: dict[PartKey, PartReport] = {}
 
     def open(self) -> None:
         """Connect and begin; the loop must be running."""
@@ -203,20 +191,20 @@ class Executor:
         """Take in what the launcher knows."""
         try:
             reports = self.launcher.poll()
-            messages = [message_of(r) for r in reports if self._known.get(r.key) is not r]
+            news = [report for report in reports if self._known.get(report.key) is not report]
         except Exception as error:
             self._trouble("poll_failed", error)
             return
         self._known = {report.key: report for report in reports}
-        for message in messages:
-            before = self.core.state.parts.get((message.job, message.attempt, message.part))
-            if before is not None and before.state is not message.state:
-                self._log_change(message)
-        self._turn(PartNews(report=message) for message in messages)
+        for report in news:
+            before = self.core.state.parts.get((report.job, report.attempt, report.part))
+            if before is not None and before.state is not report.state:
+                self._log_change(report)
+        self._turn(PartNews(report=report) for report in news)
 
     def _log_change(self, part: PartReport) -> None:
         fields: dict[str, Any] = {"job": part.job, "attempt": part.attempt}
-        if part.state in {PartState.FINISHED, PartState.REFUSED, PartState.LOST}:
+        if part.is_ended:
             fields |= {"exit_code": part.exit_code, "reason": part.reason, "detail": part.detail}
         self.log.info(f"part_{part.state}", **fields)
 

@@ -27,12 +27,13 @@ from typing import Any
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.effects import Reply, Send, Solve
 from coalloc.core.events import Event, Requested, Solved, Stated, Ticked, TimerFired
-from coalloc.core.messages import Hello, Order, PartReport, Prepare, Read, Report, Start
-from coalloc.core.records import Launch, PartState
+from coalloc.core.messages import Hello, Order, Prepare, Read, Report, Start
+from coalloc.core.records import Launch
 from coalloc.core.requests import Refused, Submit
 from coalloc.core.settings import ClusterSettings, Settings, Trigger
 from coalloc.model.cost import run_time
 from coalloc.model.job_json import write_job
+from coalloc.model.parts import PartReport, PartState
 from coalloc.model.plan import Objective, Plan, Reason, Status
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Snapshot

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from coalloc.core import messages, requests
-from coalloc.core.messages import Hello, Numbered, Order, Statement, Welcome
+from coalloc.core.messages import Hello, Numbered, Order, Report, Statement, Welcome
+from coalloc.model.parts import OF_THE_EXECUTOR
 from coalloc.wire.frames import PROTOCOL, WireError, decode_object, encode
 
 __all__ = [
@@ -88,7 +89,13 @@ def _readable(message: str) -> str:
 
 def tagged(message: Any) -> dict[str, Any]:
     """A message's fields with its type."""
-    return {"type": _TAGS[type(message)], **msgspec.to_builtins(message)}
+    body = {"type": _TAGS[type(message)], **msgspec.to_builtins(message)}
+    if isinstance(message, Hello | Report):
+        body["parts"] = [
+            {name: value for name, value in part.items() if name not in OF_THE_EXECUTOR}
+            for part in body["parts"]
+        ]
+    return body
 
 
 def encode_message(message: Any) -> bytes:

@@ -12,11 +12,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from coalloc.adapters.base import AdapterError, PartKey, PartReport, PartSpec
+from coalloc.adapters.base import AdapterError
 from coalloc.adapters.batch.token import Token
 from coalloc.adapters.launcher import PartLauncher
 from coalloc.adapters.part_folder import PartFolder, ended_report
 from coalloc.adapters.runner.status import END, PAGE, decoded
+from coalloc.model.parts import PartKey, PartReport, PartSpec
 
 ORPHANED = "orphaned"
 HATCH_EVERY_S = 1.0

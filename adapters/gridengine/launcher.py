@@ -12,12 +12,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from coalloc.adapters.base import AdapterError, ClaimRefusedError, PartSpec
+from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.batch.launcher import HeldLauncher
 from coalloc.adapters.gridengine.commands import GridEngine
 from coalloc.adapters.gridengine.reader import read_status
 from coalloc.adapters.gridengine.reading import chosen_queues
 from coalloc.adapters.gridengine.settings import GridEngineSettings
+from coalloc.model.parts import PartSpec
 
 SLOTS_MAX_AGE_S = 60.0
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from coalloc.adapters.base import ClaimRefusedError, PartSpec
+from coalloc.adapters.base import ClaimRefusedError
 from coalloc.adapters.launcher import PartLauncher
 from coalloc.adapters.local.settings import LocalSettings
 from coalloc.adapters.part_folder import PartFolder
+from coalloc.model.parts import PartSpec
 
 
 class LocalLauncher(PartLauncher):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from coalloc.adapters.base import Claim, Launcher, PartKey, PartReport, PartSpec
+from coalloc.adapters.base import Claim, Launcher
 from coalloc.adapters.slurm.native_jobs import HandedLauncher
+from coalloc.model.parts import PartKey, PartReport, PartSpec
 
 
 class BothLaunchers:

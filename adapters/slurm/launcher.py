@@ -11,12 +11,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from coalloc.adapters.base import AdapterError, ClaimRefusedError, PartKey, PartSpec
+from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.batch.launcher import HeldLauncher
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.ledger import Ledger
 from coalloc.adapters.slurm.settings import SlurmSettings
+from coalloc.model.parts import PartKey, PartSpec
 
 
 class SlurmLauncher(HeldLauncher):

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from coalloc.adapters.base import PartKey, PartReport, PartState
 from coalloc.adapters.slurm.parse_text import NONE, read_time
 from coalloc.adapters.slurm.records import HOLDS_NODES, ParseError, job_state
+from coalloc.model.parts import PART_ENDED, PartKey, PartReport, PartState, worst_exit_code
 
 REQUEUED = "requeued"
 CANCELLED_THERE = "cancelled_there"
@@ -83,7 +83,7 @@ class HandedPart:
     @property
     def is_final(self) -> bool:
         """Whether its report will not change any more."""
-        return PartState(self.state) in {PartState.FINISHED, PartState.REFUSED, PartState.LOST}
+        return PartState(self.state) in PART_ENDED
 
     def end(
         self,
@@ -100,10 +100,14 @@ class HandedPart:
 
     def report(self) -> PartReport:
         """How it is."""
+        codes = tuple(self.codes or ())
         return PartReport(
-            key=self.key,
+            job=self.job,
+            attempt=self.attempt,
+            part=self.part,
             state=PartState(self.state),
-            codes=tuple(self.codes or ()),
+            exit_code=worst_exit_code(codes),
+            codes=codes,
             started=self.started,
             ended=self.ended,
             reason=self.reason,

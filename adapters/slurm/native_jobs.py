@@ -22,15 +22,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from coalloc.adapters.base import (
-    AdapterError,
-    Claim,
-    ClaimRefusedError,
-    PartKey,
-    PartReport,
-    PartSpec,
-    PartState,
-)
+from coalloc.adapters.base import AdapterError, Claim, ClaimRefusedError
 from coalloc.adapters.runner.command import BatchError, RefusedError, UnreachableError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.native_job import (
@@ -47,6 +39,7 @@ from coalloc.adapters.slurm.parse_text import parse_fields, parse_queue, queue_f
 from coalloc.adapters.slurm.records import HOLDS_NODES, ParseError, QueueEntry
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.nodeset import fold
+from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
 
 UTC = {"TZ": "UTC"}
 LOOK_EVERY_S = 1.0

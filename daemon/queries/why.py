@@ -14,7 +14,8 @@ from coalloc.core import snapshots
 from coalloc.core.records import JobRecord
 from coalloc.core.state import State
 from coalloc.daemon.queries import job_views
-from coalloc.daemon.solver.planner import Planner, Solver
+from coalloc.daemon.solver.planner import Planner
+from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.records_json import read_object
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Plan, Reason
@@ -36,7 +37,7 @@ BY_PLAN = frozenset({Reason.NOT_SELECTED, Reason.OUT_OF_TIME, Reason.UNSUPPORTED
 class Explainer:
     """Answers ``why``."""
 
-    def __init__(self, solver: Solver, planner: Planner) -> None:
+    def __init__(self, solver: SolverPool, planner: Planner) -> None:
         self._solver, self._planner = solver, planner
         self._turn = asyncio.Lock()
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from coalloc.core.effects import Solve
 from coalloc.core.events import Event, IncumbentFound, Solved, SolveFailed
+from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.records_json import read_object
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
@@ -27,53 +28,6 @@ NODE_ENTRIES = 50_000
 would hold the daemon up."""
 
 
-class Outcome(Protocol):
-    """How a solve in another process ended."""
-
-    @property
-    def status(self) -> str: ...
-
-    @property
-    def plan(self) -> bytes | None: ...
-
-    @property
-    def message(self) -> str: ...
-
-    @property
-    def jobs(self) -> tuple[str, ...]: ...
-
-
-class Solver(Protocol):
-    """Processes that plan, and check what they planned."""
-
-    @property
-    def is_warm(self) -> bool: ...
-
-    def progress(self) -> dict[str, int]: ...
-
-    async def solve(
-        self,
-        snapshot: bytes,
-        policy: str,
-        options: Mapping[str, Any],
-        *,
-        deadline_s: float,
-        work: int | None = None,
-        seed: int = 0,
-        previous: tuple[str, ...] = (),
-        history: History = NO_HISTORY,
-        live: bool = False,
-        notes: Mapping[str, Any] | None = None,
-        on_incumbent: Callable[[bytes], None] | None = None,
-        checked: bool = False,
-        node_entries: int | None = None,
-    ) -> Outcome: ...
-
-    async def explain(
-        self, snapshot: bytes, rule: bytes, job: str, *, deadline_s: float, grace_s: float
-    ) -> Outcome: ...
-
-
 class Planner:
     """Solves snapshots and offers what comes of it to the core.
 
@@ -83,7 +37,7 @@ class Planner:
         Takes events for the core.
     """
 
-    def __init__(self, solver: Solver, offer: Callable[[Event], None]) -> None:
+    def __init__(self, solver: SolverPool, offer: Callable[[Event], None]) -> None:
         self._solver, self._offer = solver, offer
         self._tasks: set[asyncio.Task[None]] = set()
         self.time_limit_s = 10.0

@@ -14,7 +14,7 @@ from structlog.stdlib import BoundLogger
 
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.effects import Effect, Publish
-from coalloc.core.events import Event, SubmitsLost, Ticked
+from coalloc.core.events import Event, StorageLost, StorageReturned
 from coalloc.core.requests import Refused
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.journal import without_submits, writes_of
@@ -91,12 +91,10 @@ class Writer:
     def _keep(self, effects: list[Effect], error: StoreError) -> None:
         """Take back the submits of this batch, and keep the rest for later."""
         self._log.error("store_failed", why=str(error))
-        self._core.state.rounds.blocked = True
         kept, lost, origins = without_submits(effects)
         for origin in origins:
             self._refuse(origin, Refused(code="storage", message=str(error)))
-        if lost:
-            kept += self._core.handle(SubmitsLost(jobs=tuple(lost)), self._clock())
+        kept += self._core.handle(StorageLost(jobs=tuple(lost)), self._clock())
         self._unwritten = [Publish(topic="storage", body={"writable": False})]
         self._unwritten += self._noted(kept)
         self._later(RETRY_WRITES_S, self._write_again)
@@ -110,8 +108,5 @@ class Writer:
             return
         effects, self._unwritten = self._unwritten, []
         self._log.info("store_returned", effects=len(effects))
-        rounds = self._core.state.rounds
-        rounds.blocked = False
-        rounds.want("store_returned")
         self._committed(effects, now)
-        self._offer(Ticked())
+        self._offer(StorageReturned())

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.adapters.base import AdapterError, ClaimRefusedError, PartState
+from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.batch.launcher import HeldLauncher
 from coalloc.adapters.batch.token import claim_in_name
+from coalloc.model.parts import PartState
 from tests.support.launch_bed import Signpost, wait_dead
 from tests.testbeds.gridengine import Bed
 from tests.testbeds.gridengine_launches import GridEngineBed

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 import coalloc.adapters
-from coalloc.adapters.base import Adapter, AdapterError, ClaimRefusedError, Launcher, PartState
+from coalloc.adapters.base import Adapter, AdapterError, ClaimRefusedError, Launcher
 from coalloc.model.errors import InputError
+from coalloc.model.parts import PartState
 from tests.contract import test_adapters as contract
 
 PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.base import AdapterError, PartState
+from coalloc.adapters.base import AdapterError
 from coalloc.adapters.gridengine.launcher import GridEngineLauncher
 from coalloc.adapters.gridengine.settings import read_settings
+from coalloc.model.parts import PartState
 from tests.support.launch_bed import Bed
 
 HEAD = '#!/bin/sh\nroot={root}\necho "$(basename $0) $*" >> $root/asked\n'

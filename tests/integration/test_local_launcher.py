@@ -15,14 +15,10 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.base import (
-    AdapterError,
-    ClaimRefusedError,
-    PartKey,
-    PartState,
-)
+from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.local.launcher import LocalLauncher
 from coalloc.adapters.runner.status import PAGE, START, encoded
+from coalloc.model.parts import PartKey, PartState
 from tests.support.launch_bed import LIMIT_S, Bed, Signpost, wait_dead
 
 # ---- claims ----------------------------------------------------------------------------------
@@ -126,9 +122,9 @@ def test_unusable_state_folder(tmp_path: Path, bed: Bed) -> None:
 EXECUTOR = """
 import os, select, sys
 from pathlib import Path
-from coalloc.adapters.base import PartSpec, PartState
 from coalloc.adapters.local.launcher import LocalLauncher
 from coalloc.adapters.local.settings import read_settings
+from coalloc.model.parts import PartSpec, PartState
 
 state, cwd, sign, until = sys.argv[1:]
 launcher = LocalLauncher(read_settings({"nodes": ["n[1-4]"], "slots": 4}, "c"), Path(state))

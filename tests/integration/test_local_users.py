@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.adapters.base import PartState
+from coalloc.model.parts import PartState
 from tests.support.launch_bed import Bed
 
 NOBODY = 65534

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.base import PartReport, PartState
+from coalloc.model.parts import PartReport, PartState
 from tests.support.launch_bed import Bed
 
 

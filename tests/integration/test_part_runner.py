@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.adapters.base import PartState
 from coalloc.adapters.runner.status import END, PAGE
+from coalloc.model.parts import PartState
 from tests.support.launch_bed import Bed, Signpost, is_alive, wait_dead
 
 

@@ -6,9 +6,10 @@ import errno
 
 import pytest
 
-from coalloc.adapters.base import AdapterError, ClaimRefusedError, PartReport, PartState
+from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.fork_server import Nest
 from coalloc.adapters.part_folder import PartFolder
+from coalloc.model.parts import PartReport, PartState
 from tests.support.launch_bed import Bed
 
 

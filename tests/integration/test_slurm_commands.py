@@ -16,11 +16,12 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.base import AdapterError, PartState
+from coalloc.adapters.base import AdapterError
 from coalloc.adapters.runner.hold import has_started
 from coalloc.adapters.runner.status import READY, StatusFile, boot_id
 from coalloc.adapters.slurm.launcher import SlurmLauncher
 from coalloc.adapters.slurm.settings import read_settings
+from coalloc.model.parts import PartState
 from tests.support.launch_bed import Bed
 
 HEAD = '#!/bin/sh\necho "$(basename $0) $*" >> {log}\n'

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coalloc.core import messages, requests
-from coalloc.core.messages import Numbered, PartReport
-from coalloc.core.records import Launch, PartState
+from coalloc.core.messages import Numbered
+from coalloc.core.records import Launch
+from coalloc.model.parts import PartReport, PartState
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.wire import codec
 from coalloc.wire.frames import WireError, encode

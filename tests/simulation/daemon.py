@@ -17,7 +17,8 @@ from coalloc.core.events import (
     Event,
     Requested,
     Stated,
-    SubmitsLost,
+    StorageLost,
+    StorageReturned,
     Ticked,
     TimerFired,
 )
@@ -180,11 +181,9 @@ class DaemonHost:
 
     def _cannot_write(self, effects: list[Effect], now: float) -> None:
         assert self.core is not None
-        self.core.state.rounds.blocked = True
         kept, lost, origins = without_submits(effects)
         self.answers += [(o, Refused(code="storage", message="disk full")) for o in origins]
-        if lost:
-            kept += self.core.handle(SubmitsLost(jobs=tuple(lost)), now + self.offset)
+        kept += self.core.handle(StorageLost(jobs=tuple(lost)), now + self.offset)
         self._unwritten = [Publish(topic="storage", body={"writable": False}), *kept]
         self._retry_at = now + RETRY_WRITES_S
 
@@ -198,10 +197,8 @@ class DaemonHost:
             return
         effects, self._unwritten = self._unwritten, []
         self._on_commit()
-        self.core.state.rounds.blocked = False
-        self.core.state.rounds.want("store_returned")
         self._speak(effects, now)
-        self.offer(Ticked())
+        self.offer(StorageReturned())
 
     def _speak(self, effects: list[Effect], now: float) -> None:
         """Messages, after the commit; it may crash between any two of them."""

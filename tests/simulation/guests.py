@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from coalloc.core.records import PartState
+from coalloc.model.parts import PartState
 from coalloc.model.reading import HandedJob
 
 OVER = frozenset({"completed", "ended", "cancelled", "lost"})

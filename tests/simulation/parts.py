@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from coalloc.core.executor_effects import Key
-from coalloc.core.messages import PartReport, Prepare
-from coalloc.core.records import PART_ENDED, PartState
+from coalloc.core.messages import Prepare
+from coalloc.model.parts import PART_ENDED, PartReport, PartState
 from tests.simulation.guests import Guests
 
 HELD = frozenset({PartState.PREPARING, PartState.READY})

@@ -13,8 +13,9 @@ import random
 from coalloc.core.after_restore import OVERTAKEN
 from coalloc.core.executor_effects import Key
 from coalloc.core.messages import Prepare
-from coalloc.core.records import JobRecord, JobState, PartState
+from coalloc.core.records import JobRecord, JobState
 from coalloc.core.requests import Cancel, Command, Release, ResumeRounds
+from coalloc.model.parts import PartState
 from tests.simulation.daemon import DaemonHost
 from tests.simulation.disk import Disk
 from tests.simulation.executors import ExecutorHost

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.adapters.base import ClaimRefusedError, PartKey, PartReport, PartSpec, PartState
+from coalloc.adapters.base import ClaimRefusedError
 from coalloc.adapters.runner.command import UnreachableError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.native_jobs import HandedLauncher
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import read_settings
+from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.reading import HandedJob
 from tests.testbeds.slurm import Bed, ClusterShape, bed
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.base import ClaimRefusedError, PartState
+from coalloc.adapters.base import ClaimRefusedError
 from coalloc.adapters.batch.token import parse_comment
+from coalloc.model.parts import PartState
 from tests.support.launch_bed import Signpost, wait_dead
 from tests.testbeds.slurm import Bed
 from tests.testbeds.slurm_launches import SlurmBed

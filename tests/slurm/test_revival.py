@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.adapters.base import PartState
 from coalloc.adapters.slurm.launcher import SlurmLauncher, commands_of
 from coalloc.adapters.slurm.reader import SlurmReader
+from coalloc.model.parts import PartState
 from tests.testbeds.slurm import Bed, alike, bed
 from tests.testbeds.slurm_launches import SlurmBed
 

@@ -8,12 +8,13 @@ from typing import Any
 from coalloc.core.coordinator import Coordinator, Remembered
 from coalloc.core.effects import Effect, Note, Reply, SaveJob, Send, Solve
 from coalloc.core.events import Requested, Solved, Stated, Ticked
-from coalloc.core.messages import Hello, Order, PartReport, Read, Report
-from coalloc.core.records import JobRecord, Launch, PartState
+from coalloc.core.messages import Hello, Order, Read, Report
+from coalloc.core.records import JobRecord, Launch
 from coalloc.core.requests import Answer, Command, Done, Submit, SubmitWorkflow
 from coalloc.core.settings import ClusterSettings, Settings, Trigger
 from coalloc.model.cost import piece_time
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
+from coalloc.model.parts import PartReport, PartState
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Snapshot

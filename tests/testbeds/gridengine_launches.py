@@ -8,9 +8,9 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from coalloc.adapters.base import PartSpec
 from coalloc.adapters.gridengine.launcher import GridEngineLauncher
 from coalloc.adapters.gridengine.settings import GridEngineSettings, read_settings
+from coalloc.model.parts import PartSpec
 from tests.support.launch_bed import Bed as LaunchBed
 from tests.testbeds.gridengine import BIN, Cell, bed
 from tests.testbeds.slurm_launches import PYTHON

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from coalloc.adapters.base import PartSpec
 from coalloc.adapters.slurm.launcher import SlurmLauncher
 from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
+from coalloc.model.parts import PartSpec
 from tests.support.launch_bed import Bed as LaunchBed
 from tests.testbeds.slurm import Bed, Cluster, ClusterShape, bed
 

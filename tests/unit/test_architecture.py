@@ -386,7 +386,7 @@ def test_home_rule_can_pass(path: str, source: str) -> None:
         ("adapters/slurm/part.py", "from coalloc.adapters.slurm.commands import Slurm", False),
         ("adapters/slurm/reader.py", "from coalloc.model.errors import InputError", False),
         ("adapters/runner/held.py", "import msgspec", True),
-        ("adapters/runner/held.py", "from coalloc.adapters.base import PartKey", True),
+        ("adapters/runner/held.py", "from coalloc.adapters.base import AdapterError", True),
         ("adapters/slurm/part_job.py", "from coalloc.model.errors import InputError", True),
     ],
 )
@@ -442,3 +442,36 @@ def test_folder_rule_can_fail(tmp_path: Path) -> None:
     for name in (".", "kernel"):
         (tmp_path / name / "__init__.py").touch()
     assert list(folder_faults(tmp_path)) == ["inner/ has no __init__.py"]
+
+
+def core_writes(source: str) -> Iterator[str]:
+    """Yield what a source assigns to, or asks of, the state of a core by-passing its events."""
+    for node in ast.walk(ast.parse(source)):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            targets = [node.target]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            targets = [node.func] if node.func.attr == "want" else []
+        yield from (text for text in map(ast.unparse, targets) if "core.state." in text)
+
+
+def test_state_of_the_core_changes_by_events_alone() -> None:
+    shells = [*ROOT.glob("daemon/**/*.py"), *ROOT.glob("executor/**/*.py")]
+    shells += [*ROOT.glob("tests/simulation/*.py"), *ROOT.glob("benchmarks/*.py")]
+    found = {str(path): list(core_writes(path.read_text(encoding="utf-8"))) for path in shells}
+    assert {path: writes for path, writes in found.items() if writes} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "self.core.state.rounds.blocked = True",
+        "core.state.tokens['ann', 'x'] = '1'",
+        "self._core.state.last_job += 1",
+        "self.core.state.rounds.want('operator')",
+    ],
+)
+def test_a_write_into_the_core_is_seen(line: str) -> None:
+    assert list(core_writes(line))

@@ -8,9 +8,10 @@ from coalloc.core.after_restore import MARK, OVERTAKEN
 from coalloc.core.coordinator import Remembered
 from coalloc.core.effects import SaveMeta
 from coalloc.core.events import Stated
-from coalloc.core.messages import Abort, Hello, PartReport, Prepare, Report, Start
-from coalloc.core.records import JobRecord, JobState, Launch, PartState
+from coalloc.core.messages import Abort, Hello, Prepare, Report, Start
+from coalloc.core.records import JobRecord, JobState, Launch
 from coalloc.core.requests import Cancel, PauseRounds, Release, ResumeRounds, Submit
+from coalloc.model.parts import PartReport, PartState
 from tests.support.core_site import Site
 
 

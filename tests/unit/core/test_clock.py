@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coalloc.core.records import JobState, PartState
+from coalloc.core.records import JobState
 from coalloc.core.requests import Hold, Release
+from coalloc.model.parts import PartState
 from tests.support.core_site import HOUR, Site
 
 

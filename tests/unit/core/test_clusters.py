@@ -8,9 +8,10 @@ from coalloc.core.coordinator import Remembered
 from coalloc.core.effects import Greet, Send
 from coalloc.core.events import Stated
 from coalloc.core.messages import Abort, Hello, Read, Start
-from coalloc.core.records import JobState, Launch, PartState
+from coalloc.core.records import JobState, Launch
 from coalloc.core.requests import Cancel, Done, Drain, Refused, Resume, Submit
 from coalloc.core.settings import ClusterSettings
+from coalloc.model.parts import PartState
 from tests.support.core_site import Site, reading
 
 LAUNCH = Launch(argv=("work",))

@@ -27,14 +27,13 @@ from coalloc.core.messages import (
     Hello,
     Numbered,
     Order,
-    PartReport,
     Ping,
     Prepare,
     Report,
     Start,
     Welcome,
 )
-from coalloc.core.records import PartState
+from coalloc.model.parts import PartReport, PartState
 
 
 def prepare(job: str = "1", attempt: int = 1) -> Prepare:

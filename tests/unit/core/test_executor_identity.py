@@ -5,8 +5,9 @@ from __future__ import annotations
 from coalloc.core.effects import Drop, Greet, SaveMeta
 from coalloc.core.events import Disconnected, Stated
 from coalloc.core.executor_identity import MARK, TAKEOVER_S
-from coalloc.core.messages import Goodbye, Hello, PartReport, Prepare, Report, Start
-from coalloc.core.records import JobState, PartState
+from coalloc.core.messages import Goodbye, Hello, Prepare, Report, Start
+from coalloc.core.records import JobState
+from coalloc.model.parts import PartReport, PartState
 from tests.support.core_site import Site
 
 

@@ -8,12 +8,13 @@ from typing import Any
 from coalloc.core.after_restore import OVERTAKEN
 from coalloc.core.coordinator import Remembered
 from coalloc.core.events import Stated
-from coalloc.core.messages import Abort, Dismiss, Hello, PartReport, Prepare, Read, Start
-from coalloc.core.records import JobRecord, JobState, PartState
+from coalloc.core.messages import Abort, Dismiss, Hello, Prepare, Read, Start
+from coalloc.core.records import JobRecord, JobState
 from coalloc.core.requests import Cancel, Done, Hold, Refused
 from coalloc.core.starting import CANCELLED_THERE
 from coalloc.daemon.store.records_json import read_record, write_record
 from coalloc.model.jobs import RigidJob
+from coalloc.model.parts import PartReport, PartState
 from coalloc.model.reading import HandedJob
 from coalloc.model.snapshot import Reservation
 from tests.support.core_site import HOUR, Site, reading

@@ -9,11 +9,12 @@ import pytest
 from coalloc.core import snapshots
 from coalloc.core.coordinator import STALLED_S, STRANGERS_NAMED
 from coalloc.core.effects import Resend, SaveLaunch, Solve
-from coalloc.core.events import Disconnected, SolveFailed, Stated, SubmitsLost
+from coalloc.core.events import Disconnected, SolveFailed, Stated, StorageLost
 from coalloc.core.messages import Goodbye, Prepare, Read, Report
-from coalloc.core.records import JobState, Launch, PartState
+from coalloc.core.records import JobState, Launch
 from coalloc.core.requests import Cancel, Done, Refused, RoundNow, Submit
 from coalloc.core.settings import ClusterSettings, Trigger
+from coalloc.model.parts import PartState
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Running
 from tests.support.core_site import HOUR, Site, reading, workflow
@@ -121,7 +122,7 @@ def test_while_it_is_behind_the_clock_may_be_set_back() -> None:
 def test_a_submit_that_was_not_written_was_none() -> None:
     site = Site({"a": 1}, solving=False)
     first = site.submit(token="mine")
-    site.do(SubmitsLost(jobs=(first,)))
+    site.do(StorageLost(jobs=(first,)))
     assert first not in site.state.jobs
     again = site.submit(token="mine")
     assert again != first

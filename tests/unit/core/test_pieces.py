@@ -9,11 +9,12 @@ import pytest
 
 from coalloc.core import snapshots
 from coalloc.core.events import IncumbentFound, Solved, Stated
-from coalloc.core.messages import Abort, Hello, PartReport, Prepare, Read
+from coalloc.core.messages import Abort, Hello, Prepare, Read
 from coalloc.core.pieces import Pool
-from coalloc.core.records import JobRecord, JobState, Launch, PartState
+from coalloc.core.records import JobRecord, JobState, Launch
 from coalloc.core.requests import Cancel, Done, Hold, Refused, Release, Submit
 from coalloc.model.jobs import DivisibleJob
+from coalloc.model.parts import PartReport, PartState
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Reservation

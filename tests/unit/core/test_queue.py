@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from coalloc.core.estimates import KEPT, completed, history_key, predicted, remembered
-from coalloc.core.events import Stated, SubmitsLost
+from coalloc.core.events import Stated, StorageLost
 from coalloc.core.messages import Read
 from coalloc.core.power import PowerState, floored, updated
-from coalloc.core.records import JobState, Launch, PartState
+from coalloc.core.records import JobState, Launch
 from coalloc.core.requests import Cancel, Done, Hold, Refused, Release, Submit
 from coalloc.core.settings import JobDefaults
 from coalloc.model.jobs import RigidJob
+from coalloc.model.parts import PartState
 from coalloc.model.reading import ClusterReading, NodeReading
 from tests.support.core_site import Site
 
@@ -235,7 +236,7 @@ def test_submits_that_could_not_be_written_leave_no_trace() -> None:
     site = Site({"a": 1})
     site.submit()
     lost = site.submit(token="lost")
-    site.do(SubmitsLost(jobs=(lost,)))
+    site.do(StorageLost(jobs=(lost,)))
     assert lost not in site.state.jobs
     assert (site.state.pending_jobs, site.state.pending_procs) == (0, 0)
     again = submit(site, token="lost")
@@ -246,7 +247,7 @@ def test_submits_that_could_not_be_written_leave_no_trace() -> None:
 def test_an_array_that_could_not_be_written_is_submitted_anew() -> None:
     site = Site({"a": 1})
     lost = site.submit(token="lost", array=(1, 2))
-    site.do(SubmitsLost(jobs=(f"{lost}_1", f"{lost}_2")))
+    site.do(StorageLost(jobs=(f"{lost}_1", f"{lost}_2")))
     again = submit(site, token="lost", array=(1, 2))
     assert isinstance(again, Done)
     assert not again.body["again"]

@@ -12,14 +12,18 @@ from coalloc.core.events import (
     IncumbentFound,
     Solved,
     SolveFailed,
+    SolverWarm,
     Stated,
+    StorageLost,
+    StorageReturned,
     Ticked,
     TimerFired,
 )
 from coalloc.core.messages import Hello, Prepare, Read
-from coalloc.core.records import JobState, PartState
+from coalloc.core.records import JobState
 from coalloc.core.requests import Drain, PauseRounds, Refused, Resume, ResumeRounds, RoundNow
 from coalloc.core.settings import Trigger
+from coalloc.model.parts import PartState
 from coalloc.model.platform import NodeState
 from tests.support.core_site import HOUR, Site, first_fit, reading
 
@@ -333,3 +337,29 @@ def test_held_jobs_ask_for_no_round_and_are_not_carried_along() -> None:
     site.submit()
     assert [job.id for job in solves(site)[0].snapshot.queue] == ["6", "7"]
     assert site.state.pending_jobs == 0
+
+
+def test_no_round_starts_while_nothing_can_be_written() -> None:
+    site = Site()
+    site.do(StorageLost())
+    site.submit()
+    site.wait(HOUR)
+    assert not solves(site)
+    site.do(StorageReturned())
+    assert len(solves(site)) == 1
+
+
+def test_a_warm_solver_plans_again_what_a_round_without_it_left_waiting() -> None:
+    site = Site({"a": 1}, min_interval_s=0.0)
+    site.do(SolverWarm())
+    assert not solves(site), "there was no round without it"
+    first = site.submit()
+    site.run(first)
+    before = len(solves(site))
+    site.do(SolverWarm())
+    assert len(solves(site)) == before, "nothing waits"
+    site.submit()
+    before = len(solves(site))
+    site.do(SolverWarm())
+    assert len(solves(site)) == before + 1
+    assert site.notes("round_finished")[-1]["trigger"] == "solver_warm"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from coalloc.core.effects import SaveHistory
-from coalloc.core.records import Launch, PartState
+from coalloc.core.records import Launch
 from coalloc.core.requests import Done, Refused, Submit
 from coalloc.model.jobs import MoldableJob
+from coalloc.model.parts import PartState
 from coalloc.model.speedup import AmdahlSpeedup
 from tests.support.core_site import Site
 

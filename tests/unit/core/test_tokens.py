@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coalloc.core import tokens
+from coalloc.core.events import TokenRecalled
 from coalloc.core.native_jobs import NOBODY
 from coalloc.core.tokens import forget_tokens
 from tests.support.core_site import Site
@@ -27,3 +28,17 @@ def test_tokens_of_forgotten_jobs_go_and_all_others_stay() -> None:
     forget_tokens(state)
     kept = {token for _, token in state.tokens}
     assert kept == {"old4", "waits", "array", "handed"}
+
+
+def test_a_recalled_token_is_known_to_the_submit_that_follows() -> None:
+    site = Site(keep_ended=0)
+    old = site.submit(token="old")
+    site.run(old)
+    site.finish(old)
+    state = site.state
+    for number in range(tokens.SPARE + 20):
+        state.tokens["bob", str(number)] = old
+    site.submit(token="other")
+    assert ("ann", "old") not in state.tokens, "it is forgotten as requests come"
+    site.do(TokenRecalled(user="ann", token="old", job=old))
+    assert site.submit(token="old") == old

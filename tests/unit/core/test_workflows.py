@@ -9,9 +9,10 @@ import pytest
 
 from coalloc.core.events import Disconnected, Solved, Stated
 from coalloc.core.messages import Abort, Prepare, Read
-from coalloc.core.records import JobState, Launch, PartState
+from coalloc.core.records import JobState, Launch
 from coalloc.core.requests import Cancel, Hold, Refused, Release, Submit
 from coalloc.model.jobs import WorkflowJob
+from coalloc.model.parts import PartState
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Reservation

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -17,37 +16,36 @@ from coalloc.daemon.queries.why import COLD, Explainer
 from coalloc.daemon.solver.explain import explained
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.planner import Planner
+from coalloc.daemon.solver.pool import SolveOutcome, SolverPool
 from coalloc.model.snapshot_json import read_snapshot
 from tests.support.core_site import Site
 
-
-@dataclass
-class Outcome:
-    status: str
-    plan: bytes | None
-    message: str = ""
-    jobs: tuple[str, ...] = ()
+Status = Literal["done", "killed", "crashed", "error"]
 
 
-class InProcess:
+def outcome(status: Status, plan: bytes | None, message: str = "") -> SolveOutcome:
+    return SolveOutcome(status=status, plan=plan, message=message, elapsed_s=0.0)
+
+
+class InProcess(SolverPool):
     """A solver that explains in this process, or fails as it is told to."""
 
-    def __init__(self, outcome: Outcome | Exception | None = None, *, warm: bool = True) -> None:
-        self.outcome, self.is_warm = outcome, warm
+    def __init__(
+        self, outcome: SolveOutcome | Exception | None = None, *, warm: bool = True
+    ) -> None:
+        super().__init__()
+        self.outcome, self.warm = outcome, warm
         self.asked: list[dict[str, Any]] = []
         self.begun, self.gate = asyncio.Event(), asyncio.Event()
         self.gate.set()
 
     @property
-    def progress(self) -> dict[str, int]:
-        return {"done": 0, "steps": 0}
-
-    async def solve(self, *args: Any, **kwargs: Any) -> Outcome:
-        raise NotImplementedError
+    def is_warm(self) -> bool:
+        return self.warm
 
     async def explain(
         self, snapshot: bytes, rule: bytes, job: str, *, deadline_s: float, grace_s: float
-    ) -> Outcome:
+    ) -> SolveOutcome:
         self.asked.append(msgspec.json.decode(rule))
         self.begun.set()
         await self.gate.wait()
@@ -57,7 +55,7 @@ class InProcess:
             return self.outcome
         problem = read_snapshot(msgspec.json.decode(snapshot))
         request = Request(explain=job, soft_at=float("inf"))
-        return Outcome("done", explained(problem, rule, request))
+        return outcome("done", explained(problem, rule, request))
 
 
 @pytest.fixture
@@ -95,7 +93,7 @@ def test_the_state_of_this_moment_is_explained(site: Site) -> None:
 
 def test_the_last_plans_order_is_kept(site: Site) -> None:
     """Its policy has no rule of its own; what only the plan can know is passed on."""
-    solver = InProcess(Outcome("done", b"{}"))
+    solver = InProcess(outcome("done", b"{}"))
     ask(site, solver, "2", "auto")
     assert solver.asked[0]["policy"] == "first-fit"
     assert solver.asked[0]["order"] == []
@@ -113,10 +111,10 @@ def test_a_job_that_runs_needs_no_solver(site: Site) -> None:
     ("solver", "words"),
     [
         pytest.param(lambda: InProcess(warm=False), COLD, id="cold"),
-        pytest.param(lambda: InProcess(Outcome("killed", None, "x")), "longer than", id="slow"),
-        pytest.param(lambda: InProcess(Outcome("crashed", None, "it died")), "it died", id="dead"),
+        pytest.param(lambda: InProcess(outcome("killed", None, "x")), "longer than", id="slow"),
+        pytest.param(lambda: InProcess(outcome("crashed", None, "it died")), "it died", id="dead"),
         pytest.param(lambda: InProcess(RuntimeError("odd")), "RuntimeError: odd", id="defect"),
-        pytest.param(lambda: InProcess(Outcome("done", b"{")), "Error", id="garbage"),
+        pytest.param(lambda: InProcess(outcome("done", b"{")), "Error", id="garbage"),
     ],
 )
 def test_without_an_explanation_the_rest_is_answered(site: Site, solver: Any, words: str) -> None:
@@ -131,7 +129,7 @@ def test_one_explanation_at_a_time(site: Site, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(explaining, "TURN_S", 0.05)
 
     async def both() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        solver = InProcess(Outcome("done", b'{"lines": ["said"]}'))
+        solver = InProcess(outcome("done", b'{"lines": ["said"]}'))
         solver.gate.clear()
         why = explainer(solver)
         first = asyncio.create_task(why.why(site.job("2"), site.state, "easy", site.now))

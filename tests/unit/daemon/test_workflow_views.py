@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from coalloc.core.records import PartState
 from coalloc.core.requests import Cancel
 from coalloc.daemon.queries import job_views, workflow_views
+from coalloc.model.parts import PartState
 from tests.support.core_site import Site
 
 

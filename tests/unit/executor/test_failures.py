@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 import structlog
 
-from coalloc.adapters.base import Adapter, AdapterError, Claim, PartKey, PartSpec
-from coalloc.adapters.base import PartReport as LauncherReport
-from coalloc.adapters.base import PartState as LauncherState
+from coalloc.adapters.base import Adapter, AdapterError, Claim
 from coalloc.core.executor import START_WITHIN_S
 from coalloc.core.executor_effects import Heard, Ticked
 from coalloc.core.messages import (
@@ -24,15 +22,15 @@ from coalloc.core.messages import (
     Hello,
     Numbered,
     Order,
-    PartReport,
     Prepare,
     Report,
     Start,
     Statement,
     Welcome,
 )
-from coalloc.core.records import Launch, PartState
+from coalloc.core.records import Launch
 from coalloc.executor.service import Executor
+from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.reading import ClusterReading
 from coalloc.runtime import logs
 
@@ -65,7 +63,7 @@ class Fragile:
 
     def __init__(self, error: Exception, fails: str = "") -> None:
         self.error, self.fails = error, fails
-        self.states: dict[PartKey, LauncherState] = {}
+        self.states: dict[PartKey, PartState] = {}
         self.renewed = 0
 
     def _may_fail(self, call: str, key: PartKey) -> None:
@@ -74,18 +72,18 @@ class Fragile:
 
     def claim(self, part: PartSpec) -> Claim:
         self._may_fail("claim", part.key)
-        self.states[part.key] = LauncherState.READY
+        self.states[part.key] = PartState.READY
         return Claim(key=part.key)
 
     def go(self, key: PartKey) -> None:
         self._may_fail("go", key)
-        if self.states.get(key) is LauncherState.READY:
-            self.states[key] = LauncherState.RUNNING
+        if self.states.get(key) is PartState.READY:
+            self.states[key] = PartState.RUNNING
 
     def abort(self, key: PartKey, reason: str = "") -> None:
         self._may_fail("abort", key)
         if key in self.states:
-            self.states[key] = LauncherState.REFUSED
+            self.states[key] = PartState.REFUSED
 
     def cancel(self, key: PartKey, *, signal: int = 15, grace_s: float | None = None) -> None:
         raise NotImplementedError
@@ -95,12 +93,15 @@ class Fragile:
         if self.fails == "renew":
             raise self.error
 
-    def poll(self) -> tuple[LauncherReport, ...]:
+    def poll(self) -> tuple[PartReport, ...]:
         if self.fails == "poll":
             raise self.error
-        return tuple(LauncherReport(key=key, state=state) for key, state in self.states.items())
+        return tuple(
+            PartReport(job=key.job, attempt=key.attempt, part=key.part, state=state)
+            for key, state in self.states.items()
+        )
 
-    def adopt(self) -> tuple[LauncherReport, ...]:
+    def adopt(self) -> tuple[PartReport, ...]:
         return self.poll()
 
     def forget(self, key: PartKey) -> None:
@@ -205,13 +206,13 @@ def test_one_failure_costs_nothing_else(bench: Bench, call: str, error: Exceptio
     launcher.error, launcher.fails = error, call
     good, bad = PartKey(job="good", attempt=1, part=0), PartKey(job="bad", attempt=1, part=0)
     bench.order(prepare("bad"), prepare("good"))
-    assert launcher.states[good] is LauncherState.READY
+    assert launcher.states[good] is PartState.READY
     bench.tick()
     bench.order(*both(Start))
-    assert launcher.states[good] is LauncherState.RUNNING
+    assert launcher.states[good] is PartState.RUNNING
     bench.tick()
     bench.order(*both(Abort))
-    assert launcher.states[good] is LauncherState.REFUSED
+    assert launcher.states[good] is PartState.REFUSED
     if call == "poll":
         launcher.fails = ""
     bench.tick()

@@ -6,7 +6,7 @@ import ast
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 from coalloc.client import answers as results
 from coalloc.core import messages, records, requests
 from coalloc.daemon.queries.answers import QUESTIONS
+from coalloc.model.parts import OF_THE_EXECUTOR, PartReport, PartState
 from coalloc.model.reading import ClusterReading, HandedJob, NodeReading
 from coalloc.model.snapshot import Reservation, Running
 from coalloc.wire import codec
@@ -49,7 +50,7 @@ TYPES: Mapping[str, type[Any]] = {
     **codec.FROM_EXECUTOR,
     **codec.COMMANDS,
     "Launch": records.Launch,
-    "Part report": messages.PartReport,
+    "Part report": PartReport,
 }
 
 
@@ -57,6 +58,8 @@ TYPES: Mapping[str, type[Any]] = {
 def test_every_field_is_documented_with_its_default(name: str) -> None:
     rows = table(SECTIONS[name])
     declared = {f.name: f for f in fields(TYPES[name])}
+    if name == "Part report":
+        declared = {n: f for n, f in declared.items() if n not in OF_THE_EXECUTOR}
     assert list(rows) == list(declared)
     for field in declared.values():
         optional = field.default is not MISSING or field.default_factory is not MISSING
@@ -271,3 +274,14 @@ def test_a_wrong_request_says_where(body: Any, code: str, words: str) -> None:
 def test_unknown_fields_are_ignored() -> None:
     body = {"type": "cancel", "job": "12", "colour": "red", "id": "1"}
     assert codec.decode_command(body) == requests.Cancel(job="12")
+
+
+@pytest.mark.parametrize("kind", [messages.Hello, messages.Report])
+def test_what_an_executor_knows_of_each_process_is_not_sent(kind: type[Any]) -> None:
+    part = PartReport(job="1", attempt=1, part=0, state=PartState.FINISHED, exit_code=3)
+    known = replace(part, codes=(3, None, 0), cpu_s=1.5, max_rss_mb=2.0)
+    sent = codec.encode_message(kind(cluster="a", last_seq=1, parts=(known,)))
+    assert set(json.loads(sent)["parts"][0]) == set(table(SECTIONS["Part report"]))
+    heard = codec.decode_from_executor(sent)
+    assert isinstance(heard, messages.Hello | messages.Report)
+    assert heard.parts == (part,)

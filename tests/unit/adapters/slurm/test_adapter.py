@@ -7,16 +7,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.base import (
-    Adapter,
-    AdapterError,
-    Claim,
-    ClaimRefusedError,
-    PartKey,
-    PartReport,
-    PartSpec,
-    PartState,
-)
+from coalloc.adapters.base import Adapter, AdapterError, Claim, ClaimRefusedError
 from coalloc.adapters.runner.command import UnreachableError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.faces import BothLaunchers
@@ -27,6 +18,7 @@ from coalloc.core.executor_turn import carry_out
 from coalloc.core.messages import Prepare
 from coalloc.executor.parts import spec_of
 from coalloc.executor.service import Executor
+from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.reading import ClusterReading
 from coalloc.runtime.logs import get_logger
 
@@ -63,7 +55,7 @@ class Own:
         return Claim(key=part.key)
 
     def poll(self) -> tuple[PartReport, ...]:
-        return (PartReport(key=PartKey(job="1", attempt=1, part=0), state=PartState.READY),)
+        return (PartReport(job="1", attempt=1, part=0, state=PartState.READY),)
 
     def adopt(self) -> tuple[PartReport, ...]:
         return self.poll()

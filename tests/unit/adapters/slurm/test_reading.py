@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.base import PartState
 from coalloc.adapters.slurm.native_job import (
     HandedPart,
     account_facts,
@@ -34,6 +33,7 @@ from coalloc.adapters.slurm.records import (
     ReservationEntry,
 )
 from coalloc.adapters.slurm.settings import SlurmSettings
+from coalloc.model.parts import PartState
 
 NOW = 1_000_000.0
 NODES = tuple(NodeEntry(name=f"n{i}", cpus=8, states=("IDLE",)) for i in range(1, 5))

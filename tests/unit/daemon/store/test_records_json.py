@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from coalloc.core.records import JobRecord, JobState, Launch, PartRecord, PartState
+from coalloc.core.records import JobRecord, JobState, Launch, PartRecord
 from coalloc.daemon.store.records_json import read_launch, read_record, write_launch, write_record
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
+from coalloc.model.parts import PartState
 from coalloc.model.speedup import AmdahlSpeedup, TableSpeedup
 
 JOBS: tuple[Job, ...] = (

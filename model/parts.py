@@ -1,0 +1,196 @@
+"""Parts of jobs, as core, executor and launchers name them: key, state, specification, report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from urllib.parse import quote, unquote
+
+
+class PartState(StrEnum):
+    """Where a part is."""
+
+    PREPARING = "preparing"
+    READY = "ready"
+    """At the barrier: every process exists and waits."""
+    RUNNING = "running"
+    FINISHED = "finished"
+    """Its processes ran and ended."""
+    REFUSED = "refused"
+    """Nothing of it was started, nothing ever will be."""
+    LOST = "lost"
+    """Started, and its end cannot be known; what was left of it has been killed."""
+
+
+PART_ENDED = frozenset({PartState.FINISHED, PartState.REFUSED, PartState.LOST})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class PartKey:
+    """What names a part for ever: a job, the attempt to start it, the part's index."""
+
+    job: str
+    attempt: int
+    part: int
+
+    @property
+    def folder(self) -> str:
+        """A file name that stands for this key, and for no other."""
+        return f"part+{quote(self.job, safe='')}+{self.attempt}+{self.part}"
+
+    @classmethod
+    def of_folder(cls, name: str) -> PartKey | None:
+        """The key a folder stands for; None where it stands for none."""
+        pieces = name.split("+")
+        if len(pieces) != 4 or pieces[0] != "part":
+            return None
+        if not (pieces[2].isdecimal() and pieces[3].isdecimal()):
+            return None
+        return cls(job=unquote(pieces[1]), attempt=int(pieces[2]), part=int(pieces[3]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartSpec:
+    """One part of a job, ready to be launched.
+
+    Attributes
+    ----------
+    job, attempt, part : str, int, int
+        The key.
+    epoch : int
+        Of the daemon that decided it; kept for the record.
+    cluster : str
+    argv : tuple of str
+        Command and arguments; where `script` is given, ``argv[0]`` is only its name.
+    script : str
+        Text of a batch script, executed from a private copy; empty: `argv` is a command.
+    env : mapping of str
+        The user's variables; ours are added to them.
+    cwd : str
+    stdout, stderr : str
+        Patterns of output files, relative to `cwd`: ``%j`` job, ``%r`` rank, ``%%`` a per cent
+        sign. Output is appended. An empty `stdout` is ``coalloc-%j.out``, an empty `stderr`
+        the same file as `stdout`.
+    uid, gid : int or None
+        Whose processes they are; None is the executor's own user, and the user's own group.
+    nodes : tuple of (node name, processes)
+        In rank order.
+    first_rank : int
+        Rank of this part's first process.
+    size : int
+        Processes of the whole job.
+    nodelist : str
+        Node set of the whole job.
+    hosts : tuple of (host, slots)
+        Lines of the host file; empty: `nodes`.
+    rendezvous : str
+        host:port.
+    time_limit_s : float or None
+        Run time after which the processes are ended, seconds.
+    grace_s : float
+        Between SIGTERM and SIGKILL, seconds.
+    lease_s : float
+        The claim lapses when it is not renewed for this long, seconds.
+    foreign : str
+        A job of the batch system's own, which is to be let go on these nodes; empty: `argv` or
+        `script` is what runs.
+    chunks : (int, int, int) or None
+        Of a piece of a divisible job: its first chunk, how many it has, and how many the job has.
+        Its processes share them, each some in a row.
+    """
+
+    job: str
+    attempt: int
+    part: int
+    cluster: str
+    argv: tuple[str, ...]
+    nodes: tuple[tuple[str, int], ...]
+    first_rank: int = 0
+    size: int = 0
+    epoch: int = 0
+    script: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str = "/"
+    stdout: str = ""
+    stderr: str = ""
+    uid: int | None = None
+    gid: int | None = None
+    nodelist: str = ""
+    hosts: tuple[tuple[str, int], ...] = ()
+    rendezvous: str = ""
+    time_limit_s: float | None = None
+    grace_s: float = 10.0
+    lease_s: float = 60.0
+    foreign: str = ""
+    chunks: tuple[int, int, int] | None = None
+
+    @property
+    def key(self) -> PartKey:
+        """What names this part."""
+        return PartKey(job=self.job, attempt=self.attempt, part=self.part)
+
+    @property
+    def procs(self) -> int:
+        """Processes of this part."""
+        return sum(count for _, count in self.nodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartReport:
+    """The state of a part now, as its launcher or its executor knows it.
+
+    Attributes
+    ----------
+    job, attempt, part : str, int, int
+        The key.
+    exit_code : int or None
+        Highest of the processes' codes; 128 + signal where one was killed.
+    started, ended : float or None
+        Wall-clock seconds: the first process's exec, the end of the last.
+    reason : str
+        Why it ended: ``exited``, ``signalled``, ``time_limit``, ``cancelled``, ``aborted``,
+        ``expired``, ``runner_died``, ``restarted``, ``nodes_taken``, ... or one of
+        `coalloc.model.refusals.PERMANENT`.
+    detail : str
+        The reason in words.
+    codes : tuple of int or None
+        Per process in rank order: exit code, minus the number of the signal that killed it,
+        or None where it never ran or its end is not known. Empty before the end. This and what
+        follows stays with the executor (`OF_THE_EXECUTOR`).
+    cpu_s, max_rss_mb : float
+        CPU time of all its processes, memory of the largest.
+    """
+
+    job: str
+    attempt: int
+    part: int
+    state: PartState
+    exit_code: int | None = None
+    started: float | None = None
+    ended: float | None = None
+    reason: str = ""
+    detail: str = ""
+    codes: tuple[int | None, ...] = ()
+    cpu_s: float = 0.0
+    max_rss_mb: float = 0.0
+
+    @property
+    def key(self) -> PartKey:
+        """What names this part."""
+        return PartKey(job=self.job, attempt=self.attempt, part=self.part)
+
+    @property
+    def is_ended(self) -> bool:
+        """Finished, refused or lost."""
+        return self.state in PART_ENDED
+
+
+OF_THE_EXECUTOR = frozenset({"codes", "cpu_s", "max_rss_mb"})
+"""Fields of a report that are not sent: one value per process is too much for large parts."""
+
+
+def worst_exit_code(codes: Iterable[int | None]) -> int | None:
+    """Return the highest of the processes' codes; 128 + signal where one was killed."""
+    ended = (code if code >= 0 else 128 - code for code in codes if code is not None)
+    return max(ended, default=None)
