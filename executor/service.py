@@ -34,9 +34,8 @@ from coalloc.core.messages import (
 )
 from coalloc.core.records import PartState
 from coalloc.executor.access import OPEN_ACCESS, ExecutorAccess
-from coalloc.executor.hands import LauncherHands, ProgressFile, in_words
+from coalloc.executor.hands import LauncherHands, ProgressFile, in_words, kept_identity
 from coalloc.executor.parts import message_of
-from coalloc.executor.state import kept_identity
 from coalloc.runtime.logs import RateLimit
 from coalloc.wire.codec import WireError, decode_for_executor, encode_message
 from coalloc.wire.curve import REFUSED, SUCCEEDED
