@@ -26,7 +26,7 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.runtime import texts
 from coalloc.runtime.texts import clock, instant
-from coalloc.wire.errors import RefusedError
+from coalloc.wire.client import RefusedError
 
 WAITING = frozenset({"pending", "held"})
 
