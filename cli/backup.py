@@ -61,8 +61,8 @@ def _add_restore(parser: argparse.ArgumentParser) -> None:
 
 
 def _restore(args: argparse.Namespace) -> int:
-    from coalloc.daemon.store.backup import restore
     from coalloc.daemon.store.errors import StoreError
+    from coalloc.daemon.store.restore import restore
 
     store = _store_path(args)
     try:

@@ -131,34 +131,3 @@ def error_line(error: object) -> str:
         wrong = error.object[max(0, error.start - 20) : error.end + 20]
         text = f"{wrong!r} is not UTF-8 text"
     return f"coalloc: error: {printable(text)}"
-
-
-def read_json(path: Path) -> Any:
-    """A JSON file; "-" is standard input.
-
-    Raises
-    ------
-    CommandError
-        With the path and what is wrong; exit code 2.
-    """
-    shown = "standard input" if str(path) == "-" else str(path)
-    try:
-        raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-        return json.loads(raw)
-    except OSError as error:
-        raise CommandError(f"{shown}: {error.strerror}", BAD_USAGE) from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{shown}: is not UTF-8 text", BAD_USAGE) from error
-    except (ValueError, RecursionError) as error:
-        raise CommandError(f"{shown}: is not JSON: {error}", BAD_USAGE) from error
-
-
-def write_text(text: str, path: Path | None) -> None:
-    """Write to a file, or to standard output where none is named."""
-    if path is None or str(path) == "-":
-        sys.stdout.write(text)
-        return
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}") from error

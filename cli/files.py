@@ -1,10 +1,18 @@
-"""Reading a script before it is submitted: what could not run is refused here, in one line."""
+"""The files that commands read and write; what is wrong with one is refused in one line."""
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from coalloc.cli.command import BAD_USAGE, CommandError
+from coalloc.model.errors import InputError
+
+if TYPE_CHECKING:
+    from coalloc.model.plan import Plan
+    from coalloc.model.snapshot import Snapshot
 
 LARGEST_SCRIPT = 4 << 20
 """Bytes; as sbatch's default."""
@@ -61,3 +69,66 @@ def read_script(raw: bytes, shown: str) -> str:
     if "\0" in text:
         raise CommandError(f"{shown}: holds a zero byte", BAD_USAGE)
     return text
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file; "-" is standard input.
+
+    Raises
+    ------
+    CommandError
+        With the path and what is wrong; exit code 2.
+    """
+    shown = "standard input" if str(path) == "-" else str(path)
+    try:
+        raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        return json.loads(raw)
+    except OSError as error:
+        raise CommandError(f"{shown}: {error.strerror}", BAD_USAGE) from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{shown}: is not UTF-8 text", BAD_USAGE) from error
+    except (ValueError, RecursionError) as error:
+        raise CommandError(f"{shown}: is not JSON: {error}", BAD_USAGE) from error
+
+
+def write_text(text: str, path: Path | None) -> None:
+    """Write to a file, or to standard output where none is named."""
+    if path is None or str(path) == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from error
+
+
+def load_snapshot(path: Path) -> Snapshot:
+    """A snapshot from a file; "-" is standard input.
+
+    Raises
+    ------
+    CommandError
+        With the path and what is wrong; exit code 2.
+    """
+    from coalloc.model.snapshot_json import read_snapshot
+
+    try:
+        return read_snapshot(read_json(path))
+    except InputError as error:
+        raise CommandError(f"{path}: {error}", BAD_USAGE) from error
+
+
+def load_plan(path: Path) -> Plan:
+    """A plan from a file.
+
+    Raises
+    ------
+    CommandError
+        With the path and what is wrong; exit code 2.
+    """
+    from coalloc.model.plan_json import read_plan
+
+    try:
+        return read_plan(read_json(path))
+    except InputError as error:
+        raise CommandError(f"{path}: {error}", BAD_USAGE) from error

@@ -22,14 +22,12 @@ from coalloc.cli.command import (
     connect,
     note,
     print_json,
-    read_json,
-    write_text,
 )
+from coalloc.cli.files import load_plan, load_snapshot, write_text
 from coalloc.cli.output import figure
-from coalloc.model.errors import InputError
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import read_snapshot, write_snapshot
+from coalloc.model.snapshot_json import write_snapshot
 from coalloc.runtime import texts
 
 COMPILING_S = 2.0
@@ -38,20 +36,6 @@ PROOF_S = 10.0
 """How long ``check`` seeks better bounds, seconds."""
 CERTIFICATE_STEPS = 2_000_000_000
 """What ``check`` spends on a plan's certificates, about a minute."""
-
-
-def load_snapshot(path: Path) -> Snapshot:
-    """A snapshot from a file; "-" is standard input.
-
-    Raises
-    ------
-    CommandError
-        With the path and what is wrong; exit code 2.
-    """
-    try:
-        return read_snapshot(read_json(path))
-    except InputError as error:
-        raise CommandError(f"{path}: {error}", BAD_USAGE) from error
 
 
 def _add_solve(parser: argparse.ArgumentParser) -> None:
@@ -122,7 +106,6 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from coalloc.cli.plan import load_plan
     from coalloc.policies.check import check
 
     snapshot, plan = load_snapshot(args.snapshot), load_plan(args.plan)

@@ -14,13 +14,11 @@ from coalloc.cli.command import (
     answer_json,
     connect,
     print_json,
-    read_json,
-    write_text,
 )
 from coalloc.cli.critical_path import Edges, critical_paths, path_lines
+from coalloc.cli.files import load_plan, load_snapshot, write_text
 from coalloc.cli.output import WALL_CLOCK_S, node_set, show_table, width
 from coalloc.cli.picture import Picture, counts, headline, picture_of
-from coalloc.model.errors import InputError
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.plan_json import read_plan, write_plan
@@ -102,8 +100,6 @@ def _from_file(path: Path, snapshot: Path | None) -> Shown:
     plan = load_plan(path)
     if snapshot is None:
         return Shown(plan, {}, None, f"{path}: ")
-    from coalloc.cli.offline import load_snapshot
-
     problem = load_snapshot(snapshot)
     clusters = {node.name: cluster.name for cluster, node in problem.nodes()}
     shown = Shown(plan, clusters, problem.time, f"{path}: ")
@@ -123,20 +119,6 @@ def _from_file(path: Path, snapshot: Path | None) -> Shown:
         if isinstance(job, WorkflowJob)
     }
     return shown
-
-
-def load_plan(path: Path) -> Plan:
-    """A plan from a file.
-
-    Raises
-    ------
-    CommandError
-        With the path and what is wrong; exit code 2.
-    """
-    try:
-        return read_plan(read_json(path))
-    except InputError as error:
-        raise CommandError(f"{path}: {error}", BAD_USAGE) from error
 
 
 def _show(shown: Shown, args: argparse.Namespace) -> None:

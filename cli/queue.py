@@ -18,7 +18,7 @@ from coalloc.cli.wait import wait_and_tell
 from coalloc.client.answers import QueueRow, ServiceStatus
 from coalloc.runtime import texts
 from coalloc.runtime.texts import instant, length
-from coalloc.wire.errors import RefusedError
+from coalloc.wire.client import RefusedError
 
 CODES = {
     "pending": "PD",

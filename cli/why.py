@@ -26,7 +26,7 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.runtime import texts
 from coalloc.runtime.texts import clock, instant
-from coalloc.wire.errors import RefusedError
+from coalloc.wire.client import RefusedError
 
 WAITING = frozenset({"pending", "held"})
 
@@ -95,7 +95,7 @@ def why_lines(why: Why) -> list[str]:
 
 
 def _off_line(args: argparse.Namespace) -> int:
-    from coalloc.cli.offline import load_snapshot
+    from coalloc.cli.files import load_snapshot
     from coalloc.policies.explain.explain import explain_plan
     from coalloc.policies.explain.explanation import write_explanation
     from coalloc.policies.explain.words import lines
@@ -120,7 +120,7 @@ def _off_line(args: argparse.Namespace) -> int:
 
 
 def _plan_of(args: argparse.Namespace, snapshot: Snapshot) -> Plan:
-    from coalloc.cli.plan import load_plan
+    from coalloc.cli.files import load_plan
     from coalloc.policies.base import Budget
     from coalloc.policies.check import check
     from coalloc.policies.options import read_options

@@ -25,8 +25,7 @@ from coalloc.client.events import followed, never, stored
 from coalloc.client.main_guard import refuse_while_importing
 from coalloc.client.submission import JobOptions, submission
 from coalloc.client.workflow_submission import WorkflowOptions, workflow_submission
-from coalloc.wire.client import Asker, NoAnswerError
-from coalloc.wire.errors import RefusedError, checked
+from coalloc.wire.client import Asker, NoAnswerError, RefusedError, checked
 
 __all__ = ["Client", "NoAnswerError", "RefusedError", "submission"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,24 @@ class ProgressFile:
             os.fsync(file.fileno())
         written.replace(self._path)
         self.kept = progress
+
+
+def kept_identity(state_dir: Path) -> str:
+    """The identity of a state folder, which is made with it and on disk on return."""
+    path = state_dir / "identity"
+    try:
+        found = path.read_text(encoding="ascii", errors="replace").strip()
+    except FileNotFoundError:
+        found = ""
+    if not found:
+        found = uuid.uuid4().hex
+        fresh = path.with_suffix(".tmp")
+        with open(fresh, "w", encoding="ascii") as file:
+            file.write(found)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    return found
 
 
 class LauncherHands:

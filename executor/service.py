@@ -23,8 +23,7 @@ from coalloc.core.executor_effects import ExecutorEffect, ExecutorEvent, Heard, 
 from coalloc.core.executor_turn import carry_out
 from coalloc.core.messages import Goodbye, Numbered, Ping, Read, Statement, TurnedAway, Welcome
 from coalloc.executor.access import OPEN_ACCESS, ExecutorAccess
-from coalloc.executor.hands import LauncherHands, ProgressFile, in_words
-from coalloc.executor.state import kept_identity
+from coalloc.executor.hands import LauncherHands, ProgressFile, in_words, kept_identity
 from coalloc.model.parts import PartKey, PartReport
 from coalloc.runtime.logs import RateLimit
 from coalloc.wire.codec import WireError, decode_for_executor, encode_message

@@ -19,6 +19,24 @@ from coalloc.wire.frames import PROTOCOL, WireError, decode_any, decode_object, 
 MAX_BYTES = 256 << 20
 
 
+class RefusedError(Exception):
+    """The daemon did not do what was asked.
+
+    Attributes
+    ----------
+    code : str
+        ``bad_request``, ``not_found``, ``not_allowed``, ``infeasible``, ``too_many``,
+        ``wrong_state``, ``storage``, ``busy``, ``too_fast`` or ``internal``. Only after
+        ``storage``, ``busy``, ``too_fast`` and ``too_many`` may the same request succeed later.
+    message : str
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
 class NoAnswerError(ConnectionError):
     """The daemon did not answer in time."""
 
@@ -175,3 +193,15 @@ class Watcher:
         """Close the subscription."""
         self._socket.close()
         self._context.term()
+
+
+def checked(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer, unless it is a refusal.
+
+    Raises
+    ------
+    RefusedError
+    """
+    if answer.get("type") == "refused":
+        raise RefusedError(str(answer.get("code")), str(answer.get("message")))
+    return answer

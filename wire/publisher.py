@@ -15,10 +15,9 @@ import zmq
 
 from coalloc.wire.authenticator import Admits, Gatekeeper
 from coalloc.wire.curve import Listening, OnHandshake
-from coalloc.wire.floods import FloodGuard
 from coalloc.wire.frames import PROTOCOL, encode
 from coalloc.wire.sockets import Port, new_context
-from coalloc.wire.subscriptions import Subscriptions
+from coalloc.wire.subscription_limits import FloodGuard, Subscriptions
 
 MAX_SUBSCRIPTION_BYTES = 1024
 SUBSCRIPTIONS_UNREAD = 2

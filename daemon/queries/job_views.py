@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -284,14 +283,6 @@ def _free(state: State, now: float) -> str:
     for node, count in view.free.items():
         free[view.cluster_of[node]] += max(0, count)
     return ", ".join(f"{name} {count}" for name, count in free.items())
-
-
-def test_snapshot(state: State, job: Any, now: float) -> dict[str, Any]:
-    """The snapshot of a round with one job more."""
-    from coalloc.model.snapshot_json import write_snapshot
-
-    snapshot = snapshots.snapshot(state, now, without=state.aside)
-    return write_snapshot(replace(snapshot, queue=(*snapshot.queue, job)))
 
 
 def running_rows(state: State, now: float) -> list[dict[str, Any]]:

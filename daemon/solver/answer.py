@@ -1,4 +1,4 @@
-"""What a solver process does with one request: read, solve or check, write."""
+"""What a solver process does with one request: read, solve or explain, write."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from coalloc.daemon.solver.frames import (
     PLAN,
     REQUEST,
     SNAPSHOT,
-    VIOLATIONS,
     Failure,
     FrameError,
     Request,
@@ -31,7 +30,7 @@ from coalloc.daemon.solver.frames import (
     receive_frame,
 )
 from coalloc.model.plan import Placement, Plan
-from coalloc.model.plan_json import read_plan, write_plan
+from coalloc.model.plan_json import write_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve, never
@@ -76,11 +75,6 @@ def answer(stream: socket.socket, extra: Mapping[str, Solve]) -> None:
 
         body = explained(snapshot, _body(stream, PLAN), request)
         stream.sendall(frame(EXPLANATION, body))
-        return
-    if not request.policy:
-        plan = read_plan(msgspec.json.decode(_body(stream, PLAN)))
-        found = check(snapshot, plan).violations
-        stream.sendall(frame(VIOLATIONS, msgspec.json.encode(found)))
         return
     solve = extra.get(request.policy) or lookup(request.policy).solve
     sender = _Sender(stream, snapshot, request)

@@ -1,8 +1,8 @@
 """What the daemon and a solver process say to each other: a letter, a length, a body.
 
-The daemon sends one request: REQUEST, SNAPSHOT, and PLAN where a plan is to be checked, or the rule
-of one explained. The process answers BEGUN, any number of INCUMBENT, then DONE, VIOLATIONS,
-EXPLANATION or FAILED. Bodies are JSON, except that of BEGUN, which is a process number.
+The daemon sends one request: REQUEST, SNAPSHOT, and PLAN where the rule of a plan is to be
+explained. The process answers BEGUN, any number of INCUMBENT, then DONE, EXPLANATION or FAILED.
+Bodies are JSON, except that of BEGUN, which is a process number.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from msgspec import Struct
 from coalloc.model.history import NO_HISTORY, History
 
 REQUEST, SNAPSHOT, PLAN = b"R", b"S", b"P"
-BEGUN, INCUMBENT, DONE, VIOLATIONS, EXPLANATION, FAILED = b"B", b"I", b"D", b"V", b"X", b"E"
+BEGUN, INCUMBENT, DONE, EXPLANATION, FAILED = b"B", b"I", b"D", b"X", b"E"
 KINDS = frozenset(
-    {REQUEST, SNAPSHOT, PLAN, BEGUN, INCUMBENT, DONE, VIOLATIONS, EXPLANATION, FAILED},
+    {REQUEST, SNAPSHOT, PLAN, BEGUN, INCUMBENT, DONE, EXPLANATION, FAILED},
 )
 
 HEADER = struct.Struct(">cI")
@@ -33,7 +33,7 @@ class Request(Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     policy : str
-        Empty: check the plan, or explain.
+        Empty: explain.
     explain : str
         The job to explain.
     checked : bool

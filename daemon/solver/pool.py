@@ -27,7 +27,6 @@ from coalloc.runtime.logs import get_logger
 
 GRACE_S = 0.2
 """Between the end of the time limit, when a policy should stop, and the kill, seconds."""
-CHECK_S = 30.0
 STOP_S = 2.0
 RESTART_FIRST_S = 0.5
 RESTART_MAX_S = 60.0
@@ -225,16 +224,6 @@ class SolverPool:
             elapsed_s=time.monotonic() - began,
             jobs=talk.jobs,
         )
-
-    async def check(self, snapshot: bytes, plan: bytes, *, timeout_s: float = CHECK_S) -> list[str]:
-        """What the independent checker has against a plan; an answer that fails is one thing."""
-        now = time.monotonic()
-        request = Request(soft_at=now + timeout_s, hard_at=now + timeout_s)
-        parts = (frame(SNAPSHOT, snapshot), frame(PLAN, plan))
-        _, message, body = await self._ask(Talk(), request, parts, lambda body: None)
-        if body is None:
-            return [f"not checked: {message}"]
-        return msgspec.json.decode(body, type=list[str])
 
     async def explain(
         self, snapshot: bytes, rule: bytes, job: str, *, deadline_s: float, grace_s: float

@@ -19,7 +19,6 @@ from coalloc.daemon.solver.frames import (
     FAILED,
     INCUMBENT,
     REQUEST,
-    VIOLATIONS,
     Failure,
     FrameError,
     Request,
@@ -78,7 +77,7 @@ class Talk:
                     self.pid = int(body)
                 case _ if kind == INCUMBENT:
                     found(body)
-                case _ if kind in (DONE, VIOLATIONS, EXPLANATION):
+                case _ if kind in (DONE, EXPLANATION):
                     self._ended = True
                     return "done", "", body
                 case _ if kind == FAILED:

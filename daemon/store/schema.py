@@ -12,7 +12,6 @@ from typing import Any
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.writes import (
     AppendEvent,
-    DropJob,
     DropOutbox,
     PutHistory,
     PutJob,
@@ -73,7 +72,6 @@ STATEMENTS: dict[type, Statement] = {
         " ended = excluded.ended, body = excluded.body",
         lambda w: (w.id, w.state, w.user, w.ended, w.body, w.flow or None),
     ),
-    DropJob: ("DELETE FROM jobs WHERE id = ?", lambda w: (w.id,)),
     PutLaunch: (
         "INSERT INTO launches (job, body) VALUES (?, ?)"
         " ON CONFLICT (job) DO UPDATE SET body = excluded.body",

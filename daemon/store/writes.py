@@ -29,13 +29,6 @@ class PutJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropJob:
-    """Forget a job with its launch and its tokens."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PutLaunch:
     """Write what a job executes; read on demand only."""
 
@@ -113,7 +106,6 @@ class PutHistory:
 
 Write = (
     PutJob
-    | DropJob
     | PutLaunch
     | PutToken
     | PutOutbox

@@ -15,6 +15,8 @@ from coalloc.daemon.solver import pool as solver_module
 from coalloc.daemon.solver.pool import SolveOutcome, SolverPool
 from coalloc.model.plan import Status
 from coalloc.model.plan_json import read_plan
+from coalloc.model.snapshot_json import read_snapshot
+from coalloc.policies.check import check
 
 POLICIES = Path(__file__).with_name("solver_policies.py")
 SNAPSHOT = {
@@ -238,25 +240,6 @@ def test_bad_snapshots_are_told() -> None:
     run(test())
 
 
-def test_plans_are_checked() -> None:
-    async def test() -> None:
-        async with pool() as processes:
-            outcome = await solve(processes, "good")
-            assert outcome.plan is not None
-            assert await processes.check(TEXT, outcome.plan) == []
-            plan = json.loads(outcome.plan)
-            plan["placements"][0]["nodes"] = {"a1": 2}
-            (violation, *_) = await processes.check(TEXT, json.dumps(plan).encode())
-            assert "1" in violation
-            # an answer that fails is no permission
-            (violation,) = await processes.check(TEXT, b"{}")
-            assert violation.startswith("not checked: InputError: format: is missing")
-            (violation,) = await processes.check(TEXT, outcome.plan, timeout_s=0.0)
-            assert violation.startswith("not checked: ")
-
-    run(test())
-
-
 def test_many_incumbents_do_not_hold_up_the_search() -> None:
     async def test() -> None:
         async with pool() as processes:
@@ -291,7 +274,8 @@ def test_only_plans_that_pass_the_check_come_back() -> None:
                     checked=True,
                 )
                 for text in values:
-                    assert await processes.check(TEXT, text) == []
+                    plan = read_plan(json.loads(text))
+                    assert not check(read_snapshot(SNAPSHOT), plan).violations
                 if to_the_end:
                     assert outcome.status == "error"
                     assert "its plan fails the check: " in outcome.message

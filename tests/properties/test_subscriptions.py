@@ -20,9 +20,14 @@ import psutil
 import pytest
 import zmq
 
-from coalloc.wire.floods import UNREAD_BYTES, FloodGuard
 from coalloc.wire.publisher import Publisher
-from coalloc.wire.subscriptions import MOST_BYTES, MOST_SUBSCRIPTIONS, Subscriptions
+from coalloc.wire.subscription_limits import (
+    MOST_BYTES,
+    MOST_SUBSCRIPTIONS,
+    UNREAD_BYTES,
+    FloodGuard,
+    Subscriptions,
+)
 
 FLOOD = 200_000
 """Unbounded, they take a gigabyte of the publisher."""

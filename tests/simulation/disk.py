@@ -22,7 +22,7 @@ from coalloc.core.executor_identity import MARK as EXECUTOR
 from coalloc.core.messages import Order
 from coalloc.core.records import JobRecord, Launch
 from coalloc.daemon.store.journal import drained_of
-from coalloc.daemon.store.succession import highest, succeed, unprepared
+from coalloc.daemon.store.restore import highest, succeed, unprepared
 
 
 class FullError(Exception):

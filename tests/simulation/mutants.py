@@ -31,7 +31,7 @@ from coalloc.core import (
     workflows,
 )
 from coalloc.daemon import outbox
-from coalloc.daemon.store import succession
+from coalloc.daemon.store import restore
 from tests.simulation import daemon as shell
 
 
@@ -246,25 +246,25 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # A store that is an older copy of itself
     "restored-under-its-old-epoch": Mutant(
-        of=succession.succeed,
+        of=restore.succeed,
         old='epoch = max(int(now), high.get("epoch", 0) + 1)',
         new='epoch = own.get("epoch", 0)',
         steps=800,
     ),
     "restored-without-asking-executors": Mutant(
-        of=succession.succeed,
+        of=restore.succeed,
         old='] = "1"',
         new='] = ""',
         steps=800,
     ),
     "restored-with-numbers-used-again": Mutant(
-        of=succession.succeed,
+        of=restore.succeed,
         old="last_job) + NUMBERS_AHEAD)",
         new="last_job))",
         steps=800,
     ),
     "restored-while-being-prepared": Mutant(
-        of=succession.unprepared,
+        of=restore.unprepared,
         old="    if record.state is not",
         new="    if True or record.state is not",
         steps=800,

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from coalloc.cli import main, nodes, offline, operate, queue
+from coalloc.cli import main, nodes, operate, queue
 from coalloc.cli.command import error_line
+from coalloc.cli.files import load_snapshot
 from coalloc.client.client import NoAnswerError, RefusedError
 from coalloc.model.jobs import WorkflowJob
 from coalloc.policies.registry import POLICIES
@@ -362,7 +363,7 @@ def test_a_snapshot_of_a_log_and_a_platform(
     out = tmp_path / "s.json"
     words = ["snapshot", "--workload", str(log), "--platform", str(platform), "--limit", "3"]
     assert run(*words, "-o", str(out)) == 0
-    made = offline.load_snapshot(out)
+    made = load_snapshot(out)
     assert [job.id for job in made.queue] == ["1", "2", "3"]
     assert made.time == made.queue[-1].submitted
     assert len(list(made.nodes())) == 4
@@ -382,7 +383,7 @@ def test_a_snapshot_of_a_workflow_and_a_platform(
     words = ["snapshot", "--workload", str(flow), "--platform", str(platform)]
     assert run(*words, "-o", f"{tmp_path}/s.json") == 0
     assert "flow.dax: 1 of 2 tasks name no run time; 60 s are assumed" in capsys.readouterr().err
-    (job,) = offline.load_snapshot(tmp_path / "s.json").queue
+    (job,) = load_snapshot(tmp_path / "s.json").queue
     assert isinstance(job, WorkflowJob)
     assert [(task.id, task.work, task.min_procs) for task in job.tasks] == [
         ("x", 60.0, 1),

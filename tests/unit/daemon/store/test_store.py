@@ -13,7 +13,6 @@ from coalloc.daemon.store.schema import MIGRATIONS, STATEMENTS
 from coalloc.daemon.store.sqlite import SqliteStore, Store
 from coalloc.daemon.store.writes import (
     AppendEvent,
-    DropJob,
     DropOutbox,
     PutHistory,
     PutJob,
@@ -114,10 +113,12 @@ def test_ended_jobs_are_read_on_demand(path: Path) -> None:
     store.close()
 
 
-def test_dropping_a_job_drops_what_belongs_to_it(path: Path) -> None:
+def test_with_a_job_goes_what_belongs_to_it(path: Path) -> None:
     store = SqliteStore(path)
-    store.commit([job("1"), PutLaunch(job="1", body="{}"), PutToken(user="a", token="t", job="1")])
-    store.commit([DropJob(id="1")])
+    ended = job("1", state="completed", ended=1.0)
+    token = PutToken(user="a", token="t", job="1")
+    store.commit([ended, PutLaunch(job="1", body="{}"), token, event(1, time=5.0)])
+    store.prune(keep_events=1)
     assert store.job("1") is None
     assert store.launch("1") is None
     assert store.job_of_token("a", "t") is None
@@ -134,8 +135,10 @@ def test_outbox_is_dropped_up_to_a_number_on_one_cluster(path: Path) -> None:
 
 def test_writes_of_a_batch_apply_in_order(path: Path) -> None:
     store = SqliteStore(path)
-    store.commit([job("1"), DropJob(id="1"), job("2"), job("1"), DropJob(id="2")])
-    assert ids(store) == ["1"]
+    dropped = DropOutbox(cluster="a", through_seq=2)
+    orders = [PutOutbox(cluster="a", seq=n, body="") for n in (1, 2)]
+    store.commit([orders[0], dropped, orders[1], orders[0], dropped, orders[0]])
+    assert store.load().outbox == {"a": {1: ""}}
     store.close()
 
 

@@ -11,12 +11,11 @@ import pytest
 
 from coalloc.cli import main as cli
 from coalloc.core.records import JobRecord, JobState, PartRecord
-from coalloc.daemon.store.backup import restore
 from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError
 from coalloc.daemon.store.journal import recall
 from coalloc.daemon.store.records_json import write_record
+from coalloc.daemon.store.restore import NUMBERS_AHEAD, ORDERS_AHEAD, restore
 from coalloc.daemon.store.sqlite import SqliteStore
-from coalloc.daemon.store.succession import NUMBERS_AHEAD, ORDERS_AHEAD
 from coalloc.daemon.store.writes import AppendEvent, PutJob, PutMeta, PutOutbox, Write
 from coalloc.model.jobs import RigidJob
 from coalloc.model.parts import PartState

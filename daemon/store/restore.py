@@ -1,0 +1,326 @@
+"""A copy of the store, checked and put back in its place.
+
+Notes
+-----
+A copy that is put back is older than what the executors have seen, and `restore` makes it a
+successor of itself:
+
+- its epoch is ahead of every epoch that executors know, so that they welcome the restored daemon
+  and refuse the one it replaces (an epoch counts starts; a restored one begins at the clock's
+  seconds, where no count of starts gets);
+- orders, jobs and events go on at numbers that nobody has used; the orders that the copy held back
+  are dropped, since an executor may have carried them out long ago;
+- a job that was being prepared waits again, one attempt earlier: whether that attempt ran is for
+  its executor to say;
+- every cluster is marked as unsure (`coalloc.core.after_restore`), and rounds are paused until an
+  operator has had a look.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import sqlite3
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coalloc.core.after_restore import MARK
+from coalloc.core.records import JobRecord, JobState
+from coalloc.daemon.store.backup import is_store
+from coalloc.daemon.store.disk import make_private, synchronise
+from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError, error_of
+from coalloc.daemon.store.records_json import read_record, write_record
+from coalloc.daemon.store.schema import MIGRATIONS, migrate
+
+LOCK_BYTE, LOCK_BYTES = 0x4000_0002, 510
+"""Where SQLite locks a file that it uses: https://sqlite.org/fileformat2.html#the_lock_byte_page"""
+ORDERS_AHEAD = 1_000_000
+NUMBERS_AHEAD = 10_000
+"""Jobs and events that may have been numbered since the copy was made."""
+EVENT = "event"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """What a store is after its restoration.
+
+    Attributes
+    ----------
+    kept : Path or None
+        Where the former store lies now.
+    active : int
+        Jobs that have not ended.
+    unprepared : int
+        Jobs that were being prepared, and wait again.
+    epoch : int
+    """
+
+    kept: Path | None
+    active: int
+    unprepared: int
+    epoch: int
+
+
+def restore(backup: Path, store: Path, now: float | None = None) -> Restored:
+    """Put a copy in the place of a store that nobody uses; the former one is kept beside it.
+
+    Parameters
+    ----------
+    backup : Path
+        As `write_copy` made it.
+    store : Path
+        Of the daemon, which must not be running. It may be damaged, or not be there.
+    now : float, optional
+        Wall-clock seconds.
+
+    Raises
+    ------
+    StoreError
+        `StoreBusyError` while a process uses the store, `StoreCorruptError` for a damaged copy. The
+        store is as it was.
+    """
+    moment = time.time() if now is None else now
+    fresh = store.with_name(f"{store.name}.restoring")
+    try:
+        with _alone(store):
+            former = _numbers(store)
+            _copy_checked(backup, fresh)
+            restored = _succeed(fresh, backup, former, moment)
+            _own_like(fresh, store)
+            synchronise(fresh)
+            kept = _swap(fresh, store, moment)
+            synchronise(store.parent)
+    except OSError as error:
+        raise error_of(error.errno or 0, f"{error.filename or store}") from error
+    except sqlite3.Error as error:
+        raise StoreError(f"{fresh}: {error}") from error
+    finally:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+    return replace(restored, kept=kept)
+
+
+@contextmanager
+def _alone(store: Path) -> Iterator[None]:
+    """Hold SQLite's own lock, so that no daemon begins meanwhile; damaged files have it too."""
+    if not store.exists():
+        yield
+        return
+    with open(store, "r+b", buffering=0) as file:
+        # Of the open file, not of the process: that kind would end when we read the file and close.
+        lock = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, LOCK_BYTE, LOCK_BYTES, 0)
+        try:
+            fcntl.fcntl(file, fcntl.F_OFD_SETLK, lock)
+        except (BlockingIOError, PermissionError) as error:
+            raise StoreBusyError(f"{store}: is in use; stop coallocd first") from error
+        yield
+
+
+def _numbers(store: Path) -> dict[str, int]:
+    """The highest numbers of a locked store, from a copy; empty where it cannot be read."""
+    if not store.exists():
+        return {}
+    probe = store.with_name(f"{store.name}.probe")
+    try:
+        for end in ("", "-wal"):
+            if Path(f"{store}{end}").exists():
+                make_private(Path(f"{probe}{end}"))
+                shutil.copyfile(f"{store}{end}", f"{probe}{end}")
+        with closing(sqlite3.connect(probe)) as connection:
+            return _highest(connection)
+    except (sqlite3.Error, ValueError):
+        return {}
+    finally:
+        for end in ("", "-wal", "-shm"):
+            Path(f"{probe}{end}").unlink(missing_ok=True)
+
+
+def _highest(connection: sqlite3.Connection) -> dict[str, int]:
+    meta = dict(connection.execute("SELECT key, value FROM meta"))
+    event = connection.execute("SELECT ifnull(max(seq), 0) FROM events").fetchone()[0]
+    return highest(meta, int(event))
+
+
+def _copy_checked(backup: Path, fresh: Path) -> None:
+    if not backup.is_file():
+        raise StoreError(f"{backup}: there is no such file")
+    if not is_store(backup):
+        raise StoreCorruptError(f"{backup}: is no backup of a store")
+    fresh.unlink(missing_ok=True)
+    make_private(fresh)
+    try:
+        with (
+            closing(sqlite3.connect(f"file:{backup}?mode=ro", uri=True)) as source,
+            closing(sqlite3.connect(fresh)) as target,
+        ):
+            version = source.execute("PRAGMA user_version").fetchone()[0]
+            if version > len(MIGRATIONS):
+                raise StoreError(
+                    f"{backup}: has schema {version}, this coalloc knows up to {len(MIGRATIONS)}"
+                )
+            source.backup(target)
+            verdict = target.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        raise StoreCorruptError(f"{backup}: is damaged ({error}); take an older one") from error
+    if verdict != "ok":
+        what = " ".join(str(verdict).split())
+        raise StoreCorruptError(f"{backup}: is damaged ({what}); take an older one")
+
+
+def _succeed(fresh: Path, backup: Path, former: dict[str, int], now: float) -> Restored:
+    """Make the copy a successor of the store it was taken from."""
+    with closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous = FULL")
+        migrate(connection, fresh)
+        connection.execute("BEGIN IMMEDIATE")
+        after = succeed(_highest(connection), former, _last_job(connection), now)
+        rows = after.meta.items()
+        connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
+        connection.execute("DELETE FROM outbox")
+        waiting = _unprepare(connection)
+        connection.execute(
+            "INSERT INTO events (seq, time, kind, job, body)"
+            " VALUES (?, ?, 'store_restored', '', ?)",
+            (after.event, now, json.dumps({"backup": str(backup)})),
+        )
+        active = connection.execute("SELECT count(*) FROM jobs WHERE ended IS NULL").fetchone()[0]
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA journal_mode = DELETE")
+    return Restored(kept=None, active=active, unprepared=waiting, epoch=after.epoch)
+
+
+def _last_job(connection: sqlite3.Connection) -> int:
+    ids = connection.execute("SELECT id FROM jobs ORDER BY seq DESC LIMIT 1000")
+    return max((int(row[0].partition("_")[0].partition(".")[0]) for row in ids), default=0)
+
+
+def _unprepare(connection: sqlite3.Connection) -> int:
+    """Jobs that were being prepared wait again, one attempt earlier; returns their number."""
+    rows = connection.execute(
+        "SELECT id, body FROM jobs WHERE ended IS NULL AND state = ?", (str(JobState.PREPARING),)
+    ).fetchall()
+    for job, body in rows:
+        waits = unprepared(read_record(body))
+        connection.execute(
+            "UPDATE jobs SET state = ?, body = ? WHERE id = ?",
+            (str(waits.state), write_record(waits), job),
+        )
+    return len(rows)
+
+
+def _own_like(fresh: Path, store: Path) -> None:
+    """Root restores for the daemon's user."""
+    if os.geteuid() == 0:
+        owner = (store if store.exists() else store.parent).stat()
+        os.chown(fresh, owner.st_uid, owner.st_gid)
+
+
+def _swap(fresh: Path, store: Path, now: float) -> Path | None:
+    """At every instant there is a store; the former one keeps the part that its WAL holds."""
+    if not store.exists():
+        _discard_wal(store)
+        fresh.replace(store)
+        return None
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
+    kept = store.with_name(f"{store.name}.before-{stamp}")
+    number = 1
+    while kept.exists():
+        number += 1
+        kept = store.with_name(f"{store.name}.before-{stamp}.{number}")
+    wal = Path(f"{store}-wal")
+    os.link(store, kept)
+    if wal.exists():
+        wal.replace(f"{kept}-wal")
+    fresh.replace(store)
+    return kept
+
+
+def _discard_wal(store: Path) -> None:
+    """A WAL without its store would be taken for the new one's."""
+    for end in ("-wal", "-shm"):
+        left = Path(f"{store}{end}")
+        if left.exists():
+            left.replace(f"{left}.alone")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Successor:
+    """What is written over a copy.
+
+    Attributes
+    ----------
+    meta : mapping of key to value
+    event : int
+        Number of the event that tells of the restoration.
+    epoch : int
+        The one before that of the next start.
+    """
+
+    meta: Mapping[str, str]
+    event: int
+    epoch: int
+
+
+def highest(meta: Mapping[str, str], event: int) -> dict[str, int]:
+    """The numbers of a store that must not come again, by their keys in `meta`.
+
+    Raises
+    ------
+    ValueError
+        One of them is no number.
+    """
+    numbers = {
+        key: int(value)
+        for key, value in meta.items()
+        if key in {"epoch", "last_job"} or key.startswith("seq.")
+    }
+    return {**numbers, EVENT: event}
+
+
+def succeed(
+    own: Mapping[str, int], former: Mapping[str, int], last_job: int, now: float
+) -> Successor:
+    """Return what puts a copy ahead of everything that anybody has seen.
+
+    Parameters
+    ----------
+    own, former : mapping of key to number
+        `highest` of the copy, and of the store that it replaces: empty where that is unreadable.
+    last_job : int
+        Highest number of a job in the copy.
+    now : float
+        Wall-clock seconds.
+    """
+    high = {key: max(own.get(key, 0), former.get(key, 0)) for key in {*own, *former}}
+    epoch = max(int(now), high.get("epoch", 0) + 1)
+    meta = {
+        "epoch": str(epoch),
+        "last_job": str(max(high.get("last_job", 0), last_job) + NUMBERS_AHEAD),
+        "paused": "1",
+    }
+    for key, number in high.items():
+        if key.startswith("seq."):
+            meta[key] = str(number + ORDERS_AHEAD)
+            meta[f"{MARK}{key.removeprefix('seq.')}"] = "1"
+    return Successor(meta=meta, event=high[EVENT] + NUMBERS_AHEAD, epoch=epoch)
+
+
+def unprepared(record: JobRecord) -> JobRecord:
+    """Have a job that was being prepared wait, one attempt earlier; others stay as they are."""
+    if record.state is not JobState.PREPARING:
+        return record
+    return replace(
+        record,
+        state=JobState.PENDING,
+        attempt=record.attempt - 1,
+        parts=(),
+        link_gbps={},
+        deadline=None,
+        rendezvous="",
+    )
