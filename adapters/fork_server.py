@@ -23,7 +23,8 @@ _BOOT = (
     "import sys; a = sys.argv; "
     "[(sys.modules.update({n: m}), setattr(m, '__path__', a[1].split(':'))) "
     "for n in ('coalloc', 'coalloc.adapters') for m in [type(sys)(n)]]; "
-    "from coalloc.adapters.{module} import main; main(a[2:])"
+    "from coalloc.adapters.runner.fork_server import nest; "
+    "from coalloc.adapters.{module} import {name}; nest(int(a[2]), {name})"
 )
 
 
@@ -35,12 +36,14 @@ class Nest:
 
     Parameters
     ----------
-    module : str
-        Of this package: whose `main` the process runs.
+    runner : str
+        ``module:class``, the module within this package: what a fork runs (see
+        `runner.fork_server.Runs`).
     """
 
-    def __init__(self, module: str) -> None:
-        self._boot = _BOOT.replace("{module}", module)
+    def __init__(self, runner: str) -> None:
+        module, _, name = runner.partition(":")
+        self._boot = _BOOT.replace("{module}", module).replace("{name}", name)
         self._child: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._start()

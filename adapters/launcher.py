@@ -53,7 +53,7 @@ class PartLauncher:
 
     folder_type: type[PartFolder] = PartFolder
     runner: str
-    """Module of the nest that hatches the runners."""
+    """``module:class`` that carries a part, the module within this package."""
 
     def __init__(self, state_dir: Path) -> None:
         self._root = state_dir.resolve()

@@ -1,7 +1,7 @@
 """Launches parts on a Grid Engine cell: each on exactly its hosts, held at a barrier.
 
-One runner process for each part, on the executor's machine (see `gridengine.part`), does all the
-talking to qmaster: no call here waits for it, but for the first sight of a host's name. A part
+One runner process for each part, on the executor's machine (see `gridengine.part_job`), does all
+the talking to qmaster: no call here waits for it, but for the first sight of a host's name. A part
 is ready when the next scheduling run has started its jobs: a second where the cell schedules on
 submission (``flush_submit_sec 1``), up to ``schedule_interval`` elsewhere.
 """
@@ -37,7 +37,7 @@ class GridEngineLauncher(HeldLauncher):
         The folder cannot be used, or another executor uses it.
     """
 
-    runner = "gridengine.part"
+    runner = "gridengine.part_job:GridEnginePart"
 
     def __init__(self, settings: GridEngineSettings, state_dir: Path) -> None:
         self._settings = settings

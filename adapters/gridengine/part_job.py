@@ -25,6 +25,7 @@ from coalloc.adapters.gridengine.part_commands import (
 )
 from coalloc.adapters.runner.batch_job import account_of, node_counts
 from coalloc.adapters.runner.command import Account, BatchError, RefusedError, UnreachableError
+from coalloc.adapters.runner.held import HeldPart
 from coalloc.adapters.runner.payload import VARIABLE, payload
 from coalloc.adapters.runner.rank import FaultError
 
@@ -227,3 +228,9 @@ class GridEngineJob:
             if time.monotonic() >= end:
                 return False
             time.sleep(POLL_S)
+
+
+class GridEnginePart(HeldPart):
+    """A part on a Grid Engine cell."""
+
+    job_type = GridEngineJob

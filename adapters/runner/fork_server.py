@@ -32,11 +32,12 @@ def named(name: str) -> None:
         file.write(name)
 
 
-def nest(sock: socket.socket, runner: Callable[[str, int, int], Runs]) -> None:
-    """Fork a runner for every folder that comes over the socket, until it is closed.
+def nest(socket_fd: int, runner: Callable[[str, int, int], Runs]) -> None:
+    """Fork a runner for every folder that comes over this socket, until it is closed.
 
     Runners are reaped here, so that their CPU time stays with this process's.
     """
+    sock = socket.socket(fileno=socket_fd)
     named(NEST_NAME)
     os.chdir("/")
     wake_read, wake_write = os.pipe()

@@ -1,6 +1,6 @@
 """Launches parts on a Slurm cluster: each on exactly its nodes, held at a barrier until told to go.
 
-One runner process for each part, on the executor's machine (see `slurm.part`), does all the
+One runner process for each part, on the executor's machine (see `slurm.part_job`), does all the
 talking to Slurm: no call here waits for slurmctld, but for the first sight of a node's name.
 Runners outlive the executor. One that has died is replaced as soon as it is missed.
 """
@@ -34,7 +34,7 @@ class SlurmLauncher(HeldLauncher):
         The folder cannot be used, or another executor uses it.
     """
 
-    runner = "slurm.part"
+    runner = "slurm.part_job:SlurmPart"
 
     def __init__(self, settings: SlurmSettings, state_dir: Path) -> None:
         self._settings = settings

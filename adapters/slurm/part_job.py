@@ -19,6 +19,7 @@ from coalloc.adapters.runner.command import (
     Started,
     UnreachableError,
 )
+from coalloc.adapters.runner.held import HeldPart
 from coalloc.adapters.runner.payload import VARIABLE, payload
 from coalloc.adapters.runner.rank import FaultError
 from coalloc.adapters.slurm.commands import Slurm
@@ -310,3 +311,9 @@ class SlurmJob:
         except BatchError:
             return "", ""
         return (text.split() or [""])[0].rstrip("+"), "accounting"
+
+
+class SlurmPart(HeldPart):
+    """A part on a Slurm cluster."""
+
+    job_type = SlurmJob
