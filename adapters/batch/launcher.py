@@ -19,7 +19,7 @@ from coalloc.adapters.part_folder import PartFolder, ended_report
 from coalloc.adapters.runner.status import END, PAGE, decoded
 
 ORPHANED = "orphaned"
-HATCH_EVERY_S = 1.0
+SPAWN_EVERY_S = 1.0
 """A runner that dies at once is not replaced more often than this, seconds."""
 
 
@@ -44,7 +44,7 @@ class HeldLauncher(PartLauncher):
     folder_type = HeldFolder
 
     def __init__(self, state_dir: Path) -> None:
-        self._hatched: dict[PartKey, float] = {}
+        self._spawned: dict[PartKey, float] = {}
         super().__init__(state_dir)
 
     def claims(self) -> frozenset[str]:
@@ -72,12 +72,12 @@ class HeldLauncher(PartLauncher):
 
     def _replace_runner(self, key: PartKey) -> None:
         now = time.monotonic()
-        if now - self._hatched.get(key, float("-inf")) < HATCH_EVERY_S:
+        if now - self._spawned.get(key, float("-inf")) < SPAWN_EVERY_S:
             return
-        self._hatched[key] = now
+        self._spawned[key] = now
         # One is there, or it cannot be made now: the other parts are looked at nevertheless.
         with contextlib.suppress(OSError, AdapterError):
-            self._hatch(self._parts[key])
+            self._spawn(self._parts[key])
 
     def _create(self, part: PartSpec) -> PartFolder:
         token = Token(

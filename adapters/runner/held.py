@@ -1,8 +1,7 @@
 """Runs one part of a job whose nodes a batch system gives, from its claim to its end.
 
-Runs as a process of its own on the executor's machine, forked by a nest (see
-`runner.fork_server`), and
-outlives the executor. A `PartJob` asks the batch system for exactly the chosen nodes; one wrapper
+Runs as a process of its own on the executor's machine, forked by the fork server
+(`runner.fork_server`), and outlives the executor. A `PartJob` asks the batch system for exactly the chosen nodes; one wrapper
 on each of them (`runner.node`) brings the processes up and connects to the barrier
 (`runner.barrier`), which is kept by `runner.hold`.
 
