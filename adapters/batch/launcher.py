@@ -1,4 +1,4 @@
-"""Launches parts of which a runner on the executor's machine holds the far end.
+"""The launcher of batch systems: parts on nodes elsewhere, each with a runner on this machine.
 
 What the launchers of batch systems have in common: a runner that has died is replaced as soon as
 it is missed, since the part's processes live on, on nodes of which this machine sees nothing.
@@ -23,7 +23,7 @@ SPAWN_EVERY_S = 1.0
 """A runner that dies at once is not replaced more often than this, seconds."""
 
 
-class HeldFolder(PartFolder):
+class BatchFolder(PartFolder):
     """A part's folder; where its runner is dead, another takes it over."""
 
     def _sealed(self) -> PartReport:
@@ -32,7 +32,7 @@ class HeldFolder(PartFolder):
         return self.reached(status, ORPHANED) if end is None else ended_report(self.key, end)
 
 
-class HeldLauncher(PartLauncher):
+class BatchLauncher(PartLauncher):
     """Claims nodes of a batch system through runners; a subclass says of which.
 
     Parameters
@@ -41,7 +41,7 @@ class HeldLauncher(PartLauncher):
         See `PartLauncher`.
     """
 
-    folder_type = HeldFolder
+    folder_type = BatchFolder
 
     def __init__(self, state_dir: Path) -> None:
         self._spawned: dict[PartKey, float] = {}
@@ -89,7 +89,7 @@ class HeldLauncher(PartLauncher):
             "token": {"name": token.name, "comment": token.comment},
         }
         cpus = {name: None for name, _ in part.nodes}
-        return HeldFolder.create(self._root, part, cpus, extra=extra, claim=token.claim)
+        return BatchFolder.create(self._root, part, cpus, extra=extra, claim=token.claim)
 
     def _site(self, part: PartSpec) -> dict[str, Any]:
         """What the runner has to know of the cluster.

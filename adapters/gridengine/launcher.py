@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from coalloc.adapters.base import AdapterError, ClaimRefusedError, PartSpec
-from coalloc.adapters.batch.launcher import HeldLauncher
+from coalloc.adapters.batch.launcher import BatchLauncher
 from coalloc.adapters.gridengine.commands import GridEngine
 from coalloc.adapters.gridengine.reader import read_status
 from coalloc.adapters.gridengine.reading import chosen_queues
@@ -22,7 +22,7 @@ from coalloc.adapters.gridengine.settings import GridEngineSettings
 SLOTS_MAX_AGE_S = 60.0
 
 
-class GridEngineLauncher(HeldLauncher):
+class GridEngineLauncher(BatchLauncher):
     """Claims hosts of a Grid Engine cell and starts processes on them.
 
     Parameters

@@ -24,8 +24,8 @@ from coalloc.adapters.gridengine.part_commands import (
     request,
 )
 from coalloc.adapters.runner.batch_job import account_of, node_counts
+from coalloc.adapters.runner.batch_part import BatchPart
 from coalloc.adapters.runner.command import Account, BatchError, RefusedError, UnreachableError
-from coalloc.adapters.runner.held import HeldPart
 from coalloc.adapters.runner.payload import VARIABLE, payload
 from coalloc.adapters.runner.rank import FaultError
 
@@ -230,7 +230,7 @@ class GridEngineJob:
             time.sleep(POLL_S)
 
 
-class GridEnginePart(HeldPart):
+class GridEnginePart(BatchPart):
     """A part on a Grid Engine cell."""
 
     job_type = GridEngineJob

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import Any
 
 from coalloc.adapters.runner.batch_job import account_of
+from coalloc.adapters.runner.batch_part import BatchPart
 from coalloc.adapters.runner.command import (
     BatchError,
     RefusedError,
     Started,
     UnreachableError,
 )
-from coalloc.adapters.runner.held import HeldPart
 from coalloc.adapters.runner.payload import VARIABLE, payload
 from coalloc.adapters.runner.rank import FaultError
 from coalloc.adapters.slurm.commands import Slurm
@@ -313,7 +313,7 @@ class SlurmJob:
         return (text.split() or [""])[0].rstrip("+"), "accounting"
 
 
-class SlurmPart(HeldPart):
+class SlurmPart(BatchPart):
     """A part on a Slurm cluster."""
 
     job_type = SlurmJob

@@ -381,15 +381,15 @@ def test_home_rule_can_pass(path: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source", "fault"),
     [
-        ("adapters/runner/held.py", "import json\nfrom coalloc.adapters.runner import talk", False),
+        ("adapters/runner/node.py", "import json\nfrom coalloc.adapters.runner import talk", False),
         (
             "adapters/slurm/part_commands.py",
             "from coalloc.adapters.slurm.commands import Slurm",
             False,
         ),
         ("adapters/slurm/reader.py", "from coalloc.model.errors import InputError", False),
-        ("adapters/runner/held.py", "import msgspec", True),
-        ("adapters/runner/held.py", "from coalloc.adapters.base import PartKey", True),
+        ("adapters/runner/node.py", "import msgspec", True),
+        ("adapters/runner/node.py", "from coalloc.adapters.base import PartKey", True),
         ("adapters/slurm/part_job.py", "from coalloc.model.errors import InputError", True),
     ],
 )
