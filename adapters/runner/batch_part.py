@@ -1,9 +1,9 @@
 """Runs one part of a job whose nodes a batch system gives, from its claim to its end.
 
 Runs as a process of its own on the executor's machine, forked by the fork server
-(`runner.fork_server`), and outlives the executor. A `PartJob` asks the batch system for exactly the chosen nodes; one wrapper
-on each of them (`runner.node`) brings the processes up and connects to the barrier
-(`runner.barrier`), which is kept by `runner.supervisor`.
+(`runner.fork_server`), and outlives the executor. A `PartJob` asks the batch system for exactly the
+chosen nodes; one wrapper on each of them (`runner.node`) brings the processes up and connects to
+the barrier (`runner.barrier`), which `runner.supervisor` keeps.
 
 Should this process be killed, a new one takes its folder over: before the start it gives the
 claim up, having found the job by its token; after it, it listens at the same port until the

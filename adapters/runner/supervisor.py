@@ -263,7 +263,7 @@ class PartSupervisor:
 
     def _look_at_clock(self) -> None:
         now = time.monotonic()
-        self._barrier.drop_strangers()
+        self._barrier.drop_unauthenticated()
         if now >= self._lease_end:
             self.stop("expired", f"not renewed for {self._spec['lease_s']:g} s")
         if now >= self._give_up_at:

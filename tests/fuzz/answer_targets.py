@@ -170,8 +170,8 @@ def _barrier(content: bytes) -> None:
                     for fd, _ in poller.poll(50):
                         barrier.take(fd)
             break
-        barrier.drop_strangers()
-        assert barrier.nodes["n1"].lines is None
+        barrier.drop_unauthenticated()
+        assert barrier.nodes["n1"].connection is None
         assert READY not in barrier.nodes["n1"].records
     finally:
         barrier.close()
