@@ -1,4 +1,4 @@
-"""Where adapters make processes: the nest that hatches part runners, and the end of strays."""
+"""The fork server of part runners, and the killing of processes that carry a mark."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ STRAY_LIMIT_S = 2.0
 QUIET_LOOKS = 3
 """So often in turn nobody must be found: one that forks and leaves may slip past a look."""
 
-# The packages' own __init__ files are not run: the nest needs the standard library only.
+# The packages' own __init__ files are not run: the fork server needs the standard library only.
 _BOOT = (
     "import sys; a = sys.argv; "
     "[(sys.modules.update({n: m}), setattr(m, '__path__', a[1].split(':'))) "
     "for n in ('coalloc', 'coalloc.adapters') for m in [type(sys)(n)]]; "
-    "from coalloc.adapters.{module} import main; main(a[2:])"
+    "from coalloc.adapters.runner.fork_server import serve; "
+    "from coalloc.adapters.{module} import {name}; serve(int(a[2]), {name})"
 )
 
 
-class Nest:
+class ForkServer:
     """The warm process that forks a runner for each claim.
 
     It ends when this object is closed, or its owner dies; the runners live on. One that dies
@@ -35,12 +36,14 @@ class Nest:
 
     Parameters
     ----------
-    module : str
-        Of this package: whose `main` the process runs.
+    runner : str
+        ``module:class``, the module within this package: what a fork runs (see
+        `runner.fork_server.Runs`).
     """
 
-    def __init__(self, module: str) -> None:
-        self._boot = _BOOT.replace("{module}", module)
+    def __init__(self, runner: str) -> None:
+        module, _, name = runner.partition(":")
+        self._boot = _BOOT.replace("{module}", module).replace("{name}", name)
         self._child: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._start()
@@ -50,7 +53,7 @@ class Nest:
         """Process id; 0 where there is none."""
         return self._child.pid if self._child is not None else 0
 
-    def hatch(self, folder: Path, orders_fd: int, lock_fd: int) -> None:
+    def spawn(self, folder: Path, orders_fd: int, lock_fd: int) -> None:
         """Have a runner take over this folder and these descriptors; does not wait for it.
 
         Raises
@@ -66,10 +69,12 @@ class Nest:
             try:
                 self._send(folder, orders_fd, lock_fd)
             except OSError as error:
-                raise AdapterError(f"the part runners' nest does not answer: {error}") from error
+                raise AdapterError(
+                    f"the part runners' fork server does not answer: {error}"
+                ) from error
 
     def close(self) -> None:
-        """End the nest."""
+        """End the fork server."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -104,7 +109,7 @@ class Nest:
             )
         except OSError as error:
             ours.close()
-            raise AdapterError(f"cannot start the part runners' nest: {error}") from error
+            raise AdapterError(f"cannot start the part runners' fork server: {error}") from error
         finally:
             theirs.close()
         self._socket = ours

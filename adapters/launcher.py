@@ -1,7 +1,7 @@
 """Parts in folders, one runner for each, found again after any restart.
 
 What every launcher has in common whose parts are held by runners on the executor's machine:
-the state folder, the runners' nest, orders, news and what is left after a restart.
+the state folder, the runners' fork server, orders, news and what is left after a restart.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from coalloc.adapters.base import AdapterError, Claim, ClaimRefusedError
-from coalloc.adapters.fork_server import Nest
+from coalloc.adapters.fork_server import ForkServer
 from coalloc.adapters.part_folder import NEW, PartFolder, ended_report
 from coalloc.adapters.runner.status import decoded
 from coalloc.adapters.sweeper import OLD, Sweeper
@@ -46,7 +46,7 @@ class PartLauncher:
 
     folder_type: type[PartFolder] = PartFolder
     runner: str
-    """Module of the nest that hatches the runners."""
+    """``module:class`` that carries a part, the module within this package."""
 
     def __init__(self, state_dir: Path) -> None:
         self._root = state_dir.resolve()
@@ -61,8 +61,8 @@ class PartLauncher:
             except OSError as error:
                 raise AdapterError(f"{state_dir}: {error.strerror}") from error
             stack.callback(self._sweeper.close)
-            self._nest = Nest(self.runner)
-            stack.callback(self._nest.close)
+            self._fork_server = ForkServer(self.runner)
+            stack.callback(self._fork_server.close)
             self._open_files = stack.pop_all()
         self._load()
 
@@ -82,7 +82,7 @@ class PartLauncher:
         except ValueError as error:
             raise ClaimRefusedError("bad_spec", str(error)) from error
         try:
-            self._hatch(folder)
+            self._spawn(folder)
         except OSError as error:
             self._sweeper.remove(folder.path)
             raise ClaimRefusedError("executor_failed", f"{key.folder}: {error.strerror}") from error
@@ -162,7 +162,7 @@ class PartLauncher:
         return self._news_fd
 
     def close(self) -> None:
-        """End the nest and let go of the state folder; the parts live on."""
+        """End the fork server and let go of the state folder; the parts live on."""
         self._open_files.close()
 
     def _open(self, stack: contextlib.ExitStack) -> tuple[int, int]:
@@ -233,13 +233,13 @@ class PartLauncher:
         """Write the folder of a new part; OSError where it cannot be."""
         raise NotImplementedError
 
-    def _hatch(self, folder: PartFolder) -> None:
+    def _spawn(self, folder: PartFolder) -> None:
         """Hand the folder, its orders and its lock to a runner, which then alone holds them."""
         orders_fd = os.open(folder.path / "barrier", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         lock_fd = os.open(folder.path / "lock", os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._nest.hatch(folder.path, orders_fd, lock_fd)
+            self._fork_server.spawn(folder.path, orders_fd, lock_fd)
         finally:
             os.close(orders_fd)
             os.close(lock_fd)

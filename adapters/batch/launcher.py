@@ -1,4 +1,4 @@
-"""Launches parts of which a runner on the executor's machine holds the far end.
+"""The launcher of batch systems: parts on nodes elsewhere, each with a runner on this machine.
 
 What the launchers of batch systems have in common: a runner that has died is replaced as soon as
 it is missed, since the part's processes live on, on nodes of which this machine sees nothing.
@@ -20,11 +20,11 @@ from coalloc.adapters.runner.status import END, PAGE, decoded
 from coalloc.model.parts import PartKey, PartReport, PartSpec
 
 ORPHANED = "orphaned"
-HATCH_EVERY_S = 1.0
+SPAWN_EVERY_S = 1.0
 """A runner that dies at once is not replaced more often than this, seconds."""
 
 
-class HeldFolder(PartFolder):
+class BatchFolder(PartFolder):
     """A part's folder; where its runner is dead, another takes it over."""
 
     def _sealed(self) -> PartReport:
@@ -33,7 +33,7 @@ class HeldFolder(PartFolder):
         return self.reached(status, ORPHANED) if end is None else ended_report(self.key, end)
 
 
-class HeldLauncher(PartLauncher):
+class BatchLauncher(PartLauncher):
     """Claims nodes of a batch system through runners; a subclass says of which.
 
     Parameters
@@ -42,10 +42,10 @@ class HeldLauncher(PartLauncher):
         See `PartLauncher`.
     """
 
-    folder_type = HeldFolder
+    folder_type = BatchFolder
 
     def __init__(self, state_dir: Path) -> None:
-        self._hatched: dict[PartKey, float] = {}
+        self._spawned: dict[PartKey, float] = {}
         super().__init__(state_dir)
 
     def claims(self) -> frozenset[str]:
@@ -73,12 +73,12 @@ class HeldLauncher(PartLauncher):
 
     def _replace_runner(self, key: PartKey) -> None:
         now = time.monotonic()
-        if now - self._hatched.get(key, float("-inf")) < HATCH_EVERY_S:
+        if now - self._spawned.get(key, float("-inf")) < SPAWN_EVERY_S:
             return
-        self._hatched[key] = now
+        self._spawned[key] = now
         # One is there, or it cannot be made now: the other parts are looked at nevertheless.
         with contextlib.suppress(OSError, AdapterError):
-            self._hatch(self._parts[key])
+            self._spawn(self._parts[key])
 
     def _create(self, part: PartSpec) -> PartFolder:
         token = Token(
@@ -90,7 +90,7 @@ class HeldLauncher(PartLauncher):
             "token": {"name": token.name, "comment": token.comment},
         }
         cpus = {name: None for name, _ in part.nodes}
-        return HeldFolder.create(self._root, part, cpus, extra=extra, claim=token.claim)
+        return BatchFolder.create(self._root, part, cpus, extra=extra, claim=token.claim)
 
     def _site(self, part: PartSpec) -> dict[str, Any]:
         """What the runner has to know of the cluster.

@@ -1,7 +1,7 @@
 """Launches parts on a Grid Engine cell: each on exactly its hosts, held at a barrier.
 
-One runner process for each part, on the executor's machine (see `gridengine.part`), does all the
-talking to qmaster: no call here waits for it, but for the first sight of a host's name. A part
+One runner process for each part, on the executor's machine (see `gridengine.part_job`), does all
+the talking to qmaster: no call here waits for it, but for the first sight of a host's name. A part
 is ready when the next scheduling run has started its jobs: a second where the cell schedules on
 submission (``flush_submit_sec 1``), up to ``schedule_interval`` elsewhere.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
-from coalloc.adapters.batch.launcher import HeldLauncher
+from coalloc.adapters.batch.launcher import BatchLauncher
 from coalloc.adapters.gridengine.commands import GridEngine
 from coalloc.adapters.gridengine.reader import read_status
 from coalloc.adapters.gridengine.reading import chosen_queues
@@ -23,7 +23,7 @@ from coalloc.model.parts import PartSpec
 SLOTS_MAX_AGE_S = 60.0
 
 
-class GridEngineLauncher(HeldLauncher):
+class GridEngineLauncher(BatchLauncher):
     """Claims hosts of a Grid Engine cell and starts processes on them.
 
     Parameters
@@ -38,7 +38,7 @@ class GridEngineLauncher(HeldLauncher):
         The folder cannot be used, or another executor uses it.
     """
 
-    runner = "gridengine.part"
+    runner = "gridengine.part_job:GridEnginePart"
 
     def __init__(self, settings: GridEngineSettings, state_dir: Path) -> None:
         self._settings = settings

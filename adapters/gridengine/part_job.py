@@ -24,6 +24,7 @@ from coalloc.adapters.gridengine.part_commands import (
     request,
 )
 from coalloc.adapters.runner.batch_job import account_of, node_counts
+from coalloc.adapters.runner.batch_part import BatchPart
 from coalloc.adapters.runner.command import Account, BatchError, RefusedError, UnreachableError
 from coalloc.adapters.runner.payload import VARIABLE, payload
 from coalloc.adapters.runner.rank import FaultError
@@ -227,3 +228,9 @@ class GridEngineJob:
             if time.monotonic() >= end:
                 return False
             time.sleep(POLL_S)
+
+
+class GridEnginePart(BatchPart):
+    """A part on a Grid Engine cell."""
+
+    job_type = GridEngineJob

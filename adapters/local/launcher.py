@@ -27,7 +27,7 @@ class LocalLauncher(PartLauncher):
         The folder cannot be used, or another executor uses it.
     """
 
-    runner = "local.part"
+    runner = "runner.runner:Runner"
 
     def __init__(self, settings: LocalSettings, state_dir: Path) -> None:
         self._nodes = {node.name: node for node in settings.nodes}

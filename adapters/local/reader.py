@@ -5,7 +5,7 @@ work leaves free, measured between two readings.
 
 Notes
 -----
-Ours are all processes below one whose name begins with ``coalloc`` (executor, nest, part
+Ours are all processes below one whose name begins with ``coalloc`` (executor, fork server, part
 runners, daemon, also those of the other clusters on this machine) and which belongs to root or
 to our own user. Their CPU time is the sum, over the living ones, of their own time and that of
 the children they waited for: a sum that does not fall when a process ends and is waited for by

@@ -13,10 +13,10 @@ import time
 from typing import Any
 
 from coalloc.adapters.runner.status import END, READY, RUN
-from coalloc.adapters.runner.talk import Lines, TalkError, is_proof, nonce, proof
+from coalloc.adapters.runner.talk import LineConnection, TalkError, is_proof, nonce, proof
 
-STRANGER_LIMIT_S = 10.0
-MOST_STRANGERS = 256
+AUTHENTICATION_LIMIT_S = 10.0
+MOST_UNAUTHENTICATED = 256
 
 
 class Node:
@@ -24,7 +24,7 @@ class Node:
 
     Attributes
     ----------
-    lines : Lines or None
+    connection : LineConnection or None
         None: not connected.
     records : dict
         What it said, by step (READY, RUN, END).
@@ -32,7 +32,7 @@ class Node:
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
-        self.lines: Lines | None = None
+        self.connection: LineConnection | None = None
         self.records: dict[int, dict[str, Any]] = {}
 
     @property
@@ -41,12 +41,12 @@ class Node:
         return len(self.spec["ranks"])
 
 
-class Stranger:
-    """Who has connected and not yet shown the key."""
+class UnauthenticatedPeer:
+    """A connection that has not yet proved that it holds the key."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self.lines = Lines(sock)
-        self.until = time.monotonic() + STRANGER_LIMIT_S
+        self.connection = LineConnection(sock)
+        self.until = time.monotonic() + AUTHENTICATION_LIMIT_S
         self.node = self.theirs = self.ours = ""
 
 
@@ -82,7 +82,7 @@ class Barrier:
     ) -> None:
         self.nodes = {name: Node(spec) for name, spec in specs.items()}
         self._key, self._poller = key, poller
-        self._strangers: dict[int, Stranger] = {}
+        self._unauthenticated: dict[int, UnauthenticatedPeer] = {}
         self._names: dict[int, str] = {}
         self.is_open = False
         self._sock = listening(ports)
@@ -99,9 +99,9 @@ class Barrier:
         return all(step in node.records for node in self.nodes.values())
 
     @property
-    def strangers(self) -> int:
-        """How many have connected and not shown the key."""
-        return len(self._strangers)
+    def unauthenticated(self) -> int:
+        """Connections that have not yet proved the key."""
+        return len(self._unauthenticated)
 
     @property
     def missing(self) -> list[str]:
@@ -109,7 +109,7 @@ class Barrier:
         return [
             name
             for name, node in self.nodes.items()
-            if node.lines is None and END not in node.records
+            if node.connection is None and END not in node.records
         ]
 
     @property
@@ -121,7 +121,7 @@ class Barrier:
         """Take in what has come over a descriptor; False if it is none of the barrier's."""
         if fd == self._sock.fileno():
             self._accept()
-        elif fd in self._strangers:
+        elif fd in self._unauthenticated:
             self._meet(fd)
         elif fd in self._names:
             self._hear(fd)
@@ -138,22 +138,22 @@ class Barrier:
         """Tell every node that is here."""
         self.is_open = self.is_open or words[0] == "go"
         for node in self.nodes.values():
-            if node.lines is not None:
+            if node.connection is not None:
                 self._tell(node, *words)
 
-    def drop_strangers(self) -> None:
-        """Close the connections of those who do not say who they are."""
+    def drop_unauthenticated(self) -> None:
+        """Close the connections that have not proved the key in time."""
         now = time.monotonic()
-        for fd, stranger in list(self._strangers.items()):
-            if now > stranger.until:
-                self._drop(fd, stranger.lines)
+        for fd, peer in list(self._unauthenticated.items()):
+            if now > peer.until:
+                self._drop(fd, peer.connection)
 
     def close(self) -> None:
         """Close every connection."""
-        for fd, stranger in list(self._strangers.items()):
-            self._drop(fd, stranger.lines)
+        for fd, peer in list(self._unauthenticated.items()):
+            self._drop(fd, peer.connection)
         for node in self.nodes.values():
-            if node.lines is not None:
+            if node.connection is not None:
                 self._lose(node)
         with contextlib.suppress(KeyError):
             self._poller.unregister(self._sock)
@@ -163,48 +163,48 @@ class Barrier:
         with contextlib.suppress(OSError):
             while True:
                 sock, _ = self._sock.accept()
-                if len(self._strangers) >= MOST_STRANGERS:
+                if len(self._unauthenticated) >= MOST_UNAUTHENTICATED:
                     sock.close()
                     continue
-                stranger = Stranger(sock)
-                self._strangers[sock.fileno()] = stranger
+                peer = UnauthenticatedPeer(sock)
+                self._unauthenticated[sock.fileno()] = peer
                 self._poller.register(sock, select.POLLIN)
 
     def _meet(self, fd: int) -> None:
-        stranger = self._strangers[fd]
+        peer = self._unauthenticated[fd]
         try:
-            for line in stranger.lines.heard():
-                self._greet(fd, stranger, line.split(" "))
-                if fd not in self._strangers:
+            for line in peer.connection.heard():
+                self._greet(fd, peer, line.split(" "))
+                if fd not in self._unauthenticated:
                     return
         except (OSError, TalkError):
-            self._drop(fd, stranger.lines)
+            self._drop(fd, peer.connection)
 
-    def _greet(self, fd: int, stranger: Stranger, words: list[str]) -> None:
+    def _greet(self, fd: int, peer: UnauthenticatedPeer, words: list[str]) -> None:
         if words[0] == "hello" and len(words) == 3 and words[1] in self.nodes:
-            stranger.node, stranger.theirs, stranger.ours = words[1], words[2], nonce()
-            said = proof(self._key, "runner", stranger.theirs, stranger.ours, stranger.node)
-            stranger.lines.say("prove", stranger.ours, said)
+            peer.node, peer.theirs, peer.ours = words[1], words[2], nonce()
+            said = proof(self._key, "runner", peer.theirs, peer.ours, peer.node)
+            peer.connection.say("prove", peer.ours, said)
             return
-        about = (stranger.theirs, stranger.ours, stranger.node)
-        if not stranger.node or words[0] != "prove" or len(words) != 2:
-            raise TalkError("a stranger")
+        about = (peer.theirs, peer.ours, peer.node)
+        if not peer.node or words[0] != "prove" or len(words) != 2:
+            raise TalkError("the peer does not hold the key")
         if not is_proof(words[1], self._key, "node", *about):
-            raise TalkError("a stranger")
-        node = self.nodes[stranger.node]
-        if node.lines is not None:
+            raise TalkError("the peer does not hold the key")
+        node = self.nodes[peer.node]
+        if node.connection is not None:
             self._lose(node)
-        del self._strangers[fd]
-        node.lines = stranger.lines
-        self._names[fd] = stranger.node
+        del self._unauthenticated[fd]
+        node.connection = peer.connection
+        self._names[fd] = peer.node
         spec = node.spec | {"is_open": self.is_open}
         self._tell(node, "spec", json.dumps(spec, separators=(",", ":")))
 
     def _hear(self, fd: int) -> None:
         node = self.nodes[self._names[fd]]
-        assert node.lines is not None
+        assert node.connection is not None
         try:
-            for line in node.lines.heard():
+            for line in node.connection.heard():
                 word, _, text = line.partition(" ")
                 if word in {str(READY), str(RUN), str(END)}:
                     node.records.setdefault(int(word), json.loads(text))
@@ -214,25 +214,25 @@ class Barrier:
             self._lose(node)
 
     def _tell(self, node: Node, *words: str) -> None:
-        if node.lines is None:
+        if node.connection is None:
             return
         try:
-            node.lines.say(*words)
+            node.connection.say(*words)
         except OSError:
             self._lose(node)
 
     def _lose(self, node: Node) -> None:
-        if node.lines is not None:
-            fd = node.lines.fileno()
+        if node.connection is not None:
+            fd = node.connection.fileno()
             self._names.pop(fd, None)
-            self._drop(fd, node.lines)
-            node.lines = None
+            self._drop(fd, node.connection)
+            node.connection = None
 
-    def _drop(self, fd: int, lines: Lines) -> None:
-        self._strangers.pop(fd, None)
+    def _drop(self, fd: int, connection: LineConnection) -> None:
+        self._unauthenticated.pop(fd, None)
         with contextlib.suppress(KeyError):
             self._poller.unregister(fd)
-        lines.close()
+        connection.close()
 
 
 def listening(ports: tuple[int, int]) -> socket.socket:

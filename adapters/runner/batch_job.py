@@ -1,6 +1,6 @@
 """What holding a part needs of a batch system: the job by which its nodes are claimed.
 
-A runner (`runner.held`) makes one `PartJob` for its part. An adapter of another batch system
+A runner (`runner.batch_part`) makes one `PartJob` for its part. An adapter of another batch system
 writes this class, a launcher (`batch.launcher`), and a reader; barrier, wrapper, orders,
 leases, restarts and ends are the same for all. Imports the standard library only.
 """

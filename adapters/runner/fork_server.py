@@ -1,4 +1,4 @@
-"""The nest: a process that the launcher keeps warm, and that forks a runner for each claim.
+"""The fork server: a warm process of the launcher's that forks a runner for each claim.
 
 Imports the standard library only, as the runners do.
 """
@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
-from coalloc.adapters.runner.status import NEST_NAME, PAGE, RUNNER_NAME
+from coalloc.adapters.runner.status import FORK_SERVER_NAME, PAGE, RUNNER_NAME
 
 ORDERS_FD, LOCK_FD = 0, 1
 
@@ -32,12 +32,13 @@ def named(name: str) -> None:
         file.write(name)
 
 
-def nest(sock: socket.socket, runner: Callable[[str, int, int], Runs]) -> None:
-    """Fork a runner for every folder that comes over the socket, until it is closed.
+def serve(socket_fd: int, runner: Callable[[str, int, int], Runs]) -> None:
+    """Fork a runner for every folder that comes over this socket, until it is closed.
 
     Runners are reaped here, so that their CPU time stays with this process's.
     """
-    named(NEST_NAME)
+    sock = socket.socket(fileno=socket_fd)
+    named(FORK_SERVER_NAME)
     os.chdir("/")
     wake_read, wake_write = os.pipe()
     for fd in (wake_read, wake_write):

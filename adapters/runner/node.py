@@ -21,7 +21,7 @@ from typing import Any
 
 from coalloc.adapters.runner.runner import Runner
 from coalloc.adapters.runner.status import END, RUN, boot_id
-from coalloc.adapters.runner.talk import Lines, TalkError, knock
+from coalloc.adapters.runner.talk import LineConnection, TalkError, connect
 
 CONNECT_LIMIT_S = 5.0
 RETRY_S = 2.0
@@ -35,11 +35,13 @@ PATIENCE_S = 900.0
 class NodeRunner(Runner):
     """The processes of one node."""
 
-    def __init__(self, door: Door, lines: Lines, spec: dict[str, Any], folder: str) -> None:
-        self._door = door
-        self._lines: Lines | None = lines
+    def __init__(
+        self, address: RunnerAddress, connection: LineConnection, spec: dict[str, Any], folder: str
+    ) -> None:
+        self._address = address
+        self._connection: LineConnection | None = connection
         self._null = os.open(os.devnull, os.O_RDWR)
-        super().__init__(folder, lines.fileno(), os.dup(self._null))
+        super().__init__(folder, connection.fileno(), os.dup(self._null))
         self.spec = spec
         self._records: dict[int, dict[str, Any]] = {}
         self._patience_end = float("inf")
@@ -52,17 +54,17 @@ class NodeRunner(Runner):
         """The runner has it on disk before it says go."""
 
     def _take_orders(self) -> None:
-        if self._lines is None:
+        if self._connection is None:
             return
         try:
-            for line in self._lines.heard():
+            for line in self._connection.heard():
                 self._obey(line.encode() + b"\n")
         except TalkError:
             self._hang_up()
 
     def _look_at_clock(self) -> None:
         super()._look_at_clock()
-        if self._lines is None and self.is_started and time.monotonic() >= self.look_at:
+        if self._connection is None and self.is_started and time.monotonic() >= self.look_at:
             self.look_at = float("inf") if self._call_again() else time.monotonic() + RETRY_S
 
     def _record(self, slot: int, record: dict[str, Any], durable: bool = False) -> bool:
@@ -71,9 +73,9 @@ class NodeRunner(Runner):
         self._records[slot] = record
         if slot != END:
             return self._say(slot)
-        if self._lines is None and self.is_started:
+        if self._connection is None and self.is_started:
             self._call_again()
-        elif self._lines is not None:
+        elif self._connection is not None:
             self._say(END)
         if self._is_over():
             return True
@@ -93,10 +95,10 @@ class NodeRunner(Runner):
             os.rmdir(self.folder)
 
     def _say(self, slot: int) -> bool:
-        if self._lines is None:
+        if self._connection is None:
             return False
         try:
-            self._lines.say(str(slot), json.dumps(self._records[slot], separators=(",", ":")))
+            self._connection.say(str(slot), json.dumps(self._records[slot], separators=(",", ":")))
         except OSError:
             self._hang_up()
             return False
@@ -105,21 +107,21 @@ class NodeRunner(Runner):
     def _is_over(self) -> bool:
         """Whether the runner has said that it knows the end."""
         end = time.monotonic() + OVER_LIMIT_S
-        while self._lines is not None:
+        while self._connection is not None:
             try:
-                if self._lines.wait_line(end - time.monotonic()) == "over":
+                if self._connection.wait_line(end - time.monotonic()) == "over":
                     return True
             except TalkError:
                 self._hang_up()
         return False
 
     def _hang_up(self) -> None:
-        if self._lines is None:
+        if self._connection is None:
             return
         with contextlib.suppress(AttributeError, KeyError, OSError, ValueError):
             self.poller.unregister(self.orders_fd)
-        self._lines.close()
-        self._lines = None
+        self._connection.close()
+        self._connection = None
         if self.is_started:
             self.look_at = time.monotonic() + RETRY_S
         else:
@@ -127,20 +129,20 @@ class NodeRunner(Runner):
 
     def _call_again(self) -> bool:
         try:
-            self._lines, _ = self._door.knock(1.0)
+            self._connection, _ = self._address.connect(1.0)
         except TalkError:
             return False
-        self.orders_fd = self._lines.fileno()
+        self.orders_fd = self._connection.fileno()
         self.orders = b""
         with contextlib.suppress(AttributeError, OSError):
             self.poller.register(self.orders_fd, 1)
         for slot in sorted(self._records):
             self._say(slot)
-        return self._lines is not None
+        return self._connection is not None
 
 
-class Door:
-    """Where the part's runner listens."""
+class RunnerAddress:
+    """Host, port and key of the part's runner, from the environment."""
 
     def __init__(self, environ: Any) -> None:
         host, _, port = environ.pop("COALLOC_BARRIER").rpartition(":")
@@ -148,9 +150,9 @@ class Door:
         self.key = environ.pop("COALLOC_BARRIER_KEY")
         self.node = environ.pop("COALLOC_BARRIER_NODE", "") or environ.get("SLURMD_NODENAME", "")
 
-    def knock(self, limit_s: float) -> tuple[Lines, Any]:
+    def connect(self, limit_s: float) -> tuple[LineConnection, Any]:
         """Connect; raises TalkError."""
-        return knock(self.host, self.port, self.key, self.node, limit_s)
+        return connect(self.host, self.port, self.key, self.node, limit_s)
 
 
 def written(spec: dict[str, Any], parent: str) -> str:
@@ -171,13 +173,13 @@ def written(spec: dict[str, Any], parent: str) -> str:
 
 def main() -> None:
     """Be a node's wrapper."""
-    door = Door(os.environ)
+    address = RunnerAddress(os.environ)
     try:
-        lines, spec = door.knock(CONNECT_LIMIT_S)
+        connection, spec = address.connect(CONNECT_LIMIT_S)
         if spec.pop("is_open"):
             raise TalkError("the part has been started before, and is not started again")
     except TalkError as error:
-        print(f"{door.node}: {error}", file=sys.stderr)
+        print(f"{address.node}: {error}", file=sys.stderr)
         sys.exit(3)
     for ours, theirs in JOB_IDS:
         if theirs in os.environ:
@@ -185,9 +187,9 @@ def main() -> None:
     try:
         folder = written(spec, os.environ.get("TMPDIR", "/tmp"))
     except OSError as error:
-        print(f"{door.node}: {error}", file=sys.stderr)
+        print(f"{address.node}: {error}", file=sys.stderr)
         sys.exit(4)
-    runner = NodeRunner(door, lines, spec, folder)
+    runner = NodeRunner(address, connection, spec, folder)
     try:
         runner.run()
     finally:

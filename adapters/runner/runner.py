@@ -1,7 +1,7 @@
 """Holds one part of a job at its barrier, starts its processes, and sees them end.
 
 Runs as a process of its own, which outlives the executor, with the standard library only and
-under ``-I -S``, forked for each claim by a nest (`runner.fork_server`).
+under ``-I -S``, forked for each claim by a fork server (`runner.fork_server`).
 The runner forks its ranks at once, and they wait on a pipe: between the order to go and the exec
 lie one small write to disk and one to the pipe.
 

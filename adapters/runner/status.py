@@ -20,7 +20,7 @@ from typing import Any
 
 PAGE = 4096
 READY, START, RUN, END = range(4)
-NEST_NAME, RUNNER_NAME = "coalloc-nest", "coalloc-part"
+FORK_SERVER_NAME, RUNNER_NAME = "coalloc-nest", "coalloc-part"
 
 
 def encoded(record: dict[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""How a part's runner and its nodes know each other, and what they exchange.
+"""The connection between a part's runner and its nodes: authentication, and lines of text.
 
 ::
 
@@ -10,7 +10,7 @@
     runner  go | renew | abort - TEXT | cancel SIGNAL GRACE | over
 
 Each side proves that it holds the part's key, which travels with the batch job and nowhere else:
-a stranger at the port learns nothing and starts nothing. Imports the standard library only: it
+any other at the port learns nothing and starts nothing. Imports the standard library only: it
 runs on the nodes.
 """
 
@@ -66,7 +66,7 @@ def is_proof(given: str, key: str, side: str, *parts: str) -> bool:
     return ours == theirs
 
 
-class Lines:
+class LineConnection:
     """A socket that carries lines.
 
     Attributes
@@ -150,8 +150,10 @@ class Lines:
         return [line.decode(errors="surrogateescape") for line in lines]
 
 
-def knock(host: str, port: int, key: str, node: str, limit_s: float) -> tuple[Lines, Any]:
-    """Connect from a node to its part's runner; returns the line and the node's share of it.
+def connect(
+    host: str, port: int, key: str, node: str, limit_s: float
+) -> tuple[LineConnection, Any]:
+    """Connect from a node to its part's runner; returns the connection and the node's spec.
 
     Raises
     ------
@@ -162,20 +164,20 @@ def knock(host: str, port: int, key: str, node: str, limit_s: float) -> tuple[Li
         sock = socket.create_connection((host, port), limit_s)
     except OSError as error:
         raise TalkError(f"{host}:{port}: {error}") from error
-    lines = Lines(sock)
+    connection = LineConnection(sock)
     try:
-        lines.say("hello", node, ours)
-        words = lines.wait_line(limit_s).split(" ")
+        connection.say("hello", node, ours)
+        words = connection.wait_line(limit_s).split(" ")
         if len(words) != 3 or not is_proof(words[2], key, "runner", ours, words[1], node):
             raise TalkError(f"{host}:{port}: who listens there does not hold the key")
-        lines.say("prove", proof(key, "node", ours, words[1], node))
-        word, _, text = lines.wait_line(limit_s).partition(" ")
+        connection.say("prove", proof(key, "node", ours, words[1], node))
+        word, _, text = connection.wait_line(limit_s).partition(" ")
         if word != "spec":
             raise TalkError(f"{host}:{port}: {word!r} came in place of the spec")
-        return lines, json.loads(text)
+        return connection, json.loads(text)
     except (OSError, ValueError) as error:
-        lines.close()
+        connection.close()
         raise TalkError(f"{host}:{port}: {error}") from error
     except TalkError:
-        lines.close()
+        connection.close()
         raise

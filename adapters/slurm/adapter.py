@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coalloc.adapters.base import Adapter
-from coalloc.adapters.slurm.faces import BothLaunchers
+from coalloc.adapters.base import Adapter, Claim, Launcher
 from coalloc.adapters.slurm.launcher import SlurmLauncher, commands_of
 from coalloc.adapters.slurm.native_jobs import HandedLauncher
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import SlurmSettings
+from coalloc.model.parts import PartKey, PartReport, PartSpec
 
 
 def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
-    """Open all faces; Slurm itself is not asked for anything yet.
+    """Open its reader and launchers; Slurm itself is not asked for anything yet.
 
     Parameters
     ----------
@@ -44,4 +44,55 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
         given_back=own.given_back,
         claimed=handed.claimed,
     )
-    return Adapter(reader=reader, launcher=BothLaunchers(own, handed), handover=handed)
+    return Adapter(reader=reader, launcher=CombinedLauncher(own, handed), handover=handed)
+
+
+class CombinedLauncher:
+    """Our own parts' launcher and that of jobs handed over, as one; each part goes to its own."""
+
+    def __init__(self, own: Launcher, handed: HandedLauncher) -> None:
+        self._own, self._handed = own, handed
+
+    def _of(self, key: PartKey) -> Launcher:
+        return self._handed if self._handed.has(key) else self._own
+
+    def claim(self, part: PartSpec) -> Claim:
+        """Claim the nodes."""
+        return (self._handed if part.foreign else self._own).claim(part)
+
+    def go(self, key: PartKey) -> None:
+        """Open the barrier, or release the job."""
+        self._of(key).go(key)
+
+    def abort(self, key: PartKey, reason: str = "") -> None:
+        """Give the claim up."""
+        self._of(key).abort(key, reason)
+
+    def cancel(self, key: PartKey, *, signal: int = 15, grace_s: float | None = None) -> None:
+        """End the processes."""
+        self._of(key).cancel(key, signal=signal, grace_s=grace_s)
+
+    def renew(self, key: PartKey | None = None) -> None:
+        """Let every claim stand for another lease."""
+        self._own.renew(key)
+
+    def poll(self) -> tuple[PartReport, ...]:
+        """Return how every part is."""
+        return (*self._own.poll(), *self._handed.poll())
+
+    def adopt(self) -> tuple[PartReport, ...]:
+        """Find every part that earlier launchers left."""
+        return (*self._own.adopt(), *self._handed.adopt())
+
+    def forget(self, key: PartKey) -> None:
+        """Remove what is kept of an ended part."""
+        self._of(key).forget(key)
+
+    def fileno(self) -> int | None:
+        """Return the descriptor of our own parts' launcher."""
+        return self._own.fileno()
+
+    def close(self) -> None:
+        """Let go of both."""
+        self._handed.close()
+        self._own.close()

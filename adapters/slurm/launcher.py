@@ -1,26 +1,29 @@
 """Launches parts on a Slurm cluster: each on exactly its nodes, held at a barrier until told to go.
 
-One runner process for each part, on the executor's machine (see `slurm.part`), does all the
+One runner process for each part, on the executor's machine (see `slurm.part_job`), does all the
 talking to Slurm: no call here waits for slurmctld, but for the first sight of a node's name.
 Runners outlive the executor. One that has died is replaced as soon as it is missed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
 
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
-from coalloc.adapters.batch.launcher import HeldLauncher
+from coalloc.adapters.batch.launcher import BatchLauncher
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.ledger import Ledger
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.parts import PartKey, PartSpec
 
+KEPT_CLAIMS = 5000
+"""Claims of ended parts in memory and, at least, on disk: the newest."""
 
-class SlurmLauncher(HeldLauncher):
+
+class SlurmLauncher(BatchLauncher):
     """Claims nodes of a Slurm cluster and starts processes on them.
 
     Parameters
@@ -35,7 +38,7 @@ class SlurmLauncher(HeldLauncher):
         The folder cannot be used, or another executor uses it.
     """
 
-    runner = "slurm.part"
+    runner = "slurm.part_job:SlurmPart"
 
     def __init__(self, settings: SlurmSettings, state_dir: Path) -> None:
         self._settings = settings
@@ -99,6 +102,54 @@ class SlurmLauncher(HeldLauncher):
             "ports": list(site.ports),
             "python": site.python,
         }
+
+
+class Ledger:
+    """The claims of parts that are over, in a file: one on each line, newest last.
+
+    By them their jobs are known, should Slurm have them again.
+
+    Nothing depends on it but how soon a revived job's nodes are free again, so what cannot be
+    read or written is left out.
+
+    Parameters
+    ----------
+    path : Path
+    most : int
+        Claims that are kept.
+    """
+
+    def __init__(self, path: Path, most: int = KEPT_CLAIMS) -> None:
+        self._path, self._most = path, most
+        self._order: dict[str, None] = {}
+        with contextlib.suppress(OSError, ValueError):
+            self._order = dict.fromkeys(path.read_text(encoding="ascii").split())
+        self._trim()
+        self._lines = len(self._order)
+        self.claims = frozenset(self._order)
+
+    def add(self, claim: str) -> None:
+        """Keep one more."""
+        self._order[claim] = None
+        self._trim()
+        self.claims = frozenset(self._order)
+        self._lines += 1
+        with contextlib.suppress(OSError):
+            if self._lines > 2 * self._most:
+                self._rewrite()
+            else:
+                with open(self._path, "a", encoding="ascii") as file:
+                    file.write(f"{claim}\n")
+
+    def _trim(self) -> None:
+        while len(self._order) > self._most:
+            del self._order[next(iter(self._order))]
+
+    def _rewrite(self) -> None:
+        new = self._path.with_name(f"{self._path.name}.new")
+        new.write_text("".join(f"{claim}\n" for claim in self._order), encoding="ascii")
+        new.replace(self._path)
+        self._lines = len(self._order)
 
 
 def commands_of(settings: SlurmSettings) -> Slurm:

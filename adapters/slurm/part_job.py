@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coalloc.adapters.runner.batch_job import account_of
+from coalloc.adapters.runner.batch_part import BatchPart
 from coalloc.adapters.runner.command import (
     BatchError,
     RefusedError,
@@ -310,3 +311,9 @@ class SlurmJob:
         except BatchError:
             return "", ""
         return (text.split() or [""])[0].rstrip("+"), "accounting"
+
+
+class SlurmPart(BatchPart):
+    """A part on a Slurm cluster."""
+
+    job_type = SlurmJob

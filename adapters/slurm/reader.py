@@ -28,7 +28,6 @@ from coalloc.adapters.slurm.health import (
     revived_jobs,
     shut,
 )
-from coalloc.adapters.slurm.parse_json import parse_jobs_json, parse_nodes_json
 from coalloc.adapters.slurm.parse_text import (
     parse_clock,
     parse_node_list,
@@ -51,11 +50,8 @@ from coalloc.adapters.slurm.reading import (
     waiting_count,
 )
 from coalloc.adapters.slurm.records import (
-    HOLDS_NODES,
-    WAITS,
     NodeEntry,
     ParseError,
-    QueueEntry,
 )
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.platform import NodeState
@@ -106,7 +102,6 @@ class SlurmReader:
         self._clock_off_s, self._clock_asked = 0.0, float("-inf")
         self._calibration = None if state_dir is None else state_dir / "calibration.json"
         self._loads = LoadWatch(settings.load, settings.load_max_age_s)
-        self._scontrol_json = True
 
     def read(self) -> ClusterReading:
         """Return the cluster as Slurm describes it now.
@@ -148,8 +143,9 @@ class SlurmReader:
         # Before the queue is read: a job that is handed to a part in between is then listed as
         # waiting, which the daemon, who asked for that, does not take for news.
         claimed = self._claimed()
-        ask = self._json if self._settings.answers == "json" else self._text
-        queue, nodes = ask()
+        mark = f"\x1f{secrets.token_hex(4)}\x1f"
+        queue = parse_queue(self._run("squeue", "-h", "-r", "-a", "-o", queue_format(mark)), mark)
+        nodes = parse_node_list(self._run(*SHOW, "node"))
         # After it: a job that is in the queue has its claim on disk.
         claims = None if self._claims is None else self._claims()
         return Answers(
@@ -161,26 +157,6 @@ class SlurmReader:
             claimed=claimed,
             claims=claims,
         )
-
-    def _text(self) -> tuple[tuple[QueueEntry, ...], tuple[NodeEntry, ...]]:
-        mark = f"\x1f{secrets.token_hex(4)}\x1f"
-        queue = self._run("squeue", "-h", "-r", "-a", "-o", queue_format(mark))
-        return parse_queue(queue, mark), parse_node_list(self._run(*SHOW, "node"))
-
-    def _json(self) -> tuple[tuple[QueueEntry, ...], tuple[NodeEntry, ...]]:
-        jobs = parse_jobs_json(self._run("squeue", "-a", "--json"))
-        # Jobs that ended lately are among them.
-        queue = tuple(job for job in jobs if job.state in HOLDS_NODES | WAITS | {"UNKNOWN"})
-        if self._scontrol_json:
-            try:
-                return queue, parse_nodes_json(
-                    self._run("scontrol", "-a", "--json", "show", "node")
-                )
-            except RefusedError as error:
-                if "--json" not in error.why:
-                    raise
-                self._scontrol_json = False  # before 23.02, sinfo gives the same nodes
-        return queue, parse_nodes_json(self._run("sinfo", "-a", "--json"))
 
     def _run(self, name: str, *arguments: str) -> str:
         return self._slurm.run(name, *arguments, env=UTC, timeout_s=self._settings.command_limit_s)

@@ -89,8 +89,7 @@ SETTINGS: Table = {
         kind="text",
         choices=("text", "json"),
         default="text",
-        doc="How nodes and queue are asked for; json costs several times as much, and serves where "
-        "a release prints its text otherwise.",
+        doc="Accepted, and without effect: nodes and queue are asked for as text.",
     ),
     "command_limit_s": Field(
         kind="number", low=0, above=True, default=4.0, doc="Time limit of one command, s."

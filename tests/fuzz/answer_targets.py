@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import select
 import socket
 from collections.abc import Callable
@@ -16,11 +15,6 @@ from coalloc.adapters.gridengine.settings import read_settings as gridengine_set
 from coalloc.adapters.runner import status as part_status
 from coalloc.adapters.runner.barrier import Barrier
 from coalloc.adapters.runner.status import READY
-from coalloc.adapters.slurm.parse_json import (
-    parse_jobs_json,
-    parse_nodes_json,
-    parse_reservations_json,
-)
 from coalloc.adapters.slurm.parse_text import (
     QUEUE_FIELDS,
     RECORD,
@@ -42,9 +36,6 @@ READERS: dict[str, Callable[[str], object]] = {
     "scontrol show partition": parse_partitions,
     "scontrol show job": parse_fields,
     "squeue": lambda text: parse_queue(text, MARK),
-    "nodes": parse_nodes_json,
-    "jobs": parse_jobs_json,
-    "reservations": parse_reservations_json,
     "date": parse_clock,
 }
 
@@ -85,35 +76,12 @@ def _slurm_seeds() -> list[bytes]:
         "name": "work",
     }
     line = RECORD + MARK + MARK.join(values.get(name, "") for name, _ in QUEUE_FIELDS) + "\n"
-    bodies = {
-        "nodes": [{"name": "n1", "cpus": 8, "state": ["IDLE"], "real_memory": 9, "features": "a"}],
-        "jobs": [
-            {
-                "job_id": 7,
-                "job_state": ["PENDING"],
-                "partition": "main",
-                "user_id": 7,
-                "cpus": {"set": True, "infinite": False, "number": 4},
-                "nodes": "n[1-2]",
-                "array_job_id": {"set": True, "number": 7},
-                "array_task_string": "1-9:2%3",
-                "start_time": 9,
-                "end_time": 0,
-                "submit_time": 5,
-                "time_limit": 60,
-            }
-        ],
-        "reservations": [
-            {"name": "r", "node_list": "n[1-2]", "start_time": 9, "end_time": 99, "flags": []}
-        ],
-    }
     texts = {
         "scontrol show node": node * 2,
         "scontrol show reservation": kept,
         "scontrol show partition": part,
         "scontrol show job": job,
         "squeue": line * 2,
-        **{kind: json.dumps({kind: rows, "errors": []}) for kind, rows in bodies.items()},
         "date": "Configuration data as of 2026-11-20T13:26:55\nX = 1\n",
     }
     return [f"{name}\n{text}".encode() for name, text in texts.items()]
@@ -170,8 +138,8 @@ def _barrier(content: bytes) -> None:
                     for fd, _ in poller.poll(50):
                         barrier.take(fd)
             break
-        barrier.drop_strangers()
-        assert barrier.nodes["n1"].lines is None
+        barrier.drop_unauthenticated()
+        assert barrier.nodes["n1"].connection is None
         assert READY not in barrier.nodes["n1"].records
     finally:
         barrier.close()

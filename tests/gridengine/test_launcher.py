@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
-from coalloc.adapters.batch.launcher import HeldLauncher
+from coalloc.adapters.batch.launcher import BatchLauncher
 from coalloc.adapters.batch.token import claim_in_name
 from coalloc.model.parts import PartState
 from tests.support.launch_bed import Signpost, wait_dead
@@ -259,7 +259,7 @@ def test_name_is_the_parts(launch: GridEngineBed) -> None:
     spec = launch.shell("true", job="5_7", attempt=3, part=2)
     launch.claim(spec)
     (name,) = launch.jobs()
-    assert isinstance(launch.launcher, HeldLauncher)
+    assert isinstance(launch.launcher, BatchLauncher)
     assert launch.launcher.claims() == {claim_in_name(name)}
     assert launch.launcher.claim(spec).is_new is False
     assert len(launch.jobs()) == 1

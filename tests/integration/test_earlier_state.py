@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 import structlog
 
-from coalloc.adapters.base import PartState
 from coalloc.adapters.local.launcher import LocalLauncher
 from coalloc.adapters.local.settings import read_settings
 from coalloc.core.executor import ExecutorState
@@ -24,6 +23,7 @@ from coalloc.daemon.store.journal import Memory, recall
 from coalloc.daemon.store.sqlite import SqliteStore
 from coalloc.executor.hands import ProgressFile, kept_identity
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
+from coalloc.model.parts import PartState
 from tests.support.live_site import Running
 
 DATA = Path(__file__).parent / "data" / "earlier"

@@ -213,9 +213,9 @@ def test_dead_nest_is_replaced_and_its_runners_live(bed: Bed, sign: Signpost) ->
     first = bed.shell(f"echo up > {sign.path}; read x < end", job="1")
     os.mkfifo(bed.cwd / "end")
     bed.start(first)
-    nest = bed.launcher._nest.pid
-    os.kill(nest, signal.SIGKILL)
-    wait_dead(nest)
+    server = bed.launcher._fork_server.pid
+    os.kill(server, signal.SIGKILL)
+    wait_dead(server)
     assert bed.run(bed.spec("true", job="2")).codes == (0,)
     assert bed.report(first.key).state is PartState.RUNNING
     sign.line()
@@ -224,13 +224,13 @@ def test_dead_nest_is_replaced_and_its_runners_live(bed: Bed, sign: Signpost) ->
 
 
 def test_claim_that_no_runner_took(bed: Bed) -> None:
-    """The nest is dead before it has looked at the claim: refused, not waited for."""
-    nest = bed.launcher._nest.pid
-    os.kill(nest, signal.SIGSTOP)
+    """The fork server is dead before it has looked at the claim: refused, not waited for."""
+    server = bed.launcher._fork_server.pid
+    os.kill(server, signal.SIGSTOP)
     spec = bed.spec("touch", "began")
     bed.launcher.claim(spec)
     assert bed.report(spec.key).state is PartState.PREPARING
-    os.kill(nest, signal.SIGKILL)
+    os.kill(server, signal.SIGKILL)
     report = bed.ended(spec.key)
     assert (report.state, report.reason) == (PartState.REFUSED, "runner_died")
     assert not (bed.cwd / "began").exists()

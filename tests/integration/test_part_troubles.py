@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
-from coalloc.adapters.fork_server import Nest
+from coalloc.adapters.fork_server import ForkServer
 from coalloc.adapters.part_folder import PartFolder
 from coalloc.model.parts import PartReport, PartState
 from tests.support.launch_bed import Bed
@@ -16,10 +16,10 @@ from tests.support.launch_bed import Bed
 def test_a_claim_without_descriptors_is_refused_and_leaves_nothing(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hatch(*_: object) -> None:
+    def spawn(*_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(Nest, "hatch", hatch)
+    monkeypatch.setattr(ForkServer, "spawn", spawn)
     with pytest.raises(ClaimRefusedError, match="Too many open files"):
         bed.launcher.claim(bed.spec("true"))
     assert bed.launcher.poll() == ()

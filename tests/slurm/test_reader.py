@@ -93,28 +93,6 @@ def test_local_jobs_hold_their_nodes_until_their_limit(site: Bed, cluster: Clust
     assert [node.slots for node in reading.nodes] == [1] * 6
 
 
-def test_json_says_the_same_as_text(site: Bed, cluster: Cluster) -> None:
-    running = submit(cluster, "-w", "r[1-2]", "-N2", "--exclusive", "-t", "10")
-    ours = submit(cluster, "-w", "r4", "-t", "5", "--comment", "coalloc:7.1.0:c0ffee")
-    wait_running(site, cluster, running, ours)
-    submit(cluster, "-p", "coalloc", "-a", "1-3", "-t", "3")
-    ended = submit(cluster, "-w", "r3", "-t", "1", command="true")
-
-    def has_ended() -> bool:
-        return cluster.run("squeue", "-h", "-t", "all", "-j", ended, "-o", "%t").strip() == "CD"
-
-    site.wait(has_ended, "a job is over, and still remembered")
-    given = {"handover_partition": "coalloc", "partition": "main", "slots": "cpus"}
-    text, answer = read(cluster, **given), read(cluster, **given, answers="json")
-    assert answer.nodes == text.nodes
-    assert [replace(job, start=0.0) for job in answer.running] == [
-        replace(job, start=0.0) for job in text.running
-    ]
-    assert len(answer.handed) == 3
-    assert answer.waiting == text.waiting == 0
-    assert sorted(answer.handed, key=str) == sorted(text.handed, key=str)
-
-
 def test_nodes_shared_by_local_jobs(site: Bed, cluster: Cluster) -> None:
     short = submit(cluster, "-w", "r5", "-n", "1", "-t", "5")
     long = submit(cluster, "-w", "r5", "-n", "2", "-t", "50")

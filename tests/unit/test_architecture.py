@@ -57,7 +57,7 @@ MAY_IMPORT = {
 # sent to nodes, or run in a process that stays small.
 STANDARD = (
     "adapters/runner/*",
-    *("adapters/*/part.py", "adapters/*/part_*.py", "adapters/*/commands.py"),
+    *("adapters/*/part_*.py", "adapters/*/commands.py"),
     "adapters/gridengine/parse_xml.py",
 )
 # Names that src/coalloc/__init__.py loads lazily, and the package they load.
@@ -382,11 +382,15 @@ def test_home_rule_can_pass(path: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source", "fault"),
     [
-        ("adapters/runner/held.py", "import json\nfrom coalloc.adapters.runner import talk", False),
-        ("adapters/slurm/part.py", "from coalloc.adapters.slurm.commands import Slurm", False),
+        ("adapters/runner/node.py", "import json\nfrom coalloc.adapters.runner import talk", False),
+        (
+            "adapters/slurm/part_commands.py",
+            "from coalloc.adapters.slurm.commands import Slurm",
+            False,
+        ),
         ("adapters/slurm/reader.py", "from coalloc.model.errors import InputError", False),
-        ("adapters/runner/held.py", "import msgspec", True),
-        ("adapters/runner/held.py", "from coalloc.adapters.base import AdapterError", True),
+        ("adapters/runner/node.py", "import msgspec", True),
+        ("adapters/runner/node.py", "from coalloc.adapters.base import AdapterError", True),
         ("adapters/slurm/part_job.py", "from coalloc.model.errors import InputError", True),
     ],
 )

@@ -39,11 +39,11 @@ def test_a_stranger_at_the_barrier_who_says_no_text_is_sent_away() -> None:
             for _ in range(4):
                 for fd, _ in poller.poll(1000):
                     barrier.take(fd)
-                if not barrier.strangers:
+                if not barrier.unauthenticated:
                     break
             said = stranger.makefile("rb").read()
         assert said.startswith(b"prove ")
-        assert barrier.nodes["n1"].lines is None
+        assert barrier.nodes["n1"].connection is None
     finally:
         barrier.close()
 

@@ -9,8 +9,8 @@ import pytest
 
 from coalloc.adapters.base import Adapter, AdapterError, Claim, ClaimRefusedError
 from coalloc.adapters.runner.command import UnreachableError
+from coalloc.adapters.slurm.adapter import CombinedLauncher
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.faces import BothLaunchers
 from coalloc.adapters.slurm.native_jobs import HandedLauncher
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.core.executor_effects import DismissJob
@@ -83,7 +83,7 @@ def spec(foreign: str) -> PartSpec:
 
 def test_parts_go_where_they_belong(handed: HandedLauncher) -> None:
     own = Own()
-    both = BothLaunchers(own, handed)
+    both = CombinedLauncher(own, handed)
     other = PartKey(job="1", attempt=1, part=0)
     both.claim(spec(""))
     for call in (both.go, both.abort, both.cancel, both.forget):

@@ -15,7 +15,7 @@ from coalloc.adapters.slurm.health import (
     on_our_clock,
     revived_jobs,
 )
-from coalloc.adapters.slurm.ledger import Ledger
+from coalloc.adapters.slurm.launcher import Ledger
 from coalloc.adapters.slurm.parse_text import parse_clock, parse_partitions
 from coalloc.adapters.slurm.part_commands import refusal
 from coalloc.adapters.slurm.reading import Answers

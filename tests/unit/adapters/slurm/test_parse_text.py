@@ -12,11 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.adapters.slurm.parse_json import (
-    parse_jobs_json,
-    parse_nodes_json,
-    parse_reservations_json,
-)
 from coalloc.adapters.slurm.parse_text import (
     QUEUE_FIELDS,
     RECORD,
@@ -30,7 +25,6 @@ from coalloc.adapters.slurm.parse_text import (
     read_time,
 )
 from coalloc.adapters.slurm.records import (
-    HOLDS_NODES,
     ParseError,
     job_state,
     node_state,
@@ -231,8 +225,7 @@ def test_recorded_nodes(shared: Path) -> None:
 def test_recorded_reservations(shared: Path) -> None:
     (path,) = recorded(shared, "22.05.8-recorded/scontrol_show_res.txt")
     (kept,) = parse_reservations(path.read_text())
-    (same,) = parse_reservations_json(path.with_name("rest_reservations.json").read_text())
-    assert kept == same
+    assert kept.name == "coalloc"
     assert kept.nodes == ("r1", "r2")
     assert kept.end - kept.start == 1200.0
     assert parse_reservations("No reservations in the system\n") == ()
@@ -249,109 +242,32 @@ def test_recorded_jobs_of_scontrol(shared: Path) -> None:
         assert parse_fields(part)["JobState"] == "PENDING"
 
 
-def test_text_and_json_agree(shared: Path) -> None:
-    (path,) = recorded(shared, "22.05.8-recorded/scontrol_show_nodes.txt")
-    text = parse_node_list(path.read_text())
-    answer = parse_nodes_json(path.with_name("rest_nodes.json").read_text())
-    for ours, theirs in zip(text, answer, strict=True):
-        assert (ours.name, ours.cpus, ours.memory_mb) == (
-            theirs.name,
-            theirs.cpus,
-            theirs.memory_mb,
-        )
-        assert (ours.features, ours.partitions) == (theirs.features, theirs.partitions)
-        assert node_state(ours.states) == node_state(theirs.states)
-        assert ours.weight == theirs.weight
+def words_of(value: object) -> list[str]:
+    """State words as a release gave them in JSON: one text, or a list."""
+    if isinstance(value, str):
+        return [value]
+    return [str(word) for word in value] if isinstance(value, list) else []
 
 
-def nodes_of(path: Path) -> bool:
-    return isinstance(json.loads(path.read_text()).get("nodes"), list)
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "rivos-cli-21.08.5/sinfo_out.json",
-        "clockwork-text/sinfo_1",
-        "22.05.8-recorded/sinfo.json",
-        "22.05.8-recorded/rest_node*.json",
-        "22.05.9-v0.0.38/nodes.json",
-        "24.05-*/slurm-node*.json",
-        "25.05-*/slurm-node*.json",
-    ],
-)
-def test_every_recorded_node_is_understood(shared: Path, pattern: str) -> None:
-    for path in recorded(shared, pattern):
-        if path.stem.endswith("unfound"):
-            with pytest.raises(ParseError, match="Failure to query node"):
-                parse_nodes_json(path.read_text())
+@pytest.mark.parametrize("release", ["21.08", "22.05.8", "22.05.9", "24.05", "25.05"])
+def test_every_recorded_state_word_is_known(shared: Path, release: str) -> None:
+    seen = 0
+    for path in recorded(shared, f"*{release}*/*.json"):
+        answer = json.loads(path.read_text())
+        if not isinstance(answer, dict):
             continue
-        raw = json.loads(path.read_text())["nodes"]
-        nodes = parse_nodes_json(path.read_text())
-        assert len(nodes) == len(raw)
-        for node, item in zip(nodes, raw, strict=True):
-            assert node.name == item["name"]
-            assert node.cpus > 0
-            assert node_state(node.states)[1] == (), f"{path}: {node.states}"
-        for word, state in (
-            ("-down", NodeState.DOWN),
-            ("-drain", NodeState.DRAINING),
-            ("-draining", NodeState.DRAINING),
-            ("-idle", NodeState.UP),
-            ("-mixed", NodeState.UP),
-            ("-planned", NodeState.UP),
-        ):
-            if path.stem.endswith(word):
-                assert node_state(nodes[0].states)[0] is state
+        for node in answer.get("nodes") or ():
+            if isinstance(node, dict) and "state" in node:
+                words = (*words_of(node["state"]), *words_of(node.get("state_flags")))
+                assert node_state(tuple(w.upper() for w in words))[1] == (), f"{path}: {words}"
+                seen += 1
+        for job in answer.get("jobs") or ():
+            for word in words_of(job.get("job_state")):
+                assert job_state(word) != "UNKNOWN", f"{path}: {word}"
+                seen += 1
+    assert seen
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "rivos-cli-21.08.5/squeue_out.json",
-        "22.05.8-recorded/squeue.json",
-        "22.05.8-recorded/rest_job*.json",
-        "22.05.9-v0.0.38/jobs.json",
-        "24.05-*/slurm-job*.json",
-        "25.05-*/slurm-job*.json",
-        "sacct/*.json",
-        "22.05.8-recorded/sacct.json",
-    ],
-)
-def test_every_recorded_job_is_understood(shared: Path, pattern: str) -> None:
-    for path in recorded(shared, pattern):
-        raw = json.loads(path.read_text())["jobs"]
-        jobs = parse_jobs_json(path.read_text())
-        assert len(jobs) >= len(raw)
-        for job in jobs:
-            assert job.state != "UNKNOWN", f"{path}: {job.id}"
-            assert re.fullmatch(r"[0-9]+(_[0-9]+)?", job.id)
-            if job.state in HOLDS_NODES:
-                assert job.nodes
-                assert job.start is not None
-
-
-def test_a_pending_array_is_its_tasks(shared: Path) -> None:
-    (path,) = recorded(shared, "22.05.8-recorded/squeue.json")
-    jobs = parse_jobs_json(path.read_text())
-    waiting = {job.id for job in jobs if job.id.startswith("7_") and job.state == "PENDING"}
-    assert waiting == {f"7_{index}" for index in range(2, 10)}
-
-
-@pytest.mark.parametrize(
-    "pattern", ["*/*reservations.json", "22.05.8-recorded/rest_reservations.json"]
-)
-def test_every_recorded_reservation_is_understood(shared: Path, pattern: str) -> None:
-    for path in recorded(shared, pattern):
-        kept = parse_reservations_json(path.read_text())
-        assert len(kept) == len(json.loads(path.read_text())["reservations"])
-        assert all(entry.nodes and entry.end > entry.start for entry in kept)
-
-
-KEYS = (
-    *("nodes", "jobs", "reservations", "errors", "name", "cpus", "state", "number", "job_id"),
-    *("job_state", "array_job_id", "array_task_string", "set", "time"),
-)
 ANSWERS = st.one_of(
     st.text(),
     st.lists(
@@ -359,18 +275,6 @@ ANSWERS = st.one_of(
         | st.sampled_from([MARK, RECORD + MARK, "a[1-9]", "(null)", "99999999999999", "-1", "UTC"])
         | st.text(max_size=8)
     ).map("".join),
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-        lambda inner: (
-            st.lists(inner, max_size=4)
-            | st.dictionaries(
-                st.sampled_from(KEYS),
-                inner,
-                max_size=6,
-            )
-        ),
-        max_leaves=20,
-    ).map(json.dumps),
 )
 
 
@@ -380,9 +284,6 @@ def test_garbage_raises_only_a_parse_error(text: str) -> None:
         parse_node_list,
         parse_reservations,
         parse_fields,
-        parse_nodes_json,
-        parse_jobs_json,
-        parse_reservations_json,
         lambda answer: parse_queue(answer, MARK),
     ):
         with contextlib.suppress(ParseError):

@@ -1,4 +1,4 @@
-"""A part between its claim and its end: orders in, nodes at the barrier, questions to the system.
+"""The supervisor of a part: orders in, nodes at the barrier, questions to the batch system.
 
 Imports the standard library only, as the part's runner does.
 """
@@ -15,7 +15,6 @@ from typing import Any
 
 from coalloc.adapters.runner.barrier import Barrier
 from coalloc.adapters.runner.batch_job import PartJob, node_specs
-from coalloc.adapters.runner.part_end import bare_end, verdict
 from coalloc.adapters.runner.rank import FaultError
 from coalloc.adapters.runner.status import END, PAGE, READY, RUN, START, StatusFile, boot_id
 
@@ -28,10 +27,12 @@ RECONNECT_S = 20.0
 KILL_MARGIN_S = 5.0
 REBIND_S = 30.0
 REBIND_POLL_S = 0.2
+SIGNAL_EXIT = 128
+"""A shell adds the signal's number to this."""
 
 
-class Hold:
-    """A part that is held.
+class PartSupervisor:
+    """Takes one part from its claim to its end.
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ class Hold:
         self._barrier.close()
 
     def end_record(self) -> dict[str, Any]:
-        """How the part has ended."""
+        """The record of the part's end."""
         nodes = list(self._barrier.nodes.values())
         ends = [node.records[END] for node in nodes if END in node.records]
         has_run = any(RUN in n.records for n in nodes) or any(
@@ -262,7 +263,7 @@ class Hold:
 
     def _look_at_clock(self) -> None:
         now = time.monotonic()
-        self._barrier.drop_strangers()
+        self._barrier.drop_unauthenticated()
         if now >= self._lease_end:
             self.stop("expired", f"not renewed for {self._spec['lease_s']:g} s")
         if now >= self._give_up_at:
@@ -327,3 +328,40 @@ def has_started(status: StatusFile) -> bool:
     ready = status.read(READY)
     is_rebooted = ready is not None and ready.get("boot") != boot_id()
     return is_rebooted or status.read(START) is not None
+
+
+def verdict(ends: list[dict[str, Any]], job: PartJob) -> tuple[str, str]:
+    """Reason and detail of a part whose nodes have ended so, in the order of their ranks."""
+    worst = next((end for end in ends if end["reason"] != "exited"), None)
+    worst = worst or next((end for end in ends if any(end["codes"])), None)
+    if worst is None:
+        return "exited", ""
+    if was_signalled(worst):  # not by us; the batch system may know who did
+        state, reason = job.settled_state()
+        if state and not job.is_alive(state):
+            known = job.explained(state, reason)
+            if known[0] != "step_failed":
+                return known
+    return worst["reason"], worst["detail"]
+
+
+def was_signalled(end: dict[str, Any]) -> bool:
+    """Whether a node's processes, or its wrapper, may have been ended by a signal.
+
+    A batch system that ends a job signals the wrapper and the processes alike, and which of them
+    is gone first is chance. A shell whose child was killed exits with 128 or more.
+    """
+    if end["reason"] in {"signalled", "exited"}:
+        return any(code is not None and (code < 0 or code > SIGNAL_EXIT) for code in end["codes"])
+    return bool(end["reason"] == "cancelled")
+
+
+def bare_end(reason: str, detail: str, *, is_started: bool) -> dict[str, Any]:
+    """The end of a part of whose processes nothing is known."""
+    return {
+        "state": "lost" if is_started else "refused",
+        "reason": reason,
+        "detail": detail,
+        "codes": [],
+        "ended": time.time(),
+    }

@@ -1,10 +1,9 @@
 """Runs one part of a job whose nodes a batch system gives, from its claim to its end.
 
-Runs as a process of its own on the executor's machine, forked by a nest (see
-`runner.fork_server`), and
-outlives the executor. A `PartJob` asks the batch system for exactly the chosen nodes; one wrapper
-on each of them (`runner.node`) brings the processes up and connects to the barrier
-(`runner.barrier`), which is kept by `runner.hold`.
+Runs as a process of its own on the executor's machine, forked by the fork server
+(`runner.fork_server`), and outlives the executor. A `PartJob` asks the batch system for exactly the
+chosen nodes; one wrapper on each of them (`runner.node`) brings the processes up and connects to
+the barrier (`runner.barrier`), which `runner.supervisor` keeps.
 
 Should this process be killed, a new one takes its folder over: before the start it gives the
 claim up, having found the job by its token; after it, it listens at the same port until the
@@ -24,16 +23,15 @@ import traceback
 from typing import Any
 
 from coalloc.adapters.runner.batch_job import PartJob
-from coalloc.adapters.runner.hold import Hold, has_started
-from coalloc.adapters.runner.part_end import bare_end
 from coalloc.adapters.runner.rank import FaultError
 from coalloc.adapters.runner.runner import RETRY_S
 from coalloc.adapters.runner.status import END, StatusFile
+from coalloc.adapters.runner.supervisor import PartSupervisor, bare_end, has_started
 
 RELEASE_RETRY_S = 1.0
 
 
-class HeldPart:
+class BatchPart:
     """One part; it always ends with an end on record."""
 
     job_type: type[PartJob]
@@ -41,7 +39,7 @@ class HeldPart:
     def __init__(self, folder: str, orders_fd: int, lock_fd: int) -> None:
         self.folder, self.orders_fd, self.lock_fd = folder, orders_fd, lock_fd
         self.status = StatusFile(folder)
-        self.hold: Hold | None = None
+        self.supervisor: PartSupervisor | None = None
         self.job: PartJob | None = None
 
     def run(self) -> None:
@@ -54,9 +52,11 @@ class HeldPart:
             kept = self._kept()
             self.job = self.job_type(spec, self.folder, kept.get("job", ""))
             fds = (self.orders_fd, wake_fd)
-            self.hold = Hold(spec, self.folder, self.status, self.job, fds, kept.get("port", 0))
-            self.hold.carry(is_resumed=is_resumed)
-            end = self.hold.end_record()
+            self.supervisor = PartSupervisor(
+                spec, self.folder, self.status, self.job, fds, kept.get("port", 0)
+            )
+            self.supervisor.carry(is_resumed=is_resumed)
+            end = self.supervisor.end_record()
         except BaseException as error:
             end = self._failed_end(error)
         self._give_back_and_record(end)
@@ -74,8 +74,8 @@ class HeldPart:
         return wake_read
 
     def _told_to_end(self) -> None:
-        if self.hold is not None:
-            self.hold.stop("cancelled", "its runner was told to")
+        if self.supervisor is not None:
+            self.supervisor.stop("cancelled", "its runner was told to")
 
     def _open(self) -> tuple[dict[str, Any], bool]:
         """The spec, and whether an earlier runner has been here."""
@@ -107,9 +107,9 @@ class HeldPart:
             with contextlib.suppress(OSError), open(f"{self.folder}/runner.log", "a") as file:
                 file.write(text)
             reason, detail = "runner_failed", text.strip().rpartition("\n")[2]
-        if self.hold is not None:
-            self.hold.stop(reason, detail)
-            return self.hold.end_record()
+        if self.supervisor is not None:
+            self.supervisor.stop(reason, detail)
+            return self.supervisor.end_record()
         with contextlib.suppress(OSError):
             return bare_end(reason, detail, is_started=has_started(self.status))
         return bare_end(reason, detail, is_started=False)
@@ -117,8 +117,8 @@ class HeldPart:
     def _give_back_and_record(self, end: dict[str, Any]) -> None:
         """First the nodes, so that they are free when the end is known; but not for ever."""
         has_run = end["state"] == "finished"
-        if self.hold is not None:
-            self.hold.close()
+        if self.supervisor is not None:
+            self.supervisor.close()
         is_released = self.job is None or self.job.release(has_run=has_run)
         # The launcher hears of an end that cannot be written, and may forget the part.
         while not self.status.record(END, end, durable=True) and os.path.isdir(self.folder):
