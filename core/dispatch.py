@@ -1,7 +1,7 @@
 """Tasks that start between two rounds, along the plan.
 
 When work ends, the tasks that the plan has next on its nodes, and those whose last parent it was,
-start at once if nothing that was planned before them still waits there (`core.lanes`) and the
+start at once if nothing that was planned before them still waits there (`core.plan_order`) and the
 data of their parents would have arrived. What the plan does not cover asks for a round.
 """
 

@@ -2,7 +2,7 @@
 
 1. assemble the snapshot  2. have it solved  3. on the first incumbent and on the final plan,
 commit the placements that start now and still fit  4. keep the rest as start estimates; tasks
-of workflows start along it without another round (`core.dispatching`).
+of workflows start along it without another round (`core.dispatch`).
 Where a policy fails, the job is looked for with which it does (`core.isolating`); if none is found,
 the next policy of the fallback chain has its turn.
 """
