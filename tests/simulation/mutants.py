@@ -233,6 +233,7 @@ MUTANTS: dict[str, Mutant] = {
         old="    forget_orders(state, hello.cluster)\n",
         new="",
         steps=1000,
+        within=400,
     ),
     "identity-not-saved": Mutant(
         of=executor_identity.taken_over,
