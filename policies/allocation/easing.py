@@ -102,11 +102,14 @@ def _axes(counts: Counts, allocation: Allocation) -> Axes:
         fixed = scene.candidates[counts.jobs[n]].fixed
         if scene.candidates[counts.jobs[n]].scaled > 0:
             axes.powers[n] = [min(scene.classes[c].power for c in uses)]
-        axes.slows[n] = [i for i in axes.slows[n] if counts.slowdowns[i] <= sc]
         axes.seconds[n] = [0.0]
-        axes.seconds[len(allocation.jobs) + n] = [
-            fixed * counts.slowdowns[i] for i in axes.slows[n]
-        ]
+        cost = len(allocation.jobs) + n
+        if len(axes.slows[n]) == 1:  # it loads no link, and its one level costs nothing
+            axes.seconds[cost] = [0.0]
+            continue
+        most = sc * (1.0 + 1e-12)
+        axes.slows[n] = [i for i in axes.slows[n] if counts.slowdowns[i] <= most]
+        axes.seconds[cost] = [fixed * counts.slowdowns[i] for i in axes.slows[n]]
     axes.alike = [
         same
         for group in axes.alike

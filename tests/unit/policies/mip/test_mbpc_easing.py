@@ -14,10 +14,12 @@ from coalloc.model.plan import Plan, Status
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
+from coalloc.policies.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from coalloc.simulation.reproduce.mbpc_slowdowns import slowdowns
 from coalloc.simulation.reproduce.solving import checked, rigid_jobs
+from tests.simgrid.cases import planned, random_snapshot
 
 
 def solve(
@@ -131,3 +133,11 @@ def test_the_limit_of_work_holds_for_ties_as_well() -> None:
     for work in (0, 1, spent // 2, spent - 1, spent):
         plan = solve(snapshot, Budget(work=work))
         assert int(plan.stats["work"]) <= work
+
+
+def test_jobs_that_load_no_link_are_eased_beside_others() -> None:
+    """Each has one level of SC, which is that of the fullest link."""
+    snapshot = random_snapshot(31, tight=True)
+    plan = planned(snapshot, "mbpc", 4.0)
+    assert plan.placements
+    assert not check(snapshot, plan).violations
