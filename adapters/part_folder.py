@@ -322,7 +322,7 @@ def _runner_spec(
 
 
 def _write_users(folder: Path, spec: PartSpec) -> None:
-    """What the job's processes read: nobody else may, and they may not write."""
+    """Write the files that the job's processes read, closed to others and to writing."""
     folder.mkdir(mode=0o700)
     hosts = spec.hosts or spec.nodes
     _write(folder / "hostfile", "".join(f"{h} slots={n}\n" for h, n in hosts), 0o600)

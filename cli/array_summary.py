@@ -28,7 +28,7 @@ def first_waiting(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def array_lines(number: str, rows: Sequence[dict[str, Any]]) -> list[str]:
-    """How many members wait, run and have ended, and which."""
+    """Count the members that wait, run and have ended, and name them."""
     members = msgspec.convert(rows, list[QueueRow])
     states: dict[str, list[QueueRow]] = {}
     for row in members:

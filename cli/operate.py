@@ -60,7 +60,7 @@ def _each(verb: str, args: argparse.Namespace, jobs: list[str] | None = None) ->
 
 
 def _is_cancelled(client: Client, job: str, error: RefusedError) -> bool:
-    """Whether a job that could not be cancelled has been already."""
+    """Tell if a job that could not be cancelled has been cancelled already."""
     return error.code == "wrong_state" and client.ask("why", job=job)["why"]["state"] == "cancelled"
 
 

@@ -1,4 +1,4 @@
-"""What a Gantt chart shows: a plan with what runs now; and a plan in one line."""
+"""Contents of a Gantt chart: a plan and the running work; and a plan in one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AT_ONCE_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """What is drawn.
+    """Contents of a chart.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Picture:
     running: int = 0
 
     def is_running(self, index: int) -> bool:
-        """Whether a placement runs already."""
+        """Tell if a placement runs already."""
         return index >= len(self.plan.placements) - self.running
 
 
@@ -76,7 +76,7 @@ def headline(plan: Plan) -> str:
 
 
 def counts(plan: Plan) -> str:
-    """How many jobs a plan places and defers; and placements, where these are others."""
+    """Count the jobs that a plan places and defers, and its placements if those differ."""
     placed = len({placement.job for placement in plan.placements})
     deferred = len({entry.job for entry in plan.deferred})
     text = f"{placed} job{'' if placed == 1 else 's'} placed"

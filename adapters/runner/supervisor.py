@@ -346,7 +346,7 @@ def verdict(ends: list[dict[str, Any]], job: PartJob) -> tuple[str, str]:
 
 
 def was_signalled(end: dict[str, Any]) -> bool:
-    """Whether a node's processes, or its wrapper, may have been ended by a signal.
+    """Tell if a signal may have ended a node's processes or its wrapper.
 
     A batch system that ends a job signals the wrapper and the processes alike, and which of them
     is gone first is chance. A shell whose child was killed exits with 128 or more.
