@@ -73,9 +73,10 @@ class SaveHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavePlan:
-    """Keep the plan of a round."""
+    """Keep the plan of a round; older rounds beyond a number are forgotten."""
 
     round: int
+    time: float
     body: Mapping[str, Any]
 
 

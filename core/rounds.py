@@ -103,7 +103,7 @@ def solved(state: State, event: Solved, now: float) -> None:
     dispatch.adopt(state, event.plan, current.number)
     body = write_plan(event.plan)
     state.plan, state.plan_time = event.plan, current.started
-    state.out.append(SavePlan(round=current.number, body=body))
+    state.out.append(SavePlan(round=current.number, time=now, body=body))
     _keep_notes(state, event.plan)
     summary = {key: body[key] for key in ("policy", "status", "objective")}
     state.out.append(Publish(topic="round", body={"round": current.number, **summary}))

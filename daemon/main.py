@@ -32,7 +32,7 @@ from coalloc.daemon.settings import check_policies, core_settings
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store import upkeep
 from coalloc.daemon.store.errors import StoreError
-from coalloc.daemon.store.sqlite import SqliteStore
+from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.timer import Timers
 from coalloc.model.errors import InputError
 from coalloc.runtime import logs, systemd
@@ -144,7 +144,7 @@ async def _serve(config: Config, path: Path | None) -> None:
     Path(daemon.runtime_dir).mkdir(parents=True, exist_ok=True, mode=0o755 if is_shared else 0o700)
     access = opened_access(config, log) if is_shared else None
     async with AsyncExitStack() as stack:
-        store = SqliteStore(Path(daemon.state_dir) / "coalloc.db")
+        store = Store(Path(daemon.state_dir) / "coalloc.db")
         stack.callback(store.close)
         solver = SolverPool(
             cache_dir=_cache_dir(config),
@@ -246,7 +246,7 @@ def _reload(service: Service, timers: Timers, path: Path | None, begun: Config) 
     systemd.notify(systemd.READY)
 
 
-async def _tended(service: Service, store: SqliteStore) -> None:
+async def _tended(service: Service, store: Store) -> None:
     while True:
         await upkeep.tend(store, service.config.daemon.keep_events, service.log)
         await asyncio.sleep(upkeep.EVERY_S)

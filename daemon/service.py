@@ -58,7 +58,7 @@ from coalloc.daemon.settings import core_settings
 from coalloc.daemon.solver.planner import Planner
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.errors import StoreError
-from coalloc.daemon.store.journal import recall
+from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
 from coalloc.runtime.config.schema import Config
