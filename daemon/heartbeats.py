@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
-from coalloc.core.events import Disconnected, Event, Stated
+from coalloc.core.events import Disconnected, Stated
 from coalloc.core.messages import Goodbye, Hello, Ping, Statement
 from coalloc.core.state import State
+from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.outbox import Delivery
 from coalloc.wire.server import Server
 
@@ -21,10 +21,8 @@ class Contacts:
 
     Parameters
     ----------
-    offer : callable
-        Puts an event before the core.
-    later : callable
-        Calls something after so many seconds.
+    loop : CoreLoop
+        Takes events, and sets the timer of the next beat.
     """
 
     def __init__(
@@ -32,17 +30,15 @@ class Contacts:
         state: State,
         server: Server,
         delivery: Delivery,
-        offer: Callable[[Event], None],
-        later: Callable[[float, Callable[[], None]], None],
+        loop: CoreLoop,
     ) -> None:
-        self._state, self._server, self._delivery = state, server, delivery
-        self._offer, self._later = offer, later
+        self._state, self._server, self._delivery, self._loop = state, server, delivery, loop
         self._heard: dict[str, float] = {}
 
     def hear(self, statement: Statement) -> None:
         """An executor has said something."""
         self._heard[statement.cluster] = time.monotonic()
-        self._offer(Stated(statement=statement))
+        self._loop.offer(Stated(statement=statement))
         cluster = self._state.clusters.get(statement.cluster)
         if cluster is not None and not cluster.connected and not isinstance(statement, Hello):
             # It has not noticed that this is a new daemon, or that it was given up as silent.
@@ -58,9 +54,9 @@ class Contacts:
                 continue
             if now - self._heard.get(name, now) > SILENT_S:
                 self._server.forget(name)
-                self._offer(Disconnected(cluster=name))
+                self._loop.offer(Disconnected(cluster=name))
                 continue
             self._server.tell(name, Ping(epoch=self._state.epoch))
             if name in self._delivery.waiting():
                 self._delivery.pump(name)
-        self._later(PING_EVERY_S, self.beat)
+        self._loop.later(PING_EVERY_S, self.beat)
