@@ -22,6 +22,7 @@ from structlog.stdlib import BoundLogger
 
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.effects import (
+    AskHello,
     Drop,
     Effect,
     Greet,
@@ -32,10 +33,11 @@ from coalloc.core.effects import (
     RoundFinished,
     Send,
     Solve,
+    TurnAway,
     Wake,
 )
 from coalloc.core.events import Event, Requested, Ticked, TokenRecalled
-from coalloc.core.messages import Welcome
+from coalloc.core.messages import Numbered, Ping, Welcome
 from coalloc.core.records import JobRecord
 from coalloc.core.requests import Answer, Done, Refused, Submit, SubmitWorkflow
 from coalloc.daemon.access.access import Access
@@ -64,7 +66,7 @@ from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
 from coalloc.runtime.config.schema import Config
 from coalloc.wire.codec import WireError, decode_command
-from coalloc.wire.server import Endpoints, Origin, Server
+from coalloc.wire.server import Endpoints, Origin, Peer, Server
 from coalloc.wire.workflow_graph import read_graph
 
 INTERNAL = Refused(code="internal", message="internal error; see the daemon's log")
@@ -115,20 +117,19 @@ class Service:
             max_bytes=daemon.max_message_bytes,
             max_values=daemon.max_values,
             on_request=self._requested,
-            on_statement=lambda statement: self.contacts.hear(statement),
+            on_statement=lambda statement, peer: self.contacts.hear(statement, peer),
             on_fault=self._faulted,
         )
         state = self.core.state
-        self.server.epoch = state.epoch
         launches = Launches(store)
         self.delivery = Delivery(
-            self.server.tell,
+            self._tell,
             launches.of,
             epoch=state.epoch,
             task_launch_of=launches.of_task,
         )
         self.delivery.restore(memory.outbox)
-        self.contacts = Contacts(state, self.server, self.delivery, self.loop)
+        self.contacts = Contacts(state, self._tell, self.delivery, self.loop)
         self.writer = Writer(
             store,
             self.core,
@@ -215,7 +216,12 @@ class Service:
                         base_seq=base,
                         lease_s=state.settings.lease_s,
                     )
-                    self.server.tell(cluster, welcome)
+                    self._tell(cluster, welcome)
+                case AskHello(cluster=cluster, peer=Peer() as peer):
+                    ping = Ping(epoch=self.core.state.epoch, known=False)
+                    self.server.tell(cluster, peer, ping)
+                case TurnAway(cluster=cluster, peer=Peer() as peer, why=why):
+                    self.server.turn_away(cluster, peer, why)
                 case Resend(cluster=cluster, from_seq=seq):
                     self.delivery.replay(cluster, seq)
                 case Reply(origin=origin, answer=answer):
@@ -235,6 +241,13 @@ class Service:
                     self.loop.later(max(0.0, at - now), lambda: self.loop.offer(Ticked()))
                 case _:
                     pass
+
+    def _tell(self, cluster: str, message: Numbered | Welcome | Ping) -> bool:
+        """Send to the executor that speaks for a cluster; False if there is none."""
+        site = self.core.state.clusters.get(cluster)
+        if site is None or not isinstance(site.peer, Peer):
+            return False
+        return self.server.tell(cluster, site.peer, message)
 
     def _recorded(self, effect: Record) -> None:
         self.metrics.recorded(effect)
