@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -15,6 +15,7 @@ from coalloc.runtime import texts
 
 if TYPE_CHECKING:
     from coalloc.client.client import Client
+    from coalloc.wire.answers import Answer
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 
@@ -109,9 +110,12 @@ def print_json(value: Any) -> None:
     sys.stdout.write("\n")
 
 
-def answer_json(answer: Mapping[str, Any]) -> None:
+def answer_json(answer: Answer) -> None:
     """Print an answer of the daemon without what belongs to the wire."""
-    print_json({key: value for key, value in answer.items() if key not in {"id", "type"}})
+    import msgspec
+
+    body = msgspec.to_builtins(answer)
+    print_json({key: value for key, value in body.items() if key != "type"})
 
 
 def note(text: str) -> None:

@@ -9,16 +9,18 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, CommandError, answer_json, connect, print_json
 from coalloc.cli.output import is_terminal, node_set, reason, show_table
 from coalloc.cli.wait import wait_and_tell
-from coalloc.client.answers import QueueRow, ServiceStatus
 from coalloc.runtime import texts
 from coalloc.runtime.texts import instant, length
+from coalloc.wire.answers import ServiceStatus
 from coalloc.wire.client import RefusedError
+from coalloc.wire.job_rows import QueueRow
 
 CODES = {
     "pending": "PD",
@@ -81,14 +83,11 @@ def _queue(args: argparse.Namespace) -> int:
     with connect(args) as client:
         while True:
             answer = client.whole_queue(everything=everything)
-            rows = msgspec.convert(answer["jobs"], tuple[QueueRow, ...])
-            kept = [row for row in rows if _is_wanted(row, args)]
+            kept = tuple(row for row in answer.jobs if _is_wanted(row, args))
             if args.json:
-                wanted = {row.id for row in kept}
-                jobs = [row for row in answer["jobs"] if row["id"] in wanted]
-                answer_json({**answer, "jobs": jobs})
+                answer_json(replace(answer, jobs=kept))
             else:
-                lines = queue_lines(kept, answer["time"], unfold=args.array)
+                lines = queue_lines(kept, answer.time, unfold=args.array)
                 show_table(
                     HEADERS, lines, right=frozenset({"PROCS", "TIME"}), header=not args.noheader
                 )
@@ -190,7 +189,7 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
 def _show(args: argparse.Namespace) -> int:
     with connect(args) as client:
         try:
-            answer = client.ask("show", job=args.job)
+            answer = client.shown(args.job)
         except RefusedError as error:
             if error.code != "not_found":
                 raise
@@ -200,7 +199,7 @@ def _show(args: argparse.Namespace) -> int:
             if not members:
                 raise
             if args.json:
-                print_json({"job": args.job, "members": members})
+                print_json({"job": args.job, "members": to_builtins(members)})
             else:
                 print("\n".join(array_lines(args.job, members)))
             return 0
@@ -209,7 +208,7 @@ def _show(args: argparse.Namespace) -> int:
         return 0
     from coalloc.cli.job_details import job_lines
 
-    print("\n".join(job_lines(answer["job"], answer["time"])))
+    print("\n".join(job_lines(answer.job, answer.time)))
     return 0
 
 
@@ -240,12 +239,12 @@ def _wait(args: argparse.Namespace) -> int:
 
 def _status(args: argparse.Namespace) -> int:
     with connect(args) as client:
-        answer = client.ask("status")
+        answer = client.status()
         endpoint = client.endpoint
     if args.json:
         answer_json(answer)
         return 0
-    print("\n".join(status_lines(msgspec.convert(answer, ServiceStatus), endpoint)))
+    print("\n".join(status_lines(answer, endpoint)))
     return 0
 
 

@@ -7,6 +7,7 @@ import time
 import xml.etree.ElementTree as ET
 from typing import Any
 
+import msgspec
 import pytest
 
 from coalloc.cli.array_summary import array_lines, first_waiting, members_of
@@ -17,17 +18,18 @@ from coalloc.cli.nodes import cluster_line, node_lines
 from coalloc.cli.output import aligned, figure, node_set, printable, show_table
 from coalloc.cli.picture import Picture, counts, headline, picture_of
 from coalloc.cli.queue import queue_lines, status_lines
-from coalloc.client.answers import (
-    ClusterRow,
-    Event,
-    NodeRow,
-    QueueRow,
-    ServiceStatus,
-    SolverStatus,
-)
 from coalloc.client.client import Client
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.runtime.texts import length
+from coalloc.wire.answers import (
+    ClusterRow,
+    Event,
+    NodeRow,
+    QueueAnswer,
+    ServiceStatus,
+    SolverStatus,
+)
+from coalloc.wire.job_rows import JobDetails, QueueRow
 
 NOW = time.mktime((2030, 5, 17, 14, 30, 0, 0, 0, -1))
 
@@ -161,9 +163,9 @@ def test_an_array_as_a_whole() -> None:
         {"id": "15_1", "state": "running"},
     ]
     common = {"name": "scan", "user": "ada", "procs": 2, "submitted": NOW}
-    client = Listing([{**common, **one} for one in rows])
+    client = Listing(msgspec.convert([{**common, **one} for one in rows], tuple[QueueRow, ...]))
     members = members_of(client, "5")
-    assert [one["id"] for one in members] == ["5_0", "5_1", "5_2", "5_3", "5_4"]
+    assert [one.id for one in members] == ["5_0", "5_1", "5_2", "5_3", "5_4"]
     assert members_of(client, "7") == []
     assert first_waiting(members) == "5_1"
     assert array_lines("5", members) == [
@@ -179,12 +181,12 @@ def test_an_array_as_a_whole() -> None:
 class Listing(Client):
     """A client whose queue is given."""
 
-    def __init__(self, rows: list[dict[str, Any]]) -> None:
+    def __init__(self, rows: tuple[QueueRow, ...]) -> None:
         super().__init__("ipc:///nowhere")
         self.rows = rows
 
-    def whole_queue(self, *, user: str = "", everything: bool = False) -> dict[str, Any]:
-        return {"jobs": self.rows if everything else []}
+    def whole_queue(self, *, user: str = "", everything: bool = False) -> QueueAnswer:
+        return QueueAnswer(jobs=self.rows if everything else ())
 
 
 def details() -> dict[str, Any]:
@@ -249,7 +251,7 @@ def details() -> dict[str, Any]:
 
 
 def test_show_tells_where_values_came_from_and_the_history() -> None:
-    text = "\n".join(job_lines(details(), NOW))
+    text = "\n".join(job_lines(msgspec.convert(details(), JobDetails), NOW))
     for pattern in (
         r"^Job 12  model  running$",
         r"user +ada \(1000:100\)$",
@@ -283,7 +285,7 @@ def test_show_tells_where_values_came_from_and_the_history() -> None:
 def test_show_of_a_moldable_job(speedup: dict[str, Any], words: str) -> None:
     body = details()
     body["job"] = {"kind": "moldable", "speedup": speedup, "min_procs": 1, "max_procs": 8}
-    text = "\n".join(job_lines(body, NOW))
+    text = "\n".join(job_lines(msgspec.convert(body, JobDetails), NOW))
     assert words in text
     assert "1 to 8" in text
 

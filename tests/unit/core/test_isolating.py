@@ -100,7 +100,7 @@ def test_the_user_is_told_why_his_job_is_set_aside() -> None:
     start, reason, detail = job_views.expectation(record, site.state, site.now)
     assert (start, reason) == (None, "set_aside")
     assert detail == "left out of planning, since with it easy fails: wrong"
-    assert job_views.why(record, site.state, site.now)["reason"] == "set_aside"
+    assert job_views.why(record, site.state, site.now).reason == "set_aside"
 
 
 def test_several_that_make_it_fail_each_by_itself_are_all_found() -> None:
