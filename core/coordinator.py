@@ -54,8 +54,7 @@ from coalloc.core.requests import (
 )
 from coalloc.core.settings import ClusterSettings, Settings
 from coalloc.core.speedup_fit import Run
-from coalloc.core.state import ClusterState, State, arrival
-from coalloc.core.tokens import forget_tokens
+from coalloc.core.state import ClusterState, State, arrival, forget_tokens
 from coalloc.core.triggers import RoundControl
 
 
