@@ -329,3 +329,14 @@ def test_what_is_not_on_this_machine_is_told(
     sent(client, "-o", f"{tmp_path}/%j/%r.out", "--", "true")
     sent(client, "-D", str(tmp_path), "-o", "out", "--", "true")
     assert capsys.readouterr().err == ""
+
+
+def test_a_refused_option_of_a_workflow_names_its_command(
+    client: FakeClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("two.dot").write_text("digraph { a -> b }")
+    words = ("two.dot", "--command-template", "work {task}", "-D", "nowhere")
+    assert main.main(["submit-workflow", *words]) == 2
+    told = "coalloc: error: submit-workflow: --chdir: nowhere: there is no such folder\n"
+    assert capsys.readouterr().err.endswith(told)
+    assert not client.sent

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from coalloc.core import snapshots
-from coalloc.core.coordinator import STALLED_S, STRANGERS_NAMED
+from coalloc.core.presence import STALLED_S, STRANGERS_NAMED
 from coalloc.core.effects import Resend, SaveLaunch, Solve
 from coalloc.core.events import Disconnected, SolveFailed, Stated, StorageLost
 from coalloc.core.messages import Goodbye, Prepare, Read, Report
