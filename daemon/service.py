@@ -36,7 +36,7 @@ from coalloc.core.effects import (
     TurnAway,
     Wake,
 )
-from coalloc.core.events import Event, Requested, Ticked, TokenRecalled
+from coalloc.core.events import Event, Reconfigured, Requested, Ticked, TokenRecalled
 from coalloc.core.messages import Numbered, Ping, Welcome
 from coalloc.core.records import JobRecord
 from coalloc.core.requests import Answer, Done, Refused, Submit, SubmitWorkflow
@@ -171,7 +171,7 @@ class Service:
         self.server.max_values = config.daemon.max_values
         if self.access is not None:
             self.access.configure(config.access)
-        self.core.reconfigure(core_settings(config))
+        self.loop.offer(Reconfigured(settings=core_settings(config)))
 
     def _use_options(self, config: Config) -> None:
         rounds = config.rounds
