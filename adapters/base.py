@@ -93,9 +93,6 @@ class Launcher(Protocol):
     def abort(self, key: PartKey, reason: str = "") -> None:
         """Give the claim up; where the processes run already, end them."""
 
-    def cancel(self, key: PartKey, *, signal: int = 15, grace_s: float | None = None) -> None:
-        """End the processes: this signal, and SIGKILL after the grace period, seconds."""
-
     def renew(self, key: PartKey | None = None) -> None:
         """Let the claim, or every claim, stand for another lease."""
 

@@ -100,10 +100,6 @@ class PartLauncher:
         """Give the claim up; where the processes run already, end them."""
         self._order(key, f"abort - {' '.join(reason.split())}")
 
-    def cancel(self, key: PartKey, *, signal: int = 15, grace_s: float | None = None) -> None:
-        """End the processes: this signal, and SIGKILL after the grace period, seconds."""
-        self._order(key, f"cancel {int(signal)} {'-' if grace_s is None else float(grace_s)}")
-
     def renew(self, key: PartKey | None = None) -> None:
         """Let the claim, or every claim, stand for another lease."""
         failed: AdapterError | None = None

@@ -38,13 +38,13 @@ def _backup(args: argparse.Namespace) -> int:
 def _backup_stopped(args: argparse.Namespace, path: Path) -> int:
     """No daemon runs: its store is ours to read."""
     from coalloc.daemon.store.errors import StoreError
-    from coalloc.daemon.store.sqlite import SqliteStore
+    from coalloc.daemon.store.sqlite import Store
 
     store = _store_path(args)
     if not store.exists():
         raise CommandError(f"{store}: there is no store, and no daemon runs")
     try:
-        opened = SqliteStore(store)
+        opened = Store(store)
         try:
             opened.backup(path)
         finally:

@@ -73,9 +73,10 @@ class SaveHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavePlan:
-    """Keep the plan of a round."""
+    """Keep the plan of a round; older rounds beyond a number are forgotten."""
 
     round: int
+    time: float
     body: Mapping[str, Any]
 
 
@@ -167,6 +168,27 @@ class Solve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoundFinished:
+    """Count a round that ended with a plan.
+
+    Attributes
+    ----------
+    status : str
+        The plan's.
+    gap : float or None
+        (objective - bound) / bound; None without a bound.
+    stale : int
+        Clusters that were not planned on.
+    """
+
+    policy: str
+    status: str
+    solve_s: float
+    gap: float | None
+    stale: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wake:
     """Hand in `Ticked` at this time."""
 
@@ -198,6 +220,7 @@ Effect = (
     | Reply
     | Publish
     | Solve
+    | RoundFinished
     | Wake
     | Note
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coalloc.core import dispatch, isolating, snapshots
-from coalloc.core.effects import Publish, SaveNotes, SavePlan, Solve, Wake
+from coalloc.core.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.estimates import history_for, history_key
 from coalloc.core.events import IncumbentFound, Solved, SolveFailed
 from coalloc.core.occupation import misfit, occupation
@@ -103,7 +103,7 @@ def solved(state: State, event: Solved, now: float) -> None:
     dispatch.adopt(state, event.plan, current.number)
     body = write_plan(event.plan)
     state.plan, state.plan_time = event.plan, current.started
-    state.out.append(SavePlan(round=current.number, body=body))
+    state.out.append(SavePlan(round=current.number, time=now, body=body))
     _keep_notes(state, event.plan)
     summary = {key: body[key] for key in ("policy", "status", "objective")}
     state.out.append(Publish(topic="round", body={"round": current.number, **summary}))
@@ -290,6 +290,15 @@ def _finish(state: State, plan: Plan, solve_s: float, now: float) -> None:
     state.round = None
     objective = plan.objective
     gap = objective.gap
+    state.out.append(
+        RoundFinished(
+            policy=plan.policy,
+            status=str(plan.status),
+            solve_s=solve_s,
+            gap=gap,
+            stale=current.stale,
+        )
+    )
     state.note(
         "round_finished",
         round=current.number,

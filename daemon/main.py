@@ -19,20 +19,18 @@ from pathlib import Path
 import coalloc
 from coalloc.adapters.local.settings import LocalSettings, refuse_collisions
 from coalloc.adapters.registry import adapter_kind
-from coalloc.core.effects import Note
 from coalloc.core.events import SolverWarm, TimerFired
 from coalloc.daemon import watchdog
 from coalloc.daemon.access.enrolment import Enrolment, opened_access
 from coalloc.daemon.access.enrolment_socket import EnrolmentSocket
 from coalloc.daemon.access.key_table import KeyTableError
-from coalloc.daemon.metrics import Metrics
 from coalloc.daemon.reachability import Listener, Reachability
 from coalloc.daemon.service import Service
 from coalloc.daemon.settings import check_policies, core_settings
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store import upkeep
 from coalloc.daemon.store.errors import StoreError
-from coalloc.daemon.store.sqlite import SqliteStore
+from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.timer import Timers
 from coalloc.model.errors import InputError
 from coalloc.runtime import logs, systemd
@@ -144,7 +142,7 @@ async def _serve(config: Config, path: Path | None) -> None:
     Path(daemon.runtime_dir).mkdir(parents=True, exist_ok=True, mode=0o755 if is_shared else 0o700)
     access = opened_access(config, log) if is_shared else None
     async with AsyncExitStack() as stack:
-        store = SqliteStore(Path(daemon.state_dir) / "coalloc.db")
+        store = Store(Path(daemon.state_dir) / "coalloc.db")
         stack.callback(store.close)
         solver = SolverPool(
             cache_dir=_cache_dir(config),
@@ -161,10 +159,9 @@ async def _serve(config: Config, path: Path | None) -> None:
             gid=os.getgid(),
             access=access,
         )
-        metrics = _Measured(service)
         if daemon.metrics_address:
-            metrics.metrics.serve(daemon.metrics_address)
-            stack.callback(metrics.metrics.close)
+            service.metrics.serve(daemon.metrics_address)
+            stack.callback(service.metrics.close)
         await solver.start()
         stack.push_async_callback(solver.stop)
         service.open()
@@ -246,47 +243,10 @@ def _reload(service: Service, timers: Timers, path: Path | None, begun: Config) 
     systemd.notify(systemd.READY)
 
 
-async def _tended(service: Service, store: SqliteStore) -> None:
+async def _tended(service: Service, store: Store) -> None:
     while True:
         await upkeep.tend(store, service.config.daemon.keep_events, service.log)
         await asyncio.sleep(upkeep.EVERY_S)
-
-
-class _Measured:
-    """Turns the core's log lines into metrics."""
-
-    def __init__(self, service: Service) -> None:
-        self.metrics = Metrics()
-        self.service = service
-        self.faults: dict[str, int] = {}
-        service.on_note = self.noted
-        service.writer.on_commit = self.metrics.commit_s.observe
-
-    def noted(self, note: Note) -> None:
-        """Count what a log line says."""
-        fields = note.fields
-        metrics, state = self.metrics, self.service.core.state
-        if note.event == "job_started":
-            metrics.started.inc()
-            if "skew_ms" in fields:
-                metrics.coallocated.inc()
-                metrics.skew_s.observe(fields["skew_ms"] / 1e3)
-        if note.event != "round_finished":
-            return
-        metrics.round_finished(
-            policy=fields["policy"],
-            status=fields["status"],
-            solve_s=fields["solve_s"],
-            gap=fields["gap"],
-        )
-        metrics.jobs.labels("waiting").set(len(state.waiting))
-        metrics.jobs.labels("placed").set(len(state.placed))
-        metrics.stale.set(fields["stale"])
-        for cluster, count in self.service.delivery.waiting().items():
-            metrics.outbox.labels(cluster).set(count)
-        for reason, count in self.service.server.faults.items():
-            metrics.dropped.labels(reason).inc(count - self.faults.get(reason, 0))
-            self.faults[reason] = count
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from coalloc.core.effects import (
     Record,
     Reply,
     Resend,
+    RoundFinished,
     Send,
     Solve,
     Wake,
@@ -42,6 +43,7 @@ from coalloc.core.requests import Answer, Done, Refused, Submit, SubmitWorkflow
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.heartbeats import Contacts
 from coalloc.daemon.launches import Launches
+from coalloc.daemon.metrics import Metrics
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.queries.answers import (
     QUESTIONS,
@@ -59,7 +61,7 @@ from coalloc.daemon.settings import core_settings
 from coalloc.daemon.solver.planner import Planner
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.errors import StoreError
-from coalloc.daemon.store.journal import recall
+from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
 from coalloc.runtime.config.schema import Config
@@ -141,8 +143,9 @@ class Service:
             offer=self.offer,
             later=self._later,
         )
+        self.metrics = Metrics()
+        self.writer.on_commit = self.metrics.commit_s.observe
         self.sources = Sources(state=state, store=store, caller=self.owner, health=self._health)
-        self.on_note: Callable[[Note], None] | None = None
         self.is_stopping = False
         self._inbox: list[Event] = []
         self._scheduled = False
@@ -242,6 +245,11 @@ class Service:
                     self.server.publish(topic, body)
                 case Solve():
                     self.planner.start(effect)
+                case RoundFinished():
+                    self.metrics.round_finished(effect)
+                    self.metrics.sample(
+                        self.core.state, self.delivery.waiting(), self.server.faults
+                    )
                 case Wake(at=at):
                     self._later(max(0.0, at - now), lambda: self.offer(Ticked()))
                 case _:
@@ -255,11 +263,10 @@ class Service:
                 others.append(effect)
                 continue
             self.log.log(LEVELS.get(effect.level, logging.INFO), effect.event, **effect.fields)
-            if self.on_note is not None:
-                self.on_note(effect)
         return others
 
     def _recorded(self, effect: Record) -> None:
+        self.metrics.recorded(effect)
         body = {
             "seq": effect.seq,
             "time": effect.time,

@@ -6,9 +6,9 @@ The runner forks its ranks at once, and they wait on a pipe: between the order t
 lie one small write to disk and one to the pipe.
 
 The part's folder (see `adapters.part_folder`) holds ``spec.json``, the FIFO ``barrier`` with one
-order in
-each line (``go``, ``renew``, ``abort - TEXT``, ``cancel SIGNAL GRACE``), the file ``lock``,
-flocked as long as the runner lives, and ``status`` (see `runner.status`).
+order in each line (``go``, ``renew``, ``abort - TEXT``; `runner.node` also gets
+``cancel SIGNAL GRACE``), the file ``lock``, flocked as long as the runner lives, and ``status``
+(see `runner.status`).
 
 Every descendant is this process's to reap (PR_SET_CHILD_SUBREAPER), also one that changed its
 session or whose parent is gone, so the end of a part is the end of all its processes.

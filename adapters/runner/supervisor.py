@@ -96,22 +96,15 @@ class PartSupervisor:
         except FaultError as fault:
             self.stop(fault.reason, fault.detail)
 
-    def stop(
-        self,
-        reason: str,
-        detail: str,
-        *,
-        signum: int = signal.SIGTERM,
-        grace_s: float | None = None,
-    ) -> None:
+    def stop(self, reason: str, detail: str) -> None:
         """End what runs; the first reason stays."""
         self._reason, self._detail = self._reason or reason, self._detail or detail
         self._lease_end = float("inf")
         if not self._is_started:
             self._is_over = True
             return
-        grace_s = self._spec["grace_s"] if grace_s is None else grace_s
-        self._barrier.say("cancel", str(int(signum)), str(grace_s))
+        grace_s = self._spec["grace_s"]
+        self._barrier.say("cancel", str(int(signal.SIGTERM)), str(grace_s))
         self._kill_at = min(self._kill_at, time.monotonic() + grace_s + KILL_MARGIN_S)
         self._give_up_at = min(self._give_up_at, self._kill_at + KILL_MARGIN_S)
 
@@ -206,9 +199,6 @@ class PartSupervisor:
                 self._barrier.say("renew")
             elif words[0] == "abort":
                 self.stop("aborted", words[2] if len(words) > 2 else "")
-            elif words[0] == "cancel":
-                grace_s = self._spec["grace_s"] if words[2] == "-" else float(words[2])
-                self.stop("cancelled", "", signum=int(words[1]), grace_s=grace_s)
 
     def _see_nodes(self) -> None:
         """Draw the conclusions from what the nodes have said."""

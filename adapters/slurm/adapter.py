@@ -68,10 +68,6 @@ class CombinedLauncher:
         """Give the claim up."""
         self._of(key).abort(key, reason)
 
-    def cancel(self, key: PartKey, *, signal: int = 15, grace_s: float | None = None) -> None:
-        """End the processes."""
-        self._of(key).cancel(key, signal=signal, grace_s=grace_s)
-
     def renew(self, key: PartKey | None = None) -> None:
         """Let every claim stand for another lease."""
         self._own.renew(key)

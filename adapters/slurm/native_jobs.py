@@ -145,10 +145,6 @@ class HandedLauncher:
         else:
             self._give_back(part, "aborted", part.stopping)
 
-    def cancel(self, key: PartKey, *, signal: int = 15, grace_s: float | None = None) -> None:
-        """End the job; Slurm's own grace period stands between the signals."""
-        self.abort(key, "cancelled")
-
     def renew(self, key: PartKey | None = None) -> None:
         """Do nothing: a claim of ours holds no node."""
 

@@ -7,19 +7,17 @@ work is kept in memory.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from structlog.stdlib import BoundLogger
 
 from coalloc.core.coordinator import Coordinator
-from coalloc.core.effects import Effect, Publish
+from coalloc.core.effects import Effect, Publish, Record, Reply, SaveJob, SaveLaunch, SaveToken
 from coalloc.core.events import Event, StorageLost, StorageReturned
-from coalloc.core.requests import Refused
+from coalloc.core.requests import Done, Refused
 from coalloc.daemon.store.errors import StoreError
-from coalloc.daemon.store.journal import without_submits, writes_of
 from coalloc.daemon.store.sqlite import Store
-from coalloc.daemon.store.writes import Write
 
 RETRY_WRITES_S = 1.0
 
@@ -70,22 +68,19 @@ class Writer:
 
     def write(self, effects: list[Effect], now: float) -> None:
         """Carry out a batch once it is on disk."""
-        writes = writes_of(effects, now)
         if self._unwritten:
             self._unwritten += self._noted(effects)
             return
-        if writes:
-            try:
-                self._commit(writes)
-            except StoreError as error:
-                self._keep(effects, error)
-                return
+        try:
+            self._commit(effects)
+        except StoreError as error:
+            self._keep(effects, error)
+            return
         self._committed(effects, now)
 
-    def _commit(self, writes: Sequence[Write]) -> None:
+    def _commit(self, effects: Sequence[Effect]) -> None:
         began = time.perf_counter()
-        self._store.commit(writes)
-        if self.on_commit is not None:
+        if self._store.commit(effects) and self.on_commit is not None:
             self.on_commit(time.perf_counter() - began)
 
     def _keep(self, effects: list[Effect], error: StoreError) -> None:
@@ -102,7 +97,7 @@ class Writer:
     def _write_again(self) -> None:
         now = self._clock()
         try:
-            self._commit(writes_of(self._unwritten, now))
+            self._commit(self._unwritten)
         except StoreError:
             self._later(RETRY_WRITES_S, self._write_again)
             return
@@ -110,3 +105,35 @@ class Writer:
         self._log.info("store_returned", effects=len(effects))
         self._committed(effects, now)
         self._offer(StorageReturned())
+
+
+def without_submits(effects: Iterable[Effect]) -> tuple[list[Effect], list[str], list[Hashable]]:
+    """Take the new jobs out of effects that could not be written.
+
+    Returns
+    -------
+    kept : list of Effect
+        What happened to other jobs, to be written later.
+    lost : list of str
+        The new jobs; nobody has been told of them.
+    origins : list of hashable
+        Who must be told that they were not queued.
+    """
+    effects = list(effects)
+    new = {effect.job for effect in effects if isinstance(effect, SaveLaunch)}
+    kept: list[Effect] = []
+    lost: dict[str, None] = {}
+    origins: list[Hashable] = []
+    for effect in effects:
+        match effect:
+            case SaveLaunch() | SaveToken():
+                pass
+            case SaveJob(record=record) if record.id.partition("_")[0] in new:
+                lost[record.id] = None
+            case Record(job=job) if job.partition("_")[0] in new:
+                pass
+            case Reply(origin=origin, answer=Done(body=body)) if body.get("job") in new:
+                origins.append(origin)
+            case _:
+                kept.append(effect)
+    return kept, list(lost), origins

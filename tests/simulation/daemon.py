@@ -26,7 +26,7 @@ from coalloc.core.messages import Hello, Numbered, Ping, Statement, Welcome
 from coalloc.core.requests import Refused, Submit, SubmitWorkflow
 from coalloc.core.settings import Settings
 from coalloc.daemon.outbox import Delivery
-from coalloc.daemon.store.journal import without_submits
+from coalloc.daemon.store.writer import without_submits
 from tests.simulation.disk import Disk, FullError
 from tests.simulation.network import Network
 from tests.simulation.planning import Planner

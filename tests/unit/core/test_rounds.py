@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from coalloc.core.effects import Solve
+from coalloc.core.effects import RoundFinished, Solve
 from coalloc.core.events import (
     Disconnected,
     IncumbentFound,
@@ -363,3 +363,14 @@ def test_a_warm_solver_plans_again_what_a_round_without_it_left_waiting() -> Non
     site.do(SolverWarm())
     assert len(solves(site)) == before + 1
     assert site.notes("round_finished")[-1]["trigger"] == "solver_warm"
+
+
+def test_a_round_that_ends_is_counted_once() -> None:
+    site = Site({"a": 4})
+    site.submit(2)
+    counted = [effect for effect in site.effects if isinstance(effect, RoundFinished)]
+    lines = site.notes("round_finished")
+    assert [(c.policy, c.status, c.stale) for c in counted] == [
+        (line["policy"], line["status"], line["stale"]) for line in lines
+    ]
+    assert counted

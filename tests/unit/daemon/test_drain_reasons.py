@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from coalloc.cli.nodes import cluster_line, node_lines
+from coalloc.core.effects import SaveMeta
 from coalloc.core.requests import Done, Drain, Resume
 from coalloc.daemon.queries.job_views import cluster_rows, why
-from coalloc.daemon.store.journal import recall, writes_of
-from coalloc.daemon.store.sqlite import SqliteStore
-from coalloc.daemon.store.writes import PutMeta
+from coalloc.daemon.store.recall import recall
+from coalloc.daemon.store.sqlite import Store
 from coalloc.wire.answers import ClusterRow
 from tests.support.core_site import Site
 
@@ -40,11 +40,11 @@ def test_reasons_outlive_a_restart(tmp_path: Path) -> None:
     site = Site()
     site.ask(Drain(target="a", reason="new switch"), operator=True)
     site.ask(Drain(target="b1"), operator=True)
-    store = SqliteStore(tmp_path / "s.db")
+    store = Store(tmp_path / "s.db")
     try:
-        store.commit(writes_of(site.effects, site.now))
+        store.commit(site.effects)
         assert recall(store, 10).remembered.drained == {"a": "new switch", "b1": ""}
-        store.commit([PutMeta(key="drained", value="a\nb1")])  # of an older release
+        store.commit([SaveMeta(key="drained", value="a\nb1")])  # of an older release
         remembered = recall(store, 10).remembered
         assert remembered.drained == {"a": "", "b1": ""}
         assert Site(remembered=remembered).state.clusters["a"].drained

@@ -13,8 +13,7 @@ import pytest
 from coalloc.core import records, requests
 from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources
 from coalloc.daemon.queries.caller import Caller
-from coalloc.daemon.store.journal import writes_of
-from coalloc.daemon.store.sqlite import SqliteStore
+from coalloc.daemon.store.sqlite import Store
 from coalloc.wire import answers, job_rows
 from coalloc.wire.frames import encode
 from tests.support.core_site import Site
@@ -51,7 +50,7 @@ DOCUMENTED: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("status", "Field of `solver`", answers.SolverStatus),
     ("test_submit", ANSWER, answers.Estimate),
 )
-NOT_SENT = {answers.Submitted: {"token"}}
+NOT_SENT: dict[type[msgspec.Struct], set[str]] = {answers.Submitted: {"token"}}
 """What the client adds."""
 ONE = {str: "text", int: "integer", float: "number", bool: "flag"}
 MANY = {str: "text", int: "integers", float: "numbers", bool: "flags"}
@@ -116,8 +115,8 @@ def test_every_question_is_answered_as_documented(tmp_path: Path) -> None:
     site = Site({"a": 2, "b": 2})
     site.run(site.submit(3))
     site.submit_workflow("x y", "x>y")
-    store = SqliteStore(tmp_path / "coalloc.db")
-    store.commit(writes_of(site.effects, site.now))
+    store = Store(tmp_path / "coalloc.db")
+    store.commit(site.effects)
     caller = Caller(user="ann", uid=1, gid=1, is_operator=True)
     sources = Sources(state=site.state, store=store, caller=caller, health=Health)
     for kind, answering in QUESTIONS.items():
