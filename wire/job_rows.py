@@ -51,6 +51,8 @@ class QueueRow(Struct, frozen=True, kw_only=True):
         One for each part.
     skew_ms : float or None
         Between the first processes of its parts, milliseconds.
+    weight : float
+        Its importance, which ``--priority`` sets.
     origin, foreign : str
         The cluster in whose batch system it was submitted, and its id there; empty: here.
     task : str
@@ -76,6 +78,7 @@ class QueueRow(Struct, frozen=True, kw_only=True):
     clusters: tuple[str, ...] = ()
     exit_code: int | None = None
     skew_ms: float | None = None
+    weight: float = 1.0
     origin: str = ""
     foreign: str = ""
     task: str = ""

@@ -103,6 +103,7 @@ def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
         clusters=clusters,
         exit_code=record.exit_code,
         skew_ms=None if record.skew_s is None else round(record.skew_s * 1e3, 3),
+        weight=job.weight,
         origin=record.origin,
         foreign=record.foreign,
         task=record.task,
