@@ -134,14 +134,23 @@ def _line(group: Sequence[QueueRow], now: float) -> tuple[str, ...]:
         row.id if len(group) == 1 else _array_id(group),
         name,
         row.user,
-        "CG" if row.reason == "cancelling" else CODES.get(row.state, row.state),
+        "CG"
+        if row.reason == "cancelling"
+        else "PD"
+        if _waits(row)
+        else CODES.get(row.state, row.state),
         length(run_time(row, now)),
         procs,
-        instant(row.started if row.state not in WAITING else _earliest(group)),
+        instant(_earliest(group) if _waits(row) else row.started),
         f"{row.origin}:{row.foreign}" if row.origin else "+".join(row.clusters) or "-",
         _progress(row)
-        + (node_set(row.nodes) if row.state not in WAITING and row.nodes else reason_text(row)),
+        + (reason_text(row) if _waits(row) or not row.nodes else node_set(row.nodes)),
     )
+
+
+def _waits(row: QueueRow) -> bool:
+    """Here, or with claims that wait in a cluster's own queue."""
+    return row.state in WAITING or row.reason == "others_first"
 
 
 def _progress(row: QueueRow) -> str:
@@ -172,7 +181,7 @@ def run_time(row: QueueRow, now: float) -> float:
 
 def reason_text(row: QueueRow) -> str:
     """Why a job waits or how it ended, in brackets; empty for one that simply completed."""
-    if row.state in WAITING:
+    if _waits(row):
         return f"({words})" if (words := reason(row.reason, row.detail)) else ""
     words = row.detail or row.reason
     if not words.startswith(row.reason):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from coalloc.core import snapshots
+from coalloc.core import negotiating, snapshots
 from coalloc.core.occupation import occupation
 from coalloc.core.pieces import Pool
 from coalloc.core.records import JobRecord, JobState
@@ -107,6 +107,8 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
         return None, "cancelling", f"being ended: cancelled by {record.cancelled_by}"
     if record.id in state.flows and not record.is_waiting:
         return workflow_views.expectation(record, state)
+    if (queued := negotiating.in_words(record, now)) is not None:
+        return queued
     if not record.is_waiting:
         return None, record.reason, record.detail
     if record.task and record.flow in state.jobs:
@@ -121,6 +123,8 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
         return None, aside.reason, aside.detail
     if unmet:
         return start, "dependency", f"waits for {unmet}"
+    if record.not_before > now and record.behind:
+        return start, negotiating.OTHERS_FIRST, record.detail
     if record.not_before > now:
         return max(record.not_before, start or 0.0), "backing_off", record.detail
     if record.job.earliest > now:
