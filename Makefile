@@ -15,7 +15,7 @@ endif
 
 .DEFAULT_GOAL := help
 FAST := not slow and not nightly and not slurm and not gridengine and not simgrid and not snakemake
-SLURM := slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurmrestd openmpi-bin libopenmpi-dev
+SLURM := slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurmrestd openmpi-bin libopenmpi-dev slurmdbd slurm-wlm-mysql-plugin mariadb-server-core mariadb-client-core
 GRIDENGINE := gridengine-master gridengine-exec gridengine-client
 SIMGRID := g++ libsimgrid-dev
 
@@ -59,6 +59,7 @@ slurm-demo: .venv/.installed slurm
 # Debian's packages, where they may be installed; elsewhere the suites say what is missing.
 slurm:
 	@{ command -v slurmctld >/dev/null 2>&1 || test -x /usr/sbin/slurmctld; } && \
+	  test -x /usr/sbin/slurmdbd && test -x /usr/sbin/mariadbd && \
 	  echo '#include <mpi.h>' | mpicc -x c -fsyntax-only - >/dev/null 2>&1 || \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
 	    apt-get install -y --no-install-recommends $(SLURM); \

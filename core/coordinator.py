@@ -11,17 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coalloc.core import (
-    after_restore,
     clock,
     dispatch,
-    executor_identity,
     isolating,
+    presence,
     queue,
-    readings,
     rounds,
     starting,
 )
-from coalloc.core.effects import Drop, Effect, Greet, Resend, Wake
+from coalloc.core.effects import Effect, Wake
 from coalloc.core.events import (
     Disconnected,
     Event,
@@ -37,7 +35,6 @@ from coalloc.core.events import (
     TimerFired,
     TokenRecalled,
 )
-from coalloc.core.messages import Goodbye, Hello, Read, Report
 from coalloc.core.records import JobRecord, JobState
 from coalloc.core.requests import (
     Cancel,
@@ -57,10 +54,6 @@ from coalloc.core.speedup_fit import Run
 from coalloc.core.state import ClusterState, State, arrival
 from coalloc.core.tokens import forget_tokens
 from coalloc.core.triggers import RoundControl
-
-STALLED_S = 3.0
-"""An executor that says for this long that it is at the same order gets the rest again."""
-STRANGERS_NAMED = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,10 +137,10 @@ class Coordinator:
             case Requested():
                 self._requested(event, now)
                 forget_tokens(state)
-            case Stated(statement=statement):
-                self._stated(statement, now)
+            case Stated():
+                presence.stated(state, event, now)
             case Disconnected(cluster=name):
-                self._lost_contact(name, now, "not heard of")
+                presence.lost(state, name, now, "not heard of")
             case TimerFired(trigger=index):
                 state.rounds.timer_fired(index)
             case Ticked():
@@ -306,86 +299,6 @@ class Coordinator:
         else:
             state.drained.pop(target, None)
         return True
-
-    def _stated(self, statement: Hello | Report | Read | Goodbye, now: float) -> None:
-        state = self.state
-        cluster = state.clusters.get(statement.cluster)
-        if cluster is None:
-            if statement.cluster not in state.strangers and len(state.strangers) < STRANGERS_NAMED:
-                state.strangers.add(statement.cluster)
-                state.note("unknown_cluster_spoke", level="warning", cluster=statement.cluster)
-            return
-        match statement:
-            case Hello():
-                self._greeted(cluster, statement, now)
-            case Report():
-                if cluster.connected:  # Else it may be another executor's, with numbers of its own.
-                    self._acked(cluster, statement.cluster, statement.last_seq)
-                self._behind(cluster, statement, now)
-                for report in statement.parts:
-                    starting.reported(state, statement.cluster, report, now)
-                if cluster.connected and statement.last_seq >= cluster.acked_seq:
-                    after_restore.release_claims(state, statement)
-            case Read():
-                readings.taken_in(state, cluster, statement, now)
-            case Goodbye():
-                self._lost_contact(statement.cluster, now, "executor stopped")
-        if cluster.connected:
-            cluster.heard_at = now
-
-    def _greeted(self, cluster: ClusterState, hello: Hello, now: float) -> None:
-        state = self.state
-        if not executor_identity.is_admitted(state, cluster, hello, now):
-            return
-        missing = executor_identity.taken_over(state, cluster, hello)
-        if not cluster.connected:
-            state.note("executor_connected", cluster=hello.cluster, parts=len(hello.parts))
-            state.record(now, "executor_connected", cluster=hello.cluster)
-        was_stale = cluster.is_stale(now, state.settings.reading_max_age_s)
-        cluster.connected = True
-        if was_stale and not cluster.is_stale(now, state.settings.reading_max_age_s):
-            # It was read while its executor was not known to be there; no other reading tells.
-            state.rounds.happened("cluster_returned")
-        if hello.store == state.store:
-            if hello.last_seq >= cluster.next_seq:
-                starting.skip_numbers(state, hello.cluster, hello.last_seq)
-            self._acked(cluster, hello.cluster, hello.last_seq)
-        if hello.cluster in state.unsure:
-            missing = after_restore.first_contact(state, hello)
-        cluster.heard_at = now
-        base = cluster.acked_seq + 1
-        state.out.append(Greet(cluster=hello.cluster, base_seq=base))
-        state.out.append(Resend(cluster=hello.cluster, from_seq=base))
-        for report in (*missing, *hello.parts):
-            starting.reported(state, hello.cluster, report, now)
-
-    def _acked(self, cluster: ClusterState, name: str, last_seq: int) -> None:
-        if cluster.acked_seq < last_seq < cluster.next_seq:
-            cluster.acked_seq = last_seq
-            cluster.asked = {key: seq for key, seq in cluster.asked.items() if seq > last_seq}
-            self.state.out.append(Drop(cluster=name, through_seq=last_seq))
-
-    def _behind(self, cluster: ClusterState, report: Report, now: float) -> None:
-        """An executor that stays behind did not get its orders: send them again."""
-        if report.last_seq >= cluster.next_seq - 1 or not cluster.connected:
-            cluster.behind_since = None
-        elif cluster.behind_since is None or cluster.behind_since[0] != report.last_seq:
-            cluster.behind_since = (report.last_seq, now)
-        elif now - cluster.behind_since[1] >= STALLED_S:
-            cluster.behind_since = (report.last_seq, now)
-            self.state.out.append(Resend(cluster=report.cluster, from_seq=report.last_seq + 1))
-
-    def _lost_contact(self, name: str, now: float, why: str) -> None:
-        state = self.state
-        cluster = state.clusters.get(name)
-        if cluster is None or not cluster.connected:
-            return
-        cluster.connected = False
-        cluster.error = why
-        if state.lanes is not None and state.lanes.on_cluster(state.node_cluster(), name):
-            state.rounds.want("cluster_lost")
-        state.record(now, "executor_disconnected", cluster=name, why=why)
-        state.note("executor_disconnected", level="warning", cluster=name, why=why)
 
     def _ticked(self, now: float) -> None:
         state = self.state

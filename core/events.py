@@ -46,9 +46,16 @@ class Requested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
-    """An executor says something."""
+    """An executor says something.
+
+    Attributes
+    ----------
+    peer : hashable
+        The connection that it came from; means nothing to the core but that equal ones are one.
+    """
 
     statement: Statement
+    peer: Hashable = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

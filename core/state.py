@@ -6,7 +6,7 @@ is frozen and replaced whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,8 @@ class ClusterState:
     """Of its executor's state; empty: not said."""
     rival: str = ""
     """Of another executor's, which was not admitted."""
+    peer: Hashable = None
+    """The connection of its executor, while it is connected."""
     heard_at: float | None = None
     """When its executor said anything last, while it was connected."""
     reading: ClusterReading | None = None

@@ -18,7 +18,6 @@ from coalloc.core import (
     after_restore,
     coordinator,
     executor,
-    executor_identity,
     executor_turn,
     flows,
     native_jobs,
@@ -26,6 +25,7 @@ from coalloc.core import (
     occupation,
     pieces,
     placing,
+    presence,
     queue,
     queueing,
     starting,
@@ -253,19 +253,19 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Executors that are not the one before
     "orders-of-the-former-carried-out-by-the-next": Mutant(
-        of=executor_identity.taken_over,
+        of=presence.taken_over,
         old="    forget_orders(state, hello.cluster)\n",
         new="",
         steps=1000,
         within=400,
     ),
     "identity-not-saved": Mutant(
-        of=executor_identity.taken_over,
+        of=presence.taken_over,
         old="    state.out.append(SaveMeta(",
         new="    (lambda effect: None)(SaveMeta(",
     ),
     "lost-states-not-noticed": Mutant(
-        of=executor_identity.taken_over,
+        of=presence.taken_over,
         old="    if not known or hello",
         new="    if True or hello",
     ),
