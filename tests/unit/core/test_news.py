@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from coalloc.core import snapshots
-from coalloc.core.presence import STALLED_S, STRANGERS_NAMED
 from coalloc.core.effects import Resend, SaveLaunch, Solve
 from coalloc.core.events import Disconnected, SolveFailed, Stated, StorageLost
 from coalloc.core.messages import Goodbye, Prepare, Read, Report
+from coalloc.core.presence import STALLED_S, STRANGERS_NAMED
 from coalloc.core.records import JobState, Launch
 from coalloc.core.requests import Cancel, Done, Refused, RoundNow, Submit
 from coalloc.core.settings import ClusterSettings, Trigger
