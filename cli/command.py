@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -35,7 +35,27 @@ class CommandError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """Errors are one line, with the exit code of bad usage."""
+    """Errors are one line, with the exit code of bad usage.
+
+    Attributes
+    ----------
+    signed : tuple of str
+        Options whose value may begin with a minus sign.
+    """
+
+    signed: tuple[str, ...] = ()
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Parse; the value of a signed option is joined to it, or it would be an option itself."""
+        words: list[str] = []
+        for word in sys.argv[1:] if args is None else args:
+            if words and words[-1] in self.signed:
+                words[-1] += f"={word}"
+            else:
+                words.append(word)
+        return super().parse_known_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Refuse the command line."""

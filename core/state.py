@@ -150,6 +150,8 @@ class State:
     """Real by planned run times, by the keys of `history`; the newest key last."""
     runs: dict[str, tuple[Run, ...]] = field(default_factory=dict)
     """Processes and base times of finished runs, by the keys of `history`."""
+    waits: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """By cluster, how long claims waited in its queue: the newest last, seconds."""
     last_job: int = 0
     last_event: int = 0
     last_round: int = 0

@@ -50,7 +50,7 @@ DOCUMENTED: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("status", "Field of `solver`", answers.SolverStatus),
     ("test_submit", ANSWER, answers.Estimate),
 )
-NOT_SENT = {answers.Submitted: {"token"}}
+NOT_SENT: dict[type[msgspec.Struct], set[str]] = {answers.Submitted: {"token"}}
 """What the client adds."""
 ONE = {str: "text", int: "integer", float: "number", bool: "flag"}
 MANY = {str: "text", int: "integers", float: "numbers", bool: "flags"}
