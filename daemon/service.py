@@ -21,6 +21,7 @@ from typing import Any
 
 from structlog.stdlib import BoundLogger
 
+import coalloc
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.effects import (
     Drop,
@@ -60,6 +61,7 @@ from coalloc.daemon.queries.why import Explainer
 from coalloc.daemon.settings import core_settings
 from coalloc.daemon.solver.planner import Planner
 from coalloc.daemon.solver.pool import SolverPool
+from coalloc.daemon.store.disk import free_bytes
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
@@ -147,6 +149,7 @@ class Service:
         self.writer.on_commit = self.metrics.commit_s.observe
         self.sources = Sources(state=state, store=store, caller=self.owner, health=self._health)
         self.is_stopping = False
+        self._began = clock()
         self._inbox: list[Event] = []
         self._scheduled = False
         self.waiters = Waiters(
@@ -385,6 +388,10 @@ class Service:
             faults=self.server.faults,
             orders_waiting=self.delivery.waiting(),
             solver=SolverStatus(is_warm=self.solver.is_warm, **self.solver.progress()),
+            version=coalloc.__version__,
+            began=self._began,
+            policy=self.config.rounds.policy,
+            disk_free_bytes=free_bytes(self.store.path.parent),
         )
 
     def _aside(self, work: Any) -> None:
