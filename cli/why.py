@@ -74,12 +74,13 @@ def _why(args: argparse.Namespace) -> int:
 def why_lines(why: Why) -> list[str]:
     """What the daemon knows of a job that waits, or how one ended."""
     word = why.reason
-    if why.state in WAITING:
+    waits = why.state in WAITING or why.reason == "others_first"
+    if waits:
         word = reason(word) or "waits"
     out = [f"job {why.job} is {why.state}" + (f": {word}" if word else "")]
     if why.detail:
         out.append(f"  {why.detail}")
-    if why.state in WAITING:
+    if waits:
         by = " by the last round" if why.lines else ""
         out.append(f"  expected start{by}: {instant(why.start_estimate, 'not known')}")
     # The explanation has the figures on slots; what is free now is said once.

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from coalloc.core import snapshots
-from coalloc.core.queue import never_fits, planned_job
+from coalloc.core.admission import never_fits
+from coalloc.core.queue import planned_job
 from coalloc.core.requests import Submit
 from coalloc.daemon.queries.answers import Sources
 from coalloc.daemon.queries.caller import RefusedError
