@@ -308,6 +308,33 @@ class NodeRow(Struct, frozen=True, kw_only=True):
     memory_mb: int | None = None
 
 
+class ShareRow(Struct, frozen=True, kw_only=True):
+    """The share of a cluster on which we go before local waiting jobs; local jobs of an hour.
+
+    Attributes
+    ----------
+    nodes, kept : int
+        At most so many at once, and so many now.
+    local_jobs, delayed : int
+        That waited, and that waited for us.
+    delay_mean_s, delay_max_s : float
+        Over all of `local_jobs`.
+    delay_ratio : float
+        Part of the time that they waited which is owed to us, 0..1.
+    paused : str
+        Why nothing is claimed at the moment.
+    """
+
+    nodes: int
+    kept: int = 0
+    local_jobs: int = 0
+    delayed: int = 0
+    delay_mean_s: float = 0.0
+    delay_max_s: float = 0.0
+    delay_ratio: float = 0.0
+    paused: str = ""
+
+
 class ClusterRow(Struct, frozen=True, kw_only=True):
     """One cluster with its nodes.
 
@@ -327,6 +354,10 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
         Capacity of its link, Gbit/s; None is unlimited.
     waiting_there : int
         Jobs in the batch system's own queue.
+    way : str
+        How jobs get in beside local ones, in words.
+    share : ShareRow or None
+        None: they go before no waiting job.
     """
 
     cluster: str
@@ -340,6 +371,8 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
     link_used_gbps: float = 0.0
     waiting_there: int = 0
     drain_reason: str = ""
+    way: str = ""
+    share: ShareRow | None = None
 
 
 class PlanAnswer(Struct, frozen=True, kw_only=True):

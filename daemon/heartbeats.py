@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from coalloc.core.demand import wanted_slots
 from coalloc.core.events import Disconnected, Event, Stated
 from coalloc.core.messages import Goodbye, Hello, Ping, Statement
 from coalloc.core.state import State
@@ -60,7 +61,8 @@ class Contacts:
                 self._server.forget(name)
                 self._offer(Disconnected(cluster=name))
                 continue
-            self._server.tell(name, Ping(epoch=self._state.epoch))
+            wanted = wanted_slots(self._state, name)
+            self._server.tell(name, Ping(epoch=self._state.epoch, wanted=wanted))
             if name in self._delivery.waiting():
                 self._delivery.pump(name)
         self._later(PING_EVERY_S, self.beat)

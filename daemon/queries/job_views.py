@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
@@ -18,6 +19,7 @@ from coalloc.model.job_json import write_job
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.nodeset import fold_in_order
 from coalloc.model.plan import Reason
+from coalloc.model.reading import ClusterReading
 from coalloc.runtime.texts import instant
 
 NODES_NAMED = 32
@@ -180,6 +182,10 @@ def job_details(record: JobRecord, state: State, now: float) -> dict[str, Any]:
     return {**full, **row, "sources": dict(record.sources)}
 
 
+def _share_row(reading: ClusterReading | None) -> dict[str, Any] | None:
+    return None if reading is None or reading.share is None else asdict(reading.share)
+
+
 def node_rows(state: State, now: float) -> list[dict[str, Any]]:
     """Clusters with their nodes, free slots, power, load and link use."""
     view = occupation(state, now)
@@ -204,6 +210,8 @@ def node_rows(state: State, now: float) -> list[dict[str, Any]]:
                 "link_gbps": None if capacity == float("inf") else capacity,
                 "link_used_gbps": used,
                 "waiting_there": 0 if cluster.reading is None else cluster.reading.waiting,
+                "way": "" if cluster.reading is None else cluster.reading.way,
+                "share": _share_row(cluster.reading),
                 "nodes": [
                     {
                         "name": node.name,

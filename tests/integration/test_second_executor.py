@@ -36,7 +36,7 @@ def test_a_second_executor_is_turned_away_until_the_first_is_forgotten(
         assert (await answer(second))["type"] == "turned_away"
         for said in (READ, Goodbye(cluster="alpha")):
             await second.send(encode_message(said))
-            assert await answer(second) == {"type": "ping", "epoch": 0, "known": False}
+            assert await answer(second) == {"type": "ping", "epoch": 0, "known": False, "wanted": 0}
         assert site.logged == [("executor", "second_executor")]
         assert site.server.tell("alpha", Ping(epoch=4))
         assert (await answer(first))["epoch"] == 4, "orders go to the first"
