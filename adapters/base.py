@@ -7,7 +7,7 @@ block for a while and are called from threads; neither is re-entrant.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -87,6 +87,9 @@ class Launcher(Protocol):
             The nodes are taken or do not exist.
         AdapterError
         """
+
+    def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
+        """Tell a part that might wait of all nodes of its job, in rank order, and their place."""
 
     def go(self, key: PartKey) -> None:
         """Open the barrier."""

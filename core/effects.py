@@ -122,6 +122,23 @@ class Greet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskHello:
+    """Have a connection say hello before it is believed."""
+
+    cluster: str
+    peer: Hashable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnAway:
+    """Refuse an executor's hello: another one speaks for its cluster."""
+
+    cluster: str
+    peer: Hashable
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """Append to the event stream, then publish it."""
 
@@ -216,6 +233,8 @@ Effect = (
     | Resend
     | Drop
     | Greet
+    | AskHello
+    | TurnAway
     | Record
     | Reply
     | Publish

@@ -68,6 +68,11 @@ class Metrics:
         self.coallocated = prometheus.Counter(
             "coalloc_jobs_coallocated", "Jobs started on several clusters.", registry=registry
         )
+        self.idle_node_s = prometheus.Counter(
+            "coalloc_idle_node_seconds",
+            "Held by parts of jobs before their start, or in vain.",
+            registry=registry,
+        )
         self.skew_s = prometheus.Histogram(
             "coalloc_start_skew_seconds",
             "Between the first processes of a job's parts.",
@@ -80,6 +85,7 @@ class Metrics:
 
     def recorded(self, event: Record) -> None:
         """Count an event of the stream."""
+        self.idle_node_s.inc(event.fields.get("idle_node_s", 0.0))
         if event.kind != "job_started":
             return
         self.started.inc()

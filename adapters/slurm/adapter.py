@@ -6,6 +6,7 @@ jobs that users submit in Slurm itself are ordered (`slurm.native_jobs`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from coalloc.adapters.base import Adapter, Claim, Launcher
@@ -69,6 +70,10 @@ class CombinedLauncher:
     def claim(self, part: PartSpec) -> Claim:
         """Claim the nodes."""
         return (self._handed if part.foreign else self._own).claim(part)
+
+    def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
+        """Tell a part that might wait of all nodes of its job; one handed over never does."""
+        self._own.arrange(key, nodes, rendezvous)
 
     def go(self, key: PartKey) -> None:
         """Open the barrier, or release the job."""
