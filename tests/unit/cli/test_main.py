@@ -145,7 +145,17 @@ def test_closed_output_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
 
 
-HEAVY = ("numpy", "numba", "rich", "ClusterShell", "apscheduler", "pulp", "sqlite3", "structlog")
+HEAVY = (
+    "numpy",
+    "numba",
+    "rich",
+    "ClusterShell",
+    "apscheduler",
+    "pulp",
+    "sqlite3",
+    "structlog",
+    "asyncio",
+)
 
 
 def test_queue_starts_light(tmp_path: Path) -> None:
@@ -158,7 +168,18 @@ def test_queue_starts_light(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert loaded.isdisjoint(HEAVY)
-    assert "coalloc.core.messages" not in done.stdout.split()
+    assert {"coalloc.core.messages", "coalloc.model.job_json"}.isdisjoint(done.stdout.split())
+
+
+def test_the_version_loads_no_command() -> None:
+    code = (
+        "import sys; from coalloc.cli import main as cli; cli.main(['--version']);"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert not loaded & set(main.MODULES.values())
+    assert "msgspec" not in loaded
 
 
 def test_the_entry_point_is_installed() -> None:
