@@ -15,11 +15,21 @@ from typing import Any
 
 from coalloc.adapters.runner.barrier import Barrier
 from coalloc.adapters.runner.batch_job import PartJob, node_specs
+from coalloc.adapters.runner.grant import (
+    Nodes,
+    dealt,
+    is_whole,
+    keep_grant,
+    planned_nodes,
+    settled,
+)
 from coalloc.adapters.runner.rank import FaultError
 from coalloc.adapters.runner.status import END, PAGE, READY, RUN, START, StatusFile, boot_id
 
 LOOK_S = 1.0
 """Between two questions to the batch system about a job of which something is missing, seconds."""
+TURN_S = 3.0
+"""Between two looks at a job that waits in the queue; its start is known by its wrappers, s."""
 SOON_S = 0.2
 """What is on its way when a step ends has come after this long, seconds."""
 RECONNECT_S = 20.0
@@ -66,11 +76,16 @@ class PartSupervisor:
         self._orders_fd, self._wake_fd = fds
         self._orders = b""
         self._is_started = has_started(status)
+        self._may_wait = spec.get("queue") is not None
+        self._is_waiting = False
+        if self._may_wait and self._is_started:
+            self._spec = settled(spec, folder)
         self._go_asked = self._is_started
         self._is_over = False
         self._said = {step for step in (READY, RUN) if status.read(step) is not None}
         self._reason = self._detail = ""
         self._missed = 0
+        self._after_early_s = 0.0
         self._missing_since = time.monotonic()
         self._lease_end = time.monotonic() + spec["lease_s"]
         self._kill_at = self._give_up_at = self._look_at = float("inf")
@@ -138,7 +153,8 @@ class PartSupervisor:
 
     def _opened(self, port: int) -> Barrier:
         """Listen; after a restart where the nodes will call again."""
-        specs = node_specs(self._spec, self._folder)
+        is_known = self._is_started or not self._may_wait
+        specs = node_specs(self._spec, self._folder) if is_known else {}
         first, last = (port, port) if port else self._spec["site"]["ports"]
         end = time.monotonic() + (REBIND_S if port and self._is_started else 0.0)
         while True:
@@ -153,8 +169,55 @@ class PartSupervisor:
 
     def _claim(self) -> None:
         self._keep()
-        if self._job.claim(self._barrier.port, self._keep):
+        waits = self._job.claim(self._barrier.port, self._keep)
+        if waits:
             self._look_at = time.monotonic() + LOOK_S
+        if waits and self._may_wait:
+            self._is_waiting, self._lease_end = True, float("inf")
+            self._show({"waits": True})
+        elif self._may_wait:
+            self._grant(planned_nodes(self._spec))
+
+    # -- a claim that waits
+
+    def _show(self, grant: dict[str, Any]) -> None:
+        """Say how the claim is."""
+        try:
+            keep_grant(self._folder, grant)
+        except OSError as error:
+            raise FaultError("state_unwritable", f"{self._folder}: {error.strerror}") from error
+        self._status.tell()
+
+    def _grant(self, nodes: Nodes) -> None:
+        """The part has its nodes: it goes on if it needs to hear of no others."""
+        self._is_waiting = False
+        self._lease_end = time.monotonic() + self._spec["lease_s"]
+        self._show({"nodes": nodes})
+        if is_whole(self._spec) and dict(nodes) == dict(planned_nodes(self._spec)):
+            self._brief()
+
+    def _brief(self) -> None:
+        """Tell the wrappers what to run, now that all nodes of the job are known."""
+        if self._is_waiting or self._barrier.nodes or self._reason:
+            return
+        self._spec = settled(self._spec, self._folder)
+        self._barrier.brief(node_specs(self._spec, self._folder))
+        self._look_at = min(self._look_at, time.monotonic() + LOOK_S)
+
+    def _look_at_turn(self) -> None:
+        """Ask how far the job has come in the queue."""
+        turn = self._job.turn()
+        if turn is None:
+            return
+        if turn.slots:
+            try:
+                self._grant(dealt(self._spec, turn.slots))
+            except ValueError as error:
+                self._conclude("nodes_taken", str(error))
+        elif turn.is_stuck or not self._job.is_alive(turn.state):
+            self._conclude(*self._job.explained(turn.state, turn.reason))
+        else:
+            self._show({"waits": True, "expected": turn.expected, "detail": turn.reason})
 
     def _keep(self) -> None:
         """Write down what whoever takes over has to know."""
@@ -194,7 +257,9 @@ class PartSupervisor:
             if words[0] == "go":
                 self._go_asked = True
                 self._start_if_ready()
-            elif words[0] == "renew" and not self._go_asked:
+            elif words[0] == "arrange":
+                self._brief()
+            elif words[0] == "renew" and not self._go_asked and not self._is_waiting:
                 self._lease_end = time.monotonic() + self._spec["lease_s"]
                 self._barrier.say("renew")
             elif words[0] == "abort":
@@ -203,6 +268,9 @@ class PartSupervisor:
     def _see_nodes(self) -> None:
         """Draw the conclusions from what the nodes have said."""
         barrier = self._barrier
+        if self._is_waiting and barrier.early:
+            self._look_at = min(self._look_at, time.monotonic() + self._after_early_s)
+            self._after_early_s = SOON_S
         if READY not in self._said and barrier.all_said(READY):
             self._look_at = float("inf")
             here = {"pid": os.getpid(), "job": self._job.number, "boot": boot_id()}
@@ -222,7 +290,10 @@ class PartSupervisor:
 
     def _see_missing(self) -> None:
         now = time.monotonic()
-        if not self._barrier.missing:
+        if self._may_wait and not self._barrier.nodes:
+            if self._barrier.has_lost_early or self._job.has_lost_step:
+                self._look_at = min(self._look_at, now + SOON_S)
+        elif not self._barrier.missing:
             self._missing_since = now
         elif self._barrier.is_broken or self._job.has_lost_step:
             self._look_at = min(self._look_at, now + SOON_S)
@@ -262,8 +333,11 @@ class PartSupervisor:
             self._kill_at = float("inf")
             self._job.kill()
         if now >= self._look_at and not self._is_over:
-            self._look_at = now + LOOK_S
-            self._ask_system()
+            self._look_at = now + (TURN_S if self._is_waiting else LOOK_S)
+            if self._is_waiting:
+                self._look_at_turn()
+            else:
+                self._ask_system()
 
     def _ask_system(self) -> None:
         """Ask what became of the job, since something of it is missing."""
@@ -276,7 +350,9 @@ class PartSupervisor:
                 self._conclude("vanished", f"{self._job.system} knows it no more")
             return
         self._missed = 0
-        if state and self._job.is_ending(state):
+        if state == "" and self._may_wait:
+            self._conclude("vanished", f"{self._job.system} knows it no more")
+        elif state and self._job.is_ending(state):
             self._look_at = time.monotonic() + SOON_S
         elif state and (not self._job.is_alive(state) or self._job.has_lost_step):
             self._conclude(*self._job.explained(state, reason))

@@ -209,6 +209,7 @@ class SlurmReader:
             ),
             running=running_jobs(settings, answers, entries),
             waiting=waiting_count(settings, answers),
+            queues=settings.start == "sbatch",
             reservations=kept_nodes(settings, answers, entries),
             handed=handed_jobs(settings, answers),
             unknown=unknown | unknown_jobs(answers.queue),
