@@ -184,8 +184,10 @@ def test_kills_during_the_negotiation(own: Bed, site: SlurmSite, users: list[Acc
 
 
 def resumed(cluster: Cluster) -> bool:
-    """Do as an operator does: a slurmctld that was killed gives its last numbers again, and drains
-    the nodes that still know the former jobs."""
+    """Resume, as an operator does, nodes that Slurm itself has drained.
+
+    A slurmctld that was killed gives its last numbers again: "Duplicate jobid".
+    """
     for line in cluster.run("sinfo", "-h", "-N", "-o", "%N %T").splitlines():
         name, state = line.split()
         if state.startswith("drain"):
