@@ -26,7 +26,7 @@ def test_nodes_follow_readings_drains_and_settings() -> None:
     site = Site(solving=False)
     first = nodes(site)
     site.ask(Drain(target="a1"), operator=True)
-    assert [node.state for node in nodes(site)][0] is NodeState.DRAINING
+    assert nodes(site)[0].state is NodeState.DRAINING
     site.ask(Resume(target="a1"), operator=True)
     assert nodes(site) == first
     site.ask(Drain(target="a"), operator=True)
