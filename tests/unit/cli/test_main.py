@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import errno
 import io
 import json
 import os
@@ -487,3 +489,14 @@ def test_nodes_waits_until_every_cluster_is_read(
     monkeypatch.setattr(Starting, "answers", iter([{"clusters": [away]}] * 100_000))
     assert run("nodes", "--wait", ".05s") == 1
     assert "not read within 0:00: alpha" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read_no_more(args: argparse.Namespace) -> int:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("coalloc.simulation.command._run", read_no_more)
+    assert main.main(["simulate", "--workload", "x", "--platform", "y", "--policy", "fcfs"]) == 141
+    assert capsys.readouterr().err == ""
