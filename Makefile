@@ -15,15 +15,15 @@ endif
 
 .DEFAULT_GOAL := help
 FAST := not slow and not nightly and not slurm and not gridengine and not simgrid and not snakemake
-SLURM := slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurmrestd openmpi-bin libopenmpi-dev
+SLURM := slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurmrestd openmpi-bin libopenmpi-dev slurmdbd slurm-wlm-mysql-plugin mariadb-server-core mariadb-client-core
 GRIDENGINE := gridengine-master gridengine-exec gridengine-client
 SIMGRID := g++ libsimgrid-dev
 
-.PHONY: help run test test-slurm test-gridengine test-simgrid test-snakemake slurm-demo lint types fmt bench nightly docs \
+.PHONY: help run test test-slurm test-gridengine test-simgrid test-snakemake slurm-demo lint types fmt bench bench-online nightly docs \
   kernels coverage mutation clean links slurm gridengine simgrid snakemake
 
 help:
-	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | test-snakemake | slurm-demo | coverage | mutation | lint | types | fmt | bench | nightly | docs | clean"
+	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | test-snakemake | slurm-demo | coverage | mutation | lint | types | fmt | bench | bench-online | nightly | docs | clean"
 
 run: .venv/.installed-run
 	$(BIN)/coalloc demo
@@ -59,6 +59,7 @@ slurm-demo: .venv/.installed slurm
 # Debian's packages, where they may be installed; elsewhere the suites say what is missing.
 slurm:
 	@{ command -v slurmctld >/dev/null 2>&1 || test -x /usr/sbin/slurmctld; } && \
+	  test -x /usr/sbin/slurmdbd && test -x /usr/sbin/mariadbd && \
 	  echo '#include <mpi.h>' | mpicc -x c -fsyntax-only - >/dev/null 2>&1 || \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
 	    apt-get install -y --no-install-recommends $(SLURM); \
@@ -118,6 +119,11 @@ fmt: .venv/.installed
 
 bench: .venv/.installed
 	$(BIN)/python -m benchmarks
+
+# How long users wait under each policy, on pieces of real logs. It takes hours and goes on where it
+# was interrupted; make bench-online ONLINE='--half report --logs KTH-SP2' replays a part.
+bench-online: .venv/.installed
+	$(BIN)/coalloc reproduce online $(ONLINE)
 
 # What it draws is new in every run; make nightly SEED=n repeats the run that showed n.
 nightly: SEED := $(strip $(shell od -An -N3 -tu4 /dev/urandom))

@@ -7,6 +7,7 @@ block for a while and are called from threads; neither is re-entrant.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -87,14 +88,14 @@ class Launcher(Protocol):
         AdapterError
         """
 
+    def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
+        """Tell a part that might wait of all nodes of its job, in rank order, and their place."""
+
     def go(self, key: PartKey) -> None:
         """Open the barrier."""
 
     def abort(self, key: PartKey, reason: str = "") -> None:
         """Give the claim up; where the processes run already, end them."""
-
-    def cancel(self, key: PartKey, *, signal: int = 15, grace_s: float | None = None) -> None:
-        """End the processes: this signal, and SIGKILL after the grace period, seconds."""
 
     def renew(self, key: PartKey | None = None) -> None:
         """Let the claim, or every claim, stand for another lease."""

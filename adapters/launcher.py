@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,6 +93,17 @@ class PartLauncher:
         self._parts[key] = folder
         return Claim(key=key)
 
+    def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
+        """Tell a part that might wait of all nodes of its job, in rank order, and their place."""
+        folder = self._parts.get(key)
+        if folder is None or key in self._ended:
+            return
+        try:
+            folder.keep_layout(nodes, rendezvous)
+        except OSError as error:
+            raise AdapterError(f"{key.folder}: {error.strerror}") from error
+        self._order(key, "arrange")
+
     def go(self, key: PartKey) -> None:
         """Open the barrier; harmless when it is open, or the part has ended."""
         self._order(key, "go")
@@ -99,10 +111,6 @@ class PartLauncher:
     def abort(self, key: PartKey, reason: str = "") -> None:
         """Give the claim up; where the processes run already, end them."""
         self._order(key, f"abort - {' '.join(reason.split())}")
-
-    def cancel(self, key: PartKey, *, signal: int = 15, grace_s: float | None = None) -> None:
-        """End the processes: this signal, and SIGKILL after the grace period, seconds."""
-        self._order(key, f"cancel {int(signal)} {'-' if grace_s is None else float(grace_s)}")
 
     def renew(self, key: PartKey | None = None) -> None:
         """Let the claim, or every claim, stand for another lease."""

@@ -37,8 +37,9 @@ from coalloc.core.requests import Done, Submit
 from coalloc.core.settings import ClusterSettings, Settings, Trigger
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.store.errors import StoreError
-from coalloc.daemon.store.journal import recall, without_submits, writes_of
-from coalloc.daemon.store.sqlite import SqliteStore
+from coalloc.daemon.store.recall import recall
+from coalloc.daemon.store.sqlite import Store
+from coalloc.daemon.store.writer import without_submits
 from coalloc.model.parts import PartReport, PartState
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.policies.plain import plain_fcfs
@@ -139,7 +140,7 @@ class SoakSite:
         self._at(self.now + period, again)
 
     def _start_daemon(self) -> None:
-        self.store = SqliteStore(self.path)
+        self.store = Store(self.path)
         memory = recall(self.store, self._settings.keep_ended)
         self.core = Coordinator(self._settings, memory.remembered)
         self.delivery = Delivery(self._deliver, lambda _: LAUNCH, epoch=self.core.state.epoch)
@@ -230,10 +231,8 @@ class SoakSite:
             self._speak(effect)
 
     def _commit(self, effects: list[Effect]) -> None:
-        writes = writes_of(effects, self.now)
-        if writes:
-            with no_space(self._full_until > self.now):
-                self.store.commit(writes)
+        with no_space(self._full_until > self.now):
+            self.store.commit(effects)
 
     def _keep(self, effects: list[Effect]) -> None:
         """As the service does: no submits, no rounds, the rest is written when it can be."""

@@ -25,13 +25,12 @@ from functools import partial
 from pathlib import Path
 
 from coalloc.core.coordinator import Coordinator
-from coalloc.core.effects import Record, SaveJob, SaveLaunch, SaveToken
-from coalloc.core.records import JobRecord, Launch
+from coalloc.core.effects import Effect, Record, SaveJob, SaveLaunch, SaveToken
+from coalloc.core.records import JobRecord, JobState, Launch
 from coalloc.core.settings import Settings
-from coalloc.daemon.store.journal import recall, writes_of
-from coalloc.daemon.store.sqlite import SqliteStore
+from coalloc.daemon.store.recall import recall
+from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.upkeep import PAGES_AT_ONCE, PRUNED_AT_ONCE
-from coalloc.daemon.store.writes import AppendEvent, PutJob, PutLaunch, Write
 from coalloc.model.jobs import RigidJob
 
 BATCHES = (1, 32, 500)
@@ -52,7 +51,7 @@ class Row:
         return f"{self.name:<44} {self.value:>10.4g} {self.unit:<10} {self.note}".rstrip()
 
 
-def submit(number: int) -> list[Write]:
+def submit(number: int) -> list[Effect]:
     """What the daemon writes for one submitted job."""
     name = str(number)
     job = RigidJob(id=name, procs=16, base_time=3600.0, sigma=0.7, proc_gbps=0.05, submitted=1e9)
@@ -68,15 +67,12 @@ def submit(number: int) -> list[Write]:
         sources={"base_time": "history", "sigma": "defaults", "proc_gbps": "defaults"},
     )
     launch = Launch(argv=("solver.sh",), script=SCRIPT, env={"PATH": "/usr/bin"}, cwd="/home/user")
-    return writes_of(
-        [
-            SaveJob(record=record),
-            SaveLaunch(job=name, launch=launch),
-            SaveToken(user=record.user, token=f"{number:032x}", job=name),
-            Record(seq=number, time=1e9, kind="job_submitted", job=name, fields={"procs": 16}),
-        ],
-        1e9,
-    )
+    return [
+        SaveJob(record=record),
+        SaveLaunch(job=name, launch=launch),
+        SaveToken(user=record.user, token=f"{number:032x}", job=name),
+        Record(seq=number, time=1e9, kind="job_submitted", job=name, fields={"procs": 16}),
+    ]
 
 
 def sync_rate(folder: Path, seconds: float) -> float:
@@ -93,14 +89,14 @@ def sync_rate(folder: Path, seconds: float) -> float:
 
 def commit_rate(folder: Path, batch: int, seconds: float) -> tuple[float, float]:
     """Commits per second of so many submits each, and the median seconds of one."""
-    store = SqliteStore(folder / f"batch{batch}.db")
+    store = Store(folder / f"batch{batch}.db")
     number, times = 0, []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
-        writes = [write for k in range(batch) for write in submit(number + k + 1)]
+        effects = [effect for k in range(batch) for effect in submit(number + k + 1)]
         number += batch
         began = time.perf_counter()
-        store.commit(writes)
+        store.commit(effects)
         times.append(time.perf_counter() - began)
     store.close()
     return len(times) / sum(times), sorted(times)[len(times) // 2]
@@ -108,13 +104,13 @@ def commit_rate(folder: Path, batch: int, seconds: float) -> tuple[float, float]
 
 def filled(path: Path, jobs: int) -> float:
     """Make a store with so many waiting jobs; returns the seconds it took to write them."""
-    store = SqliteStore(path)
+    store = Store(path)
     spent = 0.0
     for first in range(1, jobs + 1, 500):
         last = min(first + 500, jobs + 1)
-        writes = [write for number in range(first, last) for write in submit(number)]
+        effects = [effect for number in range(first, last) for effect in submit(number)]
         began = time.perf_counter()
-        store.commit(writes)
+        store.commit(effects)
         spent += time.perf_counter() - began
     store.close()
     return spent
@@ -124,7 +120,7 @@ def start(path: Path) -> dict[str, float]:
     """Open a store and hand its jobs to the core, as the daemon does; run in a fresh process."""
     before = peak_mb()
     began, began_cpu = time.perf_counter(), time.process_time()
-    store = SqliteStore(path)
+    store = Store(path)
     opened, opened_cpu = time.perf_counter(), time.process_time()
     core = Coordinator(Settings(), recall(store, 1000).remembered)
     serving, serving_cpu = time.perf_counter(), time.process_time()
@@ -148,20 +144,34 @@ def start(path: Path) -> dict[str, float]:
     }
 
 
+def ended(number: int) -> list[Effect]:
+    """A job that ended long ago, its launch and its three events."""
+    name = str(number)
+    job = RigidJob(id=name, procs=16, base_time=3600.0)
+    record = JobRecord(
+        id=name,
+        job=job,
+        name="x" * 400,
+        user="u",
+        state=JobState.COMPLETED,
+        ended=float(number),
+    )
+    events = [
+        Record(seq=3 * number + k, time=float(number), kind="k", job=name, fields={"z": "z" * 70})
+        for k in (1, 2, 3)
+    ]
+    launch = Launch(argv=("y" * 250,), cwd="/")
+    return [SaveJob(record=record), SaveLaunch(job=name, launch=launch), *events]
+
+
 def tended(path: Path, jobs: int) -> Iterator[Row]:
     """Forget jobs that have ended, and give their pages back, in the daemon's steps."""
-    store = SqliteStore(path)
+    store = Store(path)
     for first in range(0, jobs, 500):
-        rows: list[Write] = []
+        effects: list[Effect] = []
         for n in range(first, min(first + 500, jobs)):
-            body = "x" * 600
-            rows.append(PutJob(id=str(n), state="completed", user="u", body=body, ended=float(n)))
-            rows.append(PutLaunch(job=str(n), body="y" * 300))
-            rows += [
-                AppendEvent(seq=3 * n + k + 1, time=float(n), kind="k", job=str(n), body="z" * 80)
-                for k in range(3)
-            ]
-        store.commit(rows)
+            effects += ended(n)
+        store.commit(effects)
     for name, step in (
         (f"prune {PRUNED_AT_ONCE} events", partial(store.prune, 1000, PRUNED_AT_ONCE)),
         (f"give {PAGES_AT_ONCE} pages back", partial(store.compact, PAGES_AT_ONCE)),

@@ -30,21 +30,21 @@ def _backup(args: argparse.Namespace) -> int:
             raise
         return _backup_stopped(args, path)
     with connect(args) as client:
-        answer = client.ask("backup", timeout_s=max(BACKUP_S, args.timeout), path=str(path))
-    print(f"{path}: {answer['bytes']} bytes")
+        answer = client.backup(path, timeout_s=max(BACKUP_S, args.timeout))
+    print(f"{path}: {answer.bytes} bytes")
     return DONE
 
 
 def _backup_stopped(args: argparse.Namespace, path: Path) -> int:
     """No daemon runs: its store is ours to read."""
     from coalloc.daemon.store.errors import StoreError
-    from coalloc.daemon.store.sqlite import SqliteStore
+    from coalloc.daemon.store.sqlite import Store
 
     store = _store_path(args)
     if not store.exists():
         raise CommandError(f"{store}: there is no store, and no daemon runs")
     try:
-        opened = SqliteStore(store)
+        opened = Store(store)
         try:
             opened.backup(path)
         finally:

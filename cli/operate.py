@@ -61,7 +61,7 @@ def _each(verb: str, args: argparse.Namespace, jobs: list[str] | None = None) ->
 
 def _is_cancelled(client: Client, job: str, error: RefusedError) -> bool:
     """Tell if a job that could not be cancelled has been cancelled already."""
-    return error.code == "wrong_state" and client.ask("why", job=job)["why"]["state"] == "cancelled"
+    return error.code == "wrong_state" and client.why(job).state == "cancelled"
 
 
 def _add_targets(parser: argparse.ArgumentParser, metavar: str) -> None:

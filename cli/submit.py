@@ -6,8 +6,7 @@ import argparse
 import os
 import shutil
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,21 @@ from coalloc.cli.command import BAD_USAGE, Command, CommandError, Parser, note
 from coalloc.cli.files import LARGEST_SCRIPT, read_script, script_of
 from coalloc.cli.output import node_set
 from coalloc.cli.script_programs import programs
-from coalloc.cli.submit_options import add_answer, add_order, add_output, order
-from coalloc.client.answers import Submitted
-from coalloc.client.client import Client
-from coalloc.client.submission import JobOptions, portable, submission
+from coalloc.cli.submit_options import (
+    add_answer,
+    add_failures,
+    add_limit,
+    add_name,
+    add_order,
+    add_output,
+    order,
+    shared_options,
+    usage_error,
+)
+from coalloc.client.submission import JobOptions, submission
 from coalloc.runtime import texts
 from coalloc.runtime.texts import instant
+from coalloc.wire.answers import Estimate, Submitted
 
 ABOUT = """\
 Queue a job: a script, or a command after --.
@@ -56,13 +64,7 @@ def _add_shape(group: Any) -> None:
     group.add_argument(
         "-n", "--ntasks", type=parse.procs, metavar="N|MIN-MAX", help="processes (default 1)"
     )
-    group.add_argument(
-        "-t",
-        "--time",
-        type=limit,
-        metavar="TIME",
-        help="it is ended after this run time; with --divisible, each piece is",
-    )
+    add_limit(group, "it is ended after this run time; with --divisible, each piece is")
     group.add_argument(
         "--base-time",
         type=parse.seconds,
@@ -112,15 +114,7 @@ def _add_chunks(group: Any) -> None:
     group.add_argument(
         "--chunk", type=parse.seconds, metavar="TIME", help="length of a chunk of that"
     )
-    group.add_argument(
-        "--retries",
-        type=parse.count,
-        metavar="N",
-        help="run a failed piece again so often (default 0)",
-    )
-    group.add_argument(
-        "-k", "--keep-going", action="store_true", help="after a failure, run the other chunks"
-    )
+    add_failures(group, "piece", "run the other chunks")
 
 
 def _add_order(group: Any) -> None:
@@ -136,15 +130,9 @@ def _add_order(group: Any) -> None:
 
 
 def _add_launch(group: Any) -> None:
-    group.add_argument("-J", "--job-name", metavar="NAME", help="default: the script's")
+    add_name(group, "the script's")
     add_output(group, "job")
     group.add_argument("--wrap", metavar="TEXT", help="a shell command instead of a script")
-
-
-def limit(text: str) -> float:
-    """A time limit; infinite is none (None would mean that the option was not given)."""
-    value = parse.time_limit(text)
-    return float("inf") if value is None else value
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -157,7 +145,11 @@ def _run(args: argparse.Namespace) -> int:
     for program in programs(script) if script else argv[:1]:
         _warn_of_missing_command(program, body["launch"])
     _warn_of_missing_folders(options)
-    return order(options, body, _test, lambda done: _tell(done, options))
+
+    def what(done: Submitted) -> str:
+        return f"job {done.job}" + (f" ({len(done.jobs)} jobs)" if options.array else "")
+
+    return order(options, body, _start, what)
 
 
 def _what(args: argparse.Namespace) -> tuple[list[str], str]:
@@ -179,7 +171,7 @@ def _what(args: argparse.Namespace) -> tuple[list[str], str]:
 
 
 def _usage(what: str) -> CommandError:
-    return CommandError(f"submit: {what} (see coalloc submit --help)", BAD_USAGE)
+    return usage_error("submit", what)
 
 
 def _with_script_options(args: argparse.Namespace, script: str, shown: str) -> argparse.Namespace:
@@ -262,27 +254,13 @@ def _job_options(args: argparse.Namespace, script: str) -> JobOptions:
         "sigma": args.sigma,
         "proc_gbps": args.bandwidth,
         "memory_mb_per_proc": args.mem_per_proc,
-        "weight": args.weight,
-        "clusters": args.clusters,
-        "features": args.constraint,
-        "needs": args.dependency,
         "array": args.array,
-        "name": args.job_name,
-        "hold": args.hold or None,
         "hold_infeasible": args.hold_infeasible or None,
         "script": script or None,
-        "cwd": folder(args.chdir),
-        "stdout": args.output,
-        "stderr": args.error,
-        "token": args.token,
-        "env": environment(args.export),
+        "procs": args.ntasks,
+        **shared_options(args, "submit"),
+        **_kind(args),
     }
-    if args.time is not None and args.time != float("inf"):
-        options["time_limit"] = args.time
-    if args.begin is not None:
-        options["earliest"] = read_option("--begin", lambda: parse.begin(args.begin, time.time()))
-    options["procs"] = args.ntasks
-    options |= _kind(args)
     kept: JobOptions = {k: v for k, v in options.items() if v is not None}  # type: ignore[assignment]
     return kept
 
@@ -306,12 +284,7 @@ def _divisible(args: argparse.Namespace) -> Mapping[str, Any]:
     for option in NOT_DIVISIBLE:
         if getattr(args, option) is not None:
             raise _usage(f"--divisible and --{option.replace('_', '-')} exclude each other")
-    return {
-        "work": args.divisible,
-        "chunk_s": args.chunk,
-        "retries": args.retries,
-        "keep_going": args.keep_going or None,
-    }
+    return {"work": args.divisible, "chunk_s": args.chunk}
 
 
 def _is_moldable(args: argparse.Namespace) -> bool:
@@ -334,52 +307,9 @@ def _moldable(args: argparse.Namespace) -> Mapping[str, Any]:
     return {"speedup": {**args.speedup, "time": args.base_time}}
 
 
-def folder(path: str | None) -> str | None:
-    """The folder a job is to run in, which must be there."""
-    if path is not None and not os.path.isdir(path):
-        raise CommandError(f"submit: --chdir: {path}: there is no such folder", BAD_USAGE)
-    return path
-
-
-def environment(export: str | None) -> dict[str, str]:
-    """What a job inherits of our variables."""
-    wanted = read_option("--export", lambda: parse.exported(export or "ALL", os.environ))
-    kept = portable(wanted)
-    left_out = [n for n in wanted if n not in kept and not n.startswith("COALLOC_")]
-    if left_out:
-        names = ", ".join(ascii(name).strip("'") for name in left_out)
-        note(f"not passed on, because it is not UTF-8 text: {names}")
-    return kept
-
-
-def read_option(option: str, reading: Callable[[], Any]) -> Any:
-    """The value of an option whose reading depends on more than its text."""
-    try:
-        return reading()
-    except argparse.ArgumentTypeError as error:
-        raise _usage(f"argument {option}: {error}") from error
-
-
-def _test(client: Client, body: Mapping[str, Any]) -> int:
-    estimate = client.test_submission(body)
-    if estimate.start_estimate is None:
-        raise CommandError(f"no start can be estimated: {estimate.detail or estimate.reason}")
-    print(
-        f"Would start at {instant(estimate.start_estimate)} on {node_set(estimate.nodes)}; "
-        "nothing was queued"
-    )
-    return 0
-
-
-def _tell(done: Submitted, args: argparse.Namespace) -> None:
-    for warning in done.warnings:
-        note(f"warning: {warning}")
-    if args.parsable:
-        print(done.job)
-        return
-    size = f" ({len(done.jobs)} jobs)" if args.array else ""
-    again = "; the token was known, nothing new was queued" if done.again else ""
-    print(f"Submitted job {done.job}{size}{again}")
+def _start(estimate: Estimate) -> str:
+    """Start and nodes."""
+    return f"start at {instant(estimate.start_estimate)} on {node_set(estimate.nodes)}"
 
 
 COMMANDS = {

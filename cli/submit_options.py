@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from coalloc.cli import arguments as parse
-from coalloc.cli.command import CommandError, connect
+from coalloc.cli.command import BAD_USAGE, CommandError, connect, note
 from coalloc.cli.wait import wait_and_tell
-from coalloc.client.answers import Submitted
-from coalloc.client.client import Client, NoAnswerError, RefusedError
+from coalloc.client.client import NoAnswerError, RefusedError
+from coalloc.client.submission import portable
 from coalloc.runtime import texts
+from coalloc.wire.answers import Estimate, Submitted
 
 
 def add_order(group: Any) -> None:
@@ -66,6 +69,41 @@ def add_output(group: Any, of: str) -> None:
     )
 
 
+def add_failures(group: Any, of: str, then: str) -> None:
+    """How often it is tried again, and what a failure ends.
+
+    Parameters
+    ----------
+    of : str
+        What fails: a piece or a task.
+    then : str
+        What ``--keep-going`` goes on with.
+    """
+    group.add_argument(
+        "--retries",
+        type=parse.count,
+        metavar="N",
+        help=f"run a failed {of} again so often (default 0)",
+    )
+    group.add_argument("-k", "--keep-going", action="store_true", help=f"after a failure, {then}")
+
+
+def add_name(group: Any, default: str) -> None:
+    """Its name."""
+    group.add_argument("-J", "--job-name", metavar="NAME", help=f"default: {default}")
+
+
+def add_limit(group: Any, about: str) -> None:
+    """Its time limit."""
+    group.add_argument("-t", "--time", type=_limit, metavar="TIME", help=about)
+
+
+def _limit(text: str) -> float:
+    """A time limit; infinite is none (None would mean that the option was not given)."""
+    value = parse.time_limit(text)
+    return float("inf") if value is None else value
+
+
 def add_answer(group: Any) -> None:
     """What is printed, and when the command ends."""
     group.add_argument(
@@ -80,11 +118,74 @@ def add_answer(group: Any) -> None:
     )
 
 
+def shared_options(args: argparse.Namespace, command: str) -> dict[str, Any]:
+    """What the client is told of the options of this module, of those that were given.
+
+    Parameters
+    ----------
+    command : str
+        Named where an option is refused.
+    """
+    options: dict[str, Any] = {
+        "name": args.job_name or None,
+        "weight": args.weight,
+        "clusters": args.clusters,
+        "features": args.constraint,
+        "needs": args.dependency,
+        "hold": args.hold or None,
+        "retries": args.retries,
+        "keep_going": args.keep_going or None,
+        "cwd": _folder(args.chdir, command),
+        "stdout": args.output,
+        "stderr": args.error,
+        "token": args.token,
+        "env": _environment(args.export, command),
+    }
+    if args.time is not None and args.time != float("inf"):
+        options["time_limit"] = args.time
+    if args.begin is not None:
+        options["earliest"] = _read(
+            lambda: parse.begin(args.begin, time.time()), "--begin", command
+        )
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def _folder(path: str | None, command: str) -> str | None:
+    """The folder a job is to run in, which must be there."""
+    if path is not None and not os.path.isdir(path):
+        raise CommandError(f"{command}: --chdir: {path}: there is no such folder", BAD_USAGE)
+    return path
+
+
+def _environment(export: str | None, command: str) -> dict[str, str]:
+    """What a job inherits of our variables."""
+    wanted = _read(lambda: parse.exported(export or "ALL", os.environ), "--export", command)
+    kept = portable(wanted)
+    left_out = [n for n in wanted if n not in kept and not n.startswith("COALLOC_")]
+    if left_out:
+        names = ", ".join(ascii(name).strip("'") for name in left_out)
+        note(f"not passed on, because it is not UTF-8 text: {names}")
+    return kept
+
+
+def _read(reading: Callable[[], Any], option: str, command: str) -> Any:
+    """The value of an option whose reading depends on more than its text."""
+    try:
+        return reading()
+    except argparse.ArgumentTypeError as error:
+        raise usage_error(command, f"argument {option}: {error}") from error
+
+
+def usage_error(command: str, what: str) -> CommandError:
+    """The refusal of a command line that cannot be carried out."""
+    return CommandError(f"{command}: {what} (see coalloc {command} --help)", BAD_USAGE)
+
+
 def order(
     args: argparse.Namespace,
     body: Mapping[str, Any],
-    test: Callable[[Client, Mapping[str, Any]], int],
-    tell: Callable[[Submitted], None],
+    test: Callable[[Estimate], str],
+    what: Callable[[Submitted], str],
 ) -> int:
     """Send a submission, or ask when it would start; returns the exit code of the command.
 
@@ -93,9 +194,9 @@ def order(
     args : argparse.Namespace
         With the options of `add_answer`.
     test : callable
-        Told to ask when it would start, and to print that.
-    tell : callable
-        Prints what was queued.
+        Start and place in words, for ``--test-only``.
+    what : callable
+        What was queued, in words.
 
     Raises
     ------
@@ -103,7 +204,12 @@ def order(
     """
     with connect(args) as client:
         if args.test_only:
-            return test(client, body)
+            estimate = client.test_submission(body)
+            if estimate.start_estimate is None:
+                why = estimate.detail or estimate.reason
+                raise CommandError(f"no start can be estimated: {why}")
+            print(f"Would {test(estimate)}; nothing was queued")
+            return 0
         try:
             done = client.send_submission(body)
         except NoAnswerError as error:
@@ -114,7 +220,10 @@ def order(
             can_be_held = error.code == "infeasible" and "hold_infeasible" in args
             hint = " (--hold-infeasible queues it, held)" if can_be_held else ""
             raise CommandError(f"{error.message}{hint}") from error
-        tell(done)
+        for warning in done.warnings:
+            note(f"warning: {warning}")
+        again = "; the token was known, nothing new was queued" if done.again else ""
+        print(done.job if args.parsable else f"Submitted {what(done)}{again}")
         if not args.wait:
             return 0
         sys.stdout.flush()

@@ -129,23 +129,41 @@ def submission(argv: Sequence[str], **options: Unpack[JobOptions]) -> dict[str, 
             raise TypeError(f"{key}: a sequence is wanted, not a text")
     if not argv:
         raise ValueError("argv: is empty")
-    job = _shape(given)
-    job |= {key: given[key] for key in _JOB_FIELDS if key in given}
-    launch = {
-        "argv": list(argv),
-        "env": portable(given.get("env", os.environ)),
-        "cwd": os.path.abspath(given.get("cwd", "")),
-        **{key: given[key] for key in _LAUNCH_FIELDS if key in given},
-    }
     return {
-        "type": "submit",
-        "token": given.get("token") or uuid.uuid4().hex,
-        "job": job,
-        "launch": launch,
-        "needs": [list(pair) for pair in given.get("needs", ())],
+        **request_of("submit", given, _shape(given), argv),
         "array": list(given.get("array", ())),
-        **{key: given[key] for key in _REQUEST_FIELDS if key in given},
     }
+
+
+def request_of(
+    kind: str, given: Mapping[str, Any], job: Mapping[str, Any], argv: Sequence[str]
+) -> dict[str, Any]:
+    """What the requests of all submissions have in common.
+
+    Parameters
+    ----------
+    given : mapping
+        The options that were given.
+    job : mapping
+        Fields of the job that no option says.
+    """
+    return {
+        "type": kind,
+        "token": given.get("token") or uuid.uuid4().hex,
+        "job": {**job, **_chosen(given, _JOB_FIELDS)},
+        "launch": {
+            "argv": list(argv),
+            "env": portable(given.get("env", os.environ)),
+            "cwd": os.path.abspath(given.get("cwd", "")),
+            **_chosen(given, _LAUNCH_FIELDS),
+        },
+        "needs": [list(pair) for pair in given.get("needs", ())],
+        **_chosen(given, _REQUEST_FIELDS),
+    }
+
+
+def _chosen(given: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    return {key: given[key] for key in keys if key in given}
 
 
 def _shape(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
-from coalloc.client.submission import portable
+from coalloc.client.submission import request_of
 from coalloc.model.errors import InputError
 from coalloc.model.job_json import write_job
 from coalloc.model.jobs import WorkflowJob
@@ -63,9 +61,6 @@ class WorkflowOptions(TypedDict, total=False):
     token: str | None
 
 
-_JOB_FIELDS = ("time_limit", "weight", "earliest", "clusters", "features")
-_LAUNCH_FIELDS = ("stdout", "stderr")
-_REQUEST_FIELDS = ("name", "hold", "hold_infeasible", "retries", "keep_going")
 _SET_BY_DAEMON = ("id", "submitted", "earliest", "passed_over", "held", "after", "started")
 
 
@@ -101,21 +96,9 @@ def workflow_submission(
                 f"task {missing}", "has no command in the file; a command template can stand for it"
             )
     fields = {k: v for k, v in write_job(job).items() if k not in _SET_BY_DAEMON}
-    fields |= {key: given[key] for key in _JOB_FIELDS if key in given}
-    launch = {
-        "argv": argv,
-        "env": portable(given.get("env", os.environ)),
-        "cwd": os.path.abspath(given.get("cwd", "")),
-        **{key: given[key] for key in _LAUNCH_FIELDS if key in given},
-    }
     return {
-        "type": "submit_workflow",
-        "token": given.get("token") or uuid.uuid4().hex,
-        "job": fields,
-        "launch": launch,
+        **request_of("submit_workflow", given, fields, argv),
         "commands": {} if argv else {task: list(words) for task, words in commands.items()},
-        "needs": [list(pair) for pair in given.get("needs", ())],
-        **{key: given[key] for key in _REQUEST_FIELDS if key in given},
     }
 
 

@@ -36,7 +36,7 @@ MARK = "restored."
 """Before a cluster's name: the key under which the store says that it was restored."""
 CANCELLED = "cancelled"
 """Reason of a job that somebody has cancelled; other ends without a run have others."""
-CLAIMED = frozenset({PartState.PREPARING, PartState.READY})
+CLAIMED = frozenset({PartState.WAITING, PartState.PREPARING, PartState.READY})
 
 
 def overtaken(state: State, cluster: str, report: PartReport, now: float) -> bool:

@@ -11,22 +11,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coalloc.core import (
-    after_restore,
     clock,
     dispatch,
-    executor_identity,
     isolating,
+    presence,
     queue,
-    readings,
     rounds,
     starting,
 )
-from coalloc.core.effects import Drop, Effect, Greet, Resend, Wake
+from coalloc.core.effects import Effect, Wake
 from coalloc.core.events import (
     Disconnected,
     Event,
     IncumbentFound,
+    Reconfigured,
     Requested,
+    SingleEvent,
     Solved,
     SolveFailed,
     SolverWarm,
@@ -35,9 +35,9 @@ from coalloc.core.events import (
     StorageReturned,
     Ticked,
     TimerFired,
+    Together,
     TokenRecalled,
 )
-from coalloc.core.messages import Goodbye, Hello, Read, Report
 from coalloc.core.records import JobRecord, JobState
 from coalloc.core.requests import (
     Cancel,
@@ -54,13 +54,8 @@ from coalloc.core.requests import (
 )
 from coalloc.core.settings import ClusterSettings, Settings
 from coalloc.core.speedup_fit import Run
-from coalloc.core.state import ClusterState, State, arrival
-from coalloc.core.tokens import forget_tokens
+from coalloc.core.state import ClusterState, State, arrival, forget_tokens
 from coalloc.core.triggers import RoundControl
-
-STALLED_S = 3.0
-"""An executor that says for this long that it is at the same order gets the rest again."""
-STRANGERS_NAMED = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,14 +135,24 @@ class Coordinator:
         if self._is_fresh:
             isolating.set_aside_outside(state)
             self._is_fresh = False
+        for each in event.events if isinstance(event, Together) else (event,):
+            self._take(each, now)
+        dispatch.carry_on(state, now)
+        rounds.begin_if_due(state, now)
+        self._forget_oldest()
+        out, state.out = state.out, []
+        return out
+
+    def _take(self, event: SingleEvent, now: float) -> None:
+        state = self.state
         match event:
             case Requested():
                 self._requested(event, now)
                 forget_tokens(state)
-            case Stated(statement=statement):
-                self._stated(statement, now)
+            case Stated():
+                presence.stated(state, event, now)
             case Disconnected(cluster=name):
-                self._lost_contact(name, now, "not heard of")
+                presence.lost(state, name, now, "not heard of")
             case TimerFired(trigger=index):
                 state.rounds.timer_fired(index)
             case Ticked():
@@ -169,11 +174,8 @@ class Coordinator:
                     state.rounds.want("solver_warm")
             case TokenRecalled(user=user, token=token, job=job):
                 state.tokens[user, token] = job
-        dispatch.carry_on(state, now)
-        rounds.begin_if_due(state, now)
-        self._forget_oldest()
-        out, state.out = state.out, []
-        return out
+            case Reconfigured(settings=settings):
+                self._reconfigure(settings)
 
     def _take_back(self, jobs: tuple[str, ...]) -> None:
         """Submits that could not be written were none; a resend is a new one."""
@@ -197,15 +199,14 @@ class Coordinator:
         out, self.state.out = self.state.out, []
         return out
 
-    def reconfigure(self, settings: Settings) -> None:
-        """Use new settings from the next event on; clusters may come and go."""
+    def _reconfigure(self, settings: Settings) -> None:
         self.state.settings = settings
         self.state.rounds.triggers = settings.triggers
         self.state.rounds.min_interval_s = settings.min_interval_s
         self.state.rounds.rearm()
         self.state.aside.clear()
         self._take_clusters(settings)
-        self._is_fresh = True
+        isolating.set_aside_outside(self.state)
 
     def _take_clusters(self, settings: Settings) -> None:
         """Configured clusters in their order, then those that still run something."""
@@ -306,86 +307,6 @@ class Coordinator:
         else:
             state.drained.pop(target, None)
         return True
-
-    def _stated(self, statement: Hello | Report | Read | Goodbye, now: float) -> None:
-        state = self.state
-        cluster = state.clusters.get(statement.cluster)
-        if cluster is None:
-            if statement.cluster not in state.strangers and len(state.strangers) < STRANGERS_NAMED:
-                state.strangers.add(statement.cluster)
-                state.note("unknown_cluster_spoke", level="warning", cluster=statement.cluster)
-            return
-        match statement:
-            case Hello():
-                self._greeted(cluster, statement, now)
-            case Report():
-                if cluster.connected:  # Else it may be another executor's, with numbers of its own.
-                    self._acked(cluster, statement.cluster, statement.last_seq)
-                self._behind(cluster, statement, now)
-                for report in statement.parts:
-                    starting.reported(state, statement.cluster, report, now)
-                if cluster.connected and statement.last_seq >= cluster.acked_seq:
-                    after_restore.release_claims(state, statement)
-            case Read():
-                readings.taken_in(state, cluster, statement, now)
-            case Goodbye():
-                self._lost_contact(statement.cluster, now, "executor stopped")
-        if cluster.connected:
-            cluster.heard_at = now
-
-    def _greeted(self, cluster: ClusterState, hello: Hello, now: float) -> None:
-        state = self.state
-        if not executor_identity.is_admitted(state, cluster, hello, now):
-            return
-        missing = executor_identity.taken_over(state, cluster, hello)
-        if not cluster.connected:
-            state.note("executor_connected", cluster=hello.cluster, parts=len(hello.parts))
-            state.record(now, "executor_connected", cluster=hello.cluster)
-        was_stale = cluster.is_stale(now, state.settings.reading_max_age_s)
-        cluster.connected = True
-        if was_stale and not cluster.is_stale(now, state.settings.reading_max_age_s):
-            # It was read while its executor was not known to be there; no other reading tells.
-            state.rounds.happened("cluster_returned")
-        if hello.store == state.store:
-            if hello.last_seq >= cluster.next_seq:
-                starting.skip_numbers(state, hello.cluster, hello.last_seq)
-            self._acked(cluster, hello.cluster, hello.last_seq)
-        if hello.cluster in state.unsure:
-            missing = after_restore.first_contact(state, hello)
-        cluster.heard_at = now
-        base = cluster.acked_seq + 1
-        state.out.append(Greet(cluster=hello.cluster, base_seq=base))
-        state.out.append(Resend(cluster=hello.cluster, from_seq=base))
-        for report in (*missing, *hello.parts):
-            starting.reported(state, hello.cluster, report, now)
-
-    def _acked(self, cluster: ClusterState, name: str, last_seq: int) -> None:
-        if cluster.acked_seq < last_seq < cluster.next_seq:
-            cluster.acked_seq = last_seq
-            cluster.asked = {key: seq for key, seq in cluster.asked.items() if seq > last_seq}
-            self.state.out.append(Drop(cluster=name, through_seq=last_seq))
-
-    def _behind(self, cluster: ClusterState, report: Report, now: float) -> None:
-        """An executor that stays behind did not get its orders: send them again."""
-        if report.last_seq >= cluster.next_seq - 1 or not cluster.connected:
-            cluster.behind_since = None
-        elif cluster.behind_since is None or cluster.behind_since[0] != report.last_seq:
-            cluster.behind_since = (report.last_seq, now)
-        elif now - cluster.behind_since[1] >= STALLED_S:
-            cluster.behind_since = (report.last_seq, now)
-            self.state.out.append(Resend(cluster=report.cluster, from_seq=report.last_seq + 1))
-
-    def _lost_contact(self, name: str, now: float, why: str) -> None:
-        state = self.state
-        cluster = state.clusters.get(name)
-        if cluster is None or not cluster.connected:
-            return
-        cluster.connected = False
-        cluster.error = why
-        if state.lanes is not None and state.lanes.on_cluster(state.node_cluster(), name):
-            state.rounds.want("cluster_lost")
-        state.record(now, "executor_disconnected", cluster=name, why=why)
-        state.note("executor_disconnected", level="warning", cluster=name, why=why)
 
     def _ticked(self, now: float) -> None:
         state = self.state

@@ -73,9 +73,10 @@ class SaveHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavePlan:
-    """Keep the plan of a round."""
+    """Keep the plan of a round; older rounds beyond a number are forgotten."""
 
     round: int
+    time: float
     body: Mapping[str, Any]
 
 
@@ -118,6 +119,23 @@ class Greet:
 
     cluster: str
     base_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskHello:
+    """Have a connection say hello before it is believed."""
+
+    cluster: str
+    peer: Hashable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnAway:
+    """Refuse an executor's hello: another one speaks for its cluster."""
+
+    cluster: str
+    peer: Hashable
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +185,27 @@ class Solve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoundFinished:
+    """Count a round that ended with a plan.
+
+    Attributes
+    ----------
+    status : str
+        The plan's.
+    gap : float or None
+        (objective - bound) / bound; None without a bound.
+    stale : int
+        Clusters that were not planned on.
+    """
+
+    policy: str
+    status: str
+    solve_s: float
+    gap: float | None
+    stale: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wake:
     """Hand in `Ticked` at this time."""
 
@@ -194,10 +233,13 @@ Effect = (
     | Resend
     | Drop
     | Greet
+    | AskHello
+    | TurnAway
     | Record
     | Reply
     | Publish
     | Solve
+    | RoundFinished
     | Wake
     | Note
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from coalloc.core.messages import Statement
 from coalloc.core.requests import Command
+from coalloc.core.settings import Settings
 from coalloc.model.jobs import Edge, Task
 from coalloc.model.plan import Plan
 
@@ -46,9 +47,16 @@ class Requested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
-    """An executor says something."""
+    """An executor says something.
+
+    Attributes
+    ----------
+    peer : hashable
+        The connection that it came from; means nothing to the core but that equal ones are one.
+    """
 
     statement: Statement
+    peer: Hashable = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +144,14 @@ class TokenRecalled:
     job: str
 
 
-Event = (
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconfigured:
+    """Other settings hold from now on; clusters may come and go."""
+
+    settings: Settings
+
+
+SingleEvent = (
     Requested
     | Stated
     | Disconnected
@@ -149,4 +164,15 @@ Event = (
     | StorageReturned
     | SolverWarm
     | TokenRecalled
+    | Reconfigured
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Together:
+    """Events of one instant, in order; a round begins after the last of them."""
+
+    events: tuple[SingleEvent, ...]
+
+
+Event = SingleEvent | Together

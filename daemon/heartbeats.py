@@ -1,15 +1,16 @@
-"""Which executors are there: what they say goes to the core, and silence is noticed."""
+"""Heartbeats of executors: leases renewed, silence noticed; the core decides on presence."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
-from coalloc.core.events import Disconnected, Event, Stated
-from coalloc.core.messages import Goodbye, Hello, Ping, Statement
+from coalloc.core.events import Disconnected, Stated
+from coalloc.core.messages import Ping, Statement
 from coalloc.core.state import State
+from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.outbox import Delivery
-from coalloc.wire.server import Server
+from coalloc.wire.server import Peer
 
 PING_EVERY_S = 2.0
 SILENT_S = 12.0
@@ -21,46 +22,38 @@ class Contacts:
 
     Parameters
     ----------
-    offer : callable
-        Puts an event before the core.
-    later : callable
-        Calls something after so many seconds.
+    tell : callable
+        (cluster, message) -> whether it went out.
+    loop : CoreLoop
+        Takes events, and sets the timer of the next beat.
     """
 
     def __init__(
         self,
         state: State,
-        server: Server,
+        tell: Callable[[str, Ping], bool],
         delivery: Delivery,
-        offer: Callable[[Event], None],
-        later: Callable[[float, Callable[[], None]], None],
+        loop: CoreLoop,
     ) -> None:
-        self._state, self._server, self._delivery = state, server, delivery
-        self._offer, self._later = offer, later
-        self._heard: dict[str, float] = {}
+        self._state, self._tell, self._delivery, self._loop = state, tell, delivery, loop
+        self._heard: dict[Hashable, float] = {}
 
-    def hear(self, statement: Statement) -> None:
+    def hear(self, statement: Statement, peer: Peer) -> None:
         """An executor has said something."""
-        self._heard[statement.cluster] = time.monotonic()
-        self._offer(Stated(statement=statement))
-        cluster = self._state.clusters.get(statement.cluster)
-        if cluster is not None and not cluster.connected and not isinstance(statement, Hello):
-            # It has not noticed that this is a new daemon, or that it was given up as silent.
-            self._server.tell(statement.cluster, Ping(epoch=self._state.epoch, known=False))
-        if isinstance(statement, Goodbye):
-            self._server.forget(statement.cluster)
+        self._heard[peer] = time.monotonic()
+        self._loop.offer(Stated(statement=statement, peer=peer))
 
     def beat(self) -> None:
         """Renew leases, push what waits, notice executors that fell silent; again and again."""
         now = time.monotonic()
+        self._heard = {peer: at for peer, at in self._heard.items() if now - at <= SILENT_S}
         for name, cluster in self._state.clusters.items():
             if not cluster.connected:
                 continue
-            if now - self._heard.get(name, now) > SILENT_S:
-                self._server.forget(name)
-                self._offer(Disconnected(cluster=name))
+            if cluster.peer not in self._heard:
+                self._loop.offer(Disconnected(cluster=name))
                 continue
-            self._server.tell(name, Ping(epoch=self._state.epoch))
+            self._tell(name, Ping(epoch=self._state.epoch))
             if name in self._delivery.waiting():
                 self._delivery.pump(name)
-        self._later(PING_EVERY_S, self.beat)
+        self._loop.later(PING_EVERY_S, self.beat)

@@ -16,23 +16,23 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from structlog.stdlib import BoundLogger
+
 import coalloc
 from coalloc.adapters.local.settings import LocalSettings, refuse_collisions
 from coalloc.adapters.registry import adapter_kind
-from coalloc.core.effects import Note
 from coalloc.core.events import SolverWarm, TimerFired
 from coalloc.daemon import watchdog
 from coalloc.daemon.access.enrolment import Enrolment, opened_access
 from coalloc.daemon.access.enrolment_socket import EnrolmentSocket
 from coalloc.daemon.access.key_table import KeyTableError
-from coalloc.daemon.metrics import Metrics
 from coalloc.daemon.reachability import Listener, Reachability
 from coalloc.daemon.service import Service
 from coalloc.daemon.settings import check_policies, core_settings
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store import upkeep
 from coalloc.daemon.store.errors import StoreError
-from coalloc.daemon.store.sqlite import SqliteStore
+from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.timer import Timers
 from coalloc.model.errors import InputError
 from coalloc.runtime import logs, systemd
@@ -137,70 +137,27 @@ async def _serve(config: Config, path: Path | None) -> None:
     loop = asyncio.get_running_loop()
     logs.report_callback_errors(loop)
     stop = asyncio.Event()
-    daemon = config.daemon
-    is_shared = daemon.mode == "multi-user"
-    # Where users' scripts lie in it, they must be able to pass; nothing in it can be listed.
-    Path(daemon.state_dir).mkdir(parents=True, exist_ok=True, mode=0o711 if is_shared else 0o700)
-    Path(daemon.runtime_dir).mkdir(parents=True, exist_ok=True, mode=0o755 if is_shared else 0o700)
-    access = opened_access(config, log) if is_shared else None
     async with AsyncExitStack() as stack:
-        store = SqliteStore(Path(daemon.state_dir) / "coalloc.db")
-        stack.callback(store.close)
-        solver = SolverPool(
-            cache_dir=_cache_dir(config),
-            nice=config.solver.nice,
-            memory_mb=config.solver.memory_mb,
-        )
-        service = Service(
-            config,
-            store,
-            solver,
-            log,
-            user=getpass.getuser(),
-            uid=os.getuid(),
-            gid=os.getgid(),
-            access=access,
-        )
-        metrics = _Measured(service)
-        if daemon.metrics_address:
-            metrics.metrics.serve(daemon.metrics_address)
-            stack.callback(metrics.metrics.close)
-        await solver.start()
-        stack.push_async_callback(solver.stop)
-        service.open()
-        stack.push_async_callback(service.close)
-        listeners: list[Listener] = [*service.server.listeners]
-        if access is not None:
-            enrolment = EnrolmentSocket(
-                Path(config.access.enrolment_socket),
-                Enrolment(access, config, on_change=service.server.key_changed),
-            )
-            enrolment.open()
-            stack.push_async_callback(enrolment.close)
-            listeners.append(enrolment)
-        reachability = Reachability(listeners, log)
-        looking = loop.create_task(reachability.watch())
-        stack.callback(looking.cancel)
-        timers = Timers(lambda index: service.offer(TimerFired(trigger=index)))
+        service, store = await _opened(config, log, stack)
+        reachability = Reachability(_listeners(service, config, stack), log)
+        timers = Timers(lambda index: service.loop.offer(TimerFired(trigger=index)))
         timers.start(_periods(config))
         stack.push_async_callback(timers.stop)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, _reload, service, timers, path, config)
+        beside = [reachability.watch(), _tended(service, store), _warmed(service)]
         interval_s = systemd.watchdog_interval_s()
         if interval_s is not None:
-            fed = loop.create_task(watchdog.feed(service, interval_s, reachability))
-            stack.callback(fed.cancel)
-        tended = loop.create_task(_tended(service, store))
-        stack.callback(tended.cancel)
-        warm = loop.create_task(_warmed(solver, service))
-        stack.callback(warm.cancel)
+            beside.append(watchdog.feed(service, interval_s, reachability))
+        for work in beside:
+            stack.callback(loop.create_task(work).cancel)
         state = service.core.state
         log.info(
             "daemon_started",
             version=coalloc.__version__,
             config=str(path or "defaults"),
-            endpoint=daemon.endpoint,
+            endpoint=config.daemon.endpoint,
             clusters=[cluster.name for cluster in config.clusters],
             policy=config.rounds.policy,
             epoch=state.epoch,
@@ -215,11 +172,60 @@ async def _serve(config: Config, path: Path | None) -> None:
     log.info("daemon_stopped")
 
 
-async def _warmed(solver: SolverPool, service: Service) -> None:
+async def _opened(config: Config, log: BoundLogger, stack: AsyncExitStack) -> tuple[Service, Store]:
+    """The service with all that it needs; the stack closes it, in reverse order."""
+    daemon = config.daemon
+    is_shared = daemon.mode == "multi-user"
+    # Where users' scripts lie in it, they must be able to pass; nothing in it can be listed.
+    Path(daemon.state_dir).mkdir(parents=True, exist_ok=True, mode=0o711 if is_shared else 0o700)
+    Path(daemon.runtime_dir).mkdir(parents=True, exist_ok=True, mode=0o755 if is_shared else 0o700)
+    access = opened_access(config, log) if is_shared else None
+    store = Store(Path(daemon.state_dir) / "coalloc.db")
+    stack.callback(store.close)
+    solver = SolverPool(
+        cache_dir=_cache_dir(config),
+        nice=config.solver.nice,
+        memory_mb=config.solver.memory_mb,
+    )
+    service = Service(
+        config,
+        store,
+        solver,
+        log,
+        user=getpass.getuser(),
+        uid=os.getuid(),
+        gid=os.getgid(),
+        access=access,
+    )
+    if daemon.metrics_address:
+        service.metrics.serve(daemon.metrics_address)
+        stack.callback(service.metrics.close)
+    await solver.start()
+    stack.push_async_callback(solver.stop)
+    service.open()
+    stack.push_async_callback(service.close)
+    return service, store
+
+
+def _listeners(service: Service, config: Config, stack: AsyncExitStack) -> list[Listener]:
+    """All sockets; where users are told apart, that of enrolment is opened here."""
+    listeners: list[Listener] = [*service.server.listeners]
+    if service.access is not None:
+        enrolment = EnrolmentSocket(
+            Path(config.access.enrolment_socket),
+            Enrolment(service.access, config, on_change=service.server.key_changed),
+        )
+        enrolment.open()
+        stack.push_async_callback(enrolment.close)
+        listeners.append(enrolment)
+    return listeners
+
+
+async def _warmed(service: Service) -> None:
     """When the solver is ready, plan again what a round without it has left waiting."""
-    while not await solver.wait_warm(60.0):
+    while not await service.solver.wait_warm(60.0):
         service.log.warning("solver_still_cold", policy_meanwhile="plain")
-    service.offer(SolverWarm())
+    service.loop.offer(SolverWarm())
 
 
 def _periods(config: Config) -> dict[int, float]:
@@ -246,47 +252,10 @@ def _reload(service: Service, timers: Timers, path: Path | None, begun: Config) 
     systemd.notify(systemd.READY)
 
 
-async def _tended(service: Service, store: SqliteStore) -> None:
+async def _tended(service: Service, store: Store) -> None:
     while True:
         await upkeep.tend(store, service.config.daemon.keep_events, service.log)
         await asyncio.sleep(upkeep.EVERY_S)
-
-
-class _Measured:
-    """Turns the core's log lines into metrics."""
-
-    def __init__(self, service: Service) -> None:
-        self.metrics = Metrics()
-        self.service = service
-        self.faults: dict[str, int] = {}
-        service.on_note = self.noted
-        service.writer.on_commit = self.metrics.commit_s.observe
-
-    def noted(self, note: Note) -> None:
-        """Count what a log line says."""
-        fields = note.fields
-        metrics, state = self.metrics, self.service.core.state
-        if note.event == "job_started":
-            metrics.started.inc()
-            if "skew_ms" in fields:
-                metrics.coallocated.inc()
-                metrics.skew_s.observe(fields["skew_ms"] / 1e3)
-        if note.event != "round_finished":
-            return
-        metrics.round_finished(
-            policy=fields["policy"],
-            status=fields["status"],
-            solve_s=fields["solve_s"],
-            gap=fields["gap"],
-        )
-        metrics.jobs.labels("waiting").set(len(state.waiting))
-        metrics.jobs.labels("placed").set(len(state.placed))
-        metrics.stale.set(fields["stale"])
-        for cluster, count in self.service.delivery.waiting().items():
-            metrics.outbox.labels(cluster).set(count)
-        for reason, count in self.service.server.faults.items():
-            metrics.dropped.labels(reason).inc(count - self.faults.get(reason, 0))
-            self.faults[reason] = count
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ starts, and what happens to running work is kept in memory and written when spac
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -23,33 +22,38 @@ from structlog.stdlib import BoundLogger
 
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.effects import (
+    AskHello,
     Drop,
     Effect,
     Greet,
-    Note,
     Publish,
     Record,
     Reply,
     Resend,
+    RoundFinished,
     Send,
     Solve,
+    TurnAway,
     Wake,
 )
-from coalloc.core.events import Event, Requested, Ticked, TokenRecalled
-from coalloc.core.messages import Welcome
+from coalloc.core.events import Event, Reconfigured, Requested, Ticked, TokenRecalled
+from coalloc.core.messages import Numbered, Ping, Welcome
 from coalloc.core.records import JobRecord
 from coalloc.core.requests import Answer, Done, Refused, Submit, SubmitWorkflow
 from coalloc.daemon.access.access import Access
+from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.heartbeats import Contacts
 from coalloc.daemon.launches import Launches
+from coalloc.daemon.metrics import Metrics
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.queries.answers import (
     QUESTIONS,
+    Health,
     Sources,
     array_of,
     asked_job,
 )
-from coalloc.daemon.queries.backing import backup_target, written_backup
+from coalloc.daemon.queries.backup import backup_target, written_backup
 from coalloc.daemon.queries.caller import Caller, RefusedError
 from coalloc.daemon.queries.estimate import estimated
 from coalloc.daemon.queries.waiters import Waiters
@@ -58,15 +62,15 @@ from coalloc.daemon.settings import core_settings
 from coalloc.daemon.solver.planner import Planner
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.errors import StoreError
-from coalloc.daemon.store.journal import recall
+from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
 from coalloc.runtime.config.schema import Config
+from coalloc.wire.answers import Refusal, SolverStatus, WhyAnswer
 from coalloc.wire.codec import WireError, decode_command
-from coalloc.wire.server import Endpoints, Origin, Server
+from coalloc.wire.server import Endpoints, Origin, Peer, Server
 from coalloc.wire.workflow_graph import read_graph
 
-LEVELS = {"warning": logging.WARNING, "error": logging.ERROR}
 INTERNAL = Refused(code="internal", message="internal error; see the daemon's log")
 
 
@@ -100,7 +104,8 @@ class Service:
         memory = recall(store, config.daemon.keep_ended)
         self.core = Coordinator(core_settings(config), memory.remembered)
         self.solver = solver
-        self.planner = Planner(solver, self.offer)
+        self.loop = CoreLoop(self._turn)
+        self.planner = Planner(solver, self.loop.offer)
         self.explainer = Explainer(solver, self.planner)
         self._use_options(config)
         daemon = config.daemon
@@ -114,65 +119,50 @@ class Service:
             max_bytes=daemon.max_message_bytes,
             max_values=daemon.max_values,
             on_request=self._requested,
-            on_statement=lambda statement: self.contacts.hear(statement),
+            on_statement=lambda statement, peer: self.contacts.hear(statement, peer),
             on_fault=self._faulted,
         )
         state = self.core.state
-        self.server.epoch = state.epoch
         launches = Launches(store)
         self.delivery = Delivery(
-            self.server.tell,
+            self._tell,
             launches.of,
             epoch=state.epoch,
             task_launch_of=launches.of_task,
         )
         self.delivery.restore(memory.outbox)
-        self.contacts = Contacts(state, self.server, self.delivery, self.offer, self._later)
+        self.contacts = Contacts(state, self._tell, self.delivery, self.loop)
         self.writer = Writer(
             store,
             self.core,
+            self.loop,
             log,
             clock,
-            noted=self._noted,
-            committed=self._after_commit,
+            carry_out=self._carry_out,
             refuse=self._answer,
-            offer=self.offer,
-            later=self._later,
         )
+        self.metrics = Metrics()
+        self.writer.on_commit = self.metrics.commit_s.observe
         self.sources = Sources(state=state, store=store, caller=self.owner, health=self._health)
-        self.on_note: Callable[[Note], None] | None = None
         self.is_stopping = False
-        self._inbox: list[Event] = []
-        self._scheduled = False
         self.waiters = Waiters(
             lambda job: array_of(self.sources, job), self.server.answer, self._answer
         )
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._wakes: set[asyncio.TimerHandle] = set()
-        self._asides: set[asyncio.Task[None]] = set()
 
     def open(self) -> None:
         """Bind the sockets and begin; the loop must be running."""
-        self._loop = asyncio.get_running_loop()
-        self.server.open(self._loop)
+        loop = asyncio.get_running_loop()
+        self.loop.open(loop)
+        self.server.open(loop)
         self.contacts.beat()
-        self.offer(Ticked())
+        self.loop.offer(Ticked())
 
     async def close(self) -> None:
         """Stop planning, hand in what is left, close the sockets."""
         self.is_stopping = True
         await self.planner.close()
-        self._step()
-        for handle in self._wakes:
-            handle.cancel()
+        self.loop.close()
         self.server.close()
-
-    def offer(self, event: Event) -> None:
-        """Put an event before the core, with everything else that arrives in this turn."""
-        self._inbox.append(event)
-        if not self._scheduled and self._loop is not None:
-            self._scheduled = True
-            self._loop.call_soon(self._step)
 
     def reconfigure(self, config: Config) -> None:
         """Use another configuration from now on."""
@@ -181,7 +171,7 @@ class Service:
         self.server.max_values = config.daemon.max_values
         if self.access is not None:
             self.access.configure(config.access)
-        self.core.reconfigure(core_settings(config))
+        self.loop.offer(Reconfigured(settings=core_settings(config)))
 
     def _use_options(self, config: Config) -> None:
         rounds = config.rounds
@@ -190,9 +180,7 @@ class Service:
         self.planner.passed_over_limit = rounds.passed_over_limit
         self.planner.commit_first_incumbent = rounds.commit_first_incumbent
 
-    def _step(self) -> None:
-        self._scheduled = False
-        batch, self._inbox = self._inbox, []
+    def _turn(self, batch: list[Event]) -> None:
         now = self.clock()
         effects: list[Effect] = []
         for event in batch:
@@ -214,8 +202,9 @@ class Service:
         if self.access is not None and isinstance(origin, Origin):
             self.access.charge(origin.key, time.perf_counter() - began)
 
-    def _after_commit(self, effects: list[Effect], now: float) -> None:
-        for effect in self._noted(effects):
+    def _carry_out(self, effects: list[Effect], now: float) -> None:
+        """What is to be done once it is on disk."""
+        for effect in effects:
             match effect:
                 case Send(cluster=cluster, seq=seq, order=order):
                     self.delivery.add(cluster, seq, order)
@@ -229,7 +218,12 @@ class Service:
                         base_seq=base,
                         lease_s=state.settings.lease_s,
                     )
-                    self.server.tell(cluster, welcome)
+                    self._tell(cluster, welcome)
+                case AskHello(cluster=cluster, peer=Peer() as peer):
+                    ping = Ping(epoch=self.core.state.epoch, known=False)
+                    self.server.tell(cluster, peer, ping)
+                case TurnAway(cluster=cluster, peer=Peer() as peer, why=why):
+                    self.server.turn_away(cluster, peer, why)
                 case Resend(cluster=cluster, from_seq=seq):
                     self.delivery.replay(cluster, seq)
                 case Reply(origin=origin, answer=answer):
@@ -240,24 +234,25 @@ class Service:
                     self.server.publish(topic, body)
                 case Solve():
                     self.planner.start(effect)
+                case RoundFinished():
+                    self.metrics.round_finished(effect)
+                    self.metrics.sample(
+                        self.core.state, self.delivery.waiting(), self.server.faults
+                    )
                 case Wake(at=at):
-                    self._later(max(0.0, at - now), lambda: self.offer(Ticked()))
+                    self.loop.later(max(0.0, at - now), lambda: self.loop.offer(Ticked()))
                 case _:
                     pass
 
-    def _noted(self, effects: list[Effect]) -> list[Effect]:
-        """Write the log lines among the effects, which wait for no disk; return the others."""
-        others: list[Effect] = []
-        for effect in effects:
-            if not isinstance(effect, Note):
-                others.append(effect)
-                continue
-            self.log.log(LEVELS.get(effect.level, logging.INFO), effect.event, **effect.fields)
-            if self.on_note is not None:
-                self.on_note(effect)
-        return others
+    def _tell(self, cluster: str, message: Numbered | Welcome | Ping) -> bool:
+        """Send to the executor that speaks for a cluster; False if there is none."""
+        site = self.core.state.clusters.get(cluster)
+        if site is None or not isinstance(site.peer, Peer):
+            return False
+        return self.server.tell(cluster, site.peer, message)
 
     def _recorded(self, effect: Record) -> None:
+        self.metrics.recorded(effect)
         body = {
             "seq": effect.seq,
             "time": effect.time,
@@ -278,8 +273,7 @@ class Service:
             case Refused(code=code, message=message):
                 if code == "not_allowed" and self.access is not None:
                     self.access.request_refused(self._caller(origin), answer)
-                refusal = {"type": "refused", "code": code, "message": message}
-                self.server.answer(origin, refusal)
+                self.server.answer(origin, Refusal(code=code, message=message))
 
     def _requested(self, origin: Origin, body: Mapping[str, Any]) -> None:
         kind = body["type"]
@@ -287,17 +281,16 @@ class Service:
         caller = self._caller(origin)
         try:
             if kind == "why":
-                self._aside(self._explain(origin, asked_job(self.sources, body)))
+                self.loop.spawn(self._explain(origin, asked_job(self.sources, body)))
             elif kind in QUESTIONS:
                 sources = replace(self.sources, caller=caller)
-                answer = QUESTIONS[kind](sources, body, self.clock())
-                self.server.answer(origin, {"type": kind, **answer})
+                self.server.answer(origin, QUESTIONS[kind](sources, body, self.clock()))
             elif kind == "wait":
                 self.waiters.add(origin, str(body.get("job") or ""), caller.user)
             elif kind == "backup":
-                self._aside(self._backup(origin, backup_target(caller, body)))
+                self.loop.spawn(self._backup(origin, backup_target(caller, body)))
             elif kind == "test_submit":
-                self._aside(self._estimate(origin, caller, body))
+                self.loop.spawn(self._estimate(origin, caller, body))
             else:
                 self._command(origin, caller, body)
         except RefusedError as error:
@@ -326,7 +319,7 @@ class Service:
             if self.access is not None:
                 self.access.check_submit(caller)
             self._recall_token(caller.user, command.token)
-        self.offer(
+        self.loop.offer(
             Requested(
                 origin=origin,
                 user=caller.user,
@@ -345,7 +338,7 @@ class Service:
         """
         job = self.store.job_of_token(user, token)
         if job is not None:
-            self.offer(TokenRecalled(user=user, token=token, job=job))
+            self.loop.offer(TokenRecalled(user=user, token=token, job=job))
 
     async def _estimate(self, origin: Origin, caller: Caller, body: Mapping[str, Any]) -> None:
         sources = replace(self.sources, caller=caller)
@@ -355,44 +348,27 @@ class Service:
         except RefusedError as error:
             self._answer(origin, error.refused)
         else:
-            self.server.answer(origin, {"type": "estimate", **answer})
+            self.server.answer(origin, answer)
 
     async def _backup(self, origin: Origin, path: Path) -> None:
-        answer = await written_backup(self.store, path, self.log)
-        if isinstance(answer, Refused):
-            self._answer(origin, answer)
-        else:
-            self.server.answer(origin, answer)
+        try:
+            self.server.answer(origin, await written_backup(self.store, path, self.log))
+        except RefusedError as error:
+            self._answer(origin, error.refused)
 
     async def _explain(self, origin: Origin, record: JobRecord) -> None:
         now = self.clock()
         why = await self.explainer.why(record, self.core.state, self.config.rounds.policy, now)
-        self.server.answer(origin, {"type": "why", "why": why, "time": now})
+        self.server.answer(origin, WhyAnswer(why=why, time=now))
 
     def _faulted(self, where: str, code: str, message: str, first: bool) -> None:
         if first:
             self.log.warning("message_dropped", where=where, fault=code, what=message[:200])
 
-    def _health(self) -> Mapping[str, Any]:
-        return {
-            "writable": self.writer.is_writable,
-            "faults": dict(self.server.faults),
-            "orders_waiting": self.delivery.waiting(),
-            "solver": {"is_warm": self.solver.is_warm, **self.solver.progress()},
-        }
-
-    def _aside(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._asides.add(task)
-        task.add_done_callback(self._asides.discard)
-
-    def _later(self, delay: float, call: Callable[[], None]) -> None:
-        if self._loop is None:
-            return
-
-        def fire() -> None:
-            self._wakes.discard(handle)
-            call()
-
-        handle = self._loop.call_later(delay, fire)
-        self._wakes.add(handle)
+    def _health(self) -> Health:
+        return Health(
+            writable=self.writer.is_writable,
+            faults=self.server.faults,
+            orders_waiting=self.delivery.waiting(),
+            solver=SolverStatus(is_warm=self.solver.is_warm, **self.solver.progress()),
+        )

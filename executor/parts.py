@@ -56,5 +56,6 @@ def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
         time_limit_s=order.time_limit,
         lease_s=order.lease_s,
         foreign=order.foreign,
+        queue=order.queue,
         chunks=(order.chunk_first, order.chunks, order.chunks_total) if order.chunks else None,
     )

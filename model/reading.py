@@ -100,6 +100,8 @@ class ClusterReading:
         Work that is not ours.
     waiting : int
         Jobs in the batch system's own queue.
+    queues : bool
+        Claims of ours may wait in it too.
     reservations : tuple of Reservation
         Nodes that the batch system keeps from us.
     handed : tuple of HandedJob
@@ -114,6 +116,7 @@ class ClusterReading:
     nodes: tuple[NodeReading, ...]
     running: tuple[Running, ...] = ()
     waiting: int = 0
+    queues: bool = False
     reservations: tuple[Reservation, ...] = ()
     handed: tuple[HandedJob, ...] = ()
     unknown: Mapping[str, int] = field(default_factory=dict)

@@ -36,6 +36,7 @@ __all__ = [
 
 ORDERS: dict[str, type[Any]] = {
     "prepare": messages.Prepare,
+    "arrange": messages.Arrange,
     "start": messages.Start,
     "abort": messages.Abort,
     "forget": messages.Forget,

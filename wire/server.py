@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import zmq
 
-from coalloc.core.messages import Hello, Numbered, Ping, Statement, TurnedAway, Welcome
+from coalloc.core.messages import Numbered, Ping, Statement, TurnedAway, Welcome
 from coalloc.core.requests import Refused
+from coalloc.wire.answers import Answer, Refusal
 from coalloc.wire.authenticator import Gatekeeper
 from coalloc.wire.codec import decode_from_executor, encode_message
 from coalloc.wire.curve import KeyPair, Listening
@@ -26,7 +27,7 @@ from coalloc.wire.frames import (
     WireError,
     check_values,
     decode_object,
-    encode,
+    encode_answer,
     id_of,
 )
 from coalloc.wire.publisher import Publisher
@@ -58,6 +59,13 @@ class Origin:
     peer: bytes
     request: str
     key: str = ""
+
+
+class Peer(NamedTuple):
+    """An executor's connection, and the public key that it has shown; empty without CURVE."""
+
+    connection: bytes
+    key: str
 
 
 class Guard(Protocol):
@@ -96,10 +104,8 @@ class Endpoints:
     watchers: str
 
 
-SECOND = "another executor, with a state of its own, speaks for this cluster"
-
 OnRequest = Callable[[Origin, Mapping[str, Any]], None]
-OnStatement = Callable[[Statement], None]
+OnStatement = Callable[[Statement, "Peer"], None]
 OnFault = Callable[[str, str, str, bool], None]
 """Kind of socket, kind of fault, what was wrong, whether it is this peer's first."""
 
@@ -132,9 +138,6 @@ class Server:
         self._guard = guard
         self._on_request, self._on_statement, self._on_fault = on_request, on_statement, on_fault
         self._faulty: set[tuple[str, bytes]] = set()
-        self._peers: dict[str, tuple[bytes, str]] = {}
-        self._identities: dict[str, str] = {}
-        self.epoch = 0
         self._context = new_context()
         self._gate: Gatekeeper | None = None
         self._clients = self._port(CLIENTS, self._from_client, max_bytes)
@@ -200,25 +203,27 @@ class Server:
         """A key may do less than before: end what it could still listen to."""
         self._publisher.cut_off(key)
 
-    def answer(self, origin: Origin, body: Mapping[str, Any]) -> None:
+    def answer(self, origin: Origin, answer: Answer | Mapping[str, Any]) -> None:
         """Reply to a client; one that has gone is not waited for, one revoked since is not told."""
         guard = self._guard
-        if guard is not None and body.get("type") != "refused" and not guard.is_live(origin.key):
+        if guard is not None and not isinstance(answer, Refusal) and not guard.is_live(origin.key):
             self.faults["answer_withheld"] += 1
-        elif not self._clients.send([origin.peer, encode({"id": origin.request, **body})]):
+        elif not self._clients.send([origin.peer, encode_answer(origin.request, answer)]):
             self.faults["answer_undeliverable"] += 1
 
-    def tell(self, cluster: str, message: Numbered | Welcome | Ping) -> bool:
-        """Send to a cluster's executor; False if it is not there or cannot take it."""
-        peer, key = self._peers.get(cluster, (b"", ""))
-        if not peer or (self._guard is not None and not self._guard.may_speak_for(key, cluster)):
+    def tell(
+        self, cluster: str, peer: Peer, message: Numbered | Welcome | Ping | TurnedAway
+    ) -> bool:
+        """Send to an executor; False if it is gone, cannot take it, or has lost its right to."""
+        if self._guard is not None and not self._guard.may_speak_for(peer.key, cluster):
             return False
-        return self._executors.send([peer, encode_message(message)])
+        return self._executors.send([peer.connection, encode_message(message)])
 
-    def forget(self, cluster: str) -> None:
-        """The cluster's executor is gone."""
-        self._peers.pop(cluster, None)
-        self._identities.pop(cluster, None)
+    def turn_away(self, cluster: str, peer: Peer, why: str) -> None:
+        """Refuse a connection that would speak for a cluster, and count it as a fault."""
+        self.tell(cluster, peer, TurnedAway(why=why))
+        error = WireError("second_executor", f"{cluster}: {why}")
+        self._fault("executor", peer.connection, error)
 
     def publish(self, topic: str, body: Mapping[str, Any]) -> None:
         """Tell every watcher that asked for this topic."""
@@ -259,45 +264,24 @@ class Server:
             self._clients.rest()
 
     def _refuse(self, origin: Origin, refused: Refused) -> None:
-        refusal = {"type": "refused", "code": refused.code, "message": refused.message}
-        self.answer(origin, refusal)
+        self.answer(origin, Refusal(code=refused.code, message=refused.message))
 
     def _from_executor(self, frames: list[bytes]) -> None:
-        peer, key = frames[0], self._executors.sender
+        peer = Peer(frames[0], self._executors.sender)
         try:
             if len(frames) != 2:
                 raise WireError("bad_frames", f"expected 1 frame, got {len(frames) - 1}")
             check_values(frames[1], EXECUTORS_VALUES)
             statement = decode_from_executor(frames[1])
-            if self._guard is not None and not self._guard.may_speak_for(key, statement.cluster):
-                self._guard.statement_refused(key, statement.cluster)
+            if self._guard is not None and not self._guard.may_speak_for(
+                peer.key, statement.cluster
+            ):
+                self._guard.statement_refused(peer.key, statement.cluster)
                 raise WireError("not_allowed", f"cluster: not this key's: {statement.cluster!r}")
         except WireError as error:
-            self._fault("executor", peer, error)
+            self._fault("executor", peer.connection, error)
             return
-        if self._speaks_for(statement, peer):
-            self._peers[statement.cluster] = peer, key
-            self._on_statement(statement)
-
-    def _speaks_for(self, statement: Statement, peer: bytes) -> bool:
-        """Whether it is its cluster's executor: who is heard already, or the same anew.
-
-        After a connection was lost, the same executor comes back as another peer, and shows by
-        its hello who it is.
-        """
-        cluster = statement.cluster
-        present, _ = self._peers.get(cluster, (peer, ""))
-        if isinstance(statement, Hello):
-            known = self._identities.get(cluster, "")
-            if present == peer or known in {"", statement.identity}:
-                self._identities[cluster] = statement.identity
-                return True
-            self._executors.send([peer, encode_message(TurnedAway(why=SECOND))])
-            self._fault("executor", peer, WireError("second_executor", f"{cluster}: {SECOND}"))
-            return False
-        if present != peer:
-            self._executors.send([peer, encode_message(Ping(epoch=self.epoch, known=False))])
-        return present == peer
+        self._on_statement(statement, peer)
 
     def _fault(self, where: str, peer: bytes, error: WireError) -> None:
         self.faults[f"{where}_{error.code}"] += 1

@@ -6,6 +6,7 @@ jobs that users submit in Slurm itself are ordered (`slurm.native_jobs`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from coalloc.adapters.base import Adapter, Claim, Launcher
@@ -60,6 +61,10 @@ class CombinedLauncher:
         """Claim the nodes."""
         return (self._handed if part.foreign else self._own).claim(part)
 
+    def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
+        """Tell a part that might wait of all nodes of its job; one handed over never does."""
+        self._own.arrange(key, nodes, rendezvous)
+
     def go(self, key: PartKey) -> None:
         """Open the barrier, or release the job."""
         self._of(key).go(key)
@@ -67,10 +72,6 @@ class CombinedLauncher:
     def abort(self, key: PartKey, reason: str = "") -> None:
         """Give the claim up."""
         self._of(key).abort(key, reason)
-
-    def cancel(self, key: PartKey, *, signal: int = 15, grace_s: float | None = None) -> None:
-        """End the processes."""
-        self._of(key).cancel(key, signal=signal, grace_s=grace_s)
 
     def renew(self, key: PartKey | None = None) -> None:
         """Let every claim stand for another lease."""

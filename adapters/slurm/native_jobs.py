@@ -121,6 +121,9 @@ class HandedLauncher:
             raise AdapterError(str(error)) from error
         return Claim(key=part.key)
 
+    def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
+        """Nothing: a job that was handed over is bound to its nodes."""
+
     def go(self, key: PartKey) -> None:
         """Release the job."""
         part = self._parts.get(key)
@@ -144,10 +147,6 @@ class HandedLauncher:
                 self._stop(part)
         else:
             self._give_back(part, "aborted", part.stopping)
-
-    def cancel(self, key: PartKey, *, signal: int = 15, grace_s: float | None = None) -> None:
-        """End the job; Slurm's own grace period stands between the signals."""
-        self.abort(key, "cancelled")
 
     def renew(self, key: PartKey | None = None) -> None:
         """Do nothing: a claim of ours holds no node."""

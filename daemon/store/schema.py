@@ -1,4 +1,4 @@
-"""The store's tables: one script per schema version, and the statement behind each write."""
+"""The store's tables: a script per schema version, and the statement of each lasting effect."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from coalloc.daemon.store.errors import StoreError
-from coalloc.daemon.store.writes import (
-    AppendEvent,
-    DropOutbox,
-    PutHistory,
-    PutJob,
-    PutLaunch,
-    PutMeta,
-    PutOutbox,
-    PutPlan,
-    PutToken,
+from coalloc.core.effects import (
+    Drop,
+    Record,
+    SaveHistory,
+    SaveJob,
+    SaveLaunch,
+    SaveMeta,
+    SaveNotes,
+    SavePlan,
+    SaveToken,
+    Send,
 )
+from coalloc.core.records import JobRecord
+from coalloc.daemon.store.errors import StoreError
+from coalloc.daemon.store.records_json import write_launch, write_object, write_record
+from coalloc.wire.codec import encode_order
 
 APPLICATION_ID = 0x636F616C
 """Marks the file as ours ("coal"), so that another program's database is never touched."""
@@ -65,52 +69,66 @@ CREATE_MIGRATIONS = (
 
 Statement = tuple[str, Callable[[Any], tuple[Any, ...]]]
 
+
+def _job_row(record: JobRecord) -> tuple[Any, ...]:
+    ended = record.ended if record.is_ended else None
+    body = write_record(record)
+    return (record.id, str(record.state), record.user, ended, body, record.flow or None)
+
+
+_PUT_META = (
+    "INSERT INTO meta (key, value) VALUES (?, ?)"
+    " ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+)
+
 STATEMENTS: dict[type, Statement] = {
-    PutJob: (
+    SaveJob: (
+        # The first row of a job fixes its place in the queue.
         "INSERT INTO jobs (id, state, user, ended, body, flow) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO UPDATE SET state = excluded.state, user = excluded.user,"
         " ended = excluded.ended, body = excluded.body",
-        lambda w: (w.id, w.state, w.user, w.ended, w.body, w.flow or None),
+        lambda e: _job_row(e.record),
     ),
-    PutLaunch: (
+    SaveLaunch: (
         "INSERT INTO launches (job, body) VALUES (?, ?)"
         " ON CONFLICT (job) DO UPDATE SET body = excluded.body",
-        lambda w: (w.job, w.body),
+        lambda e: (e.job, write_launch(e.launch)),
     ),
-    PutToken: (
+    SaveToken: (
         "INSERT INTO tokens (user, token, job) VALUES (?, ?, ?)"
         " ON CONFLICT (user, token) DO UPDATE SET job = excluded.job",
-        lambda w: (w.user, w.token, w.job),
+        lambda e: (e.user, e.token, e.job),
     ),
-    PutOutbox: (
+    Send: (
         "INSERT INTO outbox (cluster, seq, body) VALUES (?, ?, ?)"
         " ON CONFLICT (cluster, seq) DO UPDATE SET body = excluded.body",
-        lambda w: (w.cluster, w.seq, w.body),
+        lambda e: (e.cluster, e.seq, encode_order(e.order).decode()),
     ),
-    DropOutbox: (
+    Drop: (
         "DELETE FROM outbox WHERE cluster = ? AND seq <= ?",
-        lambda w: (w.cluster, w.through_seq),
+        lambda e: (e.cluster, e.through_seq),
     ),
-    AppendEvent: (
+    Record: (
         "INSERT INTO events (seq, time, kind, job, body) VALUES (?, ?, ?, ?, ?)",
-        lambda w: (w.seq, w.time, w.kind, w.job, w.body),
+        lambda e: (e.seq, e.time, e.kind, e.job, write_object(e.fields)),
     ),
-    PutPlan: (
+    SavePlan: (
         "INSERT INTO plans (round, time, body) VALUES (?, ?, ?)"
         " ON CONFLICT (round) DO UPDATE SET time = excluded.time, body = excluded.body",
-        lambda w: (w.round, w.time, w.body),
+        lambda e: (e.round, e.time, write_object(e.body)),
     ),
-    PutMeta: (
-        "INSERT INTO meta (key, value) VALUES (?, ?)"
-        " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        lambda w: (w.key, w.value),
-    ),
-    PutHistory: (
+    SaveMeta: (_PUT_META, lambda e: (e.key, e.value)),
+    SaveNotes: (_PUT_META, lambda e: (f"notes.{e.policy}", write_object(e.notes))),
+    SaveHistory: (
         "INSERT INTO history (key, body) VALUES (?, ?)"
         " ON CONFLICT (key) DO UPDATE SET body = excluded.body",
-        lambda w: (w.key, w.body),
+        lambda e: (
+            e.key,
+            write_object({"base_times": e.values, "ratios": e.ratios, "runs": e.runs}),
+        ),
     ),
 }
+"""Of each effect that lasts; the others are not written."""
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

@@ -18,12 +18,12 @@ from __future__ import annotations
 import errno
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol
 
+from coalloc.core.effects import Effect, SaveJob, SavePlan
 from coalloc.daemon.store.backup import write_copy
 from coalloc.daemon.store.compaction import prepare, release, take_over
 from coalloc.daemon.store.disk import make_private, mount_of, write_error
@@ -34,12 +34,8 @@ from coalloc.daemon.store.errors import (
     StoreFullError,
     error_of,
 )
-from coalloc.daemon.store.schema import (
-    APPLICATION_ID,
-    STATEMENTS,
-    migrate,
-)
-from coalloc.daemon.store.writes import EventRow, JobRow, Loaded, PlanRow, PutPlan, Write
+from coalloc.daemon.store.rows import EventRow, JobRow, Loaded, PlanRow
+from coalloc.daemon.store.schema import APPLICATION_ID, STATEMENTS, migrate
 
 KEEP_PLANS = 20
 PAGE_ROWS = 2000
@@ -47,38 +43,7 @@ BUSY_TIMEOUT_S = 2.0
 """How long a start waits for the former daemon to let go of the file, seconds."""
 
 
-class Store(Protocol):
-    """What the daemon needs of a store."""
-
-    def commit(self, writes: Sequence[Write]) -> None:
-        """Write all or nothing, in order; on disk on return."""
-
-    def load(self, tokens_of: str | None = None) -> Loaded: ...
-
-    def job(self, job: str) -> JobRow | None: ...
-
-    def launch(self, job: str) -> str | None: ...
-
-    def job_of_token(self, user: str, token: str) -> str | None: ...
-
-    def finished(self, limit: int) -> list[JobRow]: ...
-
-    def tasks(self, flow: str) -> list[JobRow]: ...
-
-    def events(self, since: int, limit: int, job: str | None = None) -> list[EventRow]: ...
-
-    def plan(self, round: int | None = None) -> PlanRow | None: ...
-
-    def prune(self, keep_events: int, at_most: int = 5000) -> int: ...
-
-    def compact(self, at_most: int = 256) -> int: ...
-
-    def backup(self, path: Path) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class SqliteStore:
+class Store:
     """A store in one SQLite file on a local disk.
 
     Parameters
@@ -109,23 +74,32 @@ class SqliteStore:
         with self._telling():
             self._connect(check=True)
 
-    def commit(self, writes: Sequence[Write]) -> None:
-        """Write all or nothing, in order; on disk on return.
+    def commit(self, effects: Iterable[Effect]) -> bool:
+        """Write the lasting ones among the effects, all or none, in order; on disk on return.
+
+        Returns
+        -------
+        bool
+            There was something to write.
 
         Raises
         ------
         StoreError
             Nothing of the batch was written, and the store stays usable.
         """
+        lasting = _lasting(effects)
+        if not lasting:
+            return False
         with self._telling(), self._transaction() as connection:
-            for kind, run in groupby(writes, type):
+            for kind, run in groupby(lasting, type):
                 sql, row = STATEMENTS[kind]
                 connection.executemany(sql, map(row, run))
-                if kind is PutPlan:
+                if kind is SavePlan:
                     connection.execute(
                         "DELETE FROM plans WHERE round <= (SELECT max(round) FROM plans) - ?",
                         (self._keep_plans,),
                     )
+        return True
 
     def load(self, tokens_of: str | None = None) -> Loaded:
         """Everything a start needs; finished jobs and events are read on demand.
@@ -408,3 +382,12 @@ class SqliteStore:
             f"{path}: is damaged ({' '.join(what.split())}); stop the daemon, then put a"
             f" backup in its place with: coalloc restore FILE (or try: sqlite3 {path} .recover)"
         )
+
+
+def _lasting(effects: Iterable[Effect]) -> list[Effect]:
+    """The effects that have a statement; of each job its last record, in place of its first."""
+    lasting: dict[str | int, Effect] = {}
+    for number, effect in enumerate(effects):
+        if type(effect) in STATEMENTS:
+            lasting[effect.record.id if isinstance(effect, SaveJob) else number] = effect
+    return list(lasting.values())

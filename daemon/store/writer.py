@@ -6,22 +6,31 @@ work is kept in memory.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from structlog.stdlib import BoundLogger
 
 from coalloc.core.coordinator import Coordinator
-from coalloc.core.effects import Effect, Publish
-from coalloc.core.events import Event, StorageLost, StorageReturned
-from coalloc.core.requests import Refused
+from coalloc.core.effects import (
+    Effect,
+    Note,
+    Publish,
+    Record,
+    Reply,
+    SaveJob,
+    SaveLaunch,
+    SaveToken,
+)
+from coalloc.core.events import StorageLost, StorageReturned
+from coalloc.core.requests import Done, Refused
+from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.store.errors import StoreError
-from coalloc.daemon.store.journal import without_submits, writes_of
 from coalloc.daemon.store.sqlite import Store
-from coalloc.daemon.store.writes import Write
 
 RETRY_WRITES_S = 1.0
+LEVELS = {"warning": logging.WARNING, "error": logging.ERROR}
 
 
 class Writer:
@@ -29,36 +38,29 @@ class Writer:
 
     Parameters
     ----------
+    loop : CoreLoop
+        Takes the event that space has returned, and sets the timer of the next try.
     clock : callable
         The wall clock, seconds.
-    noted : callable
-        Writes the log lines among effects, which wait for no disk; returns the others.
-    committed : callable
+    carry_out : callable
         Carries out effects that are on disk, at this time.
     refuse : callable
-        Answers whoever asked.
-    offer : callable
-        Puts an event before the core.
-    later : callable
-        Calls something after so many seconds.
+        Refuses the request of this origin.
     """
 
     def __init__(
         self,
         store: Store,
         core: Coordinator,
+        loop: CoreLoop,
         log: BoundLogger,
         clock: Callable[[], float],
         *,
-        noted: Callable[[list[Effect]], list[Effect]],
-        committed: Callable[[list[Effect], float], None],
-        refuse: Callable[[Any, Refused], None],
-        offer: Callable[[Event], None],
-        later: Callable[[float, Callable[[], None]], None],
+        carry_out: Callable[[list[Effect], float], None],
+        refuse: Callable[[Hashable, Refused], None],
     ) -> None:
-        self._store, self._core, self._log, self._clock = store, core, log, clock
-        self._noted, self._committed, self._refuse = noted, committed, refuse
-        self._offer, self._later = offer, later
+        self._store, self._core, self._loop, self._log = store, core, loop, log
+        self._clock, self._carry_out, self._refuse = clock, carry_out, refuse
         self._unwritten: list[Effect] = []
         self.on_commit: Callable[[float], None] | None = None
         """Told how long each commit took, seconds."""
@@ -69,23 +71,21 @@ class Writer:
         return not self._unwritten
 
     def write(self, effects: list[Effect], now: float) -> None:
-        """Carry out a batch once it is on disk."""
-        writes = writes_of(effects, now)
+        """Carry out a batch once it is on disk; log lines do not wait for it."""
+        effects = logged(effects, self._log)
         if self._unwritten:
-            self._unwritten += self._noted(effects)
+            self._unwritten += effects
             return
-        if writes:
-            try:
-                self._commit(writes)
-            except StoreError as error:
-                self._keep(effects, error)
-                return
-        self._committed(effects, now)
+        try:
+            self._commit(effects)
+        except StoreError as error:
+            self._keep(effects, error)
+            return
+        self._carry_out(effects, now)
 
-    def _commit(self, writes: Sequence[Write]) -> None:
+    def _commit(self, effects: Sequence[Effect]) -> None:
         began = time.perf_counter()
-        self._store.commit(writes)
-        if self.on_commit is not None:
+        if self._store.commit(effects) and self.on_commit is not None:
             self.on_commit(time.perf_counter() - began)
 
     def _keep(self, effects: list[Effect], error: StoreError) -> None:
@@ -94,19 +94,62 @@ class Writer:
         kept, lost, origins = without_submits(effects)
         for origin in origins:
             self._refuse(origin, Refused(code="storage", message=str(error)))
-        kept += self._core.handle(StorageLost(jobs=tuple(lost)), self._clock())
-        self._unwritten = [Publish(topic="storage", body={"writable": False})]
-        self._unwritten += self._noted(kept)
-        self._later(RETRY_WRITES_S, self._write_again)
+        kept += logged(self._core.handle(StorageLost(jobs=tuple(lost)), self._clock()), self._log)
+        self._unwritten = [Publish(topic="storage", body={"writable": False}), *kept]
+        self._loop.later(RETRY_WRITES_S, self._write_again)
 
     def _write_again(self) -> None:
         now = self._clock()
         try:
-            self._commit(writes_of(self._unwritten, now))
+            self._commit(self._unwritten)
         except StoreError:
-            self._later(RETRY_WRITES_S, self._write_again)
+            self._loop.later(RETRY_WRITES_S, self._write_again)
             return
         effects, self._unwritten = self._unwritten, []
         self._log.info("store_returned", effects=len(effects))
-        self._committed(effects, now)
-        self._offer(StorageReturned())
+        self._carry_out(effects, now)
+        self._loop.offer(StorageReturned())
+
+
+def logged(effects: Iterable[Effect], log: BoundLogger) -> list[Effect]:
+    """Write the log lines among effects; returns the others."""
+    others: list[Effect] = []
+    for effect in effects:
+        if isinstance(effect, Note):
+            level = LEVELS.get(effect.level, logging.INFO)
+            log.log(level, effect.event, **effect.fields)
+        else:
+            others.append(effect)
+    return others
+
+
+def without_submits(effects: Iterable[Effect]) -> tuple[list[Effect], list[str], list[Hashable]]:
+    """Take the new jobs out of effects that could not be written.
+
+    Returns
+    -------
+    kept : list of Effect
+        What happened to other jobs, to be written later.
+    lost : list of str
+        The new jobs; nobody has been told of them.
+    origins : list of hashable
+        Who must be told that they were not queued.
+    """
+    effects = list(effects)
+    new = {effect.job for effect in effects if isinstance(effect, SaveLaunch)}
+    kept: list[Effect] = []
+    lost: dict[str, None] = {}
+    origins: list[Hashable] = []
+    for effect in effects:
+        match effect:
+            case SaveLaunch() | SaveToken():
+                pass
+            case SaveJob(record=record) if record.id.partition("_")[0] in new:
+                lost[record.id] = None
+            case Record(job=job) if job.partition("_")[0] in new:
+                pass
+            case Reply(origin=origin, answer=Done(body=body)) if body.get("job") in new:
+                origins.append(origin)
+            case _:
+                kept.append(effect)
+    return kept, list(lost), origins

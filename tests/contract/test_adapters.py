@@ -172,7 +172,6 @@ def test_life_of_a_part(adapter: Adapter, launcher: Launcher, tmp_path: Path) ->
     assert ended.started is not None
     assert ended.ended is not None
     launcher.abort(spec.key)
-    launcher.cancel(spec.key)
     assert launcher.poll() == (ended,)
     launcher.forget(spec.key)
     launcher.forget(spec.key)
@@ -192,16 +191,18 @@ def test_aborted_part_never_starts(adapter: Adapter, launcher: Launcher, tmp_pat
 
 
 @launching
-def test_cancelled_part_ends(adapter: Adapter, launcher: Launcher, tmp_path: Path) -> None:
+def test_aborted_part_that_runs_is_ended(
+    adapter: Adapter, launcher: Launcher, tmp_path: Path
+) -> None:
     spec = part(adapter, tmp_path, "sleep", "600")
     launcher.claim(spec)
     until(launcher, spec.key, lambda r: r.state is PartState.READY)
     launcher.go(spec.key)
     until(launcher, spec.key, lambda r: r.state is PartState.RUNNING)
-    launcher.cancel(spec.key, grace_s=1.0)
+    launcher.abort(spec.key, "enough")
     ended = until(launcher, spec.key, lambda r: r.is_ended)
     assert ended.state is PartState.FINISHED
-    assert ended.reason == "cancelled"
+    assert ended.reason == "aborted"
     assert ended.exit_code is not None
     assert ended.exit_code > 128
 

@@ -22,13 +22,12 @@ from coalloc.core.requests import Refused
 from coalloc.daemon.access import enrolment as enrol
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.key_table import KeyTable
-from coalloc.daemon.queries.answers import QUESTIONS, Sources, array_of
+from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources, array_of
 from coalloc.daemon.queries.caller import Caller, RefusedError
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.store.errors import StoreError
-from coalloc.daemon.store.journal import writes_of
 from coalloc.daemon.store.schema import STATEMENTS, migrate
-from coalloc.daemon.store.sqlite import SqliteStore
+from coalloc.daemon.store.sqlite import Store
 from coalloc.executor.parts import spec_of
 from coalloc.runtime.config.schema import AccessConfig, ClusterConfig, Config
 from coalloc.wire.codec import (
@@ -138,9 +137,10 @@ def _core(content: bytes) -> None:
     connection = _table()
     connection.execute("BEGIN")
     try:
-        for write in writes_of(site.effects, site.now):
-            sql, row = STATEMENTS[type(write)]
-            connection.execute(sql, row(write))
+        for effect in site.effects:
+            if type(effect) in STATEMENTS:
+                sql, row = STATEMENTS[type(effect)]
+                connection.execute(sql, row(effect))
     finally:
         connection.execute("ROLLBACK")
 
@@ -166,10 +166,10 @@ def _sources() -> Sources:
     site.run(site.submit(3))
     site.submit_workflow("x y", "x>y")
     site.submit(array=(1, 2), user="bob")
-    store = SqliteStore(folder / "coalloc.db")
-    store.commit(writes_of(site.effects, site.now))
+    store = Store(folder / "coalloc.db")
+    store.commit(site.effects)
     caller = Caller(user="ann", uid=1, gid=1, is_operator=True)
-    return Sources(state=site.state, store=store, caller=caller, health=dict)
+    return Sources(state=site.state, store=store, caller=caller, health=Health)
 
 
 def _question(content: bytes) -> None:

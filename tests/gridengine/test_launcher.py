@@ -141,14 +141,16 @@ def test_part_that_grid_engine_does_not_start(cells: Bed, root: Path) -> None:
     cells.wait(cell.is_idle, "the job was taken back")
 
 
-def test_cancel_signals_then_kills(launch: GridEngineBed, sign: Signpost) -> None:
-    spec = launch.shell(f"trap '' TERM; echo up > {sign.path}; while :; do sleep 600; done")
+def test_abort_signals_then_kills(launch: GridEngineBed, sign: Signpost) -> None:
+    spec = launch.shell(
+        f"trap '' TERM; echo up > {sign.path}; while :; do sleep 600; done", grace_s=0.2
+    )
     launch.start(spec)
     sign.line()
-    launch.launcher.cancel(spec.key, grace_s=0.2)
+    launch.launcher.abort(spec.key)
     report = launch.ended(spec.key)
     assert report.state is PartState.FINISHED
-    assert report.reason == "cancelled"
+    assert report.reason == "aborted"
     assert report.codes == (-signal.SIGKILL,)
 
 

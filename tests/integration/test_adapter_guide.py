@@ -73,7 +73,7 @@ def launcher(adapter: Adapter) -> Launcher:
     [
         contract.test_life_of_a_part,
         contract.test_aborted_part_never_starts,
-        contract.test_cancelled_part_ends,
+        contract.test_aborted_part_that_runs_is_ended,
         contract.test_command_that_does_not_exist,
         contract.test_unknown_node,
     ],

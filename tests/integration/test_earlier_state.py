@@ -19,8 +19,8 @@ from coalloc.adapters.local.settings import read_settings
 from coalloc.core.executor import ExecutorState
 from coalloc.core.records import JobState
 from coalloc.daemon.access.key_table import KeyTable, Role
-from coalloc.daemon.store.journal import Memory, recall
-from coalloc.daemon.store.sqlite import SqliteStore
+from coalloc.daemon.store.recall import Memory, recall
+from coalloc.daemon.store.sqlite import Store
 from coalloc.executor.hands import ProgressFile, kept_identity
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.parts import PartState
@@ -73,7 +73,7 @@ def write_executor(cluster: str, folder: Path) -> None:
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Memory]:
     write_store(tmp_path / "coalloc.db")
-    store = SqliteStore(tmp_path / "coalloc.db")
+    store = Store(tmp_path / "coalloc.db")
     yield recall(store, keep_ended=100)
     store.close()
 

@@ -88,7 +88,7 @@ def test_forget_removes_what_has_ended_only(bed: Bed, sign: Signpost) -> None:
     bed.start(spec)
     bed.launcher.forget(spec.key)
     assert bed.report(spec.key).state is PartState.RUNNING
-    bed.launcher.cancel(spec.key)
+    bed.launcher.abort(spec.key)
     bed.ended(spec.key)
     bed.launcher.forget(spec.key)
     bed.launcher.forget(spec.key)
@@ -101,7 +101,6 @@ def test_orders_to_unknown_parts_are_harmless(bed: Bed) -> None:
     key = PartKey(job="no", attempt=1, part=0)
     bed.launcher.go(key)
     bed.launcher.abort(key)
-    bed.launcher.cancel(key)
     bed.launcher.renew(key)
     bed.launcher.forget(key)
 

@@ -91,10 +91,10 @@ def test_state_folder_that_the_user_cannot_enter(user_bed: Bed) -> None:
 
 @needs_root
 def test_another_users_processes_are_ended(user_bed: Bed) -> None:
-    spec = user_bed.shell("trap '' TERM; echo up; sleep 600 & wait", uid=NOBODY)
+    spec = user_bed.shell("trap '' TERM; echo up; sleep 600 & wait", uid=NOBODY, grace_s=0.1)
     user_bed.start(spec)
-    user_bed.launcher.cancel(spec.key, grace_s=0.1)
-    assert user_bed.ended(spec.key).reason == "cancelled"
+    user_bed.launcher.abort(spec.key)
+    assert user_bed.ended(spec.key).reason == "aborted"
 
 
 HOSTILE = """\
@@ -132,7 +132,7 @@ def test_another_user_cannot_read_a_script(user_bed: Bed) -> None:
     )
     assert user_bed.run(theirs).codes == (0,)
     assert (user_bed.cwd / "2.out").read_text() == "end\n"
-    user_bed.launcher.cancel(mine.key, signal=9)
+    user_bed.launcher.abort(mine.key)
 
 
 def test_state_is_closed_to_others(bed: Bed) -> None:

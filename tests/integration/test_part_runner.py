@@ -156,26 +156,28 @@ def test_time_limit(bed: Bed, sign: Signpost) -> None:
     assert report.detail == "ran longer than its limit of 0.2 s"
 
 
-def test_cancel_lets_a_job_clean_up(bed: Bed, sign: Signpost) -> None:
+def test_an_abort_lets_a_job_clean_up(bed: Bed, sign: Signpost) -> None:
     text = f"trap 'echo cleaned; exit 3' TERM; echo up > {sign.path}; while :; do sleep 0.05; done"
     spec = bed.shell(text)
     bed.start(spec)
     assert sign.line() == "up"
-    bed.launcher.cancel(spec.key)
+    bed.launcher.abort(spec.key)
     report = bed.ended(spec.key)
-    assert report.reason == "cancelled"
+    assert report.reason == "aborted"
     assert report.codes == (3,)
     assert "cleaned" in bed.output()
 
 
-def test_cancel_kills_who_ignores_the_signal(bed: Bed, sign: Signpost) -> None:
-    spec = bed.shell(f"trap '' TERM; echo up > {sign.path}; while :; do sleep 0.05; done")
+def test_an_abort_kills_who_ignores_the_signal(bed: Bed, sign: Signpost) -> None:
+    spec = bed.shell(
+        f"trap '' TERM; echo up > {sign.path}; while :; do sleep 0.05; done", grace_s=0.1
+    )
     bed.start(spec)
     sign.line()
-    bed.launcher.cancel(spec.key, grace_s=0.1)
+    bed.launcher.abort(spec.key)
     report = bed.ended(spec.key)
     assert report.codes == (-signal.SIGKILL,)
-    assert report.reason == "cancelled"
+    assert report.reason == "aborted"
 
 
 STRAY = """
@@ -202,22 +204,22 @@ if sys.argv[2] == "stay":
 @pytest.mark.parametrize(
     "parent",
     [
-        "stay",  # cancelled while its parent runs
+        "stay",  # aborted while its parent runs
         "leave",  # the parent ends by itself: the stray does not outlive the part
     ],
 )
 def test_grandchildren_in_sessions_of_their_own_are_killed(
     bed: Bed, sign: Signpost, parent: str
 ) -> None:
-    spec = bed.spec(sys.executable, "-c", STRAY, str(sign.path), parent)
+    spec = bed.spec(sys.executable, "-c", STRAY, str(sign.path), parent, grace_s=0.1)
     bed.start(spec)
     stray = int(sign.line())
     if parent == "stay":
         assert is_alive(stray)
-        bed.launcher.cancel(spec.key, grace_s=0.1)
+        bed.launcher.abort(spec.key)
     report = bed.ended(spec.key)
     assert not is_alive(stray)
-    assert report.reason == ("cancelled" if parent == "stay" else "exited")
+    assert report.reason == ("aborted" if parent == "stay" else "exited")
 
 
 def test_processes_that_multiply_are_ended(bed: Bed, sign: Signpost) -> None:
@@ -241,9 +243,9 @@ def test_processes_that_multiply_are_ended(bed: Bed, sign: Signpost) -> None:
     sign.line()
     with pytest.raises(BlockingIOError):
         os.read(last, 1)
-    bed.launcher.cancel(spec.key)
+    bed.launcher.abort(spec.key)
     report = bed.ended(spec.key)
-    assert report.reason == "cancelled"
+    assert report.reason == "aborted"
     assert "could not be killed" not in report.detail
     # The end of the pipe: nobody is left that holds its other side.
     assert os.read(last, 1) == b""
@@ -254,8 +256,8 @@ def test_stopped_processes_are_ended_too(bed: Bed, sign: Signpost) -> None:
     spec = bed.shell(f"echo $$ > {sign.path}; kill -STOP $$; exit 5")
     bed.start(spec)
     sign.line()
-    bed.launcher.cancel(spec.key)
-    assert bed.ended(spec.key).reason == "cancelled"
+    bed.launcher.abort(spec.key)
+    assert bed.ended(spec.key).reason == "aborted"
 
 
 def test_abort_before_the_start(bed: Bed) -> None:

@@ -46,7 +46,7 @@ def test_a_part_that_cannot_be_looked_at_is_as_it_was(
     assert bed.report(bad.key).state is PartState.RUNNING
     assert bed.report(bad.key).reason == "unreadable"
     monkeypatch.undo()
-    bed.launcher.cancel(bad.key, signal=9)
+    bed.launcher.abort(bad.key)
     assert bed.ended(bad.key).state is PartState.FINISHED
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import zmq
 
-from coalloc.core.messages import Goodbye, Hello, Ping, Read
-from coalloc.wire.codec import encode_message
-from tests.integration.test_wire_server import Body, Site, answer, until
-from tests.integration.test_wire_server import serve as serve  # a fixture
+from coalloc.core.messages import Goodbye, Hello, Ping, Read, TurnedAway
+from coalloc.core.presence import SECOND
+from coalloc.wire.codec import decode_for_executor, encode_message
 from tests.support.live_site import Running
-
-FIRST = Hello(cluster="alpha", identity="first")
-SECOND = Hello(cluster="alpha", identity="second")
-READ = Read(cluster="alpha", error="none")
 
 
 @pytest.fixture
@@ -25,47 +21,24 @@ def site(root: Path) -> Iterator[Running]:
     site.stop()
 
 
-def test_a_second_executor_is_turned_away_until_the_first_is_forgotten(
-    serve: Callable[[Body], None],
-) -> None:
-    async def body(site: Site) -> None:
-        first, second = site.executor(), site.executor()
-        await first.send(encode_message(FIRST))
-        await until(lambda: site.statements == [FIRST])
-        await second.send(encode_message(SECOND))
-        assert (await answer(second))["type"] == "turned_away"
-        for said in (READ, Goodbye(cluster="alpha")):
-            await second.send(encode_message(said))
-            assert await answer(second) == {"type": "ping", "epoch": 0, "known": False}
-        assert site.logged == [("executor", "second_executor")]
-        assert site.server.tell("alpha", Ping(epoch=4))
-        assert (await answer(first))["epoch"] == 4, "orders go to the first"
-        assert site.statements == [FIRST]
-        site.server.forget("alpha")
-        await second.send(encode_message(SECOND))
-        await until(lambda: site.statements == [FIRST, SECOND])
-        assert site.server.tell("alpha", Ping(epoch=5))
-        assert (await answer(second))["epoch"] == 5
-
-    serve(body)
-
-
-def test_the_same_executor_on_a_new_connection_takes_over_at_once(
-    serve: Callable[[Body], None],
-) -> None:
-    async def body(site: Site) -> None:
-        former, later = site.executor(), site.executor()
-        await former.send(encode_message(FIRST))
-        await until(lambda: len(site.statements) == 1)
-        await later.send(encode_message(READ))
-        assert (await answer(later))["known"] is False, "it is asked who it is"
-        await later.send(encode_message(FIRST))
-        await later.send(encode_message(READ))
-        await until(lambda: site.statements == [FIRST, FIRST, READ])
-        assert site.server.tell("alpha", Ping(epoch=4))
-        assert (await answer(later))["epoch"] == 4
-
-    serve(body)
+def test_a_second_executor_is_turned_away_while_the_first_is_connected(site: Running) -> None:
+    site.start()
+    with zmq.Context() as context, context.socket(zmq.DEALER) as second:
+        second.linger = 0
+        second.rcvtimeo = 60_000
+        second.connect(f"ipc://{site.root}/run/executors.sock")
+        second.send(encode_message(Hello(cluster="alpha", identity="second")))
+        assert decode_for_executor(second.recv()) == TurnedAway(why=SECOND)
+        for said in (Read(cluster="alpha", error="none"), Goodbye(cluster="alpha")):
+            second.send(encode_message(said))
+            asked = decode_for_executor(second.recv())
+            assert isinstance(asked, Ping)
+            assert not asked.known, "it is asked who it is"
+        assert site.wait(site.submit(["true"]))["state"] == "completed"
+        assert second.poll(0) == 0, "orders go to the first"
+    dropped = [line["fault"] for line in site.lines("message_dropped")]
+    assert dropped == ["second_executor"]
+    assert not site.lines("executor_disconnected")
 
 
 def test_one_state_folder_serves_one_executor(site: Running) -> None:

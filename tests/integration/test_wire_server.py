@@ -16,7 +16,7 @@ import zmq.asyncio
 from coalloc.core.messages import Ping, Read, Statement
 from coalloc.wire.codec import encode_message
 from coalloc.wire.frames import encode
-from coalloc.wire.server import Endpoints, Origin, Server
+from coalloc.wire.server import Endpoints, Origin, Peer, Server
 
 LIMIT_S = 60.0
 MAX_BYTES = 1 << 20
@@ -32,11 +32,12 @@ class Site:
         self.logged: list[tuple[str, str]] = []
         self.counted: list[tuple[str, str]] = []
         self.statements: list[Statement] = []
+        self.peers: list[Peer] = []
         self.server = Server(
             self.endpoints,
             max_bytes=MAX_BYTES,
             on_request=self._request,
-            on_statement=self.statements.append,
+            on_statement=self._statement,
             on_fault=self._fault,
         )
         self.context = zmq.asyncio.Context()
@@ -44,6 +45,10 @@ class Site:
 
     def _request(self, origin: Origin, body: Mapping[str, Any]) -> None:
         self.server.answer(origin, {"type": "echo", "said": body["type"]})
+
+    def _statement(self, statement: Statement, peer: Peer) -> None:
+        self.statements.append(statement)
+        self.peers.append(peer)
 
     def _fault(self, where: str, code: str, message: str, first: bool) -> None:
         self.counted.append((where, code))
@@ -178,7 +183,7 @@ def test_a_hostile_executor_is_dropped_and_the_next_one_heard(
         assert not site.statements
         await good.send(encode_message(Read(cluster="alpha", error="none")))
         await until(lambda: site.statements == [Read(cluster="alpha", error="none")])
-        assert site.server.tell("alpha", Ping(epoch=4))
+        assert site.server.tell("alpha", site.peers[-1], Ping(epoch=4))
         assert await answer(good) == {"type": "ping", "epoch": 4, "known": True}
         await is_served(site)
 

@@ -64,7 +64,7 @@ class Ends:
             ),
             max_bytes=1 << 20,
             on_request=self._requested,
-            on_statement=self.statements.append,
+            on_statement=lambda statement, _: self.statements.append(statement),
             on_fault=self._faulted,
         )
         self.server._clients.send = self._answered  # type: ignore[method-assign]

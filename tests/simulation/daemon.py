@@ -9,9 +9,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from math import inf
 
 from coalloc.core.coordinator import Coordinator
-from coalloc.core.effects import Drop, Effect, Greet, Publish, Reply, Resend, Send, Solve, Wake
+from coalloc.core.effects import (
+    AskHello,
+    Drop,
+    Effect,
+    Greet,
+    Publish,
+    Reply,
+    Resend,
+    Send,
+    Solve,
+    Wake,
+)
 from coalloc.core.events import (
     Disconnected,
     Event,
@@ -22,11 +34,11 @@ from coalloc.core.events import (
     Ticked,
     TimerFired,
 )
-from coalloc.core.messages import Hello, Numbered, Ping, Statement, Welcome
+from coalloc.core.messages import Numbered, Ping, Statement, Welcome
 from coalloc.core.requests import Refused, Submit, SubmitWorkflow
 from coalloc.core.settings import Settings
 from coalloc.daemon.outbox import Delivery
-from coalloc.daemon.store.journal import without_submits
+from coalloc.daemon.store.writer import without_submits
 from tests.simulation.disk import Disk, FullError
 from tests.simulation.network import Network
 from tests.simulation.planning import Planner
@@ -76,7 +88,6 @@ class DaemonHost:
         self._timer_at = 0.0
         self._wakes: list[float] = []
         self._heard: dict[str, float] = {}
-        self._speakers: dict[str, str] = {}
         self._names = tuple(site.name for site in settings.clusters)
 
     def is_up(self, now: float) -> bool:
@@ -90,7 +101,7 @@ class DaemonHost:
         self._delivery = Delivery(self._tell, self.disk.launches.get, epoch=self.disk.epoch)
         self._delivery.restore({name: dict(box) for name, box in self.disk.outbox.items()})
         self._inbox, self._unwritten, self._wakes = [], [], []
-        self._heard, self._speakers = {}, {}
+        self._heard = {}
         self._beat_at = self._timer_at = now
         self.planner.forget()
 
@@ -110,19 +121,9 @@ class DaemonHost:
                 self._inbox.append(event)
 
     def hear(self, statement: Statement, speaker: str, now: float) -> None:
-        """A statement arrives; another speaker is not heard while the former may be there."""
-        if self.core is None:
-            return
-        name = statement.cluster
-        cluster = self.core.state.clusters.get(name)
-        is_another = self._speakers.get(name, speaker) != speaker
-        is_there = cluster is not None and cluster.connected
-        if is_another and (is_there or now - self._heard[name] <= SILENT_S):
-            return
-        self._heard[name], self._speakers[name] = now, speaker
-        self.offer(Stated(statement=statement))
-        if cluster is not None and not cluster.connected and not isinstance(statement, Hello):
-            self._say(name, Ping(epoch=self.disk.epoch, known=False))
+        """A statement arrives."""
+        self._heard[speaker] = now
+        self.offer(Stated(statement=statement, peer=speaker))
 
     def step(self, now: float) -> None:
         """Handle what has come, as one transaction."""
@@ -158,7 +159,7 @@ class DaemonHost:
         for name, cluster in self.core.state.clusters.items():
             if not cluster.connected:
                 continue
-            if now - self._heard.get(name, now) > SILENT_S:
+            if now - self._heard.get(str(cluster.peer), -inf) > SILENT_S:
                 self.offer(Disconnected(cluster=name))
                 continue
             self._say(name, Ping(epoch=self.disk.epoch))
@@ -216,6 +217,8 @@ class DaemonHost:
                     self._say(
                         cluster, Welcome(store="s", epoch=epoch, base_seq=base, lease_s=lease)
                     )
+                case AskHello(cluster=cluster):
+                    self._say(cluster, Ping(epoch=self.disk.epoch, known=False))
                 case Resend(cluster=cluster, from_seq=seq):
                     self._delivery.replay(cluster, seq)
                 case Reply(origin=origin, answer=answer):

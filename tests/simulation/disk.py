@@ -18,10 +18,10 @@ from coalloc.core.effects import (
     SaveToken,
     Send,
 )
-from coalloc.core.executor_identity import MARK as EXECUTOR
 from coalloc.core.messages import Order
+from coalloc.core.presence import MARK as EXECUTOR
 from coalloc.core.records import JobRecord, Launch
-from coalloc.daemon.store.journal import drained_of
+from coalloc.daemon.store.recall import drained_of
 from coalloc.daemon.store.restore import highest, succeed, unprepared
 
 

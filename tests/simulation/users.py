@@ -22,7 +22,7 @@ from coalloc.core.requests import (
     Submit,
     SubmitWorkflow,
 )
-from coalloc.daemon.store.journal import drained_of
+from coalloc.daemon.store.recall import drained_of
 from tests.simulation.disk import Disk
 from tests.support.core_site import workflow
 

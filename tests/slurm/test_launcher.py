@@ -151,14 +151,16 @@ def test_exactly_the_cpus_where_nodes_are_shared(clusters: Bed, root: Path) -> N
         launch.close()
 
 
-def test_cancel_signals_then_kills(launch: SlurmBed, sign: Signpost) -> None:
-    spec = launch.shell(f"trap '' TERM; echo up > {sign.path}; while :; do sleep 600; done")
+def test_abort_signals_then_kills(launch: SlurmBed, sign: Signpost) -> None:
+    spec = launch.shell(
+        f"trap '' TERM; echo up > {sign.path}; while :; do sleep 600; done", grace_s=0.2
+    )
     launch.start(spec)
     sign.line()
-    launch.launcher.cancel(spec.key, grace_s=0.2)
+    launch.launcher.abort(spec.key)
     report = launch.ended(spec.key)
     assert report.state is PartState.FINISHED
-    assert report.reason == "cancelled"
+    assert report.reason == "aborted"
     assert report.codes == (-signal.SIGKILL,)
     assert is_idle(launch)
 

@@ -54,7 +54,7 @@ def test_a_job_whose_start_is_forgotten_runs_once(own: Bed, launch: SlurmBed) ->
     # Slurm ends what it knows nothing of, or has kept it; both are told apart, none is repeated.
     own.wait(lambda: own_nodes_answer(launch), "the nodes are back")
     if not launch.report(spec.key).is_ended:
-        launch.launcher.cancel(spec.key, grace_s=0.5)
+        launch.launcher.abort(spec.key)
     report = launch.ended(spec.key)
     assert report.state in {PartState.FINISHED, PartState.LOST}, report
     own.wait(lambda: launch.jobs() in ([], ["(null)"]), "no job of ours is left", 60.0)

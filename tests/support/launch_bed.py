@@ -30,7 +30,7 @@ class Bed:
 
     def close(self) -> None:
         for report in self.launcher.poll():
-            self.launcher.cancel(report.key, signal=9)
+            self.launcher.abort(report.key)
         if reports := self.launcher.poll():
             self.wait([report.key for report in reports], lambda report: report.is_ended)
         self.launcher.close()

@@ -64,6 +64,9 @@ class Running:
         Where the solver finds compiled kernels; an empty folder keeps it compiling for a minute.
     """
 
+    python = sys.executable
+    """What runs every process."""
+
     def __init__(
         self,
         root: Path,
@@ -138,7 +141,7 @@ class Running:
             self.processes[name] = subprocess.Popen(
                 [
                     *self.before(name),
-                    sys.executable,
+                    self.python,
                     "-m",
                     f"coalloc.{module}",
                     "--config",

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coalloc.adapters.runner.command import BatchError
+from coalloc.adapters.runner.command import Account, BatchError
 from coalloc.adapters.runner.status import descendants
 from coalloc.adapters.slurm.commands import Slurm
 from tests.testbeds.processes import (
@@ -41,12 +41,15 @@ from tests.testbeds.processes import (
     wait_port,
     wait_until,
 )
+from tests.testbeds.slurm_accounting import Accounting
+from tests.testbeds.slurm_accounting import missing as without_accounting
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "squeue", "sinfo", "scontrol", "salloc", "srun")
 PACKAGES = (
     "slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurmrestd"
 )
 SBIN = "/usr/sbin"
+NO_ACCOUNTING = "AccountingStorageType=accounting_storage/none"
 MARK = "COALLOC_BED"
 
 CONF = """\
@@ -73,7 +76,7 @@ SchedulerParameters=batch_sched_delay=0,bf_interval=1,sched_interval=1
 SwitchType=switch/none
 MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
+{accounting}
 PriorityType=priority/basic
 ReturnToService=2
 SlurmdParameters=config_overrides
@@ -82,8 +85,8 @@ SlurmdTimeout=120
 MaxJobCount=50000
 MaxArraySize=20001
 {extra}
-NodeName={prefix}[1-{nodes}] NodeHostname=localhost NodeAddr=127.0.0.1 Port={first}-{last} \
-CPUs={cpus} RealMemory=16000 State=UNKNOWN
+NodeName=DEFAULT CPUs={cpus} RealMemory=16000 State=UNKNOWN
+{nodes}
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
 {partitions}
 """
@@ -111,6 +114,11 @@ class ClusterShape:
         lets it.
     partitions : str
         Further ``PartitionName`` lines.
+    groups : tuple of (int, str)
+        How many of the nodes have what besides or instead of the usual, first to last, such as
+        ``(2, "Weight=10 Feature=epyc RealMemory=32000")``; the rest has nothing of its own.
+    gres : str
+        ``gres.conf``; ``conf`` then names the ``GresTypes``.
     """
 
     name: str
@@ -119,6 +127,20 @@ class ClusterShape:
     prefix: str = ""
     conf: str = ""
     partitions: str = ""
+    groups: tuple[tuple[int, str], ...] = ()
+    gres: str = ""
+
+    def node_lines(self, port: int) -> str:
+        """The ``NodeName`` lines, the first node at this port."""
+        prefix, lines, first = self.prefix or self.name, [], 1
+        left = self.nodes - sum(count for count, _ in self.groups)
+        for count, options in (*self.groups, *([(left, "")] if left else [])):
+            last, begin = first + count - 1, port + first - 1
+            ports = f"{begin}-{port + last - 1}" if count > 1 else f"{begin}"
+            here = f"NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports}"
+            lines.append(f"NodeName={prefix}[{first}-{last}] {here} {options}")
+            first = last + 1
+        return "\n".join(lines)
 
 
 @dataclass(kw_only=True)
@@ -152,9 +174,9 @@ class Cluster:
         prefix = self.shape.prefix or self.shape.name
         return [f"{prefix}{number}" for number in range(1, self.shape.nodes + 1)]
 
-    def run(self, name: str, *arguments: str) -> str:
-        """Run one of Slurm's commands on this cluster."""
-        return self.slurm.run(name, *arguments)
+    def run(self, name: str, *arguments: str, account: Account | None = None) -> str:
+        """Run one of Slurm's commands on this cluster, as somebody else where one is named."""
+        return self.slurm.run(name, *arguments, account=account)
 
     def start_controller(self, *, wait: bool = True) -> None:
         """Start slurmctld, on the state that its predecessor left."""
@@ -203,12 +225,18 @@ class Cluster:
 class Bed:
     """Clusters that run; made by `bed`."""
 
-    def __init__(self, root: Path, shapes: Sequence[ClusterShape]) -> None:
+    def __init__(
+        self, root: Path, shapes: Sequence[ClusterShape], *, accounting: bool = False
+    ) -> None:
         self.root = root
         self.munge = root / "munge" / "socket"
         self.munged: subprocess.Popen[bytes] | None = None
         self.clusters: dict[str, Cluster] = {}
         taken: set[int] = set()
+        self.accounting: Accounting | None = None
+        if accounting:
+            first = free_ports(2, taken)
+            self.accounting = Accounting(root / "accounting", (first, first + 1), self.munge)
         for shape in shapes:
             first = free_ports(shape.nodes + 1, taken)
             self.clusters[shape.name] = self._written(shape, first)
@@ -222,6 +250,9 @@ class Bed:
     def start(self) -> None:
         """Bring everything up, and wait until every node is idle."""
         self._start_munge()
+        if self.accounting is not None:
+            conf = next(iter(self)).conf
+            self.accounting.start(conf, list(self.clusters))
         for cluster in self:
             cluster.start_controller(wait=False)
         for cluster in self:
@@ -248,6 +279,7 @@ class Bed:
         """End every daemon, and every process that any of them left."""
         daemons = [process for cluster in self for process in cluster.nodes.values()]
         daemons += [cluster.controller for cluster in self if cluster.controller is not None]
+        daemons += [] if self.accounting is None else self.accounting.daemons
         daemons += [] if self.munged is None else [self.munged]
         own = {process.pid for process in daemons}
         # The state is thrown away: nothing is gained by letting a controller write it.
@@ -301,6 +333,9 @@ class Bed:
         for name in ("state", "spool", "log"):
             (folder / name).mkdir(parents=True)
         cluster = Cluster(shape=shape, folder=folder, port=port)
+        if shape.gres:
+            (folder / "gres.conf").write_text(shape.gres)
+        accounting = self.accounting
         cluster.conf.write_text(
             CONF.format(
                 name=shape.name,
@@ -308,10 +343,8 @@ class Bed:
                 user=pwd.getpwuid(os.getuid()).pw_name,
                 munge=self.munge,
                 folder=folder,
-                prefix=shape.prefix or shape.name,
-                nodes=shape.nodes,
-                first=port + 1,
-                last=port + shape.nodes,
+                accounting=NO_ACCOUNTING if accounting is None else accounting.cluster_conf,
+                nodes=shape.node_lines(port + 1),
                 cpus=shape.cpus,
                 extra=shape.conf,
                 partitions=shape.partitions,
@@ -321,11 +354,14 @@ class Bed:
 
 
 @contextlib.contextmanager
-def bed(*shapes: ClusterShape, keep: bool = False) -> Iterator[Bed]:
+def bed(*shapes: ClusterShape, accounting: bool = False, keep: bool = False) -> Iterator[Bed]:
     """Run these clusters for a while.
 
     Parameters
     ----------
+    accounting : bool
+        Whether slurmdbd keeps their accounts, and associations and limits are enforced; root's
+        alone are there at first.
     keep : bool
         Whether the folder with the logs stays.
 
@@ -333,10 +369,13 @@ def bed(*shapes: ClusterShape, keep: bool = False) -> Iterator[Bed]:
     ------
     BedError
     """
-    absent = missing()
+    absent = missing() or (without_accounting() if accounting else "")
     if absent:
         raise BedError(absent)
-    with bed_folder("slurm", keep=keep) as root, up(Bed(root, shapes)) as running:
+    with (
+        bed_folder("slurm", keep=keep) as root,
+        up(Bed(root, shapes, accounting=accounting)) as running,
+    ):
         yield running
 
 
@@ -405,9 +444,14 @@ def main() -> int:
     parser.add_argument("--clusters", type=int, default=3)
     parser.add_argument("--nodes", type=int, default=16, help="of each cluster")
     parser.add_argument("--cpus", type=int, default=8, help="of each node")
+    parser.add_argument("--accounting", action="store_true", help="with slurmdbd and MariaDB")
     return by_hand(
         parser,
-        lambda args: bed(*alike(args.clusters, args.nodes, cpus=args.cpus), keep=args.keep),
+        lambda args: bed(
+            *alike(args.clusters, args.nodes, cpus=args.cpus),
+            accounting=args.accounting,
+            keep=args.keep,
+        ),
         lambda running: (f"SLURM_CONF={cluster.conf}" for cluster in running),
     )
 

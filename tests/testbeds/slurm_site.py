@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from coalloc.adapters.runner.command import Account
 from tests.support.live_site import Running
 from tests.testbeds.slurm import Bed
-from tests.testbeds.slurm_launches import settings_of
+from tests.testbeds.slurm_launches import PYTHON, settings_of
+
+SOURCES = Path(__file__).resolve().parents[2] / "src"
 
 SECTION = """\
 [[clusters]]
@@ -31,6 +36,8 @@ class SlurmSite(Running):
         Of clusters; 1 is that of the others.
     interval_s : float
         Between two readings, seconds.
+    account : Account, optional
+        Whose processes all of them are; absent: this process's own user's.
     """
 
     def __init__(
@@ -41,15 +48,31 @@ class SlurmSite(Running):
         given: Any = None,
         powers: Mapping[str, float] | None = None,
         interval_s: float = 0.5,
+        account: Account | None = None,
         **options: Any,
     ) -> None:
         self.bed = bed
         self.policy = str(options.get("policy", "plain"))
+        self._account = account
         self._given, self._powers = dict(given or {}), dict(powers or {})
         sizes = {cluster.name: cluster.shape.nodes for cluster in bed}
         super().__init__(root, clusters=sizes, **options)
         text = self.config.read_text()
         self.config.write_text(text.replace("interval_s = 0.5", f"interval_s = {interval_s}"))
+        if account is not None:
+            # Another user need not reach the interpreter that runs the tests.
+            self.python = PYTHON
+            for path in (root, *root.rglob("*")):
+                os.chown(path, account.uid, account.gid)
+
+    def before(self, name: str) -> Sequence[str]:
+        """Become the account, where there is one."""
+        account = self._account
+        if account is None:
+            return ()
+        packages = os.pathsep.join([str(SOURCES), *(p for p in sys.path if "site-packages" in p)])
+        become = (f"--reuid={account.uid}", f"--regid={account.gid}", "--init-groups")
+        return ("setpriv", *become, "env", f"PYTHONPATH={packages}", "HOME=/")
 
     def section(self, name: str, nodes: int, slots: int) -> str:
         """A Slurm cluster in the configuration."""

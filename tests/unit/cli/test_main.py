@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from coalloc.cli import main, nodes, operate, queue
@@ -23,6 +24,7 @@ from coalloc.cli.files import load_snapshot
 from coalloc.client.client import NoAnswerError, RefusedError
 from coalloc.model.jobs import WorkflowJob
 from coalloc.policies.registry import POLICIES
+from coalloc.wire.answers import ClusterRow, NodesAnswer, Why
 
 ROOT = Path(__file__).resolve().parents[3]
 SNAPSHOT = {
@@ -191,9 +193,11 @@ class Refusing:
     def __exit__(self, *args: object) -> None:
         pass
 
+    def why(self, job: str) -> Why:
+        state = {"2": "completed", "4": "cancelled"}[job]
+        return Why(job=job, state=state, reason="", detail="")
+
     def ask(self, kind: str, *, job: str) -> dict[str, Any]:
-        if kind == "why":
-            return {"why": {"state": {"2": "completed", "4": "cancelled"}[job]}}
         self.asked.append((kind, job))
         if job in ("2", "4"):
             raise RefusedError("wrong_state", f"job {job} has ended already")
@@ -471,22 +475,19 @@ def test_nodes_waits_until_every_cluster_is_read(
     there = {**away, "connected": True, "stale": False}
 
     class Starting(Refusing):
-        answers: Iterator[Any] = iter(
-            [NoAnswerError("not yet"), {"clusters": [away]}, {"clusters": [there]}]
-        )
+        answers: Iterator[Any] = iter([NoAnswerError("not yet"), away, there])
 
-        def ask(self, kind: str, *, job: str = "") -> dict[str, Any]:
+        def known_nodes(self) -> NodesAnswer:
             answer = next(self.answers)
             if isinstance(answer, Exception):
                 raise answer
-            found: dict[str, Any] = answer
-            return found
+            return NodesAnswer(clusters=(msgspec.convert(answer, ClusterRow),))
 
     monkeypatch.setattr(nodes, "connect", lambda args: Starting())
     monkeypatch.setattr(nodes, "LOOK_EVERY_S", 0.0)
     assert run("nodes", "--wait", "60s") == 0
     assert re.search(r"^alpha +up ", capsys.readouterr().out, re.MULTILINE)
-    monkeypatch.setattr(Starting, "answers", iter([{"clusters": [away]}] * 100_000))
+    monkeypatch.setattr(Starting, "answers", iter([away] * 100_000))
     assert run("nodes", "--wait", ".05s") == 1
     assert "not read within 0:00: alpha" in capsys.readouterr().err
 

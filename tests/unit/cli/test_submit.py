@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from coalloc.cli import main, submit_options
-from coalloc.client.answers import EndedJob, Estimate, Submitted
 from coalloc.client.client import Client
+from coalloc.wire.answers import EndedJob, Estimate, Submitted
 
 
 class FakeClient:
@@ -365,3 +365,14 @@ def test_what_a_shell_may_do_without_is_not_missed(
 ) -> None:
     sent(client, "--wrap", lines)
     assert capsys.readouterr().err == ""
+
+
+def test_a_refused_option_of_a_workflow_names_its_command(
+    client: FakeClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("two.dot").write_text("digraph { a -> b }")
+    words = ("two.dot", "--command-template", "work {task}", "-D", "nowhere")
+    assert main.main(["submit-workflow", *words]) == 2
+    told = "coalloc: error: submit-workflow: --chdir: nowhere: there is no such folder\n"
+    assert capsys.readouterr().err.endswith(told)
+    assert not client.sent

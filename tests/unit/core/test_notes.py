@@ -10,8 +10,8 @@ from typing import Any
 from coalloc.core.coordinator import Remembered
 from coalloc.core.effects import SaveNotes, Solve
 from coalloc.core.events import Solved
-from coalloc.daemon.store.journal import recall, writes_of
-from coalloc.daemon.store.sqlite import SqliteStore
+from coalloc.daemon.store.recall import recall
+from coalloc.daemon.store.sqlite import Store
 from coalloc.model.plan import NOTES
 from tests.support.core_site import Site, first_fit
 
@@ -71,9 +71,9 @@ def test_notes_outlive_the_daemon(tmp_path: Path) -> None:
     site = Site({"a": 9}, solving=False, policy="mine")
     answer(site, next_solve(site), "mine", {"x": 1})
     answer(site, next_solve(site), "mine", members)
-    store = SqliteStore(path)
+    store = Store(path)
     try:
-        store.commit(writes_of(saved(site), 0.0))
+        store.commit(saved(site))
         remembered = recall(store, 10).remembered
     finally:
         store.close()

@@ -85,9 +85,6 @@ class Fragile:
         if key in self.states:
             self.states[key] = PartState.REFUSED
 
-    def cancel(self, key: PartKey, *, signal: int = 15, grace_s: float | None = None) -> None:
-        raise NotImplementedError
-
     def renew(self, key: PartKey | None = None) -> None:
         self.renewed += 1
         if self.fails == "renew":

@@ -86,10 +86,10 @@ def test_parts_go_where_they_belong(handed: HandedLauncher) -> None:
     both = CombinedLauncher(own, handed)
     other = PartKey(job="1", attempt=1, part=0)
     both.claim(spec(""))
-    for call in (both.go, both.abort, both.cancel, both.forget):
+    for call in (both.go, both.abort, both.forget):
         call(other)
     both.renew()
-    assert own.calls == ["claim", "go", "abort", "cancel", "forget", "renew"]
+    assert own.calls == ["claim", "go", "abort", "forget", "renew"]
     assert not ASKED
     key = both.claim(spec("70")).key
     assert {report.key for report in both.poll()} == {other, key}
@@ -98,7 +98,7 @@ def test_parts_go_where_they_belong(handed: HandedLauncher) -> None:
     assert {report.key for report in both.adopt()} == {other}
     assert both.fileno() == 7
     both.close()
-    assert own.calls[6:] == ["close"]
+    assert own.calls[5:] == ["close"]
 
 
 def test_the_commands_of_a_claim_and_of_its_return(handed: HandedLauncher) -> None:

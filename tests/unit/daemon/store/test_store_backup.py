@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 
 from coalloc.cli import main as cli
+from coalloc.core.effects import Effect, SaveJob, SaveMeta, Send
+from coalloc.core.messages import Abort
 from coalloc.core.records import JobRecord, JobState, PartRecord
 from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError
-from coalloc.daemon.store.journal import recall
-from coalloc.daemon.store.records_json import write_record
+from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.restore import NUMBERS_AHEAD, ORDERS_AHEAD, restore
-from coalloc.daemon.store.sqlite import SqliteStore
-from coalloc.daemon.store.writes import AppendEvent, PutJob, PutMeta, PutOutbox, Write
+from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import RigidJob
 from coalloc.model.parts import PartState
+from tests.support.stored import event
 
 NOW = 1_800_000_000.0
 
@@ -28,7 +29,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "coalloc.db"
 
 
-def put(job: str, state: JobState = JobState.PENDING, *, attempt: int = 0) -> PutJob:
+def put(job: str, state: JobState = JobState.PENDING, *, attempt: int = 0) -> SaveJob:
     part = PartRecord(cluster="a", index=0, nodes={"a1": 1}, first_rank=0, state=PartState.READY)
     record = JobRecord(
         id=job,
@@ -39,23 +40,23 @@ def put(job: str, state: JobState = JobState.PENDING, *, attempt: int = 0) -> Pu
         attempt=attempt,
         parts=(part,) if attempt else (),
     )
-    return PutJob(id=job, state=str(state), user="ann", body=write_record(record))
+    return SaveJob(record=record)
 
 
-def filled(path: Path) -> SqliteStore:
-    store = SqliteStore(path)
-    writes: list[Write] = [
+def filled(path: Path) -> Store:
+    store = Store(path)
+    effects: list[Effect] = [
         *(put(str(n)) for n in range(1, 6)),
         put("6", JobState.PREPARING, attempt=2),
         put("7", JobState.RUNNING, attempt=1),
-        AppendEvent(seq=40, time=1.0, kind="job_submitted", job="1", body="{}"),
-        PutMeta(key="epoch", value="3"),
-        PutMeta(key="store", value="s"),
-        PutMeta(key="last_job", value="7"),
-        PutMeta(key="seq.a", value="12"),
-        PutOutbox(cluster="a", seq=11, body='{"type":"abort","job":"6","attempt":1}'),
+        event(40, time=1.0, job="1"),
+        SaveMeta(key="epoch", value="3"),
+        SaveMeta(key="store", value="s"),
+        SaveMeta(key="last_job", value="7"),
+        SaveMeta(key="seq.a", value="12"),
+        Send(cluster="a", seq=11, order=Abort(job="6", attempt=1)),
     ]
-    store.commit(writes)
+    store.commit(effects)
     return store
 
 
@@ -71,16 +72,16 @@ def test_a_restored_store_is_ahead_of_what_anybody_has_seen(path: Path, tmp_path
     store.backup(copy)
     store.commit(
         [
-            PutMeta(key="epoch", value="9"),
-            PutMeta(key="last_job", value="800"),
-            PutMeta(key="seq.a", value="500"),
-            AppendEvent(seq=900, time=2.0, kind="job_submitted", job="8", body="{}"),
+            SaveMeta(key="epoch", value="9"),
+            SaveMeta(key="last_job", value="800"),
+            SaveMeta(key="seq.a", value="500"),
+            event(900, time=2.0, job="8"),
         ]
     )
     store.close()
     restored = restore(copy, path, NOW)
     assert (restored.active, restored.unprepared) == (7, 1)
-    store = SqliteStore(path)
+    store = Store(path)
     memory = recall(store, 100)
     store.close()
     past = memory.remembered
@@ -99,7 +100,7 @@ def test_a_restored_store_is_ahead_of_what_anybody_has_seen(path: Path, tmp_path
 
 def test_each_restoration_of_one_copy_has_an_epoch_of_its_own(path: Path, tmp_path: Path) -> None:
     filled(path).close()
-    store = SqliteStore(path)
+    store = Store(path)
     copy = tmp_path / "copy.db"
     store.backup(copy)
     store.close()
@@ -118,11 +119,11 @@ def test_a_damaged_store_is_replaced_and_kept(path: Path, tmp_path: Path) -> Non
     damage(path)
     spoilt = path.read_bytes()
     with pytest.raises(StoreCorruptError, match="coalloc restore FILE"):
-        SqliteStore(path)
+        Store(path)
     kept = restore(copy, path, NOW).kept
     assert kept is not None
     assert kept.read_bytes() == spoilt
-    SqliteStore(path).close()
+    Store(path).close()
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -134,7 +135,7 @@ def test_a_store_in_use_is_not_replaced(path: Path, tmp_path: Path) -> None:
         restore(copy, path, NOW)
     store.commit([put("9")])
     store.close()
-    store = SqliteStore(path)
+    store = Store(path)
     assert store.job("9") is not None
     store.close()
 
@@ -144,7 +145,7 @@ def test_a_store_is_no_place_for_its_own_backup(path: Path) -> None:
     with pytest.raises(StoreError, match="is the store itself"):
         store.backup(path)
     with pytest.raises(StoreBusyError):
-        SqliteStore(path)  # it has not let go of its lock
+        Store(path)  # it has not let go of its lock
     store.close()
 
 
@@ -186,7 +187,7 @@ def test_the_former_wal_is_not_taken_for_the_new_ones(path: Path, tmp_path: Path
     kept = restore(copy, path, NOW).kept
     assert kept is not None
     for file, there in ((path, False), (kept, True)):
-        opened = SqliteStore(file)
+        opened = Store(file)
         assert (opened.job("8") is not None) is there
         opened.close()
 
@@ -202,7 +203,7 @@ def test_a_file_that_is_no_backup_is_not_overwritten(path: Path, tmp_path: Path)
 
 
 def test_a_backup_goes_on_beside_commits(path: Path, tmp_path: Path) -> None:
-    store = SqliteStore(path)
+    store = Store(path)
     store.commit([put(str(n)) for n in range(1, 8_001)])
     copy = tmp_path / "copy.db"
     errors: list[Exception] = []
@@ -223,7 +224,7 @@ def test_a_backup_goes_on_beside_commits(path: Path, tmp_path: Path) -> None:
     assert not errors
     assert during > 1, "one commit ended, and the backup had not"
     store.close()
-    opened = SqliteStore(copy)
+    opened = Store(copy)
     names = [row.id for row in opened.load().jobs]
     opened.close()
     assert len(names) >= 8_000
@@ -244,7 +245,7 @@ def test_the_commands_without_a_daemon(
     out = capsys.readouterr()
     assert "7 jobs have not ended" in out.out
     assert "coalloc resume rounds" in out.err
-    store = SqliteStore(path)
+    store = Store(path)
     assert cli.main(["restore", str(copy), "--config", str(config)]) == 1
     assert "is in use; stop coallocd first" in capsys.readouterr().err
     store.close()

@@ -13,9 +13,9 @@ import pytest
 from coalloc.daemon.store import upkeep
 from coalloc.daemon.store.compaction import INCREMENTAL, SPARE_SHARE
 from coalloc.daemon.store.errors import StoreError
-from coalloc.daemon.store.sqlite import SqliteStore
-from coalloc.daemon.store.writes import AppendEvent, PutJob
+from coalloc.daemon.store.sqlite import Store
 from coalloc.runtime import logs
+from tests.support.stored import event, saved_job
 
 EVENTS = 4000
 
@@ -25,13 +25,10 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "coalloc.db"
 
 
-def filled(path: Path) -> SqliteStore:
-    store = SqliteStore(path)
-    store.commit([PutJob(id="1", state="pending", user="ann", body="{}")])
-    body = "x" * 1000
-    store.commit(
-        [AppendEvent(seq=n, time=0.0, kind="k", job="", body=body) for n in range(1, EVENTS + 1)]
-    )
+def filled(path: Path) -> Store:
+    store = Store(path)
+    store.commit([saved_job("1")])
+    store.commit([event(n, size=1000) for n in range(1, EVENTS + 1)])
     return store
 
 
@@ -92,7 +89,7 @@ def as_before(path: Path) -> None:
 
 def test_an_older_store_is_rewritten_at_a_start(path: Path) -> None:
     as_before(path)
-    store = SqliteStore(path)
+    store = Store(path)
     assert len(store.events(0, 10 * EVENTS)) == EVENTS
     store.prune(10, at_most=EVENTS)
     assert store.compact(10 * EVENTS) > 0
@@ -111,7 +108,7 @@ def test_a_large_older_store_is_rewritten_only_where_most_of_it_is_free(
             connection.commit()
     monkeypatch.setattr("coalloc.daemon.store.compaction.QUICK_BYTES", 0)
     before = os.path.getsize(path)
-    store = SqliteStore(path)
+    store = Store(path)
     assert store.compact() == 0
     store.close()
     assert pragma(path, "auto_vacuum") == (INCREMENTAL if is_empty else 0)

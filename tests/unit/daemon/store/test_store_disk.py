@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from coalloc.core.effects import SaveJob
 from coalloc.daemon.store import sqlite as store_module
 from coalloc.daemon.store.disk import Mount, find_mount, mount_of, write_error
 from coalloc.daemon.store.errors import StoreError, StoreFullError, StoreReadOnlyError
-from coalloc.daemon.store.sqlite import SqliteStore
-from coalloc.daemon.store.writes import PutJob
+from coalloc.daemon.store.sqlite import Store
+from tests.support.stored import saved_job
 
 MOUNTINFO = r"""
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
@@ -61,13 +62,13 @@ def test_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     nfs = Mount(point="/home", type="nfs4")
     monkeypatch.setattr(store_module, "mount_of", lambda path: nfs)
     with pytest.raises(StoreError, match=r"network file system \(nfs4 at /home\)"):
-        SqliteStore(tmp_path / "coalloc.db")
+        Store(tmp_path / "coalloc.db")
     assert not list(tmp_path.iterdir())
 
 
 def test_missing_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="No such file"):
-        SqliteStore(tmp_path / "missing" / "coalloc.db")
+        Store(tmp_path / "missing" / "coalloc.db")
 
 
 def test_probe_writes_and_leaves_nothing(tmp_path: Path) -> None:
@@ -90,11 +91,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def job(name: str, size: int = 1000) -> PutJob:
-    return PutJob(id=name, state="pending", user="ann", body="x" * size)
+def job(name: str, size: int = 1000) -> SaveJob:
+    return saved_job(name, size=size)
 
 
-def fill(store: SqliteStore) -> list[str]:
+def fill(store: Store) -> list[str]:
     """Commit until the disk is full; return what was acknowledged."""
     for count in range(100_000):
         try:
@@ -115,14 +116,14 @@ def fill_rest(path: Path) -> None:
                 raise
 
 
-def ids(store: SqliteStore) -> list[str]:
+def ids(store: Store) -> list[str]:
     return [row.id for row in store.load().jobs]
 
 
 def test_full_disk_loses_nothing_and_recovers(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(b"\0" * 1_000_000)
-    store = SqliteStore(small_disk / "coalloc.db")
+    store = Store(small_disk / "coalloc.db")
     done = fill(store)
     assert ids(store) == done  # readable while full
     for _ in range(3):
@@ -131,17 +132,17 @@ def test_full_disk_loses_nothing_and_recovers(small_disk: Path) -> None:
     ballast.unlink()
     store.commit([job("after")])
     store.close()
-    store = SqliteStore(small_disk / "coalloc.db")
+    store = Store(small_disk / "coalloc.db")
     assert ids(store) == [*done, "after"]
     store.close()
 
 
 def test_start_on_a_full_disk_reads_what_is_there(small_disk: Path) -> None:
-    store = SqliteStore(small_disk / "coalloc.db")
+    store = Store(small_disk / "coalloc.db")
     done = fill(store)
     store.close()
     fill_rest(small_disk / "rest")
-    store = SqliteStore(small_disk / "coalloc.db")
+    store = Store(small_disk / "coalloc.db")
     assert ids(store) == done
     with pytest.raises(StoreFullError):
         store.commit([job("refused", size=200_000)])
@@ -150,15 +151,15 @@ def test_start_on_a_full_disk_reads_what_is_there(small_disk: Path) -> None:
 
 
 def test_read_only_disk_is_told_and_recovers(small_disk: Path) -> None:
-    store = SqliteStore(small_disk / "coalloc.db")
+    store = Store(small_disk / "coalloc.db")
     store.commit([job("1")])
     store.close()
     remount = ["mount", "-o", "remount"]
     subprocess.run([*remount, "-r", str(small_disk)], check=True)
     with pytest.raises(StoreReadOnlyError):
-        SqliteStore(small_disk / "coalloc.db").commit([job("2")])
+        Store(small_disk / "coalloc.db").commit([job("2")])
     subprocess.run([*remount, "-w", str(small_disk)], check=True)
-    store = SqliteStore(small_disk / "coalloc.db")
+    store = Store(small_disk / "coalloc.db")
     store.commit([job("3")])
     assert ids(store) == ["1", "3"]
     store.close()
@@ -169,12 +170,12 @@ def test_file_size_limit_is_a_full_disk(tmp_path: Path) -> None:
     script = tmp_path / "limited.py"
     script.write_text(
         "import resource, sys, pathlib\n"
-        "from coalloc.daemon.store.sqlite import SqliteStore\n"
+        "from coalloc.daemon.store.sqlite import Store\n"
         "from coalloc.daemon.store.errors import StoreFullError\n"
-        "from coalloc.daemon.store.writes import PutJob\n"
-        "store = SqliteStore(pathlib.Path(sys.argv[1]))\n"
+        "from tests.support.stored import saved_job\n"
+        "store = Store(pathlib.Path(sys.argv[1]))\n"
         "hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]\n"
-        "job = lambda n, size: PutJob(id=str(n), state='p', user='a', body='x' * size)\n"
+        "job = lambda n, size: saved_job(str(n), size=size)\n"
         "store.commit([job(0, 1000)])\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, hard))\n"
         "try: store.commit([job(1, 300_000)])\n"
@@ -185,6 +186,8 @@ def test_file_size_limit_is_a_full_disk(tmp_path: Path) -> None:
     )
     shown = subprocess.run(
         [sys.executable, str(script), str(tmp_path / "coalloc.db")],
+        cwd=Path(__file__).parents[4],
+        env={**os.environ, "PYTHONPATH": "."},
         capture_output=True,
         text=True,
         timeout=60,

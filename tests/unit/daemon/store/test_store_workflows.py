@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from coalloc.core.effects import SaveJob, SaveLaunch
 from coalloc.core.messages import Prepare
 from coalloc.core.records import JobRecord, JobState, Launch
 from coalloc.core.workflows import first_record
 from coalloc.daemon.launches import Launches
-from coalloc.daemon.store.journal import recall
-from coalloc.daemon.store.records_json import write_launch, write_record
+from coalloc.daemon.store.recall import recall
+from coalloc.daemon.store.records_json import write_record
 from coalloc.daemon.store.schema import APPLICATION_ID, CREATE_MIGRATIONS, MIGRATIONS
-from coalloc.daemon.store.sqlite import SqliteStore
-from coalloc.daemon.store.writes import AppendEvent, PutJob, PutLaunch
+from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import Edge, Task, WorkflowJob
+from tests.support.stored import event, saved_launch
 
 
 @pytest.fixture
@@ -34,15 +35,8 @@ def flow(state: JobState = JobState.RUNNING, ended: float | None = None) -> JobR
     return JobRecord(id="7", job=job, name="w", user="ann", state=state, ended=ended, retries=2)
 
 
-def put(record: JobRecord) -> PutJob:
-    return PutJob(
-        id=record.id,
-        state=str(record.state),
-        user=record.user,
-        body=write_record(record),
-        ended=record.ended,
-        flow=record.flow,
-    )
+def saved(record: JobRecord) -> SaveJob:
+    return SaveJob(record=record)
 
 
 def task(number: int, ended: float | None = None) -> JobRecord:
@@ -74,16 +68,16 @@ def test_a_store_of_the_first_version_is_brought_up_to_date(path: Path) -> None:
         raw.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         raw.execute("PRAGMA user_version = 1")
     raw.close()
-    store = SqliteStore(path)
-    store.commit([put(flow()), put(task(1, ended=5.0))])
+    store = Store(path)
+    store.commit([saved(flow()), saved(task(1, ended=5.0))])
     assert [row.id for row in store.load().jobs] == ["3", "7"]
     assert [row.id for row in store.tasks("7")] == ["7.1"]
     store.close()
 
 
 def test_a_start_knows_what_has_run_of_a_workflow_that_lives(path: Path) -> None:
-    store = SqliteStore(path)
-    store.commit([put(flow()), put(task(1, ended=5.0))])
+    store = Store(path)
+    store.commit([saved(flow()), saved(task(1, ended=5.0))])
     remembered = recall(store, keep_ended=0).remembered
     records = {record.id: record for record in remembered.jobs}
     assert records["7.1"].state is JobState.COMPLETED
@@ -93,12 +87,11 @@ def test_a_start_knows_what_has_run_of_a_workflow_that_lives(path: Path) -> None
 
 
 def test_what_has_run_of_a_workflow_that_lives_is_not_pruned(path: Path) -> None:
-    store = SqliteStore(path)
-    event = AppendEvent(seq=1, time=100.0, kind="k", job="", body="{}")
-    store.commit([put(flow()), put(task(1, ended=5.0)), event])
+    store = Store(path)
+    store.commit([saved(flow()), saved(task(1, ended=5.0)), event(1, time=100.0)])
     store.prune(keep_events=1)
     assert [row.id for row in store.tasks("7")] == ["7.1"]
-    store.commit([put(flow(JobState.COMPLETED, ended=6.0))])
+    store.commit([saved(flow(JobState.COMPLETED, ended=6.0))])
     store.prune(keep_events=1)
     assert store.tasks("7") == []
     assert store.job("7") is None
@@ -106,10 +99,9 @@ def test_what_has_run_of_a_workflow_that_lives_is_not_pruned(path: Path) -> None
 
 
 def test_with_a_workflow_goes_what_its_tasks_run(path: Path) -> None:
-    store = SqliteStore(path)
-    launches = [PutLaunch(job=name, body="{}") for name in ("7", "7.1", "7.2", "70", "70.1")]
-    event = AppendEvent(seq=1, time=100.0, kind="k", job="", body="{}")
-    store.commit([put(flow(JobState.COMPLETED, ended=6.0)), *launches, event])
+    store = Store(path)
+    launches = [saved_launch(name) for name in ("7", "7.1", "7.2", "70", "70.1")]
+    store.commit([saved(flow(JobState.COMPLETED, ended=6.0)), *launches, event(1, time=100.0)])
     store.prune(keep_events=1)
     assert [name for name in ("7", "7.1", "7.2", "70", "70.1") if store.launch(name)] == [
         "70",
@@ -136,13 +128,13 @@ def order(task_name: str, number: int) -> Prepare:
 
 
 def test_a_task_runs_its_own_command_in_what_its_workflow_has_in_common(path: Path) -> None:
-    store = SqliteStore(path)
+    store = Store(path)
     shared = Launch(argv=(), env={"A": "1"}, cwd="/data", stdout="out")
     own = Launch(argv=("./a", "{task}"), cwd="")
     store.commit(
         [
-            PutLaunch(job="7", body=write_launch(shared)),
-            PutLaunch(job="7.1", body=write_launch(own)),
+            SaveLaunch(job="7", launch=shared),
+            SaveLaunch(job="7.1", launch=own),
         ]
     )
     launches = Launches(store)
@@ -154,9 +146,9 @@ def test_a_task_runs_its_own_command_in_what_its_workflow_has_in_common(path: Pa
 
 
 def test_a_template_is_filled_in_word_by_word(path: Path) -> None:
-    store = SqliteStore(path)
+    store = Store(path)
     template = Launch(argv=("run", "{task}", "-n{procs}", "{name}/{id}", "{other} {{task}}"))
-    store.commit([PutLaunch(job="7", body=write_launch(template))])
+    store.commit([SaveLaunch(job="7", launch=template)])
     launch = Launches(store).of_task(order("a b; rm {procs}", 1))
     assert launch is not None
     assert launch.argv == (

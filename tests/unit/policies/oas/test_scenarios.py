@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -14,9 +16,8 @@ from hypothesis import strategies as st
 
 from coalloc.core.effects import SaveHistory, Solve
 from coalloc.core.estimates import history_for
-from coalloc.daemon.store.journal import recall, writes_of
-from coalloc.daemon.store.sqlite import SqliteStore
-from coalloc.daemon.store.writes import PutHistory
+from coalloc.daemon.store.recall import recall
+from coalloc.daemon.store.sqlite import Store
 from coalloc.model.errors import InputError
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
@@ -293,14 +294,16 @@ def test_the_daemons_core_keeps_ratios_and_hands_them_out_where_asked(tmp_path: 
     assert asked.history.of == {running: 0, waiting: 0}
     saved = [effect for effect in site.effects if isinstance(effect, SaveHistory)][-1]
     assert saved.ratios == asked.history.pool
-    store = SqliteStore(tmp_path / "s.db")
+    store = Store(tmp_path / "s.db")
     try:
-        store.commit(writes_of(site.effects, site.now))
+        store.commit(site.effects)
         remembered = recall(store, 10).remembered
         assert dict(remembered.ratios) == {saved.key: saved.ratios}
         assert Site(remembered=remembered).state.ratios == {saved.key: saved.ratios}
-        old = PutHistory(key="ann\nold", body='{"base_times":[7.0]}')  # of an older release
-        store.commit([old])
+        store.close()  # of an older release:
+        with closing(sqlite3.connect(store.path)) as raw, raw:
+            old = ("ann\nold", '{"base_times":[7.0]}')
+            raw.execute("INSERT INTO history (key, body) VALUES (?, ?)", old)
         assert "ann\nold" not in recall(store, 10).remembered.ratios
     finally:
         store.close()

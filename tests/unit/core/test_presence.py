@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from coalloc.core.effects import Drop, Greet, SaveMeta
+from coalloc.core.effects import AskHello, Drop, Greet, SaveMeta, TurnAway
 from coalloc.core.events import Disconnected, Stated
-from coalloc.core.executor_identity import MARK, TAKEOVER_S
-from coalloc.core.messages import Goodbye, Hello, Prepare, Report, Start
+from coalloc.core.messages import Goodbye, Hello, Prepare, Read, Report, Start
+from coalloc.core.presence import MARK, SECOND, TAKEOVER_S
 from coalloc.core.records import JobState
 from coalloc.model.parts import PartReport, PartState
 from tests.support.core_site import Site
 
 
-def hello(site: Site, cluster: str, identity: str, *parts: PartReport) -> bool:
+def hello(site: Site, cluster: str, identity: str, *parts: PartReport, peer: object = None) -> bool:
     """An executor says hello; whether it was welcomed."""
-    store = site.state.store
-    effects = site.do(
-        Stated(statement=Hello(cluster=cluster, identity=identity, store=store, parts=parts))
-    )
+    said = Hello(cluster=cluster, identity=identity, store=site.state.store, parts=parts)
+    effects = site.do(Stated(statement=said, peer=peer))
     return any(isinstance(effect, Greet) for effect in effects)
 
 
@@ -154,3 +152,49 @@ def test_a_clock_that_was_set_back_keeps_nobody_out() -> None:
     site.do(Disconnected(cluster="a"))
     site.now -= 3600.0
     assert hello(site, "a", "second")
+
+
+def test_another_connection_is_not_believed_and_asked_who_it_is() -> None:
+    site = Site({"a": 2})
+    assert hello(site, "a", "first", peer=1)
+    before = site.state.clusters["a"].read_at
+    site.now += 1.0
+    for said in (Read(cluster="a", error="none"), Goodbye(cluster="a")):
+        effects = site.do(Stated(statement=said, peer=2))
+        assert AskHello(cluster="a", peer=2) in effects
+    cluster = site.state.clusters["a"]
+    assert (cluster.connected, cluster.peer, cluster.read_at) == (True, 1, before)
+
+
+def test_the_same_executor_on_a_new_connection_takes_over_at_once() -> None:
+    site = Site({"a": 2})
+    assert hello(site, "a", "first", peer=1)
+    assert hello(site, "a", "first", peer=2)
+    effects = site.do(Stated(statement=Report(cluster="a", last_seq=0), peer=1))
+    assert AskHello(cluster="a", peer=1) in effects
+    effects = site.do(Stated(statement=Report(cluster="a", last_seq=0), peer=2))
+    assert not [effect for effect in effects if isinstance(effect, AskHello)]
+    assert site.state.clusters["a"].peer == 2
+
+
+def test_a_second_executor_is_turned_away_only_while_the_first_is_connected() -> None:
+    site = Site({"a": 2})
+    assert hello(site, "a", "first", peer=1)
+    for identity in ("second", ""):
+        assert not hello(site, "a", identity, peer=2)
+        assert site.effects[-1] == TurnAway(cluster="a", peer=2, why=SECOND)
+    site.do(Disconnected(cluster="a"))
+    assert site.state.clusters["a"].peer is None
+    assert not hello(site, "a", "second", peer=2)
+    assert not isinstance(site.effects[-1], TurnAway), "it waits, and says hello again"
+    assert hello(site, "a", "", peer=2), "of a version before there were identities"
+
+
+def test_an_executor_that_was_given_up_is_asked_to_say_hello() -> None:
+    site = Site({"a": 2})
+    assert hello(site, "a", "first", peer=1)
+    site.do(Disconnected(cluster="a"))
+    effects = site.do(Stated(statement=Report(cluster="a", last_seq=0), peer=1))
+    assert AskHello(cluster="a", peer=1) in effects
+    assert not site.state.clusters["a"].connected
+    assert hello(site, "a", "first", peer=1)

@@ -1,0 +1,75 @@
+"""The daemon's turns: events for the core in batches, timers, and work beside them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from coalloc.core.events import Event
+
+
+class CoreLoop:
+    """Collects events, and hands in all that have arrived when its turn comes.
+
+    Before `open`, events are kept and timers are not set.
+
+    Parameters
+    ----------
+    on_batch : callable
+        Takes the events of a turn.
+    """
+
+    def __init__(self, on_batch: Callable[[list[Event]], None]) -> None:
+        self._on_batch = on_batch
+        self._inbox: list[Event] = []
+        self._is_scheduled = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to hand in events."""
+        self._loop = loop
+        if self._inbox:
+            self._schedule(loop)
+
+    def close(self) -> None:
+        """Hand in what has arrived, and stop the timers."""
+        self._turn()
+        for handle in self._timers:
+            handle.cancel()
+
+    def offer(self, event: Event) -> None:
+        """Put an event before the core, with everything else that arrives in this turn."""
+        self._inbox.append(event)
+        if self._loop is not None:
+            self._schedule(self._loop)
+
+    def later(self, delay_s: float, call: Callable[[], None]) -> None:
+        """Call something after so many seconds, unless the loop is closed before."""
+        if self._loop is None:
+            return
+
+        def fire() -> None:
+            self._timers.discard(handle)
+            call()
+
+        handle = self._loop.call_later(delay_s, fire)
+        self._timers.add(handle)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the turns."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._is_scheduled = False
+        batch, self._inbox = self._inbox, []
+        self._on_batch(batch)

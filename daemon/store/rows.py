@@ -1,0 +1,65 @@
+"""Rows as the store returns them; bodies are JSON texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class JobRow(NamedTuple):
+    """A job as it was last written."""
+
+    id: str
+    state: str
+    user: str
+    body: str
+    ended: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRow:
+    """One event of the stream."""
+
+    seq: int
+    time: float
+    kind: str
+    job: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRow:
+    """The plan of one round."""
+
+    round: int
+    time: float
+    body: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What a start needs.
+
+    Attributes
+    ----------
+    jobs : iterator of JobRow
+        Active jobs in the order of their first write. It reads a page at a time, so that
+        100,000 texts are never in memory together: go through it once, before any commit.
+    tokens : mapping of (user, token) to job id
+        Of active jobs, and of the user that was asked for.
+    outbox : mapping of cluster to {seq: body}
+        By rising seq.
+    last_event : int
+        0 when there is none.
+    plan : PlanRow or None
+        The newest.
+    """
+
+    jobs: Iterator[JobRow]
+    tokens: Mapping[tuple[str, str], str]
+    outbox: Mapping[str, Mapping[int, str]]
+    meta: Mapping[str, str]
+    history: Mapping[str, str]
+    last_event: int
+    plan: PlanRow | None
