@@ -201,12 +201,12 @@ class Service:
         self.writer.write(effects, now)
 
     def _charge(self, origin: Any, began: float) -> None:
-        """What has been done since then was for the one who asked."""
+        """Charge the time since then to the user who asked."""
         if self.access is not None and isinstance(origin, Origin):
             self.access.charge(origin.key, time.perf_counter() - began)
 
     def _carry_out(self, effects: list[Effect], now: float) -> None:
-        """What is to be done once it is on disk."""
+        """Carry out effects that are on disk."""
         for effect in effects:
             match effect:
                 case Send(cluster=cluster, seq=seq, order=order):

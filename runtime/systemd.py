@@ -47,7 +47,7 @@ def reloading() -> tuple[str, str]:
 
 
 def watchdog_interval_s(environ: Mapping[str, str] = os.environ) -> float | None:
-    """How often to send `WATCHDOG`, seconds: half of what the manager allows; None: not at all."""
+    """Interval between two `WATCHDOG`, seconds: half of what the manager allows; None: none."""
     usec = environ.get("WATCHDOG_USEC", "")
     if not usec.isdigit() or int(usec) == 0:
         return None

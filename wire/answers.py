@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from coalloc.model.reading import ShareUse
 from coalloc.wire.job_rows import JobDetails, QueueRow
 
 
@@ -190,6 +191,10 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
         Capacity of its link, Gbit/s; None is unlimited.
     waiting_there : int
         Jobs in the batch system's own queue.
+    way : str
+        How parts get in beside local jobs, in words.
+    share : ShareUse or None
+        None: they go before no waiting job.
     """
 
     cluster: str
@@ -203,6 +208,8 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
     link_used_gbps: float = 0.0
     waiting_there: int = 0
     drain_reason: str = ""
+    way: str = ""
+    share: ShareUse | None = None
 
 
 class NodesAnswer(Answer, frozen=True, kw_only=True, tag="nodes"):

@@ -159,7 +159,7 @@ def unsealed(pair: KeyPair, text: str) -> bytes:
 
 
 class Handshakes:
-    """How the handshakes of one socket ended; attach before bind or connect."""
+    """Ends of the handshakes of one socket; attach before bind or connect."""
 
     def __init__(self, socket: zmq.Socket[bytes]) -> None:
         self._watched = socket
@@ -167,7 +167,7 @@ class Handshakes:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def outcomes(self) -> Iterator[str]:
-        """What happened since the last look; never waits."""
+        """Ends since the last call; never waits."""
         while True:
             try:
                 frames = self.monitor.recv_multipart(zmq.NOBLOCK)
