@@ -39,7 +39,8 @@ REFUSALS = (
     ("invalid user id", "user_unknown"),
     ("time limit", "bad_time_limit"),
     *((phrase, "slurm_full") for phrase in FULL),
-    ("job violates", "not_permitted"),
+    ("job violates", "over_limit"),
+    ("requested partition configuration", "over_limit"),
 )
 """What Slurm says, in lower case, and the reason of the refusal."""
 

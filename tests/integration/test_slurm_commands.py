@@ -118,6 +118,7 @@ def test_busy_nodes(make: Make) -> None:
     [
         ("salloc: error: Job submit/allocate failed: Invalid partition", "partition_closed"),
         ("salloc: error: Job submit/allocate failed: Invalid account", "not_permitted"),
+        ("salloc: error: Job violates accounting/QOS policy (job submit limit)", "over_limit"),
         ("salloc: error: something nobody has seen before", "refused_by_slurm"),
         ("\\001\\377 garbage", "refused_by_slurm"),
     ],
