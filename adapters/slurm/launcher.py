@@ -110,6 +110,7 @@ class SlurmLauncher(BatchLauncher):
             "exclusive": site.slots == "node",
             "names": {name: site.plain(name) for name, _ in part.nodes},
             "options": options,
+            "max_time_s": self._share.max_time_s,
             "address": site.address,
             "ports": list(site.ports),
             "python": site.python,

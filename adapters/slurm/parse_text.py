@@ -303,6 +303,7 @@ def parse_partitions(text: str) -> tuple[PartitionEntry, ...]:
                 name=pairs["PartitionName"],
                 state=pairs["State"].upper(),
                 is_default=pairs.get("Default", "").upper() == "YES",
+                max_time_s=read_duration(pairs.get("MaxTime", ""), where),
             )
         )
     if not found:

@@ -12,8 +12,8 @@ from coalloc.adapters.runner.batch_job import node_counts
 from coalloc.adapters.runner.command import BatchError, UnreachableError
 from coalloc.adapters.runner.payload import BOOT
 
-SLACK_S = 60.0
-"""Between our own time limit and Slurm's, which is only there should we be gone, seconds."""
+HOLD_S = 20.0
+"""Between a grant and the start: the other parts and the wrappers come up, seconds."""
 ALIVE = frozenset(
     {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING"}
 )
@@ -72,9 +72,20 @@ def allocation(spec: dict[str, Any]) -> list[str]:
         words += ["--distribution=arbitrary", f"--nodelist={names}"]
         words += ["-N", str(len(counts)), "-n", str(sum(counts.values()))]
     if spec["time_limit_s"] is not None:
-        seconds = spec["time_limit_s"] + spec["lease_s"] + spec["grace_s"] + SLACK_S
-        words.append(f"--time={-int(-seconds // 60)}")
+        words.append(f"--time={minutes(spec)}")
     return words + list(site["options"])
+
+
+def minutes(spec: dict[str, Any]) -> int:
+    """Slurm's time limit: the part's own and what comes before and after its run.
+
+    No more than the partition's, where the part's own is within that.
+    """
+    own_s, most_s = spec["time_limit_s"], spec["site"].get("max_time_s")
+    wanted = -int(-(own_s + HOLD_S + spec["grace_s"]) // 60)
+    if most_s is None or own_s > most_s:
+        return wanted
+    return min(wanted, max(1, int(most_s // 60)))
 
 
 def salloc_words(spec: dict[str, Any]) -> list[str]:

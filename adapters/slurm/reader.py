@@ -27,6 +27,7 @@ from coalloc.adapters.slurm.health import (
     on_our_clock,
     revived_jobs,
     shut,
+    target_partition,
 )
 from coalloc.adapters.slurm.parse_text import (
     parse_clock,
@@ -202,6 +203,8 @@ class SlurmReader:
     def _reading(self, answers: Answers, notices: tuple[str, ...]) -> ClusterReading:
         settings = self._settings
         chosen = chosen_nodes(settings, answers.nodes)
+        target = target_partition(settings, answers.partitions)
+        self._share.max_time_s = None if target is None else target.max_time_s
         closed, why = closed_nodes(settings, answers.partitions, chosen)
         closed = {**self._share.closed(answers, chosen), **closed}
         entries = [shut(entry, closed.get(entry.name, "")) for entry in chosen]

@@ -108,11 +108,15 @@ class Share:
     ----------
     use : ShareUse or None
         As of the last reading; None where none is granted or to be had.
+    max_time_s : float or None
+        Longest time limit of a job in the partition where parts run, seconds; None: unlimited, or
+        not read yet.
     """
 
     settings: SlurmSettings
     slurm: Slurm
     use: ShareUse | None = None
+    max_time_s: float | None = None
     _denied: str = ""
     _denied_at: float = float("-inf")
     _nodes: frozenset[str] = frozenset()
