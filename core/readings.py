@@ -1,4 +1,4 @@
-"""What executors read of their clusters, as the daemon takes it in."""
+"""Readings of clusters, as the daemon takes them in."""
 
 from __future__ import annotations
 

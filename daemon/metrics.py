@@ -18,7 +18,7 @@ COMMIT_S = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 class Metrics:
-    """What the daemon counts, in a registry of its own."""
+    """The daemon's figures, in a registry of its own."""
 
     def __init__(self) -> None:
         self.registry = registry = prometheus.CollectorRegistry()
