@@ -60,6 +60,7 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
             rendezvous=record.rendezvous,
             name=record.name,
             time_limit=job.time_limit,
+            memory_mb_per_proc=job.memory_mb_per_proc,
             array_index=record.array_index,
             foreign=record.foreign,
             task=record.task,

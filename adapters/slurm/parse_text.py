@@ -325,6 +325,14 @@ def parse_clock(text: str) -> float:
     return stamp
 
 
+def gives_whole_memory(text: str) -> bool:
+    """Whether Slurm gives a job that names no memory all of it, by ``scontrol show config``."""
+    values = dict(re.findall(r"^(\w+)[ \t]*=[ \t]*(\S*)", text, re.M))
+    counts = "MEMORY" in values.get("SelectTypeParameters", "").upper()
+    given = {values.get(key, "UNLIMITED").upper() for key in ("DefMemPerNode", "DefMemPerCPU")}
+    return counts and given <= {"UNLIMITED", "0"}
+
+
 def parse_fields(text: str, first: str = "JobId") -> Mapping[str, str]:
     """The ``Key=Value`` pairs of one record of ``scontrol show``; the first of each key stands.
 

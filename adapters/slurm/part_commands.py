@@ -71,6 +71,10 @@ def allocation(spec: dict[str, Any]) -> list[str]:
         names = ",".join(name for name, count in counts.items() for _ in range(count))
         words += ["--distribution=arbitrary", f"--nodelist={names}"]
         words += ["-N", str(len(counts)), "-n", str(sum(counts.values()))]
+    if memory_mb := site.get("memory_mb"):
+        words.append(
+            f"--mem-per-cpu={memory_mb}" if not site["exclusive"] else f"--mem={memory_mb}"
+        )
     if spec["time_limit_s"] is not None:
         words.append(f"--time={minutes(spec)}")
     return words + list(site["options"])
