@@ -148,6 +148,8 @@ class JobRecord:
         Those that did not grant their part of the last attempt in time.
     behind : str
         The cluster that refused the last attempt because other jobs go first there.
+    barred : mapping of cluster name to reason
+        Those that will not take it.
     """
 
     id: str
@@ -193,6 +195,7 @@ class JobRecord:
     idle_node_s: float = 0.0
     late: tuple[str, ...] = ()
     behind: str = ""
+    barred: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_waiting(self) -> bool:

@@ -207,10 +207,13 @@ def waiting_view(
         changes["earliest"] = earliest
     if passed := state.passed_over.get(record.id, 0):
         changes["passed_over"] = passed
-    if record.late and (rest := others(state, record, record.late)) is not None:
-        changes["clusters"] = rest
-    elif job.clusters is not None and not clusters.issuperset(job.clusters):
-        changes["clusters"] = tuple(name for name in job.clusters if name in clusters)
+    named = others(state, record, record.late) if record.late else None
+    named = job.clusters if named is None else named
+    taking = clusters.difference(record.barred)
+    if named is None and record.barred:
+        changes["clusters"] = tuple(sorted(taking))
+    elif named is not None and (named != job.clusters or not taking.issuperset(named)):
+        changes["clusters"] = tuple(name for name in named if name in taking)
     return replace(job, **changes) if changes else job  # type: ignore[arg-type]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from coalloc.core import negotiating
 from coalloc.core.after_restore import is_cancelled, never_again, overtaken, repeat_starts
+from coalloc.core.barring import bar
 from coalloc.core.effects import Publish, SaveHistory, SaveMeta, Wake
 from coalloc.core.ending import abort_parts, end_waiting, release_dependents
 from coalloc.core.estimates import history_key, remembered
@@ -59,6 +60,7 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
             rendezvous=record.rendezvous,
             name=record.name,
             time_limit=job.time_limit,
+            memory_mb_per_proc=job.memory_mb_per_proc,
             array_index=record.array_index,
             foreign=record.foreign,
             task=record.task,
@@ -290,6 +292,8 @@ def _give_back(
         end_waiting(state, record, now, JobState.FAILED, f"{cluster}: {detail}", reason)
         if record.flow:
             task_ended(state, state.jobs[record.id], now)
+        return
+    if bar(state, record, now, cluster, reason, detail):
         return
     text = f"{cluster}: {detail or reason or 'refused'}"
     idle = negotiating.idle_node_s(state, record, now)

@@ -120,6 +120,9 @@ class SlurmLauncher(BatchLauncher):
             "exclusive": site.slots == "node",
             "names": {name: site.plain(name) for name, _ in part.nodes},
             "options": options,
+            "max_time_s": self._share.max_time_s,
+            "memory_mb": part.memory_mb_per_proc
+            or self._share.memory_of(site.plain(name) for name, _ in part.nodes),
             "address": site.address,
             "ports": list(site.ports),
             "python": site.python,

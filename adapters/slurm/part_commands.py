@@ -12,8 +12,8 @@ from coalloc.adapters.runner.batch_job import node_counts
 from coalloc.adapters.runner.command import BatchError, UnreachableError
 from coalloc.adapters.runner.payload import BOOT
 
-SLACK_S = 60.0
-"""Between our own time limit and Slurm's, which is only there should we be gone, seconds."""
+HOLD_S = 20.0
+"""Between a grant and the start: the other parts and the wrappers come up, seconds."""
 ALIVE = frozenset(
     {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING"}
 )
@@ -44,7 +44,8 @@ REFUSALS = (
     ("invalid user id", "user_unknown"),
     ("time limit", "bad_time_limit"),
     *((phrase, "slurm_full") for phrase in FULL),
-    ("job violates", "not_permitted"),
+    ("job violates", "over_limit"),
+    ("requested partition configuration", "over_limit"),
 )
 """What Slurm says, in lower case, and the reason of the refusal."""
 
@@ -94,11 +95,26 @@ def allocation(spec: dict[str, Any], *, is_shape: bool = False) -> list[str]:
         names = ",".join(name for name, count in counts.items() for _ in range(count))
         words += ["--distribution=arbitrary", f"--nodelist={names}"]
         words += ["-N", str(len(counts)), "-n", str(sum(counts.values()))]
+    if memory_mb := site.get("memory_mb"):
+        words.append(
+            f"--mem-per-cpu={memory_mb}" if not site["exclusive"] else f"--mem={memory_mb}"
+        )
     if spec["time_limit_s"] is not None:
-        seconds = spec["time_limit_s"] + spec["lease_s"] + spec["grace_s"] + SLACK_S
-        seconds += spec["queue"]["hold_s"] if is_shape else 0.0
-        words.append(f"--time={-int(-seconds // 60)}")
+        words.append(f"--time={minutes(spec)}")
     return words + list(site["options"])
+
+
+def minutes(spec: dict[str, Any]) -> int:
+    """Slurm's time limit: the part's own and what comes before and after its run.
+
+    No more than the partition's, where the part's own is within that.
+    """
+    own_s, most_s = spec["time_limit_s"], spec["site"].get("max_time_s")
+    held_s = spec["queue"]["hold_s"] if spec.get("queue") else 0.0
+    wanted = -int(-(own_s + held_s + HOLD_S + spec["grace_s"]) // 60)
+    if most_s is None or own_s > most_s:
+        return wanted
+    return min(wanted, max(1, int(most_s // 60)))
 
 
 def _shape(spec: dict[str, Any]) -> list[str]:
