@@ -36,7 +36,6 @@ from coalloc.model.job_json import write_job
 from coalloc.model.parts import PartReport, PartState
 from coalloc.model.plan import Objective, Plan, Reason, Status
 from coalloc.model.reading import ClusterReading, NodeReading
-from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.trace import Outcome
 from coalloc.simulation.workload import SlotMap, Workload
 
@@ -52,8 +51,8 @@ MOST_IDLE_ROUNDS = 1000
 """Rounds in a row that start nothing while nothing runs; then the queue is given up."""
 SET_BY_DAEMON = ("id", "submitted", "earliest")
 
-Solver = Callable[[Snapshot, Mapping[str, Any]], Plan]
-"""From a snapshot, and what the policy noted in an earlier round, to a plan."""
+Solver = Callable[[Solve], Plan]
+"""From what the core asks for to a plan."""
 
 
 @dataclass(slots=True)
@@ -94,7 +93,7 @@ def replay_general(
     slot_map : SlotMap
         Of the platform to replay on.
     solve : callable
-        Snapshot and notes to plan.
+        What the core asks for to a plan.
     on_progress : callable, optional
         Told the number of jobs that have ended or were refused.
     policy : str
@@ -184,10 +183,16 @@ class _Replay:
         }
         number = self.arrived
         self.arrived += 1
-        command = Submit(token=str(number), job=body, launch=Launch(argv=("replayed",)))
+        launch = Launch(argv=(logged.application or "replayed",))
+        command = Submit(token=str(number), job=body, launch=launch)
         self._handle(
             Requested(
-                origin=number, user="replay", uid=-1, gid=-1, operator=False, command=command
+                origin=number,
+                user=logged.user or "replay",
+                uid=-1,
+                gid=-1,
+                operator=False,
+                command=command,
             ),
             now,
         )
@@ -222,18 +227,19 @@ class _Replay:
                         self.index[answer.body["job"]] = number
                 case Send(cluster=cluster, order=order):
                     self._order(cluster, order, now)
-                case Solve(round=number, snapshot=snapshot, notes=notes):
-                    plan = self._plan(snapshot, notes)
-                    effects += self.core.handle(Solved(round=number, plan=plan, solve_s=0.0), now)
+                case Solve() as asked:
+                    solved = Solved(round=asked.round, plan=self._plan(asked), solve_s=0.0)
+                    effects += self.core.handle(solved, now)
                 case _:
                     pass
 
-    def _plan(self, snapshot: Snapshot, notes: Mapping[str, Any]) -> Plan:
+    def _plan(self, asked: Solve) -> Plan:
+        snapshot = asked.snapshot
         if not snapshot.queue:
             objective = Objective(name="makespan", value=0.0)
             return Plan(policy="plain", status=Status.HEURISTIC, objective=objective)
         self.result.rounds += 1
-        plan = self.solve(snapshot, notes)
+        plan = self.solve(asked)
         later = [p.start for p in plan.placements if p.start > snapshot.time + SAME_INSTANT_S]
         self.idle_rounds = (
             0 if self.ends or len(later) < len(plan.placements) else self.idle_rounds + 1
