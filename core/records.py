@@ -1,4 +1,4 @@
-"""What the daemon remembers of a job, a part and a cluster."""
+"""Records of jobs and parts, as the daemon keeps them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ REQUEUED = "requeued"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartRecord:
-    """What one cluster runs of a job.
+    """One cluster's part of a job.
 
     Attributes
     ----------
@@ -53,7 +53,13 @@ class PartRecord:
     started, ended : float or None
         Wall-clock seconds, of the first process and of the last.
     reason, detail : str
-        Why it ended, where that is not a plain exit.
+        Why it ended, where that is not a plain exit; of one that waits, what it waits for.
+    asked : float
+        From when on its claim could be granted, seconds.
+    granted : float or None
+        When it was heard that it has its nodes, seconds.
+    expected : float or None
+        Of one that waits: when its batch system expects to start it, seconds.
     """
 
     cluster: str
@@ -66,6 +72,15 @@ class PartRecord:
     ended: float | None = None
     reason: str = ""
     detail: str = ""
+    asked: float = 0.0
+    granted: float | None = None
+    expected: float | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """It was sent into a queue and holds no nodes, as far as was heard."""
+        is_queued = self.state is PartState.PREPARING and self.expected is not None
+        return self.state is PartState.WAITING or (is_queued and self.granted is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +131,16 @@ class JobRecord:
     chunk_first, chunks : int
         Of a piece of a divisible job: its first chunk, counted from 0, and how many it has.
         0 chunks: it is no piece.
+    queued : bool
+        The claims of the current attempt may wait in the batch systems' queues.
+    arranged : bool
+        Its parts have been told of all their nodes.
+    idle_node_s : float
+        Node-seconds that were held before a start, or in vain, in all attempts.
+    late : tuple of cluster names
+        Those that did not grant their part of the last attempt in time.
+    behind : str
+        The cluster that refused the last attempt because other jobs go first there.
     """
 
     id: str
@@ -156,6 +181,11 @@ class JobRecord:
     failures: int = 0
     chunk_first: int = 0
     chunks: int = 0
+    queued: bool = False
+    arranged: bool = False
+    idle_node_s: float = 0.0
+    late: tuple[str, ...] = ()
+    behind: str = ""
 
     @property
     def is_waiting(self) -> bool:
@@ -175,7 +205,7 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What the latest round said of a waiting job; not persistent."""
+    """The latest round's answer for a waiting job; not persistent."""
 
     round: int
     start: float | None = None
@@ -186,7 +216,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What a job executes; the core passes it on without looking inside."""
+    """A job's command; the core passes it on without looking inside."""
 
     argv: tuple[str, ...]
     script: str = ""

@@ -10,8 +10,8 @@ from coalloc.core.after_restore import MARK
 from coalloc.core.coordinator import Remembered
 from coalloc.core.effects import SaveMeta
 from coalloc.core.messages import Order
-from coalloc.core.native_jobs import NOBODY
 from coalloc.core.presence import MARK as EXECUTOR
+from coalloc.core.state import NOBODY
 from coalloc.daemon.store.records_json import read_object, read_record
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
@@ -20,7 +20,7 @@ from coalloc.wire.codec import decode_order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What a start finds in the store: the core's memory, and the orders not yet carried out."""
+    """The store's content at a start: the core's memory, and the orders not yet carried out."""
 
     remembered: Remembered
     outbox: dict[str, dict[int, Order]]
