@@ -25,7 +25,7 @@ from coalloc.model.job_json import read_speedup, write_speedup
 from coalloc.model.ranges import SPAN
 from coalloc.model.speedup import Speedup
 
-KEPT = 8
+KEPT = 32
 """Run times kept of each user and command."""
 POOLED = 64
 """Commands whose ratios, the newest, stand for all others."""

@@ -58,9 +58,9 @@ def begin_if_due(state: State, now: float) -> None:
 
 
 def _solve(state: State, snapshot: Snapshot, policy: str) -> Solve:
-    """Ask for a plan, with the history where scenarios are drawn from it."""
+    """Ask for a plan, with how long jobs like those at hand ran."""
     history = NO_HISTORY
-    if state.settings.options.get("scenarios"):
+    if state.ratios:
         records = [
             state.jobs[job.id]
             for job in (*snapshot.queue, *snapshot.running)

@@ -1,23 +1,24 @@
-"""The one default: EASY at once, then whatever does better.
+"""The one default: users wait as little as they can, and nobody for ever.
 
-The first incumbent is EASY, the order operators know. Then conservative backfilling and the other
-orders, each starting what fits, are decoded while the budget lasts; then, for queues of rigid,
-moldable and other jobs alike, the search of `oas` over orders and allotments goes on, until it
-proves its plan, finds nothing better for a while (option ``patience``), or is told to stop. The
-best by (jobs without a start, the objective, the other one of makespan and weighted completion) is
-the plan, so it is never worse than EASY in this order.
+*On line* (`Budget.live`: the daemon, and `simulate`), jobs go on arriving, and what counts is how
+long each waits. Queues of rigid jobs, beside moldable ones or not, are planned by `online`: nine
+orders between shortest and smallest first, rolled forward by predicted run times. Queues of
+moldable jobs alone are planned by the rolling form of `bicriteria`, beside EASY.
 
-For a queue of moldable jobs alone, the engine of `bicriteria` offers its front after EASY.
+*Off line*, and where tasks of workflows are queued, or the caller asks for the makespan: EASY at
+once, then conservative backfilling and other orders, then the search of `oas` (of `workflow` where
+tasks of workflows are queued) over orders and allotments, until it proves its plan, finds nothing
+better for a while (option ``patience``), or is told to stop. The best by (jobs without a start,
+the objective, the other one of makespan and weighted completion) is the plan, so it is never worse
+than EASY in this order. For a queue of moldable jobs alone, the engine of `bicriteria` offers its
+front.
 
-A queue of moldable jobs alone, where more will arrive (`Budget.live`), is planned by the rolling
-form of `bicriteria`, since what ends first now is not what serves best in the long run. There plans
-compare by (jobs without a start, weighted completion and area at the price of processors), and
-EASY's stands where it is better, or where the round is stopped before there is another.
+The objective is the weighted completion, which differs from the weighted wait by a constant where
+run times do not depend on the place.
 
-Where tasks of workflows are queued, alone or beside other jobs, the engine of `workflow` takes the
-place of that search; so the plan is never worse than a published policy's for workflows, either.
-
-Jobs that were passed over too often are booked first in all of these (option ``guard_after``).
+Jobs that have waited for ``wait_limit``, or were passed over more than ``guard_after`` times, are
+booked first in all of these, in arrival order (`online` states what that bounds). Equal jobs start
+in arrival order.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.incumbent import Incumbent
-from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.moldable.bicriteria import searched
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.demt_laying import Layer
@@ -40,6 +41,7 @@ from coalloc.policies.moldable.engine import Engine
 from coalloc.policies.moldable.front import lay_front
 from coalloc.policies.moldable.rolling import begin_round, roll_round
 from coalloc.policies.oas.orders import try_orders
+from coalloc.policies.online import overdue, solve_round
 from coalloc.policies.workflow.engine import make_search
 
 MOST_WORK = 100_000
@@ -61,10 +63,13 @@ def solve(
     budget: Budget,
     on_incumbent: OnIncumbent | None = None,
 ) -> Plan:
-    """Plan with the best of the simple policies and of the search."""
+    """Plan a round on line, or with the best of the simple policies and of the search."""
     planner = Planner(problem, options, budget.origin)
+    planner.guarded = overdue(planner, options["wait_limit"])
     if budget.live and is_moldable(planner):
         return _rolling(planner, budget, on_incumbent)
+    if budget.live and options["objective"] == WEIGHTED and is_plain(planner):
+        return solve_round(planner, "auto", budget, on_incumbent)
     search = make_search(planner, "auto", budget, on_incumbent)
     incumbent = search.incumbent
     if is_moldable(planner):
@@ -79,6 +84,11 @@ def solve(
 def is_moldable(planner: Planner) -> bool:
     """Whether all there is to place are moldable jobs."""
     return bool(planner.items) and all(isinstance(i.job, MoldableJob) for i in planner.items)
+
+
+def is_plain(planner: Planner) -> bool:
+    """Whether there is something to place, and none of it a task of a workflow."""
+    return bool(planner.items) and all(item.task is None for item in planner.items)
 
 
 def _offer_front(planner: Planner, incumbent: Incumbent[Schedule], budget: Budget) -> None:

@@ -44,6 +44,8 @@ class Budget:
         How long jobs ran, by what was planned.
     live : bool
         Jobs go on arriving, and only what starts now is carried out before the next call.
+    bounds : bool
+        The caller reads how good plans are; where it does not, live rounds leave the bound out.
     notes : mapping
         What the policy of this name left for itself in `NOTES` of its last plan's stats.
     origin : float
@@ -57,6 +59,7 @@ class Budget:
     previous: tuple[str, ...] = ()
     history: History = NO_HISTORY
     live: bool = False
+    bounds: bool = True
     notes: Mapping[str, Any] = field(default_factory=dict)
     origin: float = 0.0
 

@@ -259,7 +259,22 @@ ROLLING: Table = {
 
 AUTO: Table = {
     **COMMON,
-    "guard_after": _with_default(GUARD, 10),
+    "objective": _with_default(OBJECTIVE, "weighted_completion"),
+    "guard_after": _with_default(GUARD, 0),
+    "wait_limit": Field(
+        kind="number",
+        low=0,
+        nullable=True,
+        default=86_400.0,
+        doc="Seconds; jobs that have waited so long are booked first, by arrival; null: none.",
+    ),
+    "order_tolerance": Field(
+        kind="number",
+        low=0,
+        high=1,
+        default=0.0,
+        doc="Share of the objective that another order must gain before it replaces the first.",
+    ),
     "window": SEARCH["window"],
     "patience": _with_default(SEARCH["patience"], 50),
     "exact_work": _with_default(SEARCH["exact_work"], 200_000),

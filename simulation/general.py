@@ -45,7 +45,6 @@ from coalloc.model.job_json import write_job
 from coalloc.model.parts import PartReport, PartState
 from coalloc.model.plan import Objective, Plan, Reason, Status
 from coalloc.model.reading import ClusterReading, NodeReading
-from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.trace import Outcome
 from coalloc.simulation.workload import SlotMap, Workload
 
@@ -61,8 +60,8 @@ MOST_IDLE_ROUNDS = 1000
 """Rounds in a row that start nothing while nothing runs; then the queue is given up."""
 SET_BY_DAEMON = ("id", "submitted", "earliest")
 
-Solver = Callable[[Snapshot, Mapping[str, Any]], Plan]
-"""From a snapshot, and what the policy noted in an earlier round, to a plan."""
+Solver = Callable[[Solve], Plan]
+"""From what the core asks for to a plan."""
 
 
 @dataclass(slots=True)
@@ -103,7 +102,7 @@ def replay_general(
     slot_map : SlotMap
         Of the platform to replay on.
     solve : callable
-        Snapshot and notes to plan.
+        What the core asks for to a plan.
     on_progress : callable, optional
         Told the number of jobs that have ended or were refused.
     policy : str
@@ -191,10 +190,10 @@ class _Replay:
         }
         number = self.arrived
         self.arrived += 1
-        command = Submit(token=str(number), job=body, launch=Launch(argv=("replayed",)))
-        return Requested(
-            origin=number, user="replay", uid=-1, gid=-1, operator=False, command=command
-        )
+        launch = Launch(argv=(logged.application or "replayed",))
+        command = Submit(token=str(number), job=body, launch=launch)
+        user = logged.user or "replay"
+        return Requested(origin=number, user=user, uid=-1, gid=-1, operator=False, command=command)
 
     def _finished(self, job: str, now: float) -> list[Stated]:
         started = self.result.start[self.index[job]]
@@ -225,18 +224,19 @@ class _Replay:
                         self.index[answer.body["job"]] = number
                 case Send(cluster=cluster, order=order):
                     self._order(cluster, order, now)
-                case Solve(round=number, snapshot=snapshot, notes=notes):
-                    plan = self._plan(snapshot, notes)
-                    effects += self.core.handle(Solved(round=number, plan=plan, solve_s=0.0), now)
+                case Solve() as asked:
+                    solved = Solved(round=asked.round, plan=self._plan(asked), solve_s=0.0)
+                    effects += self.core.handle(solved, now)
                 case _:
                     pass
 
-    def _plan(self, snapshot: Snapshot, notes: Mapping[str, Any]) -> Plan:
+    def _plan(self, asked: Solve) -> Plan:
+        snapshot = asked.snapshot
         if not snapshot.queue:
             objective = Objective(name="makespan", value=0.0)
             return Plan(policy="plain", status=Status.HEURISTIC, objective=objective)
         self.result.rounds += 1
-        plan = self.solve(snapshot, notes)
+        plan = self.solve(asked)
         later = [p.start for p in plan.placements if p.start > snapshot.time + SAME_INSTANT_S]
         self.idle_rounds = (
             0 if self.ends or len(later) < len(plan.placements) else self.idle_rounds + 1

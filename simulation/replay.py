@@ -74,11 +74,13 @@ def replay(
         elapsed = time.perf_counter() - began
         stats = {"elapsed_s": elapsed, "instants": found.instants, "longest_queue": found.deepest}
         return _from_stream(workload, slot_map, policy, found, stats)
-    budget = Budget(work=work, seed=seed, live=True)
+    budget = Budget(work=work, seed=seed, live=True, bounds=False)
     result = replay_general(
         workload,
         slot_map,
-        lambda snapshot, notes: row.solve(snapshot, complete, replace(budget, notes=notes)),
+        lambda asked: row.solve(
+            asked.snapshot, complete, replace(budget, notes=asked.notes, history=asked.history)
+        ),
         on_progress,
         policy,
     )

@@ -159,6 +159,8 @@ class LoggedJob:
         In the log.
     moldable : MoldableJob or None
         What is submitted in place of `job`, which it equals on as many processes.
+    user, application : str
+        Whose job of what it was, as numbers; empty where the log does not know.
     """
 
     job: RigidJob
@@ -167,6 +169,8 @@ class LoggedJob:
     number: int
     line: int
     moldable: MoldableJob | None = None
+    user: str = ""
+    application: str = ""
 
     @property
     def is_exact(self) -> bool:
@@ -239,7 +243,15 @@ def make_jobs(log: SwfLog, rule: JobRule | None = None) -> MadeJobs:
             clusters=_clusters(line, rule),
         )
         jobs.append(
-            LoggedJob(job=job, run_s=times[1], killed=times[2], number=line.number, line=line.line)
+            LoggedJob(
+                job=job,
+                run_s=times[1],
+                killed=times[2],
+                number=line.number,
+                line=line.line,
+                user=_named(line.user),
+                application=_named(line.application),
+            )
         )
     return MadeJobs(jobs=tuple(jobs), left_out=dict(left_out), adjusted=dict(adjusted))
 
@@ -252,6 +264,10 @@ def _unusable(line: SwfJob) -> str:
     if line.run_s is None:
         return "no run time"
     return ""
+
+
+def _named(number: int | None) -> str:
+    return "" if number is None else str(number)
 
 
 def _identity(number: int, count: int) -> str:

@@ -16,7 +16,7 @@ from coalloc.core import snapshots
 from coalloc.core.records import JobRecord
 from coalloc.core.state import State
 from coalloc.daemon.queries import job_views
-from coalloc.daemon.solver.planner import Planner
+from coalloc.daemon.solver.planner import Planner, guard
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Plan, Reason
@@ -96,7 +96,8 @@ class Explainer:
     def _rule(self, plan: Plan | None, policy: str, job: str) -> dict[str, Any]:
         """How rounds plan: like the last plan, unless that only stood in."""
         if plan is None or (plan.policy == "plain" and policy != "plain"):
-            given = {"guard_after": self._planner.passed_over_limit, **self._planner.options}
+            limit = self._planner.passed_over_limit
+            given = {**guard(policy, limit), **self._planner.options}
             return {"policy": policy, "options": given}
         asked: dict[str, Any] = {"policy": plan.policy, "options": dict(plan.options)}
         won = plan.stats.get("order")

@@ -21,6 +21,7 @@ from coalloc.model.plan_json import read_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
 from coalloc.policies.plain import plain_fcfs
+from coalloc.policies.registry import POLICIES
 from coalloc.wire.codec import encode
 
 NODE_ENTRIES = 50_000
@@ -117,7 +118,7 @@ class Planner:
             With the reason.
         """
         # A policy takes of these what it knows.
-        options = {"guard_after": self.passed_over_limit, **self.options}
+        options = {**guard(policy, self.passed_over_limit), **self.options}
         outcome = await self._solver.solve(
             snapshot,
             policy,
@@ -145,6 +146,12 @@ class Planner:
         if not self._solver.is_warm:
             return plain_fcfs(snapshot, pieces=True)
         return await self.solve(encode(write_snapshot(snapshot)), policy, notes=notes)
+
+
+def guard(policy: str, passed_over_limit: int) -> dict[str, Any]:
+    """The option that keeps a policy from passing jobs over for ever; it may limit waits itself."""
+    row = POLICIES.get(policy)
+    return {} if row and "wait_limit" in row.options else {"guard_after": passed_over_limit}
 
 
 def order_of_starts(plan: Plan) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ import numpy as np
 from coalloc.adapters.formats.platforms import Platform
 from coalloc.adapters.formats.swf import read_swf
 from coalloc.adapters.formats.swf_jobs import LoggedJob, make_jobs
+from coalloc.core.effects import Solve
 from coalloc.core.estimates import history_for, remembered
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
@@ -195,14 +196,15 @@ class _Caller:
         keys = {job: self.window.users[int(job) - 1] for job in ids}
         return history_for(self.window.ratios, keys)
 
-    def __call__(self, snapshot: Snapshot, notes: Mapping[str, Any]) -> Plan:
+    def __call__(self, asked: Solve) -> Plan:
+        snapshot = asked.snapshot
         budget = Budget(
             work=self.work,
             seed=self.seed,
             previous=self.previous,
             history=self.history(snapshot),
             live=True,
-            notes=notes,
+            notes=asked.notes,
         )
         began = time.process_time()
         plan = lookup(self.policy).solve(snapshot, self.options, budget)
