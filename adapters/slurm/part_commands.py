@@ -100,17 +100,22 @@ def allocation(spec: dict[str, Any], *, is_shape: bool = False) -> list[str]:
             f"--mem-per-cpu={memory_mb}" if not site["exclusive"] else f"--mem={memory_mb}"
         )
     if spec["time_limit_s"] is not None:
-        words.append(f"--time={minutes(spec)}")
+        held_s = spec["queue"]["hold_s"] if is_shape else 0.0
+        words.append(f"--time={minutes(spec, held_s)}")
     return words + list(site["options"])
 
 
-def minutes(spec: dict[str, Any]) -> int:
+def minutes(spec: dict[str, Any], held_s: float = 0.0) -> int:
     """Slurm's time limit: the part's own and what comes before and after its run.
 
     No more than the partition's, where the part's own is within that.
+
+    Parameters
+    ----------
+    held_s : float
+        How long it may wait for the job's other parts besides, seconds.
     """
     own_s, most_s = spec["time_limit_s"], spec["site"].get("max_time_s")
-    held_s = spec["queue"]["hold_s"] if spec.get("queue") else 0.0
     wanted = -int(-(own_s + held_s + HOLD_S + spec["grace_s"]) // 60)
     if most_s is None or own_s > most_s:
         return wanted

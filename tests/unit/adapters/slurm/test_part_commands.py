@@ -49,9 +49,9 @@ def test_a_claim_that_waits_names_no_node() -> None:
     assert not [word for word in words if "nodelist" in word]
     assert words[2:] == [
         *("-n", "2", "--exclusive", "-N", "2", "--ntasks-per-node=1"),
-        *("--exclude=n[7-9]", "--begin=now+30", "--time=4"),
+        *("--exclude=n[7-9]", "--begin=now+30", "--time=3"),
     ]
-    assert "--time=3" in allocation(asked)
+    assert "--time=2" in allocation(asked)
 
 
 def test_cpus_are_asked_for_on_whatever_nodes() -> None:
