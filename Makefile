@@ -19,11 +19,11 @@ SLURM := slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins slurm-wlm-j
 GRIDENGINE := gridengine-master gridengine-exec gridengine-client
 SIMGRID := g++ libsimgrid-dev
 
-.PHONY: help run test test-slurm test-gridengine test-simgrid test-snakemake slurm-demo lint types fmt bench nightly docs \
+.PHONY: help run test test-slurm test-gridengine test-simgrid test-snakemake slurm-demo lint types fmt bench bench-online nightly docs \
   kernels coverage mutation clean links slurm gridengine simgrid snakemake
 
 help:
-	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | test-snakemake | slurm-demo | coverage | mutation | lint | types | fmt | bench | nightly | docs | clean"
+	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | test-snakemake | slurm-demo | coverage | mutation | lint | types | fmt | bench | bench-online | nightly | docs | clean"
 
 run: .venv/.installed-run
 	$(BIN)/coalloc demo
@@ -119,6 +119,11 @@ fmt: .venv/.installed
 
 bench: .venv/.installed
 	$(BIN)/python -m benchmarks
+
+# How long users wait under each policy, on pieces of real logs. It takes hours and goes on where it
+# was interrupted; make bench-online ONLINE='--half report --logs KTH-SP2' replays a part.
+bench-online: .venv/.installed
+	$(BIN)/coalloc reproduce online $(ONLINE)
 
 # What it draws is new in every run; make nightly SEED=n repeats the run that showed n.
 nightly: SEED := $(strip $(shell od -An -N3 -tu4 /dev/urandom))

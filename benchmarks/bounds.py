@@ -29,7 +29,7 @@ from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.oas.exact import ExactSearch
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.policies.simple import KEYS, sort_items
+from coalloc.policies.simple import SIMPLE, sort_items
 
 SLOTS_ONLY = ("longest", "area", "widths", "exclusion", "levels")
 EXACT_WORK = 2_000_000
@@ -130,7 +130,7 @@ def proven(planner: Planner) -> float | None:
     """The optimum, or None where it is not proved in the limit of work."""
     seeds = [
         planner.decode(sort_items(planner, name), decoder)
-        for name in KEYS
+        for name in SIMPLE
         for decoder in ("insert", "event")
     ]
     search = ExactSearch(planner, "makespan", min(seeds, key=lambda found: found.rank))

@@ -16,7 +16,7 @@ from statistics import median
 
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.oas.exact import ExactSearch
-from coalloc.policies.simple import DECODERS, sort_items
+from coalloc.policies.simple import SIMPLE, sort_items
 from coalloc.simulation.reproduce.instances import oas_instance
 
 STEP = 500_000
@@ -56,7 +56,7 @@ class Run:
 def best_simple(planner: Planner) -> Schedule:
     """The best of the simple orders."""
     return min(
-        (planner.decode(sort_items(planner, name), DECODERS[name]) for name in DECODERS),
+        (planner.decode(sort_items(planner, name), rule.decoder) for name, rule in SIMPLE.items()),
         key=lambda schedule: schedule.rank,
     )
 

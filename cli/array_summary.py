@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import msgspec
 
 from coalloc.cli.output import block, printable, reason
-from coalloc.client.answers import QueueRow
 from coalloc.client.client import Client
 from coalloc.model.nodeset import fold
 from coalloc.runtime.texts import instant
+from coalloc.wire.job_rows import QueueRow
 
 WAITING = frozenset({"pending", "held"})
 
 
-def members_of(client: Client, number: str) -> list[dict[str, Any]]:
+def members_of(client: Client, number: str) -> list[QueueRow]:
     """Rows of an array's members that the daemon remembers; empty where there is no such array."""
-    rows = client.whole_queue(everything=True)["jobs"]
-    return [row for row in rows if row["id"].startswith(f"{number}_")]
+    return [row for row in client.queue(everything=True) if row.id.startswith(f"{number}_")]
 
 
-def first_waiting(rows: Sequence[dict[str, Any]]) -> str:
+def first_waiting(rows: Sequence[QueueRow]) -> str:
     """The member that a question about the array is best answered for."""
-    return str(next((row for row in rows if row["state"] in WAITING), rows[0])["id"])
+    return next((row for row in rows if row.state in WAITING), rows[0]).id
 
 
-def array_lines(number: str, rows: Sequence[dict[str, Any]]) -> list[str]:
+def array_lines(number: str, members: Sequence[QueueRow]) -> list[str]:
     """Count the members that wait, run and have ended, and name them."""
-    members = msgspec.convert(rows, list[QueueRow])
     states: dict[str, list[QueueRow]] = {}
     for row in members:
         state = row.state

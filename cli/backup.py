@@ -30,8 +30,8 @@ def _backup(args: argparse.Namespace) -> int:
             raise
         return _backup_stopped(args, path)
     with connect(args) as client:
-        answer = client.ask("backup", timeout_s=max(BACKUP_S, args.timeout), path=str(path))
-    print(f"{path}: {answer['bytes']} bytes")
+        answer = client.backup(path, timeout_s=max(BACKUP_S, args.timeout))
+    print(f"{path}: {answer.bytes} bytes")
     return DONE
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -15,6 +15,7 @@ from coalloc.runtime import texts
 
 if TYPE_CHECKING:
     from coalloc.client.client import Client
+    from coalloc.wire.answers import Answer
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 
@@ -34,7 +35,27 @@ class CommandError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """Errors are one line, with the exit code of bad usage."""
+    """Errors are one line, with the exit code of bad usage.
+
+    Attributes
+    ----------
+    signed : tuple of str
+        Options whose value may begin with a minus sign.
+    """
+
+    signed: tuple[str, ...] = ()
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Parse; the value of a signed option is joined to it, or it would be an option itself."""
+        words: list[str] = []
+        for word in sys.argv[1:] if args is None else args:
+            if words and words[-1] in self.signed:
+                words[-1] += f"={word}"
+            else:
+                words.append(word)
+        return super().parse_known_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Refuse the command line."""
@@ -109,9 +130,12 @@ def print_json(value: Any) -> None:
     sys.stdout.write("\n")
 
 
-def answer_json(answer: Mapping[str, Any]) -> None:
+def answer_json(answer: Answer) -> None:
     """Print an answer of the daemon without what belongs to the wire."""
-    print_json({key: value for key, value in answer.items() if key not in {"id", "type"}})
+    import msgspec
+
+    body = msgspec.to_builtins(answer)
+    print_json({key: value for key, value in body.items() if key != "type"})
 
 
 def note(text: str) -> None:

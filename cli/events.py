@@ -10,7 +10,7 @@ from typing import Any
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, connect
 from coalloc.cli.output import node_set, precise, printable
-from coalloc.client.answers import Event
+from coalloc.wire.answers import Event
 
 LATEST = 20
 

@@ -6,12 +6,10 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from coalloc.cli.output import aligned, block, figure, node_set, precise, printable, reason
-from coalloc.client.answers import JobDetails, PartRow, PieceRow, TaskRow
 from coalloc.core.pieces import span
 from coalloc.runtime.texts import instant, length
+from coalloc.wire.job_rows import JobDetails, PartRow, PieceRow, TaskRow
 
 ORIGINS = {
     "user": "given",
@@ -25,9 +23,8 @@ TASK_HEADERS = ("JOBID", "TASK", "STATE", "TRIES", "START", "RUN", "NODES", "REA
 PIECE_HEADERS = ("JOBID", "CHUNKS", *TASK_HEADERS[2:])
 
 
-def job_lines(body: Mapping[str, Any], now: float) -> list[str]:
+def job_lines(job: JobDetails, now: float) -> list[str]:
     """Everything known of a job, for people."""
-    job = msgspec.convert(body, JobDetails)
     lines = [f"Job {job.id}  {printable(job.name)}  {job.state}"]
     lines += block(_state(job, now))
     lines += ["", "Asks for", *block(_asks(job))]

@@ -31,7 +31,8 @@ INTERRUPTED, PIPE_CLOSED = 130, 141
 MODULES: Mapping[str, str] = {
     "submit": "coalloc.cli.submit",
     "submit-workflow": "coalloc.cli.submit_workflow",
-    **dict.fromkeys(("queue", "show", "wait", "status"), "coalloc.cli.queue"),
+    **dict.fromkeys(("queue", "show", "wait"), "coalloc.cli.queue"),
+    "status": "coalloc.cli.status",
     "why": "coalloc.cli.why",
     "nodes": "coalloc.cli.nodes",
     "calibrate": "coalloc.cli.calibrate",

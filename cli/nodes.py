@@ -5,17 +5,16 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, CommandError, answer_json, connect
 from coalloc.cli.output import figure, show_table
-from coalloc.client.answers import ClusterRow, NodeRow
 from coalloc.client.client import Client, NoAnswerError
 from coalloc.model.nodeset import fold
 from coalloc.runtime.texts import length
+from coalloc.wire.answers import ClusterRow, NodeRow, NodesAnswer
 
 CLUSTER_HEADERS = ("CLUSTER", "STATE", "NODES", "SLOTS", "FREE", "LINK", "USED", "READ", "NOTE")
 NODE_HEADERS = (
@@ -44,12 +43,11 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 def _nodes(args: argparse.Namespace) -> int:
     with connect(args) as client:
-        answer = client.ask("nodes") if args.wait is None else _ready(client, args)
-    wanted = _wanted(answer, args)
+        answer = client.known_nodes() if args.wait is None else _ready(client, args)
+    clusters = _wanted(answer, args)
     if args.json:
-        answer_json({**answer, "clusters": wanted})
+        answer_json(replace(answer, clusters=clusters))
         return 0
-    clusters = msgspec.convert(wanted, tuple[ClusterRow, ...])
     show_table(
         CLUSTER_HEADERS,
         [cluster_line(cluster) for cluster in clusters],
@@ -66,11 +64,12 @@ def _nodes(args: argparse.Namespace) -> int:
     return 0
 
 
-def _wanted(answer: Mapping[str, Any], args: argparse.Namespace) -> list[Any]:
-    return [c for c in answer["clusters"] if not args.clusters or c["cluster"] in args.clusters]
+def _wanted(answer: NodesAnswer, args: argparse.Namespace) -> tuple[ClusterRow, ...]:
+    rows = answer.clusters
+    return tuple(row for row in rows if not args.clusters or row.cluster in args.clusters)
 
 
-def _ready(client: Client, args: argparse.Namespace) -> dict[str, Any]:
+def _ready(client: Client, args: argparse.Namespace) -> NodesAnswer:
     """The answer once every cluster asked for is read.
 
     Raises
@@ -84,8 +83,8 @@ def _ready(client: Client, args: argparse.Namespace) -> dict[str, Any]:
     while True:
         away = None
         try:
-            answer = client.ask("nodes")
-            away = [c["cluster"] for c in _wanted(answer, args) if c["stale"]]
+            answer = client.known_nodes()
+            away = [row.cluster for row in _wanted(answer, args) if row.stale]
             if not away:
                 return answer
         except NoAnswerError:
@@ -107,12 +106,26 @@ def cluster_line(row: ClusterRow) -> tuple[str, ...]:
         "no limit" if row.link_gbps is None else figure(row.link_gbps),
         figure(row.link_used_gbps),
         "never" if row.age_s is None else f"{length(row.age_s)} ago",
-        "; ".join(filter(None, (row.error, row.drain_reason, _waiting(row)))),
+        "; ".join(filter(None, (row.error, row.drain_reason, _waiting(row), _share(row)))),
     )
 
 
 def _waiting(row: ClusterRow) -> str:
     return f"{row.waiting_there} waiting there" if row.waiting_there else ""
+
+
+def _share(row: ClusterRow) -> str:
+    """What jobs take from local ones; nothing is said where they go before none."""
+    share = row.share
+    if share is None:
+        return ""
+    said = f"starts {row.way}: {share.kept} of {share.nodes} kept"
+    if share.local_jobs:
+        said += (
+            f", local jobs delayed by {share.delay_mean_s:g} s on average,"
+            f" {share.delay_max_s:g} s at most"
+        )
+    return said + (f"; no claims: {share.paused}" if share.paused else "")
 
 
 def state_of(row: ClusterRow) -> str:

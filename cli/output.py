@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -83,58 +84,114 @@ def show_table(
     right: frozenset[str] = frozenset(),
     header: bool = True,
 ) -> None:
-    """Print a table: with colours on a terminal, else plain aligned text.
+    """Print a table: on a terminal with colours and cut to its width, else plain and whole.
 
     Parameters
     ----------
     right : frozenset of str
         Headers of the columns that hold numbers.
     """
-    cells = [[printable(cell) for cell in row] for row in rows]
-    if is_terminal():
-        _show_rich(headers, cells, right, header)
-    else:
-        lines = [list(headers), *cells] if header else cells
+    lines = [[printable(cell) for cell in row] for row in rows]
+    if header:
+        lines.insert(0, list(headers))
+    if not is_terminal():
         sys.stdout.writelines(f"{line}\n" for line in aligned(lines, headers, right))
+        return
+    shown = aligned(lines, headers, right, columns=width())
+    for number, (line, cells) in enumerate(zip(shown, lines, strict=True)):
+        print(_coloured(line, cells, is_header=header and not number))
 
 
 def aligned(
-    lines: Sequence[Sequence[str]], headers: Sequence[str], right: frozenset[str] = frozenset()
+    lines: Sequence[Sequence[str]],
+    headers: Sequence[str],
+    right: frozenset[str] = frozenset(),
+    *,
+    columns: int | None = None,
 ) -> list[str]:
-    """Columns padded to their widest cell; the last one is left as it is."""
-    widths = [max((len(line[i]) for line in lines), default=0) for i in range(len(headers))]
+    """Columns padded to their widest cell; the last one is left as it is.
+
+    Parameters
+    ----------
+    columns : int, optional
+        Width of a line: cells are cut until all lines fit, first those of the last column.
+    """
+    widths = [max((_size(line[i]) for line in lines), default=0) for i in range(len(headers))]
+    if columns is not None:
+        widths = _fitted(widths, headers, right, columns)
     out = []
     for line in lines:
         cells = [
-            cell.rjust(size) if name in right else cell.ljust(size)
+            _padded(_cut(cell, size) if columns is not None else cell, size, name in right)
             for cell, size, name in zip(line, widths, headers, strict=True)
         ]
-        out.append(" ".join(cells).rstrip())
+        text = " ".join(cells).rstrip()
+        out.append(text if columns is None else _cut(text, columns))
     return out
 
 
-def _show_rich(
-    headers: Sequence[str], cells: Sequence[Sequence[str]], right: frozenset[str], header: bool
-) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def _fitted(
+    widths: Sequence[int], headers: Sequence[str], right: frozenset[str], columns: int
+) -> list[int]:
+    """Widths that fit into a line: first the last column gives way, then the widest texts."""
+    out = list(widths)
+    excess = sum(out) + len(out) - 1 - columns
+    if excess > 0:
+        given = min(excess, max(0, out[-1] - LEAST_LAST))
+        out[-1] -= given
+        excess -= given
+    texts = [i for i, name in enumerate(headers) if name not in right]
+    while excess > 0:
+        widest = max(texts, key=lambda i: out[i], default=None)
+        if widest is None or out[widest] <= LEAST:
+            break
+        out[widest] -= 1
+        excess -= 1
+    return out
 
-    table = Table(box=None, pad_edge=False, show_header=header, header_style="bold")
-    for index, name in enumerate(headers):
-        is_last = index == len(headers) - 1
-        table.add_column(
-            name,
-            justify="right" if name in right else "left",
-            no_wrap=not is_last,
-            overflow="fold" if is_last else "ellipsis",
-        )
-    for row in cells:
-        table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
-    Console(highlight=False).print(table)
+
+def _size(text: str) -> int:
+    """Columns of a terminal that a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
 
 
-STYLES = {"R": "green", "CG": "green", "CD": "dim", "F": "red", "TO": "red", "NF": "red"}
+def _cut(text: str, size: int) -> str:
+    if _size(text) <= size:
+        return text
+    while text and _size(text) > size - 1:
+        text = text[:-1]
+    return text + CUT
+
+
+def _padded(text: str, size: int, is_right: bool) -> str:
+    space = " " * (size - _size(text))
+    return space + text if is_right else text + space
+
+
+def _coloured(line: str, cells: Sequence[str], *, is_header: bool) -> str:
+    """The line as a terminal shows it: bold headings, and states in their colours."""
+    if "NO_COLOR" in os.environ:
+        return line
+    if is_header:
+        return f"\x1b[1m{line}\x1b[0m"
+    for cell in cells:
+        if cell in STYLES:
+            return line.replace(f" {cell} ", f" \x1b[{STYLES[cell]}m{cell}\x1b[0m ", 1)
+    return line
+
+
+STYLES = {
+    **dict.fromkeys(("R", "CG", "RUNNING"), "32"),
+    **dict.fromkeys(("CD", "COMPLETED"), "2"),
+    **dict.fromkeys(("F", "TO", "NF", "FAILED", "TIMEOUT", "LOST"), "31"),
+}
+"""Colours of states: green, dim, red."""
+LEAST, LEAST_LAST = 6, 20
+"""Columns that are left of a text that is cut, and of the last column before others are cut."""
+CUT = "~"
+"""Stands for what was cut off."""
 
 
 def block(pairs: Iterable[tuple[str, Any]]) -> list[str]:

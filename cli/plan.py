@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import asdict
+
 from coalloc.cli.command import (
     BAD_USAGE,
     Command,
@@ -44,19 +46,19 @@ def _plan(args: argparse.Namespace) -> int:
         if args.snapshot is not None:
             raise CommandError("plan: --snapshot needs PLAN (see coalloc plan --help)", BAD_USAGE)
         with connect(args) as client:
-            answer = client.ask("plan")
+            answer = client.plan()
         if args.json:
             answer_json(answer)
             return 0
-        if not answer["plan"]:
+        if not answer.plan.plan:
             print("nothing has been planned yet")
             return 0
-        body = answer["plan"]
-        title = f"round {body['round']} of {instant(body['time'])}: "
-        shown = Shown(read_plan(body["plan"]), answer["node_clusters"], body["time"], title)
-        shown.edges = answer.get("edges") or {}
-        running = [Placement(**row) for row in answer.get("running") or ()]
-        shown.picture = picture_of(shown.plan, running, body["time"], answer["time"])
+        newest = answer.plan
+        title = f"round {newest.round} of {instant(newest.time)}: "
+        shown = Shown(read_plan(newest.plan), answer.node_clusters, newest.time, title)
+        shown.edges = answer.edges
+        running = [Placement(**asdict(row)) for row in answer.running]
+        shown.picture = picture_of(shown.plan, running, newest.time, answer.time)
     else:
         shown = _from_file(args.file, args.snapshot)
         if args.json:

@@ -25,10 +25,10 @@ from coalloc.cli.submit_options import (
     shared_options,
     usage_error,
 )
-from coalloc.client.answers import Estimate, Submitted
 from coalloc.client.submission import JobOptions, submission
 from coalloc.runtime import texts
 from coalloc.runtime.texts import instant
+from coalloc.wire.answers import Estimate, Submitted
 
 ABOUT = """\
 Queue a job: a script, or a command after --.

@@ -17,10 +17,10 @@ from coalloc.cli.submit_options import (
     order,
     shared_options,
 )
-from coalloc.client.answers import Estimate, Submitted
 from coalloc.client.workflow_submission import WorkflowOptions, workflow_submission
 from coalloc.model.errors import InputError
 from coalloc.runtime.texts import instant
+from coalloc.wire.answers import Estimate, Submitted
 
 ABOUT = """\
 Queue a workflow: a file of tasks and of what each needs of others (WfFormat, DAX, Pegasus YAML,

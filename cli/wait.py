@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from coalloc.cli.command import FAILED, note
-from coalloc.client.answers import EndedJob
 from coalloc.client.client import Client
+from coalloc.wire.answers import EndedJob
 
 
 def exit_code_of(jobs: Iterable[EndedJob]) -> int:

@@ -7,8 +7,6 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
-
 from coalloc.cli import arguments as parse
 from coalloc.cli.array_summary import array_lines, first_waiting, members_of
 from coalloc.cli.command import (
@@ -20,12 +18,11 @@ from coalloc.cli.command import (
     print_json,
 )
 from coalloc.cli.output import WALL_CLOCK_S, reason
-from coalloc.client.answers import Why
-from coalloc.client.client import WHY_S
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.runtime import texts
 from coalloc.runtime.texts import clock, instant
+from coalloc.wire.answers import Why
 from coalloc.wire.client import RefusedError
 
 WAITING = frozenset({"pending", "held"})
@@ -59,19 +56,18 @@ def _why(args: argparse.Namespace) -> int:
         raise CommandError(f"why: argument JOB: {error}", BAD_USAGE) from error
     lines: list[str] = []
     with connect(args) as client:
-        limit_s = max(client.timeout_s, WHY_S)
         try:
-            answer = client.ask("why", timeout_s=limit_s, job=job)
+            answer = client.explained(job)
         except RefusedError as error:
             members = members_of(client, job) if error.code == "not_found" else []
             if not members:
                 raise
             lines = [*array_lines(job, members), ""]
-            answer = client.ask("why", timeout_s=limit_s, job=first_waiting(members))
+            answer = client.explained(first_waiting(members))
     if args.json:
         answer_json(answer)
         return 0
-    print("\n".join(lines + why_lines(msgspec.convert(answer["why"], Why))))
+    print("\n".join(lines + why_lines(answer.why)))
     return 0
 
 

@@ -19,17 +19,19 @@ from typing import Any, Self, TypeVar, Unpack
 
 import msgspec
 
-from coalloc.client import answers as results
 from coalloc.client.endpoint import await_listener, configured_endpoints, doors
 from coalloc.client.events import followed, never, stored
 from coalloc.client.main_guard import refuse_while_importing
 from coalloc.client.submission import JobOptions, submission
 from coalloc.client.workflow_submission import WorkflowOptions, workflow_submission
-from coalloc.wire.client import Asker, NoAnswerError, RefusedError, checked
+from coalloc.wire import answers
+from coalloc.wire.answers import Answer, Submitted
+from coalloc.wire.client import AnswerFrame, Asker, NoAnswerError, RefusedError
+from coalloc.wire.job_rows import JobDetails, QueueRow
 
 __all__ = ["Client", "NoAnswerError", "RefusedError", "submission"]
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Answer)
 
 PATIENCE_S = 1.0
 """How long a daemon that is being restarted may take to listen again, seconds."""
@@ -116,19 +118,31 @@ class Client:
         RefusedError
         NoAnswerError
         """
-        body = {**fields, "type": kind}
-        return checked(self._patiently(self._connected().ask(body, timeout_s=timeout_s), body))
+        return self._answer({**fields, "type": kind}, timeout_s).checked().plain()
 
-    def _patiently(self, answer: dict[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+    def _asked(
+        self, cls: type[T], kind: str, *, timeout_s: float | None = None, **fields: Any
+    ) -> T:
+        """Send a request and return its answer as one of `coalloc.wire.answers`."""
+        return self._answer({**fields, "type": kind}, timeout_s).read(cls)
+
+    def _answer(self, body: Mapping[str, Any], timeout_s: float | None = None) -> AnswerFrame:
+        asker = self._connected()
+        return self._patiently(asker.answer_to(asker.send(body), timeout_s=timeout_s), body)
+
+    def _patiently(self, answer: AnswerFrame, body: Mapping[str, Any]) -> AnswerFrame:
         """Ask again, ever more slowly, while the daemon says that we ask too fast."""
         pause, end = TOO_FAST_FIRST_S, time.monotonic() + TOO_FAST_S
-        while answer.get("code") == "too_fast" and time.monotonic() < end:
+        asker = self._connected()
+        while answer.refusal is not None and answer.refusal.code == "too_fast":
+            if time.monotonic() >= end:
+                break
             time.sleep(pause)
             pause = min(2.0 * pause, TOO_FAST_LONGEST_S)
-            answer = self._connected().ask(body)
+            answer = asker.answer_to(asker.send(body))
         return answer
 
-    def submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> results.Submitted:
+    def submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> Submitted:
         """Queue a job; on return it is on the daemon's disk.
 
         Sent again where no answer comes in time: the token makes that the same job.
@@ -148,19 +162,18 @@ class Client:
         """
         return self.send_submission(submission(argv, **options))
 
-    def send_submission(self, body: Mapping[str, Any]) -> results.Submitted:
+    def send_submission(self, body: Mapping[str, Any]) -> Submitted:
         """Queue a job described by `submission`."""
         refuse_while_importing("Client.submit")
-        asker = self._connected()
         try:
-            answer = asker.ask(body)
+            answer = self._answer(body)
         except NoAnswerError:
-            answer = asker.ask(body)
-        return _submitted(checked(self._patiently(answer, body)), body)
+            answer = self._answer(body)
+        return _submitted(answer, body)
 
     def submit_many(
         self, bodies: Iterable[Mapping[str, Any]]
-    ) -> Iterator[results.Submitted | RefusedError]:
+    ) -> Iterator[Submitted | RefusedError]:
         """Queue many jobs without waiting for each answer; yields the outcomes in order.
 
         A refusal is yielded, not raised, so that one bad job does not hide the others.
@@ -186,18 +199,17 @@ class Client:
         for request, sent in under_way:
             yield self._outcome(request, sent)
 
-    def _outcome(self, request: str, body: Mapping[str, Any]) -> results.Submitted | RefusedError:
-        asker = self._connected()
+    def _outcome(self, request: str, body: Mapping[str, Any]) -> Submitted | RefusedError:
         try:
             try:
-                answer = asker.answer_to(request)
+                answer = self._patiently(self._connected().answer_to(request), body)
             except NoAnswerError:
-                answer = asker.ask(body)
-            return _submitted(checked(self._patiently(answer, body)), body)
+                answer = self._answer(body)
+            return _submitted(answer, body)
         except RefusedError as error:
             return error
 
-    def submit_workflow(self, file: Path, **options: Unpack[WorkflowOptions]) -> results.Submitted:
+    def submit_workflow(self, file: Path, **options: Unpack[WorkflowOptions]) -> Submitted:
         """Queue the workflow of a file as one job; see `WorkflowOptions`.
 
         Raises
@@ -213,54 +225,59 @@ class Client:
         options = {"name": read.name, **options}
         return self.send_submission(workflow_submission(read.job, read.commands, **options))
 
-    def test_submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> results.Estimate:
+    def test_submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> answers.Estimate:
         """When a job would start if it were submitted now; nothing is queued."""
         return self.test_submission(submission(argv, **options))
 
-    def test_submission(self, body: Mapping[str, Any]) -> results.Estimate:
+    def test_submission(self, body: Mapping[str, Any]) -> answers.Estimate:
         """The same for a job described by `submission`."""
-        answer = self._connected().ask(
-            {**body, "type": "test_submit"}, timeout_s=max(self.timeout_s, ESTIMATE_S)
-        )
-        return _convert(checked(answer), results.Estimate)
+        request = {**body, "type": "test_submit"}
+        return self._answer(request, max(self.timeout_s, ESTIMATE_S)).read(answers.Estimate)
 
     def cancel(self, job: str) -> tuple[str, ...]:
         """End a job or an array, waiting or running; returns the jobs concerned."""
-        return tuple(self.ask("cancel", job=job)["jobs"])
+        return self._asked(answers.Concerned, "cancel", job=job).jobs
 
     def hold(self, job: str) -> tuple[str, ...]:
         """Keep a waiting job or array from being planned; returns the jobs concerned."""
-        return tuple(self.ask("hold", job=job)["jobs"])
+        return self._asked(answers.Concerned, "hold", job=job).jobs
 
     def release(self, job: str) -> tuple[str, ...]:
         """Undo `hold`; returns the jobs concerned."""
-        return tuple(self.ask("release", job=job)["jobs"])
+        return self._asked(answers.Concerned, "release", job=job).jobs
 
-    def queue(self, *, user: str = "", everything: bool = False) -> tuple[results.QueueRow, ...]:
+    def queue(self, *, user: str = "", everything: bool = False) -> tuple[QueueRow, ...]:
         """Jobs in arrival order: those that have not ended, or all that are remembered."""
-        answer = self.whole_queue(user=user, everything=everything)
-        return _convert(answer["jobs"], tuple[results.QueueRow, ...])
+        return self.whole_queue(user=user, everything=everything).jobs
 
-    def whole_queue(self, *, user: str = "", everything: bool = False) -> dict[str, Any]:
+    def whole_queue(self, *, user: str = "", everything: bool = False) -> answers.QueueAnswer:
         """The answers to `queue`, page after page, as one that has all rows."""
-        answer = self.ask("queue", user=user, all=everything)
-        rows: list[Any] = answer["jobs"]
-        while answer.get("more") and answer["jobs"]:
-            last = answer["jobs"][-1]["id"]
-            answer = self.ask("queue", user=user, all=everything, after=last)
-            rows += answer["jobs"]
-        return {**answer, "jobs": rows}
+        asked = partial(self._asked, answers.QueueAnswer, "queue", user=user, all=everything)
+        answer = asked()
+        rows = list(answer.jobs)
+        while answer.more and answer.jobs:
+            answer = asked(after=answer.jobs[-1].id)
+            rows += answer.jobs
+        return msgspec.structs.replace(answer, jobs=tuple(rows))
 
-    def show(self, job: str) -> results.JobDetails:
+    def show(self, job: str) -> JobDetails:
         """Everything known of a job, with its history of events."""
-        return _convert(self.ask("show", job=job)["job"], results.JobDetails)
+        return self.shown(job).job
 
-    def why(self, job: str) -> results.Why:
-        """What keeps a job from starting, with an explanation where one was made in time."""
-        answer = self.ask("why", timeout_s=max(self.timeout_s, WHY_S), job=job)
-        return _convert(answer["why"], results.Why)
+    def shown(self, job: str) -> answers.ShowAnswer:
+        """The whole answer to `show`."""
+        return self._asked(answers.ShowAnswer, "show", job=job)
 
-    def wait(self, job: str, timeout: float | None = None) -> tuple[results.EndedJob, ...]:
+    def why(self, job: str) -> answers.Why:
+        """The reason why a job does not start, with an explanation where one was made in time."""
+        return self.explained(job).why
+
+    def explained(self, job: str) -> answers.WhyAnswer:
+        """The whole answer to `why`."""
+        limit_s = max(self.timeout_s, WHY_S)
+        return self._asked(answers.WhyAnswer, "why", timeout_s=limit_s, job=job)
+
+    def wait(self, job: str, timeout: float | None = None) -> tuple[answers.EndedJob, ...]:
         """Wait until a job, or every member of an array, has ended.
 
         A restart of the daemon does not end the wait.
@@ -279,7 +296,7 @@ class Client:
         """
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            epoch = self.ask("status")["epoch"]
+            epoch = self.status().epoch
             request = self._connected().send({"type": "wait", "job": job})
             asked = time.monotonic()
             while time.monotonic() - asked < REPEAT_S:
@@ -288,23 +305,25 @@ class Client:
                     answer = self._connected().answer_to(
                         request, timeout_s=max(0.0, min(left, LOOK_EVERY_S))
                     )
-                    return _convert(checked(answer)["jobs"], tuple[results.EndedJob, ...])
+                    return answer.read(answers.EndedAnswer).jobs
                 except NoAnswerError:
                     if end is not None and time.monotonic() >= end:
                         message = f"job {job} has not ended within {timeout:g} s"
                         raise TimeoutError(message) from None
-                if self.ask("status")["epoch"] != epoch:
+                if self.status().epoch != epoch:
                     break
 
-    def nodes(self) -> tuple[results.ClusterRow, ...]:
+    def nodes(self) -> tuple[answers.ClusterRow, ...]:
         """Clusters with their nodes."""
-        return _convert(self.ask("nodes")["clusters"], tuple[results.ClusterRow, ...])
+        return self.known_nodes().clusters
 
-    def plan(self) -> results.PlanAnswer:
-        """The newest plan."""
-        answer = self.ask("plan")
-        others = {key: answer[key] for key in ("node_clusters", "running") if key in answer}
-        return _convert({**answer["plan"], **others}, results.PlanAnswer)
+    def known_nodes(self) -> answers.NodesAnswer:
+        """The whole answer to `nodes`."""
+        return self._asked(answers.NodesAnswer, "nodes")
+
+    def plan(self) -> answers.PlanAnswer:
+        """The newest plan, and what runs."""
+        return self._asked(answers.PlanAnswer, "plan")
 
     def events(
         self,
@@ -313,7 +332,7 @@ class Client:
         follow: bool = False,
         job: str = "",
         stopped: Callable[[], bool] = never,
-    ) -> Generator[results.Event]:
+    ) -> Generator[answers.Event]:
         """The numbered event stream, in order and without gaps.
 
         Parameters
@@ -333,25 +352,22 @@ class Client:
             Also after the daemon has gone, when following.
         """
         first = self.last_event() if since is None else since
-        bodies = (
+        events = (
             followed(self._page, self._publishing(), first, stopped, self._security)
             if follow
             else stored(partial(self._page, job=job), first)
         )
-        for body in bodies:
-            if not job or body.get("job") == job:
-                yield _convert(body, results.Event)
+        for event in events:
+            if not job or event.job == job:
+                yield event
 
     def last_event(self) -> int:
         """Number of the newest event; 0 where there is none."""
-        last: int = self.ask("events", since=0, limit=0)["last"]
-        return last
+        return self._asked(answers.EventsAnswer, "events", since=0, limit=0).last
 
-    def _page(self, since: int, limit: int, job: str = "") -> list[dict[str, Any]]:
-        events: list[dict[str, Any]] = self.ask("events", since=since, limit=limit, job=job)[
-            "events"
-        ]
-        return events
+    def _page(self, since: int, limit: int, job: str = "") -> Sequence[answers.Event]:
+        asked = self._asked(answers.EventsAnswer, "events", since=since, limit=limit, job=job)
+        return asked.events
 
     def drain(self, target: str, reason: str = "") -> None:
         """Start nothing new on a cluster or a node."""
@@ -375,12 +391,16 @@ class Client:
 
     def snapshot(self) -> dict[str, Any]:
         """What a round that began now would be given, in the snapshot format."""
-        snapshot: dict[str, Any] = self.ask("snapshot")["snapshot"]
-        return snapshot
+        return self._asked(answers.SnapshotAnswer, "snapshot").snapshot
 
-    def status(self) -> results.ServiceStatus:
-        """How the daemon is."""
-        return _convert(self.ask("status"), results.ServiceStatus)
+    def backup(self, path: Path, timeout_s: float | None = None) -> answers.BackupAnswer:
+        """Have a copy of the store written to an absolute path on the daemon's host."""
+        asked = partial(self._asked, answers.BackupAnswer, "backup", path=str(path))
+        return asked(timeout_s=timeout_s)
+
+    def status(self) -> answers.ServiceStatus:
+        """State of the daemon."""
+        return self._asked(answers.ServiceStatus, "status")
 
     def _connected(self) -> Asker:
         if self._asker is None:
@@ -394,12 +414,5 @@ class Client:
         return self._publish_endpoint
 
 
-def _submitted(answer: Mapping[str, Any], body: Mapping[str, Any]) -> results.Submitted:
-    return _convert({**answer, "token": body["token"]}, results.Submitted)
-
-
-def _convert(value: Any, cls: type[T]) -> T:
-    try:
-        return msgspec.convert(value, cls)
-    except msgspec.ValidationError as error:
-        raise NoAnswerError(f"the daemon's answer cannot be understood: {error}") from error
+def _submitted(answer: AnswerFrame, body: Mapping[str, Any]) -> Submitted:
+    return msgspec.structs.replace(answer.read(Submitted), token=body["token"])

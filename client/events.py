@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from coalloc.wire.client import Watcher
+import msgspec
+
+from coalloc.wire.answers import Event
+from coalloc.wire.client import NoAnswerError, Watcher
 from coalloc.wire.curve import Calling
 
 LISTEN_S = 0.25
@@ -14,7 +17,7 @@ QUIET_S = 5.0
 """While following, a silence after which the daemon is asked, seconds."""
 PAGE = 1000
 
-Page = Callable[[int, int], list[dict[str, Any]]]
+Page = Callable[[int, int], Sequence[Event]]
 """Stored events behind a number, at most so many."""
 
 
@@ -23,14 +26,14 @@ def never() -> bool:
     return False
 
 
-def stored(page: Page, since: int) -> Iterator[dict[str, Any]]:
+def stored(page: Page, since: int) -> Iterator[Event]:
     """Stored events with a larger number, page after page."""
     while True:
         events = page(since, PAGE)
         yield from events
         if len(events) < PAGE:
             return
-        since = events[-1]["seq"]
+        since = events[-1].seq
 
 
 def followed(
@@ -39,7 +42,7 @@ def followed(
     since: int,
     stopped: Callable[[], bool],
     security: Calling | None = None,
-) -> Generator[dict[str, Any]]:
+) -> Generator[Event]:
     """Stored events, and then those that happen, in order and without gaps.
 
     Subscribes first and reads what is stored next, so that nothing falls in between.
@@ -59,11 +62,11 @@ def followed(
                 silent_s = 0.0
                 if body.get("seq") == last + 1:
                     last += 1
-                    yield body
+                    yield _event(body)
                 elif body.get("welcome") or int(body.get("seq", 0)) > last:
                     # subscribed anew, or something was lost: the store has what is missing
                     for event in stored(page, last):
-                        last = event["seq"]
+                        last = event.seq
                         yield event
                     last = max(last, int(body.get("seq", 0)))
                 if stopped():
@@ -73,7 +76,14 @@ def followed(
                 # the end of the stream may have been lost
                 silent_s = 0.0
                 for event in stored(page, last):
-                    last = event["seq"]
+                    last = event.seq
                     yield event
     finally:
         watcher.close()
+
+
+def _event(body: Mapping[str, Any]) -> Event:
+    try:
+        return msgspec.convert(body, Event)
+    except msgspec.ValidationError as error:
+        raise NoAnswerError(f"unreadable publication: {error}") from error

@@ -24,7 +24,9 @@ from coalloc.core.events import (
     Disconnected,
     Event,
     IncumbentFound,
+    Reconfigured,
     Requested,
+    SingleEvent,
     Solved,
     SolveFailed,
     SolverWarm,
@@ -33,6 +35,7 @@ from coalloc.core.events import (
     StorageReturned,
     Ticked,
     TimerFired,
+    Together,
     TokenRecalled,
 )
 from coalloc.core.records import JobRecord, JobState
@@ -51,8 +54,7 @@ from coalloc.core.requests import (
 )
 from coalloc.core.settings import ClusterSettings, Settings
 from coalloc.core.speedup_fit import Run
-from coalloc.core.state import ClusterState, State, arrival
-from coalloc.core.tokens import forget_tokens
+from coalloc.core.state import ClusterState, State, arrival, forget_tokens
 from coalloc.core.triggers import RoundControl
 
 
@@ -133,6 +135,16 @@ class Coordinator:
         if self._is_fresh:
             isolating.set_aside_outside(state)
             self._is_fresh = False
+        for each in event.events if isinstance(event, Together) else (event,):
+            self._take(each, now)
+        dispatch.carry_on(state, now)
+        rounds.begin_if_due(state, now)
+        self._forget_oldest()
+        out, state.out = state.out, []
+        return out
+
+    def _take(self, event: SingleEvent, now: float) -> None:
+        state = self.state
         match event:
             case Requested():
                 self._requested(event, now)
@@ -162,11 +174,8 @@ class Coordinator:
                     state.rounds.want("solver_warm")
             case TokenRecalled(user=user, token=token, job=job):
                 state.tokens[user, token] = job
-        dispatch.carry_on(state, now)
-        rounds.begin_if_due(state, now)
-        self._forget_oldest()
-        out, state.out = state.out, []
-        return out
+            case Reconfigured(settings=settings):
+                self._reconfigure(settings)
 
     def _take_back(self, jobs: tuple[str, ...]) -> None:
         """Submits that could not be written were none; a resend is a new one."""
@@ -190,15 +199,14 @@ class Coordinator:
         out, self.state.out = self.state.out, []
         return out
 
-    def reconfigure(self, settings: Settings) -> None:
-        """Use new settings from the next event on; clusters may come and go."""
+    def _reconfigure(self, settings: Settings) -> None:
         self.state.settings = settings
         self.state.rounds.triggers = settings.triggers
         self.state.rounds.min_interval_s = settings.min_interval_s
         self.state.rounds.rearm()
         self.state.aside.clear()
         self._take_clusters(settings)
-        self._is_fresh = True
+        isolating.set_aside_outside(self.state)
 
     def _take_clusters(self, settings: Settings) -> None:
         """Configured clusters in their order, then those that still run something."""

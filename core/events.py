@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from coalloc.core.messages import Statement
 from coalloc.core.requests import Command
+from coalloc.core.settings import Settings
 from coalloc.model.jobs import Edge, Task
 from coalloc.model.plan import Plan
 
@@ -143,7 +144,14 @@ class TokenRecalled:
     job: str
 
 
-Event = (
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconfigured:
+    """Other settings hold from now on; clusters may come and go."""
+
+    settings: Settings
+
+
+SingleEvent = (
     Requested
     | Stated
     | Disconnected
@@ -156,4 +164,15 @@ Event = (
     | StorageReturned
     | SolverWarm
     | TokenRecalled
+    | Reconfigured
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Together:
+    """Events of one instant, in order; a round begins after the last of them."""
+
+    events: tuple[SingleEvent, ...]
+
+
+Event = SingleEvent | Together

@@ -19,20 +19,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from coalloc.core.admission import never_fits
 from coalloc.core.after_restore import is_held
 from coalloc.core.effects import SaveLaunch, SaveMeta, SaveToken
 from coalloc.core.ending import dismiss, end_waiting
-from coalloc.core.queue import never_fits, planned_job
+from coalloc.core.queue import planned_job
 from coalloc.core.records import JobRecord, JobState, Launch
 from coalloc.core.requests import Submit
 from coalloc.core.starting import CANCELLED_THERE
-from coalloc.core.state import ClusterState, State
+from coalloc.core.state import NOBODY, ClusterState, State
 from coalloc.model.errors import InputError
 from coalloc.model.jobs import Job
 from coalloc.model.reading import ClusterReading, HandedJob
 
-NOBODY = ""
-"""The user to whom the tokens of handed jobs belong: no client is called so."""
 WAITS_THERE = "waits_there"
 INFEASIBLE = "infeasible"
 HELD_FOR = frozenset({WAITS_THERE, INFEASIBLE})

@@ -26,8 +26,7 @@ from coalloc.core.requests import (
 from coalloc.core.state import State
 from coalloc.model.errors import InputError
 from coalloc.model.job_json import check_graph, read_job
-from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
-from coalloc.model.split import TOLERANCE, low_side, split
+from coalloc.model.jobs import DivisibleJob, Job, WorkflowJob
 
 NEEDS = ("afterok", "afterany", "afternotok")
 REPAIRED = "repaired"
@@ -58,7 +57,7 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
     if refusal is not None:
         answered(state, event, refusal)
         return
-    lacking = never_fits(state, job)
+    lacking = admission.never_fits(state, job)
     hold = command.hold
     if lacking and not command.hold_infeasible:
         answered(state, event, Refused(code="infeasible", message=lacking))
@@ -214,92 +213,6 @@ def met_needs(
 def members_of(state: State, number: str) -> list[str]:
     """Ids of the jobs of the array of this number."""
     return [name for name in state.jobs if name.startswith(f"{number}_")]
-
-
-def never_fits(state: State, job: Job) -> str:
-    """Why the job cannot run on all that exists, whatever its state; empty if it can."""
-    slots = suitable_slots(state, job)
-    if slots is None:
-        return ""  # Unknown is not "no": the cluster may have what is asked for.
-    match job:
-        case RigidJob(procs=procs, proc_gbps=gbps):
-            exist = sum(slots.values())
-        case MoldableJob(min_procs=procs, proc_gbps=wanted):
-            exist = max(slots.values(), default=0) if wanted is None else sum(slots.values())
-            gbps = wanted or 0.0
-        case WorkflowJob(tasks=tasks):
-            widest = max(tasks, key=lambda task: task.min_procs)
-            procs, gbps, exist = widest.min_procs, 0.0, sum(slots.values())
-            if procs > exist:
-                return f"task {widest.id} needs {procs} processes; {exist} slots exist"
-            return ""
-        case DivisibleJob():
-            procs, gbps, exist = 1, 0.0, sum(slots.values())
-    if procs <= exist:
-        return _never_carried(state, procs, gbps, slots)
-    what = "1 process" if procs == 1 else f"{procs} processes"
-    unknown = _features_of_no_node(state, job)
-    if unknown:
-        where = f" on {', '.join(job.clusters)}" if job.clusters else ""
-        return f"needs {what} with {'&'.join(job.features)}; no node{where} has {unknown}"
-    suitable = "suitable " if job.features or job.memory_mb_per_proc or job.clusters else ""
-    return f"needs {what}; {exist} {suitable}slots exist"
-
-
-def _features_of_no_node(state: State, job: Job) -> str:
-    """The features a job asks for that no node of its clusters has."""
-    known: set[str] = set()
-    for name, cluster in state.clusters.items():
-        if cluster.reading is not None and (job.clusters is None or name in job.clusters):
-            known.update(*(node.features for node in cluster.reading.nodes))
-    return ", ".join(name for name in job.features if name not in known)
-
-
-def _never_carried(state: State, procs: int, gbps: float, slots: Mapping[str, int]) -> str:
-    """Why the idle links cannot carry the job however it is split; empty if they can."""
-    largest = max(slots.values(), default=0)
-    if procs <= largest:
-        return ""
-    links = [state.clusters[name].settings.link_gbps for name in slots]
-    low = [low_side(procs, gbps, link, link * TOLERANCE) for link in links]
-    if split(procs, list(slots.values()), low) is not None:
-        return ""
-    narrow = ", ".join(f"{name} {link:g}" for name, link in zip(slots, links, strict=True))
-    return (
-        f"needs {procs} processes, and no cluster has more than {largest} suitable slots; "
-        f"at {gbps:g} Gbit/s each, no split of them fits the links ({narrow} Gbit/s)"
-    )
-
-
-def suitable_slots(state: State, job: Job) -> dict[str, int] | None:
-    """Slots with the features and memory a job asks for, by cluster; None if one is unread.
-
-    Kept until a cluster is read again: a stream of submits asks for the same few kinds.
-    """
-    key = (job.clusters, job.features, job.memory_mb_per_proc)
-    if key not in state.suitable:
-        state.suitable[key] = _counted(state, job)
-    return state.suitable[key]
-
-
-def _counted(state: State, job: Job) -> dict[str, int] | None:
-    slots: dict[str, int] = {}
-    wanted = set(job.features)
-    for name, cluster in state.clusters.items():
-        if not cluster.configured:
-            continue
-        if cluster.reading is None:
-            return None
-        if job.clusters is not None and name not in job.clusters:
-            continue
-        slots[name] = 0
-        for node in cluster.reading.nodes:
-            if wanted.issubset(node.features):
-                fitting = node.slots
-                if node.memory_mb is not None and job.memory_mb_per_proc:
-                    fitting = min(fitting, node.memory_mb // job.memory_mb_per_proc)
-                slots[name] += fitting
-    return slots
 
 
 def _own(state: State, event: Requested, job: str) -> JobRecord | Refused:

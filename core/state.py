@@ -26,6 +26,11 @@ from coalloc.model.plan import Plan
 from coalloc.model.reading import ClusterReading
 from coalloc.model.snapshot import Snapshot
 
+NOBODY = ""
+"""The user to whom the tokens of native jobs belong: no client is called so."""
+SPARE_TOKENS = 1000
+"""Beyond two for each job in memory."""
+
 
 @dataclass(slots=True)
 class ClusterState:
@@ -340,6 +345,20 @@ class State:
             if cluster.reading is not None
             for node in cluster.reading.nodes
         }
+
+
+def forget_tokens(state: State) -> None:
+    """Drop the tokens of jobs that are no longer in memory, once they are the greater part.
+
+    The store has all of them. Those of native jobs stay, since the core looks for them without
+    asking the store.
+    """
+    if len(state.tokens) <= 2 * len(state.jobs) + SPARE_TOKENS:
+        return
+    known = {job.partition("_")[0] for job in state.jobs}
+    state.tokens = {
+        key: job for key, job in state.tokens.items() if key[0] == NOBODY or job in known
+    }
 
 
 def arrival(job: str) -> tuple[int, int]:

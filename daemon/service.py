@@ -20,6 +20,7 @@ from typing import Any
 
 from structlog.stdlib import BoundLogger
 
+import coalloc
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.effects import (
     AskHello,
@@ -36,7 +37,7 @@ from coalloc.core.effects import (
     TurnAway,
     Wake,
 )
-from coalloc.core.events import Event, Requested, Ticked, TokenRecalled
+from coalloc.core.events import Event, Reconfigured, Requested, Ticked, TokenRecalled
 from coalloc.core.messages import Numbered, Ping, Welcome
 from coalloc.core.records import JobRecord
 from coalloc.core.requests import Answer, Done, Refused, Submit, SubmitWorkflow
@@ -48,11 +49,12 @@ from coalloc.daemon.metrics import Metrics
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.queries.answers import (
     QUESTIONS,
+    Health,
     Sources,
     array_of,
     asked_job,
 )
-from coalloc.daemon.queries.backing import backup_target, written_backup
+from coalloc.daemon.queries.backup import backup_target, written_backup
 from coalloc.daemon.queries.caller import Caller, RefusedError
 from coalloc.daemon.queries.estimate import estimated
 from coalloc.daemon.queries.waiters import Waiters
@@ -60,11 +62,13 @@ from coalloc.daemon.queries.why import Explainer
 from coalloc.daemon.settings import core_settings
 from coalloc.daemon.solver.planner import Planner
 from coalloc.daemon.solver.pool import SolverPool
+from coalloc.daemon.store.disk import free_bytes
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
 from coalloc.runtime.config.schema import Config
+from coalloc.wire.answers import Refusal, SolverStatus, WhyAnswer
 from coalloc.wire.codec import WireError, decode_command
 from coalloc.wire.server import Endpoints, Origin, Peer, Server
 from coalloc.wire.workflow_graph import read_graph
@@ -143,6 +147,7 @@ class Service:
         self.writer.on_commit = self.metrics.commit_s.observe
         self.sources = Sources(state=state, store=store, caller=self.owner, health=self._health)
         self.is_stopping = False
+        self._began = clock()
         self.waiters = Waiters(
             lambda job: array_of(self.sources, job), self.server.answer, self._answer
         )
@@ -169,7 +174,7 @@ class Service:
         self.server.max_values = config.daemon.max_values
         if self.access is not None:
             self.access.configure(config.access)
-        self.core.reconfigure(core_settings(config))
+        self.loop.offer(Reconfigured(settings=core_settings(config)))
 
     def _use_options(self, config: Config) -> None:
         rounds = config.rounds
@@ -271,8 +276,7 @@ class Service:
             case Refused(code=code, message=message):
                 if code == "not_allowed" and self.access is not None:
                     self.access.request_refused(self._caller(origin), answer)
-                refusal = {"type": "refused", "code": code, "message": message}
-                self.server.answer(origin, refusal)
+                self.server.answer(origin, Refusal(code=code, message=message))
 
     def _requested(self, origin: Origin, body: Mapping[str, Any]) -> None:
         kind = body["type"]
@@ -283,8 +287,7 @@ class Service:
                 self.loop.spawn(self._explain(origin, asked_job(self.sources, body)))
             elif kind in QUESTIONS:
                 sources = replace(self.sources, caller=caller)
-                answer = QUESTIONS[kind](sources, body, self.clock())
-                self.server.answer(origin, {"type": kind, **answer})
+                self.server.answer(origin, QUESTIONS[kind](sources, body, self.clock()))
             elif kind == "wait":
                 self.waiters.add(origin, str(body.get("job") or ""), caller.user)
             elif kind == "backup":
@@ -348,28 +351,31 @@ class Service:
         except RefusedError as error:
             self._answer(origin, error.refused)
         else:
-            self.server.answer(origin, {"type": "estimate", **answer})
+            self.server.answer(origin, answer)
 
     async def _backup(self, origin: Origin, path: Path) -> None:
-        answer = await written_backup(self.store, path, self.log)
-        if isinstance(answer, Refused):
-            self._answer(origin, answer)
-        else:
-            self.server.answer(origin, answer)
+        try:
+            self.server.answer(origin, await written_backup(self.store, path, self.log))
+        except RefusedError as error:
+            self._answer(origin, error.refused)
 
     async def _explain(self, origin: Origin, record: JobRecord) -> None:
         now = self.clock()
         why = await self.explainer.why(record, self.core.state, self.config.rounds.policy, now)
-        self.server.answer(origin, {"type": "why", "why": why, "time": now})
+        self.server.answer(origin, WhyAnswer(why=why, time=now))
 
     def _faulted(self, where: str, code: str, message: str, first: bool) -> None:
         if first:
             self.log.warning("message_dropped", where=where, fault=code, what=message[:200])
 
-    def _health(self) -> Mapping[str, Any]:
-        return {
-            "writable": self.writer.is_writable,
-            "faults": dict(self.server.faults),
-            "orders_waiting": self.delivery.waiting(),
-            "solver": {"is_warm": self.solver.is_warm, **self.solver.progress()},
-        }
+    def _health(self) -> Health:
+        return Health(
+            writable=self.writer.is_writable,
+            faults=self.server.faults,
+            orders_waiting=self.delivery.waiting(),
+            solver=SolverStatus(is_warm=self.solver.is_warm, **self.solver.progress()),
+            version=coalloc.__version__,
+            began=self._began,
+            policy=self.config.rounds.policy,
+            disk_free_bytes=free_bytes(self.store.path.parent),
+        )

@@ -62,7 +62,7 @@ def solve(
     on_incumbent: OnIncumbent | None = None,
 ) -> Plan:
     """Plan with the best of the simple policies and of the search."""
-    planner = Planner(problem, options)
+    planner = Planner(problem, options, budget.origin)
     if budget.live and is_moldable(planner):
         return _rolling(planner, budget, on_incumbent)
     search = make_search(planner, "auto", budget, on_incumbent)

@@ -23,7 +23,7 @@ def one_pass(name: str, lay: Lay) -> Solve:
         budget: Budget,
         on_incumbent: OnIncumbent | None = None,
     ) -> Plan:
-        planner = Planner(problem, options)
+        planner = Planner(problem, options, budget.origin)
         if not planner.items:
             return planner.plan(planner.decode([], "event"), name, budget.seed)
         schedule, stats = lay(planner, options)

@@ -56,6 +56,53 @@ STRICT: Table = {
     ),
 }
 
+EASY_ORDERS: Mapping[str, str] = {
+    "easy": "arrival",
+    "easy-spf": "shortest",
+    "easy-saf": "smallest-area",
+    "easy-f1": "f1",
+    "easy-f2": "f2",
+    "easy-f3": "f3",
+    "easy-f4": "f4",
+    "easy-wfp3": "wfp3",
+    "easy-unicef": "unicef",
+}
+"""The forms of EASY, and the order that each gives its queue and its backfilling."""
+
+
+ORDERS = (*EASY_ORDERS.values(), "fewest", "most", "longest")
+"""Orders that EASY's queue and its backfilling can have."""
+
+
+def easy_options(name: str) -> Table:
+    """What a form of EASY understands."""
+    order = EASY_ORDERS[name]
+    return {
+        **COMMON,
+        "queue_order": Field(
+            kind="text",
+            choices=ORDERS,
+            default=order,
+            doc="Order in which jobs start, and of which the first that does not fit keeps a "
+            "reservation; formulas in docs/policies/easy.md.",
+        ),
+        "backfill_order": Field(
+            kind="text",
+            choices=ORDERS,
+            default=order,
+            doc="Order in which later jobs may start beside that reservation.",
+        ),
+        "wait_limit": Field(
+            kind="number",
+            low=0,
+            nullable=True,
+            default=86_400.0,
+            doc="Seconds; jobs that have waited so long go first in both, in arrival order; null: "
+            "none do.",
+        ),
+    }
+
+
 SEARCH: Table = {
     "window": Field(
         kind="integer",

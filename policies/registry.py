@@ -17,7 +17,16 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation.options import CBS, JPN, MBPC, PUBLISHED, SLOTS
 from coalloc.policies.base import Budget, OnIncumbent, Policy, Solve
-from coalloc.policies.options import AUTO, BATCH, BICRITERIA, COMMON, DEMT, OAS, STRICT
+from coalloc.policies.options import (
+    AUTO,
+    BATCH,
+    BICRITERIA,
+    COMMON,
+    DEMT,
+    OAS,
+    STRICT,
+    easy_options,
+)
 from coalloc.policies.relative_time import at_time, from_now
 from coalloc.policies.workflow.options import (
     CPA,
@@ -72,6 +81,10 @@ def _row(name: str, module: str, options: Table, doc: str) -> Policy:
     return Policy(name=name, solve=_lazy(module, name), doc=doc, options=options)
 
 
+def _easy(name: str, doc: str) -> Policy:
+    return _row(name, _SIMPLE, easy_options(name), doc)
+
+
 POLICIES: Mapping[str, Policy] = {
     policy.name: policy
     for policy in (
@@ -82,7 +95,15 @@ POLICIES: Mapping[str, Policy] = {
         _row("spt", _SIMPLE, STRICT, "shortest base time first, nobody overtakes"),
         _row("lpt", _SIMPLE, STRICT, "longest base time first, nobody overtakes"),
         _row("fpfs", _SIMPLE, COMMON, "arrival order, whatever fits starts"),
-        _row("easy", _SIMPLE, COMMON, "backfilling that keeps the first job's reservation"),
+        _easy("easy", "backfilling that keeps the first job's reservation"),
+        _easy("easy-spf", "EASY, the shortest estimate first; a day's wait goes before"),
+        _easy("easy-saf", "EASY, the smallest area first; a day's wait goes before"),
+        _easy("easy-f1", "EASY by the learnt formula F1, log10(r) n + 870 log10(s); the same"),
+        _easy("easy-f2", "EASY by the learnt formula F2, sqrt(r) n + 25600 log10(s); the same"),
+        _easy("easy-f3", "EASY by the learnt formula F3, r n + 6860000 log10(s); the same"),
+        _easy("easy-f4", "EASY by the learnt formula F4, r sqrt(n) + 530000 log10(s); the same"),
+        _easy("easy-wfp3", "EASY, the largest (wait / r)^3 n first; the same"),
+        _easy("easy-unicef", "EASY, the largest wait / (log2(n) r) first; the same"),
         _row("conservative", _SIMPLE, COMMON, "backfilling that keeps every job's reservation"),
         _row("oas", _OAS, OAS, "order and allocation searched together, with bound and gap"),
         _row("oas-balanced", _OAS, COMMON, "one pass: heavy processing on powerful nodes"),

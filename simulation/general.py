@@ -26,7 +26,16 @@ from typing import Any
 
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.effects import Reply, Send, Solve
-from coalloc.core.events import Event, Requested, Solved, Stated, Ticked, TimerFired
+from coalloc.core.events import (
+    Event,
+    Requested,
+    SingleEvent,
+    Solved,
+    Stated,
+    Ticked,
+    TimerFired,
+    Together,
+)
 from coalloc.core.messages import Hello, Order, Prepare, Read, Report, Start
 from coalloc.core.records import Launch
 from coalloc.core.requests import Refused, Submit
@@ -140,17 +149,15 @@ class _Replay:
         self._connect(self.jobs[0].job.submitted if self.jobs else 0.0)
         while (now := self._next_instant()) < inf:
             # All of an instant is known before its round, whose daemon would debounce it.
-            self.core.state.rounds.paused = True
+            events: list[SingleEvent] = []
             while self.ends and self.ends[0][0] <= now:
-                self._finish(heapq.heappop(self.ends)[1], now)
+                events += self._finished(heapq.heappop(self.ends)[1], now)
             while self.arrived < len(self.jobs) and self._arrival() <= now:
-                self._submit(now)
-            woken = self.wake_up <= now
+                events.append(self._submitted())
+            if self.wake_up <= now:
+                events.append(TimerFired(trigger=WAKE_UP))
             self.wake_up = inf
-            if woken:
-                self._handle(TimerFired(trigger=WAKE_UP), now)
-            self.core.state.rounds.paused = False
-            self._handle(Ticked(), now)
+            self._handle(Together(events=(*events, Ticked())), now)
             self.on_progress(self.done)
         self._explain_waiting()
         return self.result
@@ -175,7 +182,7 @@ class _Replay:
             reading = ClusterReading(cluster=cluster.name, nodes=nodes)
             self._handle(Stated(statement=Read(cluster=cluster.name, reading=reading)), now)
 
-    def _submit(self, now: float) -> None:
+    def _submitted(self) -> Requested:
         logged = self.jobs[self.arrived]
         body = {
             key: value
@@ -185,30 +192,26 @@ class _Replay:
         number = self.arrived
         self.arrived += 1
         command = Submit(token=str(number), job=body, launch=Launch(argv=("replayed",)))
-        self._handle(
-            Requested(
-                origin=number, user="replay", uid=-1, gid=-1, operator=False, command=command
-            ),
-            now,
+        return Requested(
+            origin=number, user="replay", uid=-1, gid=-1, operator=False, command=command
         )
 
-    def _finish(self, job: str, now: float) -> None:
+    def _finished(self, job: str, now: float) -> list[Stated]:
         started = self.result.start[self.index[job]]
-        for cluster, order in self.parts.pop(job):
-            self._report(
-                cluster, order, PartState.FINISHED, now, started=started, ended=now, exit_code=0
-            )
         self.done += 1
+        return [
+            self._report(
+                cluster, order, PartState.FINISHED, started=started, ended=now, exit_code=0
+            )
+            for cluster, order in self.parts.pop(job)
+        ]
 
-    def _report(
-        self, cluster: str, order: Prepare, state: PartState, now: float, **fields: Any
-    ) -> None:
+    def _report(self, cluster: str, order: Prepare, state: PartState, **fields: Any) -> Stated:
         part = PartReport(
             job=order.job, attempt=order.attempt, part=order.part, state=state, **fields
         )
         acked = self.core.state.clusters[cluster].next_seq - 1
-        statement = Report(cluster=cluster, last_seq=acked, parts=(part,))
-        self._handle(Stated(statement=statement), now)
+        return Stated(statement=Report(cluster=cluster, last_seq=acked, parts=(part,)))
 
     def _handle(self, event: Event, now: float) -> None:
         """Hand in an event and carry out its effects; plans are made after everything else."""
@@ -252,10 +255,10 @@ class _Replay:
         match order:
             case Prepare():
                 self.parts.setdefault(order.job, []).append((cluster, order))
-                self._report(cluster, order, PartState.READY, now)
+                self._handle(self._report(cluster, order, PartState.READY), now)
             case Start(job=job):
                 mine = next(part for home, part in self.parts[job] if home == cluster)
-                self._report(cluster, mine, PartState.RUNNING, now, started=now)
+                self._handle(self._report(cluster, mine, PartState.RUNNING, started=now), now)
                 if cluster == self.parts[job][-1][0]:
                     self._run(job, mine.all_nodes, now)
             case _:

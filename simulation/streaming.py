@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -16,20 +17,15 @@ from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Reason
 from coalloc.model.platform import NodeState
 from coalloc.model.snapshot import Snapshot
+from coalloc.policies.options import EASY_ORDERS, ORDERS
+from coalloc.policies.queue_orders import AGEING, KEYS, Traits
 from coalloc.simulation.workload import Floats, Ints, SlotMap, Workload
 
-DECODERS = {
-    "fcfs": "strict",
-    "sjf": "strict",
-    "bjf": "strict",
-    "spt": "strict",
-    "lpt": "strict",
-    "fpfs": "event",
-    "easy": "easy",
-    "conservative": "insert",
-}
 CHUNK = 20_000
 """Instants between two reports of progress."""
+STREAMED = ("fcfs", "sjf", "bjf", "spt", "lpt", "fpfs", *EASY_ORDERS, "conservative")
+LASTING = tuple(name for name in ORDERS if name not in AGEING)
+"""Orders in which two jobs keep their places while time goes by."""
 UNDERSTOOD: Mapping[str, tuple[Any, ...]] = {
     "skip": (False, True),
     "guard_after": (None, 0),
@@ -37,8 +33,10 @@ UNDERSTOOD: Mapping[str, tuple[Any, ...]] = {
     "power_step": (0.0,),
     "coallocate_moldable": (False, True),
     "objective": ("makespan", "weighted_completion"),
+    "queue_order": LASTING,
+    "backfill_order": LASTING,
 }
-"""Options that this path knows, with the values it can follow."""
+"""Options that this path knows, with the values it can follow; and any `wait_limit`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +76,8 @@ class StreamResult:
 
 def can_stream(policy: str, options: Mapping[str, Any]) -> bool:
     """Whether this path knows the policy and all that its options ask for."""
-    return policy in DECODERS and all(
-        value in UNDERSTOOD.get(name, ()) for name, value in options.items()
+    return policy in STREAMED and all(
+        name == "wait_limit" or value in UNDERSTOOD.get(name, ()) for name, value in options.items()
     )
 
 
@@ -105,24 +103,29 @@ def replay_streaming(
     """
     # Loaded here: the compiler takes a moment, and help pages do not need it.
     from coalloc.policies.kernel import arrays, state, stream
+    from coalloc.policies.simple import laying
 
     compiled_sample, item, reasons = _sampled(workload, slot_map, options)
     index = np.flatnonzero(item >= 0)
     problem = _problem(compiled_sample.problem, workload, index, item[index])
     out = _outcome(state.Outcome, problem)
+    laid = laying(policy, options)
+    count, apart = len(index), laid.queue != laid.order
     follow = stream.Stream(
-        key=_keys(policy, problem),
+        key=_keys(laid.queue, problem),
         scaled=(workload.run * workload.sigma)[index],
         fixed=(workload.run * (1.0 - workload.sigma))[index],
         exact=(workload.run == workload.estimate)[index],
-        queue=np.zeros(len(index), np.int64),
+        queue=np.zeros(count, np.int64),
+        second=_keys(laid.order, problem) if apart else np.zeros(0),
+        line=np.zeros(count if apart else 0, np.int64),
         heap_time=np.zeros(len(index) + 1),
         heap_job=np.zeros(2 * len(index) + 1, np.int64),
         start=np.full(len(index), np.nan),
         end=np.full(len(index), np.nan),
         counts=np.zeros(8, np.int64),
     )
-    name = "event" if options.get("skip") else DECODERS[policy]
+    limit = inf if laid.wait_limit is None else laid.wait_limit
     decoders = {
         "strict": state.STRICT,
         "event": state.EVENT,
@@ -137,7 +140,7 @@ def replay_streaming(
     more = len(index) > 0
     while more:
         more = stream.advance(
-            problem, profile, scratch, out, fixed_mode, follow, decoders[name], CHUNK
+            problem, profile, scratch, out, fixed_mode, follow, decoders[laid.decoder], limit, CHUNK
         )
         if on_progress:
             on_progress(int(follow.counts[stream.ENDED]) + len(reasons))
@@ -247,9 +250,12 @@ def _outcome(make: Any, problem: Any) -> Any:
     )
 
 
-def _keys(policy: str, problem: Any) -> Floats:
+def _keys(order: str, problem: Any) -> Floats:
     """What the queue is sorted by."""
-    length = problem.mode_scaled + problem.mode_fixed
-    procs = problem.mode_procs.astype(np.float64)
-    keys: dict[str, Floats] = {"sjf": procs, "bjf": -procs, "spt": length, "lpt": -length}
-    return keys.get(policy, np.zeros(len(procs)))
+    jobs = Traits(
+        procs=problem.mode_procs.astype(np.float64),
+        seconds=problem.mode_scaled + problem.mode_fixed,
+        submitted=problem.item_release,
+        waited=np.zeros(len(problem.mode_procs)),
+    )
+    return KEYS[order](jobs).copy()

@@ -9,12 +9,16 @@ import itertools
 import os
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
 
+import msgspec
 import zmq
 
 from coalloc.wire.curve import REFUSED, SUCCEEDED, Calling, Handshakes
 from coalloc.wire.frames import PROTOCOL, WireError, decode_any, decode_object, encode
+
+T = TypeVar("T")
 
 MAX_BYTES = 256 << 20
 
@@ -47,6 +51,62 @@ class KeyRefusedError(NoAnswerError):
 
 class KeyUnusableError(NoAnswerError):
     """A key is needed to ask, and there is none that can be used."""
+
+
+class _Head(msgspec.Struct, frozen=True):
+    type: str
+    id: str = ""
+    code: str = ""
+    message: str = ""
+    protocol: int = PROTOCOL
+
+
+_head_decoder = msgspec.json.Decoder(_Head)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFrame:
+    """An answer as it came, of which only the head is read.
+
+    Attributes
+    ----------
+    id : str
+        Of its request.
+    refusal : RefusedError or None
+    """
+
+    id: str
+    refusal: RefusedError | None
+    frame: bytes
+
+    def checked(self) -> Self:
+        """The answer, unless it is a refusal.
+
+        Raises
+        ------
+        RefusedError
+        """
+        if self.refusal is not None:
+            raise self.refusal
+        return self
+
+    def read(self, cls: type[T]) -> T:
+        """The answer as one of `coalloc.wire.answers`.
+
+        Raises
+        ------
+        RefusedError
+        NoAnswerError
+            It is another, or lacks what this one needs.
+        """
+        try:
+            return msgspec.json.decode(self.checked().frame, type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise NoAnswerError(f"the daemon's answer cannot be understood: {error}") from error
+
+    def plain(self) -> dict[str, Any]:
+        """The answer as plain values, a refusal too."""
+        return decode_object(self.frame)
 
 
 class Asker:
@@ -83,16 +143,16 @@ class Asker:
         self._poller.register(self._handshakes.monitor, zmq.POLLIN)
         self._socket.connect(endpoint)
         self._numbers = itertools.count(1)
-        self._early: dict[str, dict[str, Any]] = {}
+        self._early: dict[str, AnswerFrame] = {}
 
     def ask(self, body: Mapping[str, Any], *, timeout_s: float | None = None) -> dict[str, Any]:
-        """Send one request and wait for its answer.
+        """Send one request and wait for its answer, in plain values.
 
         Raises
         ------
         NoAnswerError
         """
-        return self.answer_to(self.send(body), timeout_s=timeout_s)
+        return self.answer_to(self.send(body), timeout_s=timeout_s).plain()
 
     def send(self, body: Mapping[str, Any]) -> str:
         """Send a request; returns its id for `answer_to`."""
@@ -103,7 +163,7 @@ class Asker:
             raise NoAnswerError(f"no daemon at {self.endpoint}") from error
         return request
 
-    def answer_to(self, request: str, *, timeout_s: float | None = None) -> dict[str, Any]:
+    def answer_to(self, request: str, *, timeout_s: float | None = None) -> AnswerFrame:
         """Wait for the answer to a request that was sent."""
         limit = self.timeout_s if timeout_s is None else timeout_s
         end = time.monotonic() + limit
@@ -115,7 +175,7 @@ class Asker:
                 raise NoAnswerError(self._why_silent(limit))
             if self._socket in ready:
                 answer = self._received()
-                self._early[str(answer.get("id"))] = answer
+                self._early[answer.id] = answer
         return self._early.pop(request)
 
     def _look_at_handshakes(self) -> None:
@@ -136,12 +196,12 @@ class Asker:
             "or it is not a coalloc daemon (see coalloc keys --help)"
         )
 
-    def _received(self) -> dict[str, Any]:
+    def _received(self) -> AnswerFrame:
         frames = self._socket.recv_multipart()
         try:
             if len(frames) != 1:
                 raise WireError("bad_frames", f"expected 1 frame, got {len(frames)}")
-            return decode_object(frames[0])
+            return _read_head(frames[0])
         except WireError as error:
             message = f"unreadable answer from {self.endpoint}: {error}"
             raise NoAnswerError(message) from error
@@ -195,13 +255,20 @@ class Watcher:
         self._context.term()
 
 
-def checked(answer: dict[str, Any]) -> dict[str, Any]:
-    """The answer, unless it is a refusal.
+def _read_head(frame: bytes) -> AnswerFrame:
+    """Read of an answer only which request it is for, and whether that was refused.
 
     Raises
     ------
-    RefusedError
+    WireError
     """
-    if answer.get("type") == "refused":
-        raise RefusedError(str(answer.get("code")), str(answer.get("message")))
-    return answer
+    try:
+        head = _head_decoder.decode(frame)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        decode_object(frame)  # says what is wrong with it, in most cases
+        raise WireError("bad_shape", str(error)) from error
+    if head.protocol != PROTOCOL:
+        decode_object(frame)
+    refused = head.type == "refused"
+    refusal = RefusedError(head.code, head.message) if refused else None
+    return AnswerFrame(head.id, refusal, frame)

@@ -38,6 +38,11 @@ def encode(body: Any) -> bytes:
     return _encoder.encode(body)
 
 
+def encode_answer(request: str, answer: Any) -> bytes:
+    """An answer with the id of its request in front; `answer` has at least a ``type``."""
+    return b'{"id":' + _encoder.encode(request) + b"," + _encoder.encode(answer)[1:]
+
+
 def decode_object(frame: bytes) -> dict[str, Any]:
     """One JSON object with a text ``type``.
 

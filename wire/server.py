@@ -18,6 +18,7 @@ import zmq
 
 from coalloc.core.messages import Numbered, Ping, Statement, TurnedAway, Welcome
 from coalloc.core.requests import Refused
+from coalloc.wire.answers import Answer, Refusal
 from coalloc.wire.authenticator import Gatekeeper
 from coalloc.wire.codec import decode_from_executor, encode_message
 from coalloc.wire.curve import KeyPair, Listening
@@ -26,7 +27,7 @@ from coalloc.wire.frames import (
     WireError,
     check_values,
     decode_object,
-    encode,
+    encode_answer,
     id_of,
 )
 from coalloc.wire.publisher import Publisher
@@ -104,7 +105,7 @@ class Endpoints:
 
 
 OnRequest = Callable[[Origin, Mapping[str, Any]], None]
-OnStatement = Callable[[Statement, "Peer"], None]
+OnStatement = Callable[[Statement, Peer], None]
 OnFault = Callable[[str, str, str, bool], None]
 """Kind of socket, kind of fault, what was wrong, whether it is this peer's first."""
 
@@ -202,12 +203,12 @@ class Server:
         """A key may do less than before: end what it could still listen to."""
         self._publisher.cut_off(key)
 
-    def answer(self, origin: Origin, body: Mapping[str, Any]) -> None:
+    def answer(self, origin: Origin, answer: Answer | Mapping[str, Any]) -> None:
         """Reply to a client; one that has gone is not waited for, one revoked since is not told."""
         guard = self._guard
-        if guard is not None and body.get("type") != "refused" and not guard.is_live(origin.key):
+        if guard is not None and not isinstance(answer, Refusal) and not guard.is_live(origin.key):
             self.faults["answer_withheld"] += 1
-        elif not self._clients.send([origin.peer, encode({"id": origin.request, **body})]):
+        elif not self._clients.send([origin.peer, encode_answer(origin.request, answer)]):
             self.faults["answer_undeliverable"] += 1
 
     def tell(
@@ -263,8 +264,7 @@ class Server:
             self._clients.rest()
 
     def _refuse(self, origin: Origin, refused: Refused) -> None:
-        refusal = {"type": "refused", "code": refused.code, "message": refused.message}
-        self.answer(origin, refusal)
+        self.answer(origin, Refusal(code=refused.code, message=refused.message))
 
     def _from_executor(self, frames: list[bytes]) -> None:
         peer = Peer(frames[0], self._executors.sender)

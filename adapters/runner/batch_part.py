@@ -17,12 +17,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import time
 import traceback
 from typing import Any
 
 from coalloc.adapters.runner.batch_job import PartJob
+from coalloc.adapters.runner.orders import wake_on_signals
 from coalloc.adapters.runner.rank import FaultError
 from coalloc.adapters.runner.runner import RETRY_S
 from coalloc.adapters.runner.status import END, StatusFile
@@ -44,7 +44,7 @@ class BatchPart:
 
     def run(self) -> None:
         """Carry the part to its end and record it."""
-        wake_fd = self._listen()
+        wake_fd = wake_on_signals(self.orders_fd, self._told_to_end)
         try:
             spec, is_resumed = self._open()
             if self.status.read(END) is not None:
@@ -60,18 +60,6 @@ class BatchPart:
         except BaseException as error:
             end = self._failed_end(error)
         self._give_back_and_record(end)
-
-    def _listen(self) -> int:
-        """Take signals in as something to poll; its descriptor."""
-        wake_read, wake_write = os.pipe()
-        for fd in (wake_read, wake_write, self.orders_fd):
-            os.set_blocking(fd, False)
-        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: self._told_to_end())
-        for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
-            signal.signal(ignored, signal.SIG_IGN)
-        return wake_read
 
     def _told_to_end(self) -> None:
         if self.supervisor is not None:

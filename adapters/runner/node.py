@@ -125,7 +125,7 @@ class NodeRunner(Runner):
         if self.is_started:
             self.look_at = time.monotonic() + RETRY_S
         else:
-            self._stop("expired", "the part's runner is gone")
+            self.stop("expired", "the part's runner is gone")
 
     def _call_again(self) -> bool:
         try:

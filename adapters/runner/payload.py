@@ -15,6 +15,7 @@ from pathlib import Path
 MODULES = (
     "status",
     "rank",
+    "orders",
     "runner",
     "talk",
     "node",

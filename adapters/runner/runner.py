@@ -20,15 +20,14 @@ import contextlib
 import json
 import os
 import pwd
-import select
 import signal
 import time
 from typing import Any
 
+from coalloc.adapters.runner.orders import OrderLoop, wake_on_signals
 from coalloc.adapters.runner.rank import FaultError, Rank, prctl
 from coalloc.adapters.runner.status import (
     END,
-    PAGE,
     READY,
     RUN,
     START,
@@ -45,25 +44,25 @@ UNKILLABLE_S = 10.0
 RETRY_S = 1.0
 
 
-class Runner:
+class Runner(OrderLoop):
     """One part, from its claim to its end."""
 
     def __init__(self, folder: str, orders_fd: int, lock_fd: int) -> None:
-        self.folder = folder
-        self.orders_fd, self.lock_fd = orders_fd, lock_fd
-        self.orders = self.said = b""
+        super().__init__(orders_fd)
+        self.folder, self.lock_fd = folder, lock_fd
+        self.said = b""
         self.status = StatusFile(folder)
         self.spec: dict[str, Any] = {}
         self.pids: dict[int, int] = {}  # living ranks: pid -> index
         self.codes: list[int | None] = []
         self.ready = self.execs = 0
         self.first_ns: int | None = None
-        self.go_asked = self.is_started = self.is_over = self.has_given_up = False
+        self.is_over = self.has_given_up = False
         self.are_leftovers_told = False
         self.reason = self.detail = ""
         self.group = 0
         self.cpu_s = self.max_rss_mb = 0.0
-        self.lease_end = self.limit_end = self.kill_at = self.give_up_at = float("inf")
+        self.limit_end = self.kill_at = self.give_up_at = float("inf")
         self.look_at = float("inf")
 
     def run(self) -> None:
@@ -74,14 +73,14 @@ class Runner:
             while not self.is_over:
                 self._step()
         except FaultError as fault:
-            self._stop(fault.reason, fault.detail)
+            self.stop(fault.reason, fault.detail)
         except BaseException:
             import traceback  # rarely needed, and slow to load
 
             text = traceback.format_exc()
             with contextlib.suppress(OSError), open(f"{self.folder}/runner.log", "a") as file:
                 file.write(text)
-            self._stop("runner_failed", text.strip().rpartition("\n")[2])
+            self.stop("runner_failed", text.strip().rpartition("\n")[2])
         while self._kill_all():
             time.sleep(SWEEP_S)
         self._finish()
@@ -89,19 +88,13 @@ class Runner:
     # -- up to the barrier
 
     def _open(self) -> None:
-        wake_read, wake_write = os.pipe()
-        for fd in (wake_read, wake_write, self.orders_fd):
-            os.set_blocking(fd, False)
-        self.wake_fd = wake_read
-        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: self._stop("cancelled", "its runner was told to"))
-        for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
-            signal.signal(ignored, signal.SIG_IGN)
+        self.wake_fd = wake_on_signals(
+            self.orders_fd, lambda: self.stop("cancelled", "its runner was told to")
+        )
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._load()
         self.codes = [None] * len(self.spec["ranks"])
-        self.lease_end = time.monotonic() + self.spec["lease_s"]
+        self._renew()
 
     def _load(self) -> None:
         try:
@@ -143,50 +136,26 @@ class Runner:
             self.pids[pid] = index
         os.close(go_read)
         os.close(say_write)
-        self.poller = select.poll()
-        for fd in (self.orders_fd, self.wake_fd, self.say_fd):
-            self.poller.register(fd, select.POLLIN)
+        self._poll(self.say_fd)
 
     # -- the loop
 
     def _step(self) -> None:
-        due = min(self.lease_end, self.limit_end, self.kill_at, self.give_up_at, self.look_at)
-        wait = None if due == float("inf") else max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
-        for fd, _ in self.poller.poll(wait):
-            if time.monotonic() >= self.lease_end:
-                break  # an order that comes too late is none
-            if fd == self.orders_fd:
-                self._take_orders()
-            elif fd == self.say_fd:
-                self._hear_ranks()
-            else:
-                os.read(self.wake_fd, 4096)
+        self._wait(self.limit_end, self.kill_at, self.give_up_at, self.look_at)
         self._reap()
         self._look_at_clock()
         if self.say_fd < 0 and not self.pids and not self._has_leftovers():
             self.is_over = True
 
-    def _take_orders(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._obey(os.read(self.orders_fd, PAGE))
+    def _obey_one(self, words: list[str]) -> None:
+        if words[0] == "cancel":
+            grace_s = self.spec["grace_s"] if words[2] == "-" else float(words[2])
+            self.stop("cancelled", "", signum=int(words[1]), grace_s=grace_s)
+        else:
+            super()._obey_one(words)
 
-    def _obey(self, chunk: bytes) -> None:
-        self.orders += chunk
-        *lines, self.orders = self.orders.split(b"\n")
-        for line in lines:
-            words = line.decode(errors="replace").split(" ", 2)
-            if words[0] == "go":
-                self.go_asked = True
-                self._start_if_ready()
-            elif words[0] == "renew" and not self.go_asked:
-                self.lease_end = time.monotonic() + self.spec["lease_s"]
-            elif words[0] == "abort":
-                self._stop("aborted", words[2] if len(words) > 2 else "")
-            elif words[0] == "cancel":
-                grace_s = self.spec["grace_s"] if words[2] == "-" else float(words[2])
-                self._stop("cancelled", "", signum=int(words[1]), grace_s=grace_s)
-
-    def _hear_ranks(self) -> None:
+    def _take(self, fd: int) -> None:
+        """Hear what the ranks say."""
         chunk = os.read(self.say_fd, 1 << 16)
         if not chunk:
             self.poller.unregister(self.say_fd)
@@ -211,7 +180,7 @@ class Runner:
                 index, reason, detail = rest.split(" ", 2)
                 place = self.spec["ranks"][int(index)]
                 where = f" (rank {place['rank']})" if self.is_started else ""
-                self._stop(reason, detail + where, signum=signal.SIGKILL)
+                self.stop(reason, detail + where, signum=signal.SIGKILL)
 
     def _start_if_ready(self) -> None:
         """Pass the point of no return: first on disk, then to the ranks."""
@@ -220,7 +189,7 @@ class Runner:
         try:
             self._mark_started()
         except OSError as error:
-            self._stop("state_unwritable", f"{self.folder}: {error.strerror}")
+            self.stop("state_unwritable", f"{self.folder}: {error.strerror}")
             return
         os.write(self.go_fd, b"g" * len(self.codes))
         self.is_started = True
@@ -247,21 +216,20 @@ class Runner:
             if index is not None:
                 self.codes[index] = os.waitstatus_to_exitcode(status)
                 if not self.is_started and not self.reason:
-                    self._stop("rank_died", "a process died at the barrier")
+                    self.stop("rank_died", "a process died at the barrier")
 
     def _look_at_clock(self) -> None:
         now = time.monotonic()
-        if now >= self.lease_end:
-            self._stop("expired", f"not renewed for {self.spec['lease_s']:g} s")
-        elif now >= self.limit_end:
+        self._look_at_lease(now)
+        if now >= self.limit_end:
             limit = self.spec["time_limit_s"]
-            self._stop("time_limit", f"ran longer than its limit of {limit:g} s")
+            self.stop("time_limit", f"ran longer than its limit of {limit:g} s")
         if now >= self.kill_at:
             self._kill_all()
 
     # -- the end
 
-    def _stop(
+    def stop(
         self,
         reason: str,
         detail: str,

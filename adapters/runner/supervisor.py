@@ -5,10 +5,8 @@ Imports the standard library only, as the part's runner does.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import select
 import signal
 import time
 from typing import Any
@@ -23,8 +21,9 @@ from coalloc.adapters.runner.grant import (
     planned_nodes,
     settled,
 )
+from coalloc.adapters.runner.orders import OrderLoop
 from coalloc.adapters.runner.rank import FaultError
-from coalloc.adapters.runner.status import END, PAGE, READY, RUN, START, StatusFile, boot_id
+from coalloc.adapters.runner.status import END, READY, RUN, START, StatusFile, boot_id
 
 LOOK_S = 1.0
 """Between two questions to the batch system about a job of which something is missing, seconds."""
@@ -41,7 +40,7 @@ SIGNAL_EXIT = 128
 """A shell adds the signal's number to this."""
 
 
-class PartSupervisor:
+class PartSupervisor(OrderLoop):
     """Takes one part from its claim to its end.
 
     Parameters
@@ -72,39 +71,36 @@ class PartSupervisor:
         fds: tuple[int, int],
         port: int = 0,
     ) -> None:
-        self._spec, self._folder, self._status, self._job = spec, folder, status, job
-        self._orders_fd, self._wake_fd = fds
-        self._orders = b""
-        self._is_started = has_started(status)
+        super().__init__(fds[0])
+        self.wake_fd = fds[1]
+        self.spec, self._folder, self._status, self._job = spec, folder, status, job
+        self.is_started = self.go_asked = has_started(status)
         self._may_wait = spec.get("queue") is not None
         self._is_waiting = False
-        if self._may_wait and self._is_started:
-            self._spec = settled(spec, folder)
-        self._go_asked = self._is_started
+        if self._may_wait and self.is_started:
+            self.spec = settled(spec, folder)
         self._is_over = False
         self._said = {step for step in (READY, RUN) if status.read(step) is not None}
         self._reason = self._detail = ""
         self._missed = 0
         self._after_early_s = 0.0
         self._missing_since = time.monotonic()
-        self._lease_end = time.monotonic() + spec["lease_s"]
+        self._renew()
         self._kill_at = self._give_up_at = self._look_at = float("inf")
-        self._poller = select.poll()
-        for fd in fds:
-            self._poller.register(fd, select.POLLIN)
+        self._poll()
         self._barrier = self._opened(port)
-        self._barrier.is_open = self._is_started
+        self._barrier.is_open = self.is_started
 
     def carry(self, *, is_resumed: bool) -> None:
         """Claim the nodes, or take over from an earlier runner, and go on to the end."""
         try:
             if not is_resumed:
                 self._claim()
-            elif not self._is_started:
+            elif not self.is_started:
                 self._job.is_unsure = True
                 raise FaultError("runner_died", "its runner died before anything was started")
             else:
-                self._lease_end = float("inf")
+                self.lease_end = float("inf")
                 self._look_at = time.monotonic() + LOOK_S
             while not self._is_over:
                 self._step()
@@ -114,11 +110,11 @@ class PartSupervisor:
     def stop(self, reason: str, detail: str) -> None:
         """End what runs; the first reason stays."""
         self._reason, self._detail = self._reason or reason, self._detail or detail
-        self._lease_end = float("inf")
-        if not self._is_started:
+        self.lease_end = float("inf")
+        if not self.is_started:
             self._is_over = True
             return
-        grace_s = self._spec["grace_s"]
+        grace_s = self.spec["grace_s"]
         self._barrier.say("cancel", str(int(signal.SIGTERM)), str(grace_s))
         self._kill_at = min(self._kill_at, time.monotonic() + grace_s + KILL_MARGIN_S)
         self._give_up_at = min(self._give_up_at, self._kill_at + KILL_MARGIN_S)
@@ -136,8 +132,8 @@ class PartSupervisor:
         )
         if not self._reason:
             self._reason, self._detail = verdict(ends, self._job)
-        end = bare_end(self._reason, self._detail, is_started=self._is_started)
-        if len(ends) == len(nodes) and self._is_started:
+        end = bare_end(self._reason, self._detail, is_started=self.is_started)
+        if len(ends) == len(nodes) and self.is_started:
             end["state"] = "finished" if has_run else "refused"
         if end["state"] != "refused":
             for node in nodes:
@@ -153,13 +149,13 @@ class PartSupervisor:
 
     def _opened(self, port: int) -> Barrier:
         """Listen; after a restart where the nodes will call again."""
-        is_known = self._is_started or not self._may_wait
-        specs = node_specs(self._spec, self._folder) if is_known else {}
-        first, last = (port, port) if port else self._spec["site"]["ports"]
-        end = time.monotonic() + (REBIND_S if port and self._is_started else 0.0)
+        is_known = self.is_started or not self._may_wait
+        specs = node_specs(self.spec, self._folder) if is_known else {}
+        first, last = (port, port) if port else self.spec["site"]["ports"]
+        end = time.monotonic() + (REBIND_S if port and self.is_started else 0.0)
         while True:
             try:
-                return Barrier(specs, self._spec["key"], (first, last), self._poller)
+                return Barrier(specs, self.spec["key"], (first, last), self.poller)
             except OSError as error:
                 if time.monotonic() >= end:
                     raise FaultError(
@@ -173,10 +169,10 @@ class PartSupervisor:
         if waits:
             self._look_at = time.monotonic() + LOOK_S
         if waits and self._may_wait:
-            self._is_waiting, self._lease_end = True, float("inf")
+            self._is_waiting, self.lease_end = True, float("inf")
             self._show({"waits": True})
         elif self._may_wait:
-            self._grant(planned_nodes(self._spec))
+            self._grant(planned_nodes(self.spec))
 
     # -- a claim that waits
 
@@ -191,17 +187,17 @@ class PartSupervisor:
     def _grant(self, nodes: Nodes) -> None:
         """The part has its nodes: it goes on if it needs to hear of no others."""
         self._is_waiting = False
-        self._lease_end = time.monotonic() + self._spec["lease_s"]
+        self.lease_end = time.monotonic() + self.spec["lease_s"]
         self._show({"nodes": nodes})
-        if is_whole(self._spec) and dict(nodes) == dict(planned_nodes(self._spec)):
+        if is_whole(self.spec) and dict(nodes) == dict(planned_nodes(self.spec)):
             self._brief()
 
     def _brief(self) -> None:
         """Tell the wrappers what to run, now that all nodes of the job are known."""
         if self._is_waiting or self._barrier.nodes or self._reason:
             return
-        self._spec = settled(self._spec, self._folder)
-        self._barrier.brief(node_specs(self._spec, self._folder))
+        self.spec = settled(self.spec, self._folder)
+        self._barrier.brief(node_specs(self.spec, self._folder))
         self._look_at = min(self._look_at, time.monotonic() + LOOK_S)
 
     def _look_at_turn(self) -> None:
@@ -211,7 +207,7 @@ class PartSupervisor:
             return
         if turn.slots:
             try:
-                self._grant(dealt(self._spec, turn.slots))
+                self._grant(dealt(self.spec, turn.slots))
             except ValueError as error:
                 self._conclude("nodes_taken", str(error))
         elif turn.is_stuck or not self._job.is_alive(turn.state):
@@ -234,36 +230,21 @@ class PartSupervisor:
     # -- the loop
 
     def _step(self) -> None:
-        due = min(self._lease_end, self._kill_at, self._give_up_at, self._look_at)
-        wait = None if due == float("inf") else max(0.0, (due - time.monotonic()) * 1e3 + 1.0)
-        for fd, _ in self._poller.poll(wait):
-            if time.monotonic() >= self._lease_end:
-                break  # an order that comes too late is none
-            if fd == self._orders_fd:
-                self._take_orders()
-            elif fd == self._wake_fd:
-                os.read(fd, PAGE)
-            else:
-                self._barrier.take(fd)
+        self._wait(self._kill_at, self._give_up_at, self._look_at)
         self._see_nodes()
         self._look_at_clock()
 
-    def _take_orders(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._orders += os.read(self._orders_fd, PAGE)
-        *lines, self._orders = self._orders.split(b"\n")
-        for line in lines:
-            words = line.decode(errors="replace").split(" ", 2)
-            if words[0] == "go":
-                self._go_asked = True
-                self._start_if_ready()
-            elif words[0] == "arrange":
-                self._brief()
-            elif words[0] == "renew" and not self._go_asked and not self._is_waiting:
-                self._lease_end = time.monotonic() + self._spec["lease_s"]
-                self._barrier.say("renew")
-            elif words[0] == "abort":
-                self.stop("aborted", words[2] if len(words) > 2 else "")
+    def _obey_one(self, words: list[str]) -> None:
+        if words[0] == "arrange":
+            self._brief()
+        elif words[0] != "renew" or not self._is_waiting:
+            super()._obey_one(words)
+
+    def _take(self, fd: int) -> None:
+        self._barrier.take(fd)
+
+    def _renewed(self) -> None:
+        self._barrier.say("renew")
 
     def _see_nodes(self) -> None:
         """Draw the conclusions from what the nodes have said."""
@@ -276,9 +257,9 @@ class PartSupervisor:
             here = {"pid": os.getpid(), "job": self._job.number, "boot": boot_id()}
             self._say(READY, here, durable=True)
         self._start_if_ready()
-        if self._is_started and RUN not in self._said and barrier.all_said(RUN):
+        if self.is_started and RUN not in self._said and barrier.all_said(RUN):
             self._say(RUN, self._start_times())
-        if not self._is_started and not self._reason:
+        if not self.is_started and not self._reason:
             for node in barrier.nodes.values():
                 if END in node.records:
                     self.stop(node.records[END]["reason"], node.records[END]["detail"])
@@ -308,7 +289,7 @@ class PartSupervisor:
         It need not be on the disk first, which would take several milliseconds on a busy one:
         READY is, and after a loss of power what was ready counts as started (`has_started`).
         """
-        if self._is_started or self._reason or not self._go_asked:
+        if self.is_started or self._reason or not self.go_asked:
             return
         self._barrier.listen()
         if not self._barrier.all_said(READY) or self._barrier.is_broken:
@@ -319,14 +300,13 @@ class PartSupervisor:
             self.stop("state_unwritable", f"{self._folder}: {error.strerror}")
             return
         self._barrier.say("go")
-        self._is_started = True
-        self._lease_end = float("inf")
+        self.is_started = True
+        self.lease_end = float("inf")
 
     def _look_at_clock(self) -> None:
         now = time.monotonic()
         self._barrier.drop_unauthenticated()
-        if now >= self._lease_end:
-            self.stop("expired", f"not renewed for {self._spec['lease_s']:g} s")
+        self._look_at_lease(now)
         if now >= self._give_up_at:
             self._is_over = True
         elif now >= self._kill_at:
@@ -342,9 +322,9 @@ class PartSupervisor:
     def _ask_system(self) -> None:
         """Ask what became of the job, since something of it is missing."""
         state, reason = self._job.state()
-        if state is None and self._is_started:
+        if state is None and self.is_started:
             return  # out of reach; nothing is known
-        if not state and self._is_started:
+        if not state and self.is_started:
             self._missed += 1
             if self._missed >= 2:
                 self._conclude("vanished", f"{self._job.system} knows it no more")
@@ -361,7 +341,7 @@ class PartSupervisor:
 
     def _is_away_for_good(self) -> bool:
         """Whether a wrapper that is missing will not call again."""
-        if not self._is_started:
+        if not self.is_started:
             return self._barrier.is_broken
         return time.monotonic() - self._missing_since >= RECONNECT_S
 

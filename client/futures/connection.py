@@ -14,9 +14,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeGuard
 
-from coalloc.client.answers import Event, Submitted
 from coalloc.client.client import Client, NoAnswerError, RefusedError
 from coalloc.client.futures.future import Call, Ending
+from coalloc.wire.answers import Event, Submitted
 
 ENDED = frozenset({"completed", "failed", "cancelled", "timeout", "lost"})
 RETRIED = frozenset({"storage", "busy", "too_many"})

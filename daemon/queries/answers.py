@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from coalloc.core import snapshots
 from coalloc.core.flows import flow_of, named
@@ -17,8 +19,25 @@ from coalloc.daemon.queries.caller import Caller, RefusedError
 from coalloc.daemon.store.records_json import read_object, read_record
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
+from coalloc.model.plan import Plan
 from coalloc.model.snapshot_json import write_snapshot
+from coalloc.wire.answers import (
+    Answer,
+    Event,
+    EventsAnswer,
+    LastRound,
+    NewestPlan,
+    NodesAnswer,
+    PlanAnswer,
+    QueueAnswer,
+    ServiceStatus,
+    ShowAnswer,
+    SnapshotAnswer,
+    SolverStatus,
+    WhyAnswer,
+)
 from coalloc.wire.frames import PROTOCOL
+from coalloc.wire.job_rows import JobDetails
 
 EVENTS_AT_ONCE = 10_000
 ROWS_AT_ONCE = 2_000
@@ -26,6 +45,20 @@ ROWS_AT_ONCE = 2_000
 JOB_ID = re.compile(r"\d{1,18}(_\d{1,18})?")
 LARGEST_COUNT = 1 << 53
 """Whole numbers of JSON are exact below this, and SQLite takes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Figures of the service that its core does not know; as in `ServiceStatus`."""
+
+    writable: bool = True
+    faults: Mapping[str, int] = field(default_factory=dict)
+    orders_waiting: Mapping[str, int] = field(default_factory=dict)
+    solver: SolverStatus = field(default_factory=SolverStatus)
+    version: str = ""
+    began: float | None = None
+    policy: str = ""
+    disk_free_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +76,10 @@ class Sources:
     state: State
     store: Store
     caller: Caller
-    health: Callable[[], Mapping[str, Any]]
+    health: Callable[[], Health]
 
 
-Answering = Callable[[Sources, Mapping[str, Any], float], Mapping[str, Any]]
+Answering = Callable[[Sources, Mapping[str, Any], float], Answer]
 
 
 def _text(body: Mapping[str, Any], key: str) -> str:
@@ -115,7 +148,7 @@ def array_of(sources: Sources, job: str) -> list[JobRecord]:
     return members or [find_job(sources, job)]
 
 
-def _queue(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+def _queue(sources: Sources, body: Mapping[str, Any], now: float) -> QueueAnswer:
     after = str(body.get("after") or "")
     if after and not JOB_ID.fullmatch(after):
         raise RefusedError("bad_request", "after: is no job's id")
@@ -127,10 +160,10 @@ def _queue(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str
         after=after,
         limit=min(_count(body, "limit", ROWS_AT_ONCE), ROWS_AT_ONCE),
     )
-    return {"jobs": rows, "more": more, "time": now}
+    return QueueAnswer(jobs=rows, more=more, time=now)
 
 
-def _show(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+def _show(sources: Sources, body: Mapping[str, Any], now: float) -> ShowAnswer:
     record = find_job(sources, _text(body, "job"))
     _refuse_strangers(sources.caller, record)
     details = job_views.job_details(record, sources.state, now)
@@ -139,21 +172,30 @@ def _show(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str,
         launch = sources.store.launch(record.flow)
     parsed = read_object(launch) if launch else {}
     parsed.pop("env", None)
-    events = [
+    events = tuple(
         {"seq": e.seq, "time": e.time, "kind": e.kind, **read_object(e.body)}
         for e in sources.store.events(0, EVENTS_AT_ONCE, record.id)
-    ]
+    )
+    details = _with_members(sources, record, details)
+    return ShowAnswer(job=replace(details, launch=parsed, events=events), time=now)
+
+
+def _with_members(sources: Sources, record: JobRecord, details: JobDetails) -> JobDetails:
+    """Of a workflow its tasks, of a divisible job its pieces, from memory or the store."""
     if isinstance(record.job, WorkflowJob):
         known = {task.task: task for task in _parts_of(sources, record)}
-        rows = details["tasks"] = workflow_views.task_rows(record, known, sources.state)
+        tasks = workflow_views.task_rows(record, known, sources.state)
+        details = replace(details, tasks=tasks)
         if record.is_ended:
-            details["progress"] = workflow_views.tally((row["state"] for row in rows), len(rows))
+            tally = workflow_views.tally((task.state for task in tasks), len(tasks))
+            details = replace(details, progress=tally)
     elif isinstance(record.job, DivisibleJob):
         pieces = _parts_of(sources, record)
-        details["pieces"] = workflow_views.piece_rows(pieces)
+        details = replace(details, pieces=workflow_views.piece_rows(pieces))
         if record.is_ended:
-            details["progress"] = workflow_views.chunk_tally(pieces, record.job.chunks)
-    return {"job": {**details, "launch": parsed, "events": events}, "time": now}
+            tally = workflow_views.chunk_tally(pieces, record.job.chunks)
+            details = replace(details, progress=tally)
+    return details
 
 
 def _refuse_strangers(caller: Caller, record: JobRecord) -> None:
@@ -163,69 +205,89 @@ def _refuse_strangers(caller: Caller, record: JobRecord) -> None:
         raise RefusedError("not_allowed", message)
 
 
-def _why(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
-    """Without an explanation: what `explaining` answers in any case."""
-    return {"why": job_views.why(asked_job(sources, body), sources.state, now), "time": now}
+def _why(sources: Sources, body: Mapping[str, Any], now: float) -> WhyAnswer:
+    """Without an explanation: what `Explainer` answers in any case."""
+    return WhyAnswer(why=job_views.why(asked_job(sources, body), sources.state, now), time=now)
 
 
-def _nodes(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
-    return {"clusters": job_views.node_rows(sources.state, now), "time": now}
+def _nodes(sources: Sources, body: Mapping[str, Any], now: float) -> NodesAnswer:
+    return NodesAnswer(clusters=job_views.cluster_rows(sources.state, now), time=now)
 
 
-def _plan(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
-    plan = job_views.plan_view(sources.state)
-    if not plan:
-        row = sources.store.plan()
-        plan = (
-            {}
-            if row is None
-            else {"round": row.round, "time": row.time, "plan": read_object(row.body)}
-        )
-    clusters = dict(sources.state.node_cluster())
-    newest = sources.state.plan
-    edges = {} if newest is None else workflow_views.edges_of(newest, sources.state)
-    running = job_views.running_rows(sources.state, now)
-    return {
-        "plan": plan,
-        "node_clusters": clusters,
-        "edges": edges,
-        "running": running,
-        "time": now,
-    }
+def _plan(sources: Sources, body: Mapping[str, Any], now: float) -> PlanAnswer:
+    state = sources.state
+    return PlanAnswer(
+        plan=job_views.newest_plan(state) or _stored_plan(sources.store),
+        node_clusters=dict(state.node_cluster()),
+        edges={} if state.plan is None else workflow_views.edges_of(state.plan, state),
+        running=job_views.running_rows(state, now),
+        time=now,
+    )
 
 
-def _events(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+def _stored_plan(store: Store) -> NewestPlan:
+    row = store.plan()
+    if row is None:
+        return NewestPlan()
+    return NewestPlan(round=row.round, time=row.time, plan=read_object(row.body))
+
+
+def _events(sources: Sources, body: Mapping[str, Any], now: float) -> EventsAnswer:
     since = _count(body, "since", 0)
     limit = min(_count(body, "limit", 1000), EVENTS_AT_ONCE)
     job = body.get("job")
     rows = sources.store.events(since, limit, job if isinstance(job, str) and job else None)
-    events = [
-        {"seq": e.seq, "time": e.time, "kind": e.kind, "job": e.job, "fields": read_object(e.body)}
+    events = tuple(
+        Event(seq=e.seq, time=e.time, kind=e.kind, job=e.job, fields=read_object(e.body))
         for e in rows
-    ]
-    return {"events": events, "last": sources.state.last_event, "time": now}
+    )
+    return EventsAnswer(events=events, last=sources.state.last_event, time=now)
 
 
-def _snapshot(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
-    return {"snapshot": write_snapshot(snapshots.snapshot(sources.state, now))}
+def _snapshot(sources: Sources, body: Mapping[str, Any], now: float) -> SnapshotAnswer:
+    return SnapshotAnswer(snapshot=write_snapshot(snapshots.snapshot(sources.state, now)))
 
 
-def _status(sources: Sources, body: Mapping[str, Any], now: float) -> Mapping[str, Any]:
-    state = sources.state
-    return {
-        "time": now,
-        "protocol": PROTOCOL,
-        "user": sources.caller.user,
-        "epoch": state.epoch,
-        "rounds": state.last_round,
-        "paused": state.rounds.paused,
-        "waiting": sum(state.jobs[flow].is_waiting for flow in state.flows)
-        + len(state.waiting)
-        - len(state.flows),
-        "placed": len(state.placed),
-        "clusters": {name: c.connected for name, c in state.clusters.items()},
-        **sources.health(),
-    }
+def _status(sources: Sources, body: Mapping[str, Any], now: float) -> ServiceStatus:
+    state, health = sources.state, sources.health()
+    flows = sum(state.jobs[flow].is_waiting for flow in state.flows)
+    return ServiceStatus(
+        time=now,
+        protocol=PROTOCOL,
+        user=sources.caller.user,
+        epoch=state.epoch,
+        rounds=state.last_round,
+        paused=state.rounds.paused,
+        waiting=flows + len(state.waiting) - len(state.flows),
+        placed=len(state.placed),
+        clusters={name: c.connected for name, c in state.clusters.items()},
+        writable=health.writable,
+        faults=dict(health.faults),
+        orders_waiting=dict(health.orders_waiting),
+        solver=health.solver,
+        version=health.version,
+        began=health.began,
+        policy=health.policy,
+        last_round=None if state.plan is None else _last_round(state, state.plan),
+        read_age_s={
+            name: now - c.read_at for name, c in state.clusters.items() if c.reading is not None
+        },
+        disk_free_bytes=health.disk_free_bytes,
+    )
+
+
+def _last_round(state: State, plan: Plan) -> LastRound:
+    elapsed_s = plan.stats.get("elapsed_s")
+    return LastRound(
+        round=state.last_round,
+        time=state.plan_time,
+        policy=plan.policy,
+        status=str(plan.status),
+        objective=plan.objective.name,
+        value=plan.objective.value,
+        bound=plan.objective.bound,
+        elapsed_s=elapsed_s if isinstance(elapsed_s, float) else None,
+    )
 
 
 QUESTIONS: dict[str, Answering] = {

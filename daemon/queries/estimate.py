@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from coalloc.core import snapshots
-from coalloc.core.queue import never_fits, planned_job
+from coalloc.core.admission import never_fits
+from coalloc.core.queue import planned_job
 from coalloc.core.requests import Submit
 from coalloc.daemon.queries.answers import Sources
 from coalloc.daemon.queries.caller import RefusedError
@@ -16,12 +17,13 @@ from coalloc.daemon.solver.planner import Planner
 from coalloc.model.errors import InputError
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.wire.answers import Estimate
 from coalloc.wire.codec import WireError, decode_command
 
 
 async def estimated(
     planner: Planner, sources: Sources, body: Mapping[str, Any], policy: str, now: float
-) -> Mapping[str, Any]:
+) -> Estimate:
     """Start, end and nodes of the job of a submit, by a whole solve; nothing is queued.
 
     Raises
@@ -34,7 +36,7 @@ async def estimated(
         plan = await planner.estimate(snapshot, policy, sources.state.notes.get(policy))
     except Exception as error:
         raise RefusedError("busy", f"no estimate: {error}") from error
-    return {"time": now, **estimate_of(plan, job)}
+    return estimate_of(plan, job, now)
 
 
 def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snapshot, str]:
@@ -61,15 +63,16 @@ def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snap
     return replace(snapshot, queue=(*snapshot.queue, replace(job, id="test"))), "test"
 
 
-def estimate_of(plan: Plan, job: str) -> Mapping[str, Any]:
-    """What a plan says of the start of one job."""
+def estimate_of(plan: Plan, job: str, now: float) -> Estimate:
+    """Start and end of one job in a plan."""
     mine = [p for p in plan.placements if p.job == job]
     placed = min(mine, key=lambda p: p.start, default=None)
     deferred = next((d for d in plan.deferred if d.job == job), None)
-    return {
-        "start_estimate": None if placed is None else placed.start,
-        "end_estimate": max((p.end for p in mine), default=None),
-        "nodes": {} if placed is None else dict(placed.nodes),
-        "reason": "" if deferred is None else str(deferred.reason),
-        "detail": "" if deferred is None else deferred.detail,
-    }
+    return Estimate(
+        start_estimate=None if placed is None else placed.start,
+        end_estimate=max((p.end for p in mine), default=None),
+        nodes={} if placed is None else dict(placed.nodes),
+        reason="" if deferred is None else str(deferred.reason),
+        detail="" if deferred is None else deferred.detail,
+        time=now,
+    )

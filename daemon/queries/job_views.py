@@ -5,27 +5,37 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
-from typing import Any
 
 from coalloc.core import negotiating, snapshots
 from coalloc.core.occupation import occupation
 from coalloc.core.pieces import Pool
 from coalloc.core.records import JobRecord, JobState
-from coalloc.core.state import State, arrival, procs_of
+from coalloc.core.state import ClusterState, State, arrival, procs_of
 from coalloc.daemon.queries import workflow_views
-from coalloc.daemon.store.records_json import record_object
 from coalloc.model.job_json import write_job
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.nodeset import fold_in_order
 from coalloc.model.plan import Reason
+from coalloc.model.plan_json import write_plan
+from coalloc.model.platform import Node
+from coalloc.model.reading import NodeReading
 from coalloc.runtime.texts import instant
+from coalloc.wire.answers import ClusterRow, NewestPlan, NodeRow, RunningRow, Why
+from coalloc.wire.job_rows import JobDetails, PartRow, QueueRow
 
 NODES_NAMED = 32
+OF_THE_RECORD = (
+    *("command", "uid", "gid", "needs", "array_index", "rendezvous", "attempt", "refusals"),
+    *("not_before", "planned", "round", "policy", "deadline", "cancelled_by", "skew_s", "retries"),
+    *("keep_going", "failures", "flow", "chunk_first", "chunks"),
+    *("queued", "arranged", "idle_node_s", "late", "behind"),
+)
+"""Of a record, what is shown as it is."""
 
 
 def queue_page(
     state: State, *, everything: bool, user: str, now: float, after: str, limit: int
-) -> tuple[list[dict[str, Any]], bool]:
+) -> tuple[tuple[QueueRow, ...], bool]:
     """Active jobs in arrival order, ended ones too where `everything` is asked for.
 
     Parameters
@@ -37,20 +47,20 @@ def queue_page(
 
     Returns
     -------
-    rows : list
+    rows : tuple of QueueRow
     more : bool
         There are others behind them.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[QueueRow] = []
     for record in _behind(state, after):
         if (record.is_ended and not everything) or (user and record.user != user):
             continue
         if record.flow:
             continue  # The whole stands for it.
         if len(rows) >= limit:
-            return rows, True
+            return tuple(rows), True
         rows.append(job_row(record, state, now))
-    return rows, False
+    return tuple(rows), False
 
 
 def _behind(state: State, after: str) -> Iterator[JobRecord]:
@@ -68,37 +78,38 @@ def _behind(state: State, after: str) -> Iterator[JobRecord]:
     return (record for record in records if arrival(record.id) > key)
 
 
-def job_row(record: JobRecord, state: State, now: float) -> dict[str, Any]:
+def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
     """One line of the queue; a waiting job always has a reason, and a start where one is known."""
     start, reason, detail = expectation(record, state, now)
-    nodes = {node: n for part in record.parts for node, n in part.nodes.items()}
-    clusters = [part.cluster for part in record.parts]
     if record.id in state.flows:
         nodes, clusters = workflow_views.occupied(state.flows[record.id], state)
+    else:
+        nodes, clusters = workflow_views.nodes_of(record), workflow_views.clusters_of(record)
     job = record.job
-    return {
-        "id": record.id,
-        "name": record.name,
-        "user": record.user,
-        "state": str(record.state),
-        "procs": sum(nodes.values()) or procs_of(record),
-        "max_procs": job.max_procs if isinstance(job, MoldableJob) else None,
-        "submitted": record.submitted,
-        "started": record.started,
-        "ended": record.ended,
-        "time_limit": job.time_limit,
-        "start_estimate": start,
-        "reason": reason,
-        "detail": detail,
-        "nodes": nodes,
-        "clusters": clusters,
-        "exit_code": record.exit_code,
-        "skew_ms": None if record.skew_s is None else round(record.skew_s * 1e3, 3),
-        "origin": record.origin,
-        "foreign": record.foreign,
-        "task": record.task,
-        "progress": workflow_views.progress(record, state),
-    }
+    return QueueRow(
+        id=record.id,
+        name=record.name,
+        user=record.user,
+        state=str(record.state),
+        procs=sum(nodes.values()) or procs_of(record),
+        max_procs=job.max_procs if isinstance(job, MoldableJob) else None,
+        submitted=record.submitted,
+        started=record.started,
+        ended=record.ended,
+        time_limit=job.time_limit,
+        start_estimate=start,
+        reason=reason,
+        detail=detail,
+        nodes=nodes,
+        clusters=clusters,
+        exit_code=record.exit_code,
+        skew_ms=None if record.skew_s is None else round(record.skew_s * 1e3, 3),
+        weight=job.weight,
+        origin=record.origin,
+        foreign=record.foreign,
+        task=record.task,
+        progress=workflow_views.progress(record, state),
+    )
 
 
 def expectation(record: JobRecord, state: State, now: float) -> tuple[float | None, str, str]:
@@ -176,63 +187,94 @@ def needs_text(record: JobRecord, state: State) -> str:
     )
 
 
-def job_details(record: JobRecord, state: State, now: float) -> dict[str, Any]:
-    """Everything known of a job but what it executes."""
+def job_details(record: JobRecord, state: State, now: float) -> JobDetails:
+    """Everything known of a job but what it executes, and its history."""
     row = job_row(record, state, now)
-    full = record_object(record)
-    full["job"] = write_job(record.job)
-    return {**full, **row, "sources": dict(record.sources)}
+    return JobDetails(
+        **{name: getattr(row, name) for name in QueueRow.__struct_fields__},
+        **{name: getattr(record, name) for name in OF_THE_RECORD},
+        job=write_job(record.job),
+        sources=dict(record.sources),
+        link_gbps=dict(record.link_gbps),
+        parts=tuple(
+            PartRow(
+                cluster=part.cluster,
+                index=part.index,
+                nodes=dict(part.nodes),
+                first_rank=part.first_rank,
+                state=str(part.state),
+                exit_code=part.exit_code,
+                started=part.started,
+                ended=part.ended,
+                reason=part.reason,
+                detail=part.detail,
+                asked=part.asked,
+                granted=part.granted,
+                expected=part.expected,
+            )
+            for part in record.parts
+        ),
+    )
 
 
-def node_rows(state: State, now: float) -> list[dict[str, Any]]:
+def cluster_rows(state: State, now: float) -> tuple[ClusterRow, ...]:
     """Clusters with their nodes, free slots, power, load and link use."""
-    view = occupation(state, now)
-    snapshot_max_age = state.settings.reading_max_age_s
-    rows = []
-    for name, cluster in state.clusters.items():
-        shown = snapshots.cluster_view(name, cluster, state, now)
-        raw = {} if cluster.reading is None else {n.name: n for n in cluster.reading.nodes}
-        capacity = cluster.settings.link_gbps
-        used = 0.0
-        for record in state.placed_records():
-            used += record.link_gbps.get(name, 0.0)
-        rows.append(
-            {
-                "cluster": name,
-                "stale": cluster.is_stale(now, snapshot_max_age),
-                "connected": cluster.connected,
-                "drained": cluster.drained,
-                "drain_reason": state.drained.get(name, "") if cluster.drained else "",
-                "error": cluster.error or ("" if cluster.configured else "no longer configured"),
-                "age_s": None if cluster.reading is None else now - cluster.read_at,
-                "link_gbps": None if capacity == float("inf") else capacity,
-                "link_used_gbps": used,
-                "waiting_there": 0 if cluster.reading is None else cluster.reading.waiting,
-                "nodes": [
-                    {
-                        "name": node.name,
-                        "state": str(node.state),
-                        "slots": node.slots,
-                        "free": max(0, view.free.get(node.name, 0)),
-                        "power": node.power,
-                        "raw_power": raw[node.name].power,
-                        "load": raw[node.name].load,
-                        "load_age_s": raw[node.name].load_age_s + max(0.0, now - cluster.read_at),
-                        "reason": state.drained.get(node.name)
-                        or raw[node.name].reason
-                        or snapshots.weakness(cluster, raw[node.name]),
-                        "features": list(node.features),
-                        "memory_mb": node.memory_mb,
-                    }
-                    for node in shown.nodes
-                ],
-            }
-        )
-    return rows
+    free = occupation(state, now).free
+    return tuple(
+        _cluster_row(name, cluster, free, state, now) for name, cluster in state.clusters.items()
+    )
 
 
-def why(record: JobRecord, state: State, now: float) -> dict[str, Any]:
-    """What keeps a job from starting, with the figures behind it."""
+def _cluster_row(
+    name: str, cluster: ClusterState, free: Mapping[str, int], state: State, now: float
+) -> ClusterRow:
+    reading, capacity = cluster.reading, cluster.settings.link_gbps
+    raw = {} if reading is None else {node.name: node for node in reading.nodes}
+    shown = snapshots.cluster_view(name, cluster, state, now)
+    used = 0.0
+    for record in state.placed_records():
+        used += record.link_gbps.get(name, 0.0)
+    return ClusterRow(
+        cluster=name,
+        stale=cluster.is_stale(now, state.settings.reading_max_age_s),
+        connected=cluster.connected,
+        drained=cluster.drained,
+        drain_reason=state.drained.get(name, "") if cluster.drained else "",
+        error=cluster.error or ("" if cluster.configured else "no longer configured"),
+        age_s=None if reading is None else now - cluster.read_at,
+        link_gbps=None if capacity == float("inf") else capacity,
+        link_used_gbps=used,
+        waiting_there=0 if reading is None else reading.waiting,
+        way="" if reading is None else reading.way,
+        share=None if reading is None else reading.share,
+        nodes=tuple(
+            _node_row(node, raw[node.name], cluster, free.get(node.name, 0), state, now)
+            for node in shown.nodes
+        ),
+    )
+
+
+def _node_row(
+    node: Node, raw: NodeReading, cluster: ClusterState, free: int, state: State, now: float
+) -> NodeRow:
+    drained = state.drained.get(node.name)
+    return NodeRow(
+        name=node.name,
+        state=str(node.state),
+        slots=node.slots,
+        free=max(0, free),
+        power=node.power,
+        raw_power=raw.power,
+        load=raw.load,
+        load_age_s=raw.load_age_s + max(0.0, now - cluster.read_at),
+        reason=drained or raw.reason or snapshots.weakness(cluster, raw),
+        features=tuple(node.features),
+        memory_mb=node.memory_mb,
+    )
+
+
+def why(record: JobRecord, state: State, now: float) -> Why:
+    """The reason why a job does not start, with the figures behind it."""
     start, reason, detail = expectation(record, state, now)
     facts: list[str] = []
     pool = state.flows.get(record.id)
@@ -267,17 +309,14 @@ def why(record: JobRecord, state: State, now: float) -> dict[str, Any]:
         drained += [] if cluster.drained else sorted(cluster.drained_nodes)
     if drained and record.is_waiting:
         facts.append(f"not counted, because drained: {_drained(drained, state.drained)}")
-    return {
-        "job": record.id,
-        "state": str(record.state),
-        "reason": reason,
-        "detail": detail,
-        "start_estimate": start,
-        "facts": facts,
-        "lines": [],
-        "explanation": None,
-        "unexplained": "",
-    }
+    return Why(
+        job=record.id,
+        state=str(record.state),
+        reason=reason,
+        detail=detail,
+        start_estimate=start,
+        facts=tuple(facts),
+    )
 
 
 def _free(state: State, now: float) -> str:
@@ -289,28 +328,26 @@ def _free(state: State, now: float) -> str:
     return ", ".join(f"{name} {count}" for name, count in free.items())
 
 
-def running_rows(state: State, now: float) -> list[dict[str, Any]]:
+def running_rows(state: State, now: float) -> tuple[RunningRow, ...]:
     """What occupies nodes now: our jobs, tasks and pieces, and the batch systems' own jobs."""
-    rows: list[dict[str, Any]] = []
+    rows: list[RunningRow] = []
     snapshot = snapshots.snapshot(state, now)
     for running in snapshot.running:
         record = state.jobs.get(running.id)
         rows.append(
-            {
-                "job": record.flow if record is not None and record.flow else running.id,
-                "task": (record.task or None) if record is not None else None,
-                "start": running.start,
-                "end": running.busy_until(now, snapshot.overrun_s),
-                "nodes": dict(running.nodes),
-            }
+            RunningRow(
+                job=record.flow if record is not None and record.flow else running.id,
+                task=(record.task or None) if record is not None else None,
+                start=running.start,
+                end=running.busy_until(now, snapshot.overrun_s),
+                nodes=dict(running.nodes),
+            )
         )
-    return rows
+    return tuple(rows)
 
 
-def plan_view(state: State) -> Mapping[str, Any]:
-    """The newest plan as it was written."""
-    from coalloc.model.plan_json import write_plan
-
+def newest_plan(state: State) -> NewestPlan | None:
+    """The newest plan of this run of the daemon."""
     if state.plan is None:
-        return {}
-    return {"round": state.last_round, "time": state.plan_time, "plan": write_plan(state.plan)}
+        return None
+    return NewestPlan(round=state.last_round, time=state.plan_time, plan=write_plan(state.plan))

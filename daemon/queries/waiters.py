@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from coalloc.core.records import JobRecord
 from coalloc.core.requests import Refused
 from coalloc.daemon.queries.caller import RefusedError
+from coalloc.wire.answers import EndedAnswer, EndedJob
 from coalloc.wire.server import Origin
 
 MOST_MEMBERS = 100_000
@@ -42,7 +42,7 @@ class Waiters:
     def __init__(
         self,
         members: Callable[[str], Sequence[JobRecord]],
-        answer: Callable[[Origin, Mapping[str, Any]], None],
+        answer: Callable[[Origin, EndedAnswer], None],
         refuse: Callable[[Origin, Refused], None],
     ) -> None:
         self._members, self._answer, self._refuse = members, answer, refuse
@@ -107,8 +107,8 @@ class Waiters:
         except RefusedError as error:
             self._refuse(origin, error.refused)
             return
-        ended = [
-            {"id": r.id, "state": str(r.state), "exit_code": r.exit_code, "detail": r.detail}
+        ended = (
+            EndedJob(id=r.id, state=str(r.state), exit_code=r.exit_code, detail=r.detail)
             for r in records
-        ]
-        self._answer(origin, {"type": "ended", "jobs": ended})
+        )
+        self._answer(origin, EndedAnswer(jobs=tuple(ended)))

@@ -7,8 +7,10 @@ explanations, slow or gone, the answer says so and holds the reason and the figu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from coalloc.core import snapshots
 from coalloc.core.records import JobRecord
@@ -16,11 +18,11 @@ from coalloc.core.state import State
 from coalloc.daemon.queries import job_views
 from coalloc.daemon.solver.planner import Planner
 from coalloc.daemon.solver.pool import SolverPool
-from coalloc.daemon.store.records_json import read_object
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Plan, Reason
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
+from coalloc.wire.answers import Why
 from coalloc.wire.codec import encode
 
 DEADLINE_S = 6.0
@@ -34,6 +36,13 @@ BY_PLAN = frozenset({Reason.NOT_SELECTED, Reason.OUT_OF_TIME, Reason.UNSUPPORTED
 """Reasons that only the plan itself knows."""
 
 
+class _Said(msgspec.Struct):
+    """An explanation, as a solver process writes it."""
+
+    explanation: dict[str, Any]
+    lines: tuple[str, ...]
+
+
 class Explainer:
     """Answers ``why``."""
 
@@ -41,9 +50,7 @@ class Explainer:
         self._solver, self._planner = solver, planner
         self._turn = asyncio.Lock()
 
-    async def why(
-        self, record: JobRecord, state: State, policy: str, now: float
-    ) -> Mapping[str, Any]:
+    async def why(self, record: JobRecord, state: State, policy: str, now: float) -> Why:
         """The answer's ``why``; never raises for what a solver does."""
         answer = job_views.why(record, state, now)
         if record.id not in state.waiting or isinstance(record.job, DivisibleJob):
@@ -58,20 +65,20 @@ class Explainer:
             except TimeoutError:
                 why_not = "other explanations are being made; ask again"
         if why_not:
-            return {**answer, "unexplained": why_not}
+            return replace(answer, unexplained=why_not)
         try:
-            return {**answer, **await self._explained(record, state, policy, now)}
+            return await self._explained(answer, record, state, policy, now)
         except Exception as error:
             # Whatever the solver's side did, what is known is answered.
-            return {**answer, "unexplained": f"{type(error).__name__}: {error}"}
+            return replace(answer, unexplained=f"{type(error).__name__}: {error}")
         finally:
             self._turn.release()
 
     async def _explained(
-        self, record: JobRecord, state: State, policy: str, now: float
-    ) -> Mapping[str, Any]:
+        self, answer: Why, record: JobRecord, state: State, policy: str, now: float
+    ) -> Why:
         if record.id not in state.waiting:
-            return {"unexplained": "it has left the queue meanwhile"}
+            return replace(answer, unexplained="it has left the queue meanwhile")
         snapshot = snapshots.snapshot(state, now, without=state.aside)
         plan, asked = state.plan, self._rule(state.plan, policy, record.id)
         # Of a long queue both texts take a while to write, and the loop has other things to do.
@@ -82,9 +89,9 @@ class Explainer:
         if outcome.plan is None:
             slow = outcome.status == "killed"
             why_not = f"it took longer than {DEADLINE_S + GRACE_S:g} s" if slow else outcome.message
-            return {"unexplained": why_not}
-        answer: Mapping[str, Any] = read_object(outcome.plan.decode())
-        return answer
+            return replace(answer, unexplained=why_not)
+        said = msgspec.json.decode(outcome.plan, type=_Said)
+        return replace(answer, explanation=said.explanation, lines=said.lines)
 
     def _rule(self, plan: Plan | None, policy: str, job: str) -> dict[str, Any]:
         """How rounds plan: like the last plan, unless that only stood in."""

@@ -6,7 +6,6 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from coalloc.core.flows import Flow
 from coalloc.core.pieces import Pool
@@ -15,6 +14,7 @@ from coalloc.core.state import State
 from coalloc.core.workflows import first_record
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Plan
+from coalloc.wire.job_rows import PieceRow, Progress, TaskRow
 
 CHUNKS = "chunks"
 """What progress counts of a divisible job; of a workflow, tasks."""
@@ -23,7 +23,7 @@ NOT_RUN = "not_run"
 NEVER_RUN = "never runs: what it needs failed, or its workflow has ended"
 
 
-def progress(record: JobRecord, state: State) -> dict[str, Any] | None:
+def progress(record: JobRecord, state: State) -> Progress | None:
     """How many tasks or chunks a job has, and how many have completed, run, failed.
 
     None for jobs that have neither.
@@ -37,80 +37,82 @@ def progress(record: JobRecord, state: State) -> dict[str, Any] | None:
         total = len(record.job.tasks)
         known = (state.jobs.get(f"{record.id}.{number}") for number in range(1, total + 1))
         return tally((str(task.state) for task in known if task is not None), total)
-    return {
-        "total": len(flow.tasks),
-        "completed": len(flow.completed),
-        "running": len(flow.placed),
-        "failed": len(flow.failed),
-    }
+    return Progress(
+        total=len(flow.tasks),
+        completed=len(flow.completed),
+        running=len(flow.placed),
+        failed=len(flow.failed),
+    )
 
 
-def tally(states: Iterable[str], total: int) -> dict[str, int]:
+def tally(states: Iterable[str], total: int) -> Progress:
     """Progress from the states of the tasks that were ever placed."""
     counts = Counter(states)
     done, placed = counts[JobState.COMPLETED], sum(counts[state] for state in PLACED)
     bad = sum(counts[state] for state in ENDED) - done
-    return {"total": total, "completed": done, "running": placed, "failed": bad}
+    return Progress(total=total, completed=done, running=placed, failed=bad)
 
 
 def _chunks(
     record: JobRecord, job: DivisibleJob, flow: Flow | Pool | None, state: State
-) -> dict[str, Any]:
+) -> Progress:
     if isinstance(flow, Pool):
-        counts = {"completed": flow.done, "running": flow.running(), "failed": flow.lost()}
-        return {"total": job.chunks, **counts, "unit": CHUNKS}
+        return Progress(
+            total=job.chunks,
+            completed=flow.done,
+            running=flow.running(),
+            failed=flow.lost(),
+            unit=CHUNKS,
+        )
     ids = (f"{record.id}.{number}" for number in itertools.count(1))
     numbers = itertools.takewhile(state.jobs.__contains__, ids)
     return chunk_tally((state.jobs[piece] for piece in numbers), job.chunks)
 
 
-def chunk_tally(pieces: Iterable[JobRecord], total: int) -> dict[str, Any]:
+def chunk_tally(pieces: Iterable[JobRecord], total: int) -> Progress:
     """Progress from all pieces of a divisible job that has ended."""
     counts: Counter[bool] = Counter()
     for piece in pieces:
         if not piece.is_waiting:
             counts[piece.state is JobState.COMPLETED] += piece.chunks
-    return {
-        "total": total,
-        "completed": counts[True],
-        "running": 0,
-        "failed": counts[False],
-        "unit": CHUNKS,
-    }
+    return Progress(total=total, completed=counts[True], failed=counts[False], unit=CHUNKS)
 
 
-def piece_rows(pieces: Iterable[JobRecord]) -> list[dict[str, Any]]:
+def piece_rows(pieces: Iterable[JobRecord]) -> tuple[PieceRow, ...]:
     """Every piece of a divisible job, in the order of their numbers."""
-    return [
-        {
-            "id": piece.id,
-            "first": piece.chunk_first,
-            "chunks": piece.chunks,
-            "not_before": piece.not_before if piece.is_waiting else None,
-            **_run_of(piece),
-        }
+    return tuple(
+        PieceRow(
+            id=piece.id,
+            state=str(piece.state),
+            attempt=piece.attempt,
+            failures=piece.failures,
+            nodes=nodes_of(piece),
+            clusters=clusters_of(piece),
+            started=piece.started,
+            ended=piece.ended,
+            exit_code=piece.exit_code,
+            planned=piece.planned,
+            reason=piece.reason,
+            detail=piece.detail,
+            first=piece.chunk_first,
+            chunks=piece.chunks,
+            not_before=piece.not_before if piece.is_waiting else None,
+        )
         for piece in pieces
-    ]
+    )
 
 
-def _run_of(record: JobRecord) -> dict[str, Any]:
-    """What is told alike of tasks and pieces."""
-    return {
-        "state": str(record.state),
-        "attempt": record.attempt,
-        "failures": record.failures,
-        "nodes": {n: c for part in record.parts for n, c in part.nodes.items()},
-        "clusters": [part.cluster for part in record.parts],
-        "started": record.started,
-        "ended": record.ended,
-        "exit_code": record.exit_code,
-        "planned": record.planned,
-        "reason": record.reason,
-        "detail": record.detail,
-    }
+def nodes_of(record: JobRecord) -> dict[str, int]:
+    """Processes on each node, in rank order."""
+    return {node: count for part in record.parts for node, count in part.nodes.items()}
 
 
-def occupied(flow: Flow | Pool, state: State) -> tuple[dict[str, int], list[str]]:
+def clusters_of(record: JobRecord) -> tuple[str, ...]:
+    """One for each part."""
+    return tuple(part.cluster for part in record.parts)
+
+
+def occupied(flow: Flow | Pool, state: State) -> tuple[dict[str, int], tuple[str, ...]]:
     """Nodes with processes, and clusters, that tasks or pieces occupy now."""
     nodes: dict[str, int] = {}
     clusters: dict[str, None] = {}
@@ -119,7 +121,7 @@ def occupied(flow: Flow | Pool, state: State) -> tuple[dict[str, int], list[str]
             clusters[part.cluster] = None
             for node, count in part.nodes.items():
                 nodes[node] = nodes.get(node, 0) + count
-    return nodes, list(clusters)
+    return nodes, tuple(clusters)
 
 
 def expectation(record: JobRecord, state: State) -> tuple[float | None, str, str]:
@@ -136,7 +138,7 @@ def expectation(record: JobRecord, state: State) -> tuple[float | None, str, str
 
 def task_rows(
     workflow: JobRecord, known: Mapping[str, JobRecord], state: State
-) -> list[dict[str, Any]]:
+) -> tuple[TaskRow, ...]:
     """Every task in the order of the file.
 
     Parameters
@@ -150,17 +152,24 @@ def task_rows(
         record = known.get(task.id) or first_record(workflow, task.id, number)
         start, reason, detail = task_expectation(record, workflow, state)
         rows.append(
-            {
-                **_run_of(record),
-                "id": record.id,
-                "task": task.id,
-                "state": NOT_RUN if reason == NOT_RUN else str(record.state),
-                "start_estimate": start,
-                "reason": reason,
-                "detail": detail,
-            }
+            TaskRow(
+                id=record.id,
+                task=task.id,
+                state=NOT_RUN if reason == NOT_RUN else str(record.state),
+                attempt=record.attempt,
+                failures=record.failures,
+                nodes=nodes_of(record),
+                clusters=clusters_of(record),
+                started=record.started,
+                ended=record.ended,
+                exit_code=record.exit_code,
+                planned=record.planned,
+                start_estimate=start,
+                reason=reason,
+                detail=detail,
+            )
         )
-    return rows
+    return tuple(rows)
 
 
 def not_run(record: JobRecord, workflow: JobRecord) -> JobRecord:
@@ -192,11 +201,11 @@ def task_expectation(
     return None, "next_round", "its parents have ended; the next round decides"
 
 
-def edges_of(plan: Plan, state: State) -> dict[str, list[tuple[str, str]]]:
+def edges_of(plan: Plan, state: State) -> dict[str, tuple[tuple[str, str], ...]]:
     """Of each workflow in a plan, parents with their children; for its critical path."""
-    out: dict[str, list[tuple[str, str]]] = {}
+    out: dict[str, tuple[tuple[str, str], ...]] = {}
     for job in {placement.job for placement in plan.placements if placement.task is not None}:
         record = state.jobs.get(job)
         if record is not None and isinstance(record.job, WorkflowJob):
-            out[job] = [(edge.parent, edge.child) for edge in record.job.edges]
+            out[job] = tuple((edge.parent, edge.child) for edge in record.job.edges)
     return out

@@ -10,8 +10,8 @@ from coalloc.core.after_restore import MARK
 from coalloc.core.coordinator import Remembered
 from coalloc.core.effects import SaveMeta
 from coalloc.core.messages import Order
-from coalloc.core.native_jobs import NOBODY
 from coalloc.core.presence import MARK as EXECUTOR
+from coalloc.core.state import NOBODY
 from coalloc.daemon.store.records_json import read_object, read_record
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import DivisibleJob, WorkflowJob

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from coalloc.model.fields import Field, Table
 from coalloc.policies.options import COMMON
 
@@ -104,6 +106,7 @@ SLOTS: Table = {
         default="search",
         doc="The exact search with run times rounded up to slots, or the published program.",
     ),
+    "saturation_threshold": replace(THRESHOLD, high=32),
     "slot": Field(
         kind="text",
         default="50%",

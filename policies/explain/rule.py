@@ -18,7 +18,7 @@ from coalloc.policies.auto import TRIALS
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.plain import plain_fcfs
 from coalloc.policies.relative_time import at_time, from_now
-from coalloc.policies.simple import DECODERS, sort_items
+from coalloc.policies.simple import SIMPLE, lay_simply, laying, sort_items
 
 AUTO_DECODERS: Mapping[str, str] = {"easy": "easy", **dict(TRIALS)}
 
@@ -65,8 +65,8 @@ class Solved:
         if rule.decoder == "plain":
             self._plan = at_time(plain_fcfs(from_now(snapshot)), snapshot.time)
             return
-        self._planner = Planner(from_now(snapshot), rule.options)
-        self._schedule = self._planner.decode(_sorted(self._planner, rule), rule.decoder)
+        planner = Planner(from_now(snapshot), rule.options, snapshot.time)
+        self._planner, self._schedule = planner, _laid(planner, rule)
 
     @property
     def plan(self) -> Plan:
@@ -110,12 +110,15 @@ class Solved:
         return isinstance(job, RigidJob)
 
 
-def _sorted(planner: Planner, rule: Rule) -> list[int]:
+def _laid(planner: Planner, rule: Rule) -> Schedule:
+    if rule.policy in SIMPLE:
+        return lay_simply(planner, laying(rule.policy, rule.options))
     if rule.sort:
-        return sort_items(planner, rule.sort)
+        return planner.decode(sort_items(planner, rule.sort), rule.decoder)
     place = {job: n for n, job in enumerate(rule.order)}
-    late = len(place)
-    return sorted(range(len(planner.items)), key=lambda n: place.get(planner.items[n].job.id, late))
+    late, items = len(place), planner.items
+    order = sorted(range(len(items)), key=lambda n: place.get(items[n].job.id, late))
+    return planner.decode(order, rule.decoder)
 
 
 def rule_of(
@@ -134,9 +137,10 @@ def rule_of(
         Jobs by planned start.
     """
     given = dict(options or {})
-    if policy in DECODERS:
-        decoder = "event" if given.get("skip") else DECODERS[policy]
-        return Rule(policy=policy, sort=policy, decoder=decoder, options=given)
+    if policy in SIMPLE:
+        return Rule(
+            policy=policy, sort=policy, decoder=laying(policy, given).decoder, options=given
+        )
     if policy == "plain":
         return Rule(policy=policy, sort="", decoder="plain")
     won = (stats or {}).get("order")

@@ -31,6 +31,11 @@ the end of a plan. (All run times are positive.)
 
 *Equal jobs* start in their order.
 
+*Saturated links* (in slots of time only). A pattern has a slowdown of its own, and a link takes its
+capacity times the least slowdown of what loads it. The room of a link counts up to the threshold;
+each pattern that loads it leaves ``spare`` of that unused. What may run together is still closed
+under leaving jobs out, which is all that the above asks for.
+
 Bounds
 ------
 *Prices.* For each of V price vectors a pattern asks the share ``price`` of the machine while it
@@ -100,10 +105,15 @@ from coalloc.policies.kernel.jit import helper, kernel
 
 
 @helper(inline=True)
-def fits(model: Model, room: Any, p: int, t: float) -> bool:
-    """Whether a pattern fits into this room, and between the reservations, at t."""
+def fits(model: Model, stack: Stack, d: int, p: int) -> bool:
+    """Whether a pattern fits into the room of frame d, and between the reservations."""
+    room, t = stack.room[d], stack.value[d, TIME]
     for x in range(model.take.shape[1]):
         if model.take[p, x] > 0 and model.take[p, x] > room[x]:
+            return False
+    for k in range(model.spare.shape[1]):
+        load, left = model.take[p, model.classes + k], room[model.classes + k]
+        if load > 0 and left - load < max(model.spare[p, k], stack.spare[d, k]):
             return False
     if model.shut[p] != 0:
         end = t + model.asks[p, 0]
@@ -184,6 +194,8 @@ def copy_frame(stack: Stack, d: int) -> None:
         stack.room[d + 1, x] = stack.room[d, x]
     for x in range(stack.value.shape[1]):
         stack.value[d + 1, x] = stack.value[d, x]
+    for k in range(stack.spare.shape[1]):
+        stack.spare[d + 1, k] = stack.spare[d, k]
 
 
 @helper(inline=True)
@@ -205,6 +217,8 @@ def begin(model: Model, stack: Stack, d: int, j: int, p: int) -> None:
     stack.value[e, COST] += model.runs[j, WEIGHT] * (stack.plan[j, END] - model.times[0, 0])
     for x in range(stack.room.shape[1]):
         stack.room[e, x] -= model.take[p, x]
+    for k in range(stack.spare.shape[1]):
+        stack.spare[e, k] = max(stack.spare[e, k], model.spare[p, k])
     vectors = stack.supply.size
     for v in range(vectors):
         share = model.asks[p, 1 + v]
@@ -252,6 +266,11 @@ def proceed(model: Model, stack: Stack, d: int, t: float) -> None:
                 stack.room[e, x] += model.take[p, x]
             for v in range(vectors):
                 stack.value[e, ENERGY + vectors + v] -= model.asks[p, 1 + v]
+    for k in range(stack.spare.shape[1]):
+        stack.spare[e, k] = 0
+        for j in range(model.runs.shape[0]):
+            if (stack.frame[e, RUNNING] >> j) & 1 == 1:
+                stack.spare[e, k] = max(stack.spare[e, k], model.spare[stack.chosen[j, CHOSEN], k])
     if row + 1 < model.times.shape[0] and model.times[row + 1, 0] <= t:
         stack.frame[e, ROW] = row + 1
         for x in range(stack.room.shape[1]):
@@ -267,7 +286,7 @@ def since(model: Model, stack: Stack, d: int, j: int, p: int) -> float:
         now = stack.value[before, TIME]
         if not ready(model, stack.frame[before], now, j):
             return t
-        if not fits(model, stack.room[before], p, now):
+        if not fits(model, stack, before, p):
             return t
         t = now
         before = stack.frame[before, EVENT] - 1
@@ -283,7 +302,7 @@ def wasteful(model: Model, stack: Stack, d: int, t: float) -> bool:
             for p in range(model.items[j, FIRST], model.items[j + 1, FIRST]):
                 if model.asks[p, 0] > t - model.times[0, 0]:
                     break
-                if not fits(model, stack.room[d], p, now):
+                if not fits(model, stack, d, p):
                     continue
                 if since(model, stack, d, j, p) + model.asks[p, 0] <= t:
                     return True
@@ -296,15 +315,14 @@ def allowed(model: Model, stack: Stack, d: int, j: int, p: int, early: bool) -> 
 
     `early` tells whether it was ready at the event before: then it must not have fitted there.
     """
-    now = stack.value[d, TIME]
-    if not fits(model, stack.room[d], p, now):
+    if not fits(model, stack, d, p):
         return False
     for v in range(stack.supply.size):
         more = model.asks[p, 1 + v] * model.asks[p, 0] - model.energy[j, v]
         if stack.value[d, ENERGY + v] + more > stack.supply[v]:
             return False
     before = stack.frame[d, EVENT] - 1
-    return not early or not fits(model, stack.room[before], p, stack.value[before, TIME])
+    return not early or not fits(model, stack, before, p)
 
 
 @helper(inline=True)

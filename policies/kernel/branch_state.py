@@ -34,6 +34,7 @@ class Model(NamedTuple):
     classes: int  # C
     take: Ints  # P x (C + K), units of classes and loads of links
     asks: Floats  # P x (1 + V), seconds, then the share of the machine by each price vector
+    spare: Ints  # P x K, what its slowdown leaves unused of the links; P x 0 without saturation
     shut: Ints  # P, set of reservations it may not meet
     reserved: Floats  # R x 2
     items: Ints  # (N + 1) x 6: patterns, sets of items, a twin or -1, units, digit of the key
@@ -50,6 +51,7 @@ class Stack(NamedTuple):
 
     frame: Ints  # D x 9
     room: Ints  # D x (C + K), what is free
+    spare: Ints  # D x K, the most that a running pattern leaves unused; D x 0 without saturation
     value: Floats  # D x (2 + 2 V), time, cost; energy used, wasted and needed; share in use
     plan: Floats  # N x 4, seconds
     chosen: Ints  # N x 3, patterns; the last column is scratch

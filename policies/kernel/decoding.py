@@ -58,10 +58,17 @@ class Schedule:
 
 
 class Planner:
-    """A snapshot made ready for any number of decodings."""
+    """A snapshot made ready for any number of decodings.
 
-    def __init__(self, snapshot: Snapshot, options: Mapping[str, Any]) -> None:
+    Parameters
+    ----------
+    origin : float
+        What to add to the snapshot's times to have them on the axis of `submitted`, seconds.
+    """
+
+    def __init__(self, snapshot: Snapshot, options: Mapping[str, Any], origin: float = 0.0) -> None:
         self.snapshot = snapshot
+        self.origin = origin
         self.options = options
         self.intake = read_queue(snapshot, options)
         self.compiled: Compiled = compile_intake(self.intake, options.get("power_step", 0.0))
@@ -87,7 +94,9 @@ class Planner:
         ]
         return np.array(chosen, dtype=np.int64)
 
-    def decode(self, order: Sequence[int], decoder: str) -> Schedule:
+    def decode(
+        self, order: Sequence[int], decoder: str, queue: Sequence[int] | None = None
+    ) -> Schedule:
         """Place the items in this order.
 
         Parameters
@@ -96,6 +105,8 @@ class Planner:
             A permutation of the items.
         decoder : str
             strict, insert, event, easy.
+        queue : sequence of int, optional
+            The order by which `easy` chooses the head, where backfilling goes by another one.
 
         Notes
         -----
@@ -115,6 +126,7 @@ class Planner:
             self.guarded,
             np.array(order, dtype=np.int64),
             DECODERS[decoder],
+            np.array(() if queue is None else queue, dtype=np.int64),
         )
         return self.measure(out, int(work))
 

@@ -10,7 +10,8 @@ STRICT
 EVENT, EASY
     One pass over the queue as in `events`; the head's booking is taken back after it. Where
     nothing was given back since the last pass, only new jobs are tried: what did not fit then
-    fits even less later.
+    fits even less later. Where backfilling has an order of its own, the queue gives the head and
+    the pass goes over that order. Jobs that have waited for a limit go first in both.
 INSERT
     Bookings stay. A job that ends at its estimate changes nothing that was not planned; one that
     ends earlier has all bookings made afresh in arrival order (compression).
@@ -21,8 +22,8 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
-from coalloc.policies.kernel.decoders import may_fit, survey
 from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.lookahead import may_fit, survey
 from coalloc.policies.kernel.profile import book, bound, locate, move, reset
 from coalloc.policies.kernel.record import Bools, Floats, Ints, record
 from coalloc.policies.kernel.seek import Place, seek
@@ -50,7 +51,7 @@ from coalloc.policies.kernel.state import (
 INSTANT = 1e-6
 """What happens within this time is one instant, the latest of it; seconds."""
 
-ARRIVED, FIRST, LAST, RUNNING, ENDED, INSTANTS, DEEPEST = 0, 1, 2, 3, 4, 5, 6
+ARRIVED, FIRST, LAST, RUNNING, ENDED, INSTANTS, DEEPEST, DUE = 0, 1, 2, 3, 4, 5, 6, 7
 
 
 @record
@@ -62,11 +63,13 @@ class Stream(NamedTuple):
     fixed: Floats  # N, s
     exact: Bools  # N, whether the real run time is the estimate
     queue: Ints  # N, waiting jobs from count[FIRST] to count[LAST]
+    second: Floats  # N, position in backfilling, where that has an order of its own; else empty
+    line: Ints  # N, the same jobs as in the queue by `second`; else empty
     heap_time: Floats  # N, real ends of the running jobs
     heap_job: Ints  # 2 N: the heap's jobs, then those that end at this instant
     start: Floats  # N, s, nan before
     end: Floats  # N, s
-    counts: Ints  # ARRIVED, FIRST, LAST, RUNNING, ENDED, INSTANTS, DEEPEST
+    counts: Ints  # ARRIVED, FIRST, LAST, RUNNING, ENDED, INSTANTS, DEEPEST, DUE
 
 
 # ---- the profile
@@ -237,16 +240,50 @@ def begin(problem: Problem, out: Outcome, stream: Stream, item: int, t: float) -
 
 
 @helper()
-def enqueue(stream: Stream, item: int) -> int:
-    """Put a job into the queue by its key; its place."""
-    queue, key = stream.queue, stream.key
-    at = stream.counts[LAST]
-    stream.counts[LAST] += 1
-    while at > stream.counts[FIRST] and key[queue[at - 1]] > key[item]:
-        queue[at] = queue[at - 1]
+def insert(order: Ints, key: Floats, first: int, last: int, item: int) -> int:
+    """Put a job among those from `first` to `last` by its key; its place."""
+    at = last
+    while at > first and key[order[at - 1]] > key[item]:
+        order[at] = order[at - 1]
         at -= 1
-    queue[at] = item
+    order[at] = item
     return at
+
+
+@helper()
+def promote(order: Ints, key: Floats, first: int, item: int) -> int:
+    """Move a job of this order behind those that waited too long before it; its place."""
+    at = first
+    while order[at] != item:
+        at += 1
+    key[item] = -inf
+    return insert(order, key, first, at, item)
+
+
+@helper()
+def line_up(stream: Stream, release: Floats, wait_limit: float, t: float) -> tuple[int, int]:
+    """Take in who arrives, and put first who has waited for the limit.
+
+    Returns the first places in the queue and in the order of backfilling that are new.
+    """
+    count = stream.counts
+    first, apart = count[FIRST], stream.line.size > 0
+    new, beside = count[LAST], count[LAST]
+    while count[ARRIVED] < release.size and release[count[ARRIVED]] <= t:
+        item, last = count[ARRIVED], count[LAST]
+        new = min(new, insert(stream.queue, stream.key, first, last, item))
+        if apart:
+            beside = min(beside, insert(stream.line, stream.second, first, last, item))
+        count[ARRIVED] += 1
+        count[LAST] += 1
+    while count[DUE] < count[ARRIVED] and t - release[count[DUE]] >= wait_limit:
+        item = count[DUE]
+        count[DUE] += 1
+        if stream.start[item] != stream.start[item]:
+            new = min(new, promote(stream.queue, stream.key, first, item))
+            if apart:
+                beside = min(beside, promote(stream.line, stream.second, first, item))
+    return new, beside
 
 
 @helper()
@@ -283,13 +320,17 @@ def start_fitting(
     fixed_mode: Ints,
     stream: Stream,
     t: float,
+    queue: Ints,
     easy: bool,
+    head: int,
     new: int,
 ) -> None:
-    """Start what fits, in queue order; `new`: the first job not tried since a release."""
-    count, queue = stream.counts, stream.queue
-    head = -1
-    if easy and new > count[FIRST]:
+    """Start what fits, in this order; `new`: the first job not tried since a release.
+
+    `head` has its booking already, where it was chosen by another order; else below 0.
+    """
+    count = stream.counts
+    if easy and head < 0 and new > count[FIRST]:
         item = queue[count[FIRST]]
         found = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
         if found.end < inf and found.start > t:
@@ -303,6 +344,8 @@ def start_fitting(
     kept = new
     for pos in range(new, count[LAST]):
         item = queue[pos]
+        if stream.start[item] == stream.start[item]:
+            continue
         placed = False
         if not fresh:
             fresh = True
@@ -319,7 +362,7 @@ def start_fitting(
                 head_start = out.start[head]
                 a, b = locate(profile, head_start)
                 head_row = profile.row[profile.block[a], b]
-        if problem.mode_procs[item] <= total:
+        if problem.mode_procs[item] <= total and item != head:
             group = problem.item_group[item]
             if scratch.stamp[group] != scratch.counters[STAMP]:
                 survey(problem, profile, scratch, group, row, head_row, t)
@@ -345,6 +388,42 @@ def start_fitting(
     count[LAST] = kept
     if head >= 0:
         leave(problem, profile, scratch, out, head, t)
+
+
+@helper()
+def start_first(
+    problem: Problem,
+    profile: Profile,
+    scratch: Scratch,
+    out: Outcome,
+    fixed_mode: Ints,
+    stream: Stream,
+    t: float,
+) -> int:
+    """Start from the front of the queue what fits now; the first that does not, booked; or -1."""
+    count = stream.counts
+    for pos in range(count[FIRST], count[LAST]):
+        item = stream.queue[pos]
+        found = seek(problem, profile, scratch, out, fixed_mode, item, t, True)
+        if found.end == inf:
+            found = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+        if found.end < inf:
+            hold(problem, profile, scratch, out, item, found)
+            if out.start[item] > t:
+                return item
+            begin(problem, out, stream, item, t)
+    return -1
+
+
+@helper()
+def drop_started(stream: Stream, last: int) -> None:
+    """Take out of the queue, which went on to `last`, who has started."""
+    kept = stream.counts[FIRST]
+    for pos in range(kept, last):
+        item = stream.queue[pos]
+        if stream.start[item] != stream.start[item]:
+            stream.queue[kept] = item
+            kept += 1
 
 
 @helper()
@@ -399,9 +478,13 @@ def advance(
     fixed_mode: Ints,
     stream: Stream,
     decoder: int,
+    wait_limit: float,
     instants: int,
 ) -> bool:
-    """Go on for so many instants; False when nothing can happen any more."""
+    """Go on for so many instants; False when nothing can happen any more.
+
+    A job that has waited for `wait_limit` seconds goes first.
+    """
     count, release = stream.counts, problem.item_release
     jobs = release.size
     for _ in range(instants):
@@ -425,10 +508,7 @@ def advance(
             early = early or out.end[item] > t + INSTANT
             leave(problem, profile, scratch, out, item, t)
         forget(profile, t)
-        new = count[LAST]
-        while count[ARRIVED] < jobs and release[count[ARRIVED]] <= t:
-            new = min(new, enqueue(stream, count[ARRIVED]))
-            count[ARRIVED] += 1
+        new, beside = line_up(stream, release, wait_limit, t)
         count[INSTANTS] += 1
         count[DEEPEST] = max(count[DEEPEST], count[LAST] - count[FIRST])
         if decoder == STRICT:
@@ -436,8 +516,20 @@ def advance(
                 start_strictly(problem, profile, scratch, out, fixed_mode, stream, t)
         elif decoder == INSERT:
             start_booked(problem, profile, scratch, out, fixed_mode, stream, t, new, early)
+        elif stream.line.size > 0:
+            last, before = count[LAST], stream.queue[count[FIRST]] if count[LAST] > 0 else -1
+            head = start_first(problem, profile, scratch, out, fixed_mode, stream, t)
+            if freed or new == count[FIRST] or head != before:
+                beside = count[FIRST]
+            line = stream.line
+            start_fitting(
+                problem, profile, scratch, out, fixed_mode, stream, t, line, False, head, beside
+            )
+            drop_started(stream, last)
         else:
-            first = count[FIRST] if freed else new
+            first, queue = count[FIRST] if freed else new, stream.queue
             easy = decoder == EASY
-            start_fitting(problem, profile, scratch, out, fixed_mode, stream, t, easy, first)
+            start_fitting(
+                problem, profile, scratch, out, fixed_mode, stream, t, queue, easy, -1, first
+            )
     return True

@@ -1,8 +1,9 @@
 """`oas-slots`: order and allocation in time slots, by the published program or an exact search.
 
-The first plan is the best of the simple orders, its starts moved to the grid. ``engine=mip`` then
-solves equations (9) to (23) (`slot_model`); ``engine=search`` proves the same slotted optimum by
-the search of `oas` with run times rounded up to slots. Either minimises the makespan in slots; the
+The first plan is the best of the simple orders, its starts moved to the grid; where links may be
+saturated, of the same orders listed with every SC at its threshold too. ``engine=mip`` then solves
+equations (9) to (23) (`slot_model`); ``engine=search`` proves the same slotted optimum by the
+search of `oas` with run times rounded up to slots. Either minimises the makespan in slots; the
 plan's ends are the true ones, inside the last slot of each job.
 
 Notes
@@ -16,19 +17,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any
+
+import numpy as np
 
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.check import check
 from coalloc.policies.incumbent import Incumbent, Rank
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.kernel.lister import Lister, make_state
+from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.mip.mbpc import limits_of
 from coalloc.policies.mip.runner import End, run
-from coalloc.policies.mip.slot_grid import Grid, on_grid, slot_seconds, slots_used
+from coalloc.policies.mip.slot_grid import (
+    Grid,
+    least_slowdowns,
+    on_grid,
+    slot_seconds,
+    slots_used,
+)
 from coalloc.policies.mip.slot_model import SlotModel
 from coalloc.policies.oas.exact import ExactSearch, why_not
+from coalloc.policies.oas.exact_model import threshold_of
 from coalloc.policies.simple import sort_items
 
 ORDERS = ("fcfs", "spt", "lpt", "sjf", "bjf")
@@ -48,6 +61,7 @@ def solve(
     planner = Planner(problem, options)
     slot = slot_seconds(options["slot"], planner)
     runs = [planner.decode(sort_items(planner, name), "event") for name in ORDERS]
+    runs += _saturating(planner)
     best = min(runs, key=lambda one: one.rank)
     simple = planner.plan(best, "oas-slots", budget.seed)
     reason = _unfit(planner)
@@ -69,6 +83,24 @@ def _unfit(planner: Planner) -> str | None:
     if len(planner.items) > MOST_JOBS:
         return f"more than {MOST_JOBS} jobs"
     return None
+
+
+def _saturating(planner: Planner) -> list[Schedule]:
+    """The orders with every SC at its threshold; none where links may not be saturated."""
+    threshold = threshold_of(planner)
+    if threshold <= 1.0 or not planner.items:
+        return []
+    lister = Lister(planner, range(len(planner.items)), planner.decode([], "insert"))
+    loads = make_state(lister, 0, (1.0, threshold)).loads
+    out = []
+    for name in ORDERS:
+        genes = lister.genes(sort_items(planner, name))
+        genes.sc[:] = np.where(loads > 0, threshold, 1.0)
+        if lister.evaluate(genes, MAKESPAN) < inf:
+            found = lister.outcome()
+            sc = np.where((found.missing > 0) & ~np.isnan(found.end), genes.sc, 1.0)
+            out.append(planner.measure(found, len(planner.items), sc))
+    return out
 
 
 class _Slotted:
@@ -100,7 +132,7 @@ class _Slotted:
 
     def offer(self, placements: Sequence[Placement]) -> None:
         """Take placements that need fewer slots and pass the checker."""
-        mine = tuple(placements)
+        mine = least_slowdowns(self.planner, placements, self.slot)
         if slots_used(mine, self.snapshot.time, self.slot) >= self.slots:
             return
         if not check(self.snapshot, self._plan(mine, Status.HEURISTIC)).violations:
@@ -108,9 +140,16 @@ class _Slotted:
             self.incumbent.report()
 
     def end(self, bound: float | None = None, *, stopped: bool = False) -> Plan:
-        """The plan at the end of an engine; `bound` is that of the slotted makespan, seconds."""
+        """The plan at the end of an engine; `bound` is that of the slotted makespan, seconds.
+
+        Amounts may be so far apart that no start on the grid can be told from the next: then the
+        plan is the simple one.
+        """
         self.slotted_bound, self.incumbent.stopped = bound, stopped
-        return self._plan(self.incumbent.best or (), self.incumbent.status)
+        if self.incumbent.best is None:
+            told = {"not_searched": "no plan on the grid was found", **self.stats}
+            return replace(self.base, stats=told)
+        return self._plan(self.incumbent.best, self.incumbent.status)
 
     def _rank(self, placements: tuple[Placement, ...]) -> Rank:
         return 0.0, float(slots_used(placements, self.snapshot.time, self.slot))
@@ -160,7 +199,7 @@ def _by_mip(best: _Slotted, options: Mapping[str, Any], budget: Budget) -> Plan:
 
 
 def _by_search(best: _Slotted, options: Mapping[str, Any], budget: Budget) -> Plan:
-    reason = why_not(best.planner, "makespan")
+    reason = why_not(best.planner, "makespan", best.slot)
     if reason is not None:
         best.stats["not_searched"] = reason
         return best.end()

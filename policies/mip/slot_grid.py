@@ -11,8 +11,10 @@ from coalloc.model.errors import InputError
 from coalloc.model.plan import Placement, Plan
 from coalloc.policies.allocation.scene import exact
 from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.kinds import floored_power
 from coalloc.policies.kernel.modes import Item
 from coalloc.policies.kernel.split import TOLERANCE
+from coalloc.policies.kernel.state import SHORTEST
 
 NEAR = 1e-9
 """A run that passes a slot's end by less, relative, is taken to end with it: rounding."""
@@ -72,6 +74,8 @@ class Grid:
         Processes of other work, by node of the intake.
     links : list of Busy
         Load of other work, Gbit/s, by cluster.
+    limits : list of list
+        Slots in which a placement loads the link, and its SC, by cluster.
     """
 
     def __init__(self, planner: Planner, slot: float) -> None:
@@ -82,6 +86,7 @@ class Grid:
         home = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
         self.nodes = [Busy() for _ in intake.nodes]
         self.links = [Busy() for _ in snapshot.clusters]
+        self.limits: list[list[tuple[int, int, Fraction]]] = [[] for _ in snapshot.clusters]
         for n, node in enumerate(intake.nodes):
             if node.free_at > self.time:
                 self.nodes[n].add(0, self.up(node.free_at), Fraction(node.slots))
@@ -101,6 +106,25 @@ class Grid:
     def at(self, number: int) -> float:
         """When a slot begins, seconds."""
         return self.time + number * self.slot
+
+    def load(self, k: int, start: int, end: int, gbps: Fraction, sc: Fraction) -> None:
+        """Load a link in [start, end) by a placement of this SC."""
+        self.links[k].add(start, end, gbps)
+        if gbps:
+            self.limits[k].append((start, end, sc))
+
+    def carries(self, k: int, start: int, end: int, gbps: Fraction, sc: Fraction) -> bool:
+        """Whether a placement of this SC may load a link in [start, end)."""
+        capacity = self.capacity[k]
+        if not gbps or capacity is None:
+            return True
+        spans = [(start, end, sc)]
+        spans += [
+            (max(a, start), min(b, end), other)
+            for a, b, other in self.limits[k]
+            if a < end and b > start
+        ]
+        return all(self.links[k].peak(a, b) + gbps <= other * capacity for a, b, other in spans)
 
     def closed(self, item: Item, node: int) -> list[tuple[int, int]]:
         """Slots in which a node is kept for other jobs."""
@@ -137,17 +161,60 @@ def on_grid(planner: Planner, plan: Plan, slot: float) -> tuple[Placement, ...]:
     for p in sorted(plan.placements, key=lambda p: (p.start, p.end)):
         item = items[p.job]
         nodes = {place[name]: count for name, count in p.nodes.items()}
-        length = slots_up(p.end - p.start, slot)
+        seconds = seconds_of(planner, item, nodes, p.sc)
+        length = slots_up(seconds, slot)
         first = max([grid.up(item.release), *(ends[parent] for parent, _ in item.parents)])
-        start = _first_fit(grid, item, nodes, first, length)
+        start = _first_fit(grid, item, nodes, exact(p.sc), first, length)
         for n, count in nodes.items():
             grid.nodes[n].add(start, start + length, Fraction(count))
         for k, load in loads_of(grid, item, nodes).items():
-            grid.links[k].add(start, start + length, load)
+            grid.load(k, start, start + length, load, exact(p.sc))
         ends[numbers[p.job]] = start + length
         begin = grid.at(start)
-        out.append(replace(p, start=begin, end=begin + (p.end - p.start)))
+        out.append(replace(p, start=begin, end=begin + seconds))
     return tuple(out)
+
+
+def least_slowdowns(
+    planner: Planner, placements: Sequence[Placement], slot: float
+) -> tuple[Placement, ...]:
+    """Slow communication down only as far as the links' loads ask for: equations (5) to (7).
+
+    Every placement loads its links to the end of its last slot.
+    """
+    grid = Grid(planner, slot)
+    items = {item.job.id: item for item in planner.items}
+    place = {node.name: n for n, node in enumerate(planner.intake.nodes)}
+    spans = []
+    for p in placements:
+        nodes = {place[name]: count for name, count in p.nodes.items()}
+        span = grid.up(p.start), grid.up(p.end)
+        loads = loads_of(grid, items[p.job], nodes)
+        spans.append((span, nodes, loads))
+        for k, load in loads.items():
+            grid.links[k].add(*span, load)
+    out = []
+    for p, (span, nodes, loads) in zip(placements, spans, strict=True):
+        needed = [1.0]
+        for k, load in loads.items():
+            capacity = planner.snapshot.clusters[k].link_gbps
+            if load and 0.0 < capacity < float("inf"):
+                needed.append(float(grid.links[k].peak(*span) / exact(capacity)))
+        sc = max(needed)
+        if sc != p.sc:
+            end = p.start + seconds_of(planner, items[p.job], nodes, sc)
+            p = replace(p, sc=sc, end=end)
+        out.append(p)
+    return tuple(out)
+
+
+def seconds_of(planner: Planner, item: Item, nodes: dict[int, int], sc: float) -> float:
+    """Run time on so many processes of these nodes, whose end may be too late to tell it from."""
+    step = planner.options.get("power_step", 0.0)
+    power = min(floored_power(planner.intake.nodes[n].power, step) for n in nodes)
+    procs = sum(nodes.values())
+    _, scaled, fixed, _ = next(mode for mode in item.modes if mode[0] == procs)
+    return max(scaled / power + fixed * sc, SHORTEST)
 
 
 def loads_of(grid: Grid, item: Item, nodes: dict[int, int]) -> dict[int, Fraction]:
@@ -166,7 +233,9 @@ def bandwidth(item: Item, procs: int, inside: int) -> Fraction:
     return exact(item.proc_gbps) * inside * (procs - inside) / (procs - 1)
 
 
-def _first_fit(grid: Grid, item: Item, nodes: dict[int, int], first: int, length: int) -> int:
+def _first_fit(
+    grid: Grid, item: Item, nodes: dict[int, int], sc: Fraction, first: int, length: int
+) -> int:
     loads = loads_of(grid, item, nodes)
     closed = {n: grid.closed(item, n) for n in nodes}
     tries = {first}
@@ -176,7 +245,9 @@ def _first_fit(grid: Grid, item: Item, nodes: dict[int, int], first: int, length
     for k in loads:
         tries.update(one[1] for one in grid.links[k].intervals if one[1] > first)
     for start in sorted(tries):
-        if _fits(grid, nodes, loads, closed, start, start + length):
+        if not all(grid.carries(k, start, start + length, loads[k], sc) for k in loads):
+            continue
+        if _fits(grid, nodes, closed, start, start + length):
             return start
     return max(tries)
 
@@ -184,7 +255,6 @@ def _first_fit(grid: Grid, item: Item, nodes: dict[int, int], first: int, length
 def _fits(
     grid: Grid,
     nodes: dict[int, int],
-    loads: dict[int, Fraction],
     closed: dict[int, list[tuple[int, int]]],
     start: int,
     end: int,
@@ -194,10 +264,6 @@ def _fits(
         if grid.nodes[n].peak(start, end) + count > slots:
             return False
         if any(a < end and b > start for a, b in closed[n]):
-            return False
-    for k, load in loads.items():
-        capacity = grid.capacity[k]
-        if load and capacity is not None and grid.links[k].peak(start, end) + load > capacity:
             return False
     return True
 

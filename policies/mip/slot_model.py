@@ -7,10 +7,12 @@ Deviations
 ----------
 (9) f_max >= f_j. (11) Z >= X and Z <= sum of X. (17) f_j >= X * t. (18) with SP_j >= Z_{j,r} /
 Gamma_r, which no equation of the paper says. (19) (f - s) * eta <= Tb * ct + eta - epsilon: with
-(20) the published form forces (f - s) * eta = Tb * ct. (21), (22) BW_{j,k,t} is defined by binaries
-N_{j,k,n} ("t_k is n") and R_{j,t} ("j runs in t"), scaled to whole numbers; one process loads
-nothing. Releases, precedence, busy slots, reservations, features, memory and jobs that may not be
-split restrict X and Z.
+(20) the published form forces (f - s) * eta = Tb * ct. (21), (22) BW_{j,k,t} is defined by
+binaries N_{j,k,n} ("t_k is n") and R_{j,t} ("j runs in t"), scaled to whole numbers; one process
+loads nothing. Where links may be saturated, SC_j of (5) to (7) is at least the share of each link
+that is loaded in each slot in which j loads it, at most the threshold, and part of (18). Releases,
+precedence, busy slots, reservations, features, memory and jobs that may not be split restrict X
+and Z.
 
 References
 ----------
@@ -20,19 +22,20 @@ multi-cluster systems", equations (9) to (23).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
 import pulp
 
-from coalloc.model.cost import run_time
 from coalloc.model.plan import Placement
 from coalloc.policies.kernel.kinds import floored_power
 from coalloc.policies.kernel.modes import Item
 from coalloc.policies.mip.links import whole_row
 from coalloc.policies.mip.runner import Outcome
-from coalloc.policies.mip.slot_grid import Grid, bandwidth, slots_used
+from coalloc.policies.mip.slot_grid import Grid, bandwidth, seconds_of, slots_used
+from coalloc.policies.oas.exact_model import threshold_of
 
 EPSILON = 1e-3
 """Of (19'), in slots: a run that passes a slot's end by less needs no further slot."""
@@ -60,6 +63,7 @@ class SlotModel:
         self.R = range(len(self.node))
         self.gamma = [floored_power(intake.nodes[n].power, step) for n in self.node]
         self.tau = [item.modes[0][0] for item in self.items]
+        self.threshold = threshold_of(grid.planner)
 
     @property
     def size(self) -> int:
@@ -106,6 +110,7 @@ class SlotModel:
         self.f = {j: pulp.LpVariable(f"f_{j}", 0, self.theta) for j in J}
         self.SP = {j: pulp.LpVariable(f"SP_{j}", 0) for j in J}
         self.ct = {j: pulp.LpVariable(f"ct_{j}", 0) for j in J}
+        self.SC = {j: pulp.LpVariable(f"SC_{j}", 1, self.threshold) for j in J}
 
     def _eq_9_makespan(self) -> None:
         """(9): minimise max_j f_j."""
@@ -170,10 +175,11 @@ class SlotModel:
                     self._add([(self.f[j], 1), (self.X[j, r, t], -t)], ">=", 0)
 
     def _eq_18_cost(self) -> None:
-        """(18): ct_j = sigma_j * SP_j + (1 - sigma_j); and (3): SP_j >= Z_{j,r} / Gamma_r."""
+        """(18): ct_j = sigma_j * SP_j + (1 - sigma_j) * SC_j; (3): SP_j >= Z_{j,r} / Gamma_r."""
         for j in self.J:
             sigma = self.items[j].job.sigma
-            self._add([(self.ct[j], 1), (self.SP[j], -sigma)], "==", 1 - sigma)
+            terms = [(self.ct[j], 1.0), (self.SP[j], -sigma), (self.SC[j], sigma - 1.0)]
+            self._add(terms, "==", 0)
             for r in self.R:
                 self._add([(self.SP[j], 1), (self.Z[j, r], -1 / self.gamma[r])], ">=", 0)
 
@@ -206,26 +212,49 @@ class SlotModel:
             chosen = [(j, n) for j in users for n in range(self.tau[j] + 1)]
             loads = [bandwidth(self.items[j], self.tau[j], n) for j, n in chosen]
             for t in self.T:
-                left = max(limit - self.grid.links[k].peak(t - 1, t), Fraction(0))
-                row, right = whole_row(loads, left)
-                self._link(k, t, dict(zip(chosen, row, strict=True)), right, runs)
+                other = self.grid.links[k].peak(t - 1, t)
+                if self.threshold > 1.0 and limit > 0:
+                    shares = [float(load / limit) for load in loads]
+                    used = float(other / limit)
+                    self._slow_down(k, t, dict(zip(chosen, shares, strict=True)), used, runs)
+                    continue
+                row, right = whole_row(loads, max(limit - other, Fraction(0)))
+                total = self._total(k, t, dict(zip(chosen, row, strict=True)), runs)
+                self._add(total, "<=", right)
 
-    def _link(
+    def _slow_down(
         self,
         k: int,
         t: int,
-        row: Mapping[tuple[int, int], int],
-        right: int,
+        shares: Mapping[tuple[int, int], float],
+        other: float,
         runs: Mapping[tuple[int, int], Any],
     ) -> None:
-        total = []
+        """(5) to (7): SC_j is at least the load of link k, by its capacity, if j loads it in t."""
+        total = self._total(k, t, shares, runs)
+        self._add(total, "<=", max(self.threshold - other, 0.0))
+        big = max(self.threshold, other) - 1.0
+        for j in dict.fromkeys(j for j, _ in shares):
+            idle = [(self.N[j, k, n], -big) for n in (0, self.tau[j])]
+            terms = [*total, (self.SC[j], -1.0), (runs[j, t], big), *idle]
+            self._add(terms, "<=", big - other)
+
+    def _total(
+        self,
+        k: int,
+        t: int,
+        row: Mapping[tuple[int, int], float],
+        runs: Mapping[tuple[int, int], Any],
+    ) -> list[tuple[Any, float]]:
+        """The sum over j of BW_{j,k,t}, with what defines it."""
+        total: list[tuple[Any, float]] = []
         for j in dict.fromkeys(j for j, _ in row):
             most = max(row[j, n] for n in range(self.tau[j] + 1))
             bw = pulp.LpVariable(f"BW_{j}_{k}_{t}", 0)
             terms = [(self.N[j, k, n], -row[j, n]) for n in range(self.tau[j] + 1)]
             self._add([(bw, 1), *terms, (runs[j, t], -most)], ">=", -most)
             total.append((bw, 1))
-        self._add(total, "<=", right)
+        return total
 
     def _count_processes(self, users: Iterable[int], k: int) -> None:
         """N_{j,k,n} is 1 for n = t_k, the sum over r in k of Z_{j,r}."""
@@ -300,15 +329,12 @@ class SlotModel:
         for j, item in enumerate(self.items):
             used = [r for r in self.R if outcome.value(self.Z[j, r]) > 0.5]
             first = next(t for t in self.T if outcome.value(self.Y[j, t]) > 0.5)
-            weakest = min(self.gamma[r] for r in used)
-            _, scaled, fixed, _ = item.modes[0]
-            seconds = run_time(scaled + fixed, item.job.sigma, weakest)
-            counts: dict[str, int] = {}
-            for r in used:
-                name = nodes[self.node[r]].name
-                counts[name] = counts.get(name, 0) + 1
+            sc = max(outcome.value(self.SC[j]), 1.0)
+            counts = Counter(self.node[r] for r in used)
             start = self.grid.at(first - 1)
-            out.append(Placement(job=item.job.id, start=start, end=start + seconds, nodes=counts))
+            end = start + seconds_of(self.grid.planner, item, counts, sc)
+            named = {nodes[n].name: count for n, count in counts.items()}
+            out.append(Placement(job=item.job.id, start=start, end=end, nodes=named, sc=sc))
         return tuple(out)
 
     def used(self, placements: tuple[Placement, ...]) -> int:

@@ -9,7 +9,8 @@ Notes
 What is searched are the plans that place every item of the planner and that the independent
 checker accepts, so an optimum here is one among all plans with the same deferred jobs.
 `why_not` names what is outside: workflows, memory that is shared between the slots of a node,
-saturated links, jobs that the guard books first, and queues too large for the memo's key.
+saturated links in continuous time, jobs that the guard books first, and queues too large for the
+memo's key.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from coalloc.policies.oas.exact_model import (
     make_memo,
     make_model,
     make_stack,
+    threshold_of,
 )
 from coalloc.policies.oas.exact_patterns import TooManyError
 
@@ -57,25 +59,25 @@ SAME = 1e-12
 """By so much, relative, the second search may pass the makespan of the first: rounding."""
 
 
-def why_not(planner: Planner, objective: str) -> str | None:
+def why_not(planner: Planner, objective: str, slot: float | None = None) -> str | None:
     """Say why the exact search does not apply; None where it does."""
-    reason = _unsupported(planner)
+    reason = _unsupported(planner, slot)
     if reason is not None or not planner.items:
         return reason
     try:
-        fitting_patterns(planner)
+        fitting_patterns(planner, slot)
     except (UnfitError, TooManyError) as error:
         return str(error)
     return None
 
 
-def _unsupported(planner: Planner) -> str | None:
+def _unsupported(planner: Planner, slot: float | None) -> str | None:
     """What the search does not know."""
     if any(item.task is not None for item in planner.items):
         return "tasks of workflows are not searched"
     if any(kind.cut for kind in planner.intake.kinds if kind.usable):
         return "memory is shared between the slots of a node"
-    if planner.options.get("saturation_threshold", 1.0) > 1.0:
+    if slot is None and threshold_of(planner) > 1.0:
         return "links may be saturated"
     if planner.guarded.size:
         return "jobs that were passed over are booked first"
@@ -132,7 +134,7 @@ class ExactSearch:
         *,
         slot: float | None = None,
     ) -> None:
-        reason = _unsupported(planner)
+        reason = _unsupported(planner, slot)
         if reason is not None:
             raise UnfitError(reason)
         phases = OBJECTIVES[objective]
@@ -230,6 +232,7 @@ class ExactSearch:
         made, stack, grid = self._made, self._stack, self._made.grid
         patterns = made.patterns
         out = make_outcome(self.planner.compiled.problem)
+        sc = np.ones(out.end.size)
         top = 0
         for j, item in enumerate(made.order.tolist()):
             p = int(made.index[stack.chosen[j, BEST_CHOSEN]])
@@ -237,13 +240,13 @@ class ExactSearch:
             out.end[item] = grid.seconds(float(stack.plan[j, BEST_END]))
             if grid.slot is not None:
                 out.end[item] = min(out.start[item] + patterns.seconds[p], out.end[item])
-            out.mode[item] = patterns.mode[p]
+            out.mode[item], sc[item] = patterns.mode[p], patterns.sc[p]
             classes = np.flatnonzero(patterns.procs[p])
             out.use_first[item], out.use_count[item] = top, classes.size
             out.use_class[top : top + classes.size] = classes
             out.use_procs[top : top + classes.size] = patterns.procs[p, classes]
             top += classes.size
-        self.best = self.planner.measure(out, self.work)
+        self.best = self.planner.measure(out, self.work, sc)
         origin = float(made.model.times[0, 0])
         ends = stack.plan[:, BEST_END] - origin
         self.makespan = grid.length(float(ends.max()))

@@ -14,7 +14,7 @@ from coalloc.policies.kernel.branch_state import ENERGY, TIME, WAITING, Memo, Mo
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.kernel.modes import Item
 from coalloc.policies.kernel.state import FULL, ROUNDING, Base
-from coalloc.policies.oas.exact_patterns import Patterns, make_patterns
+from coalloc.policies.oas.exact_patterns import Patterns, Saturation, make_patterns
 from coalloc.policies.oas.exact_prices import make_prices, make_rows
 
 Ints = NDArray[np.int64]
@@ -104,7 +104,8 @@ def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchMo
     ------
     UnfitError, TooManyError
     """
-    patterns = fitting_patterns(planner)
+    patterns = fitting_patterns(planner, slot)
+    full_link = int(FULL * (1.0 if slot is None else threshold_of(planner)))
     compiled, items = planner.compiled, planner.items
     grid = Grid(now=planner.snapshot.time, slot=slot)
     lasting = grid.lasting(patterns.seconds)
@@ -118,7 +119,7 @@ def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchMo
     place = np.argsort(order)
     index = np.concatenate([np.arange(*patterns.first[i : i + 2]) for i in order])
     rows = _rows(compiled.base, reserved[:, 1], grid)
-    share, blocked = make_rows(compiled.problem, compiled.base, patterns)
+    share, blocked = make_rows(compiled.problem, compiled.base, patterns, full_link)
     weights = make_prices(share, lasting, patterns.first, PRICES)
     price = share @ weights
     energy = np.minimum.reduceat(price * lasting[:, None], patterns.first[:-1], axis=0)
@@ -130,6 +131,7 @@ def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchMo
     model = Model(
         classes=compiled.problem.class_power.size,
         take=np.hstack((patterns.use, patterns.load))[index],
+        spare=_spare(patterns, full_link)[index],
         asks=np.hstack((lasting[:, None], price))[index],
         shut=patterns.shut[index],
         reserved=reserved,
@@ -155,16 +157,34 @@ def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchMo
         ),
         energy=energy[order],
         smith=np.argsort(ratio, axis=0, kind="stable").T.copy(),
-        rows=np.hstack((compiled.base.free.astype(np.int64), FULL + ROUNDING - compiled.base.load))[
-            kept
-        ],
+        rows=np.hstack(
+            (compiled.base.free.astype(np.int64), full_link + ROUNDING - compiled.base.load)
+        )[kept],
         times=np.hstack(([[time] for time, _ in rows], (blocked @ weights)[kept])),
     )
     return SearchModel(grid=grid, order=order, index=index, patterns=patterns, model=model)
 
 
-def fitting_patterns(planner: Planner) -> Patterns:
+def threshold_of(planner: Planner) -> float:
+    """How far links may be loaded beyond their capacity."""
+    return float(planner.options.get("saturation_threshold", 1.0))
+
+
+def _spare(patterns: Patterns, full_link: int) -> Ints:
+    """What each pattern leaves unused of the links that it loads, P x K; P x 0 if nothing does."""
+    if full_link == FULL:
+        return np.zeros((patterns.sc.size, 0), dtype=np.int64)
+    limit = (patterns.sc * FULL).astype(np.int64)[:, None]
+    return np.where(patterns.load > 0, np.maximum(full_link - limit, 0), 0)
+
+
+def fitting_patterns(planner: Planner, slot: float | None = None) -> Patterns:
     """Enumerate the patterns, if they are few enough for the search.
+
+    Parameters
+    ----------
+    slot : float, optional
+        Seconds; where it is given, links may be saturated up to the planner's threshold.
 
     Raises
     ------
@@ -172,7 +192,10 @@ def fitting_patterns(planner: Planner) -> Patterns:
     """
     if len(planner.items) > MOST_ITEMS or len(planner.intake.reservations) > MOST_ITEMS:
         raise UnfitError(f"more than {MOST_ITEMS} jobs or reservations")
-    patterns = make_patterns(planner.compiled)
+    saturation, threshold = None, threshold_of(planner)
+    if slot is not None and threshold > 1.0:
+        saturation = Saturation(threshold=threshold, slot_s=slot)
+    patterns = make_patterns(planner.compiled, saturation)
     counts = np.diff(patterns.first)
     if (counts == 0).any():
         raise UnfitError("a job has no allocation that the links carry")
@@ -263,6 +286,7 @@ def make_stack(model: Model) -> Stack:
     stack = Stack(
         frame=np.zeros((depth, 9), dtype=np.int64),
         room=np.zeros((depth, model.take.shape[1]), dtype=np.int64),
+        spare=np.zeros((depth, model.spare.shape[1]), dtype=np.int64),
         value=np.zeros((depth, ENERGY + 2 * vectors)),
         plan=np.zeros((items, 4)),
         chosen=np.zeros((items, 3), dtype=np.int64),

@@ -4,6 +4,10 @@ A pattern fixes the mode, the processes on each class and with them the slowest 
 time (equations (1)-(3)), and the load on each link (equation (4)). A pattern that takes no less of
 anything and no less time than another one of the same job is dropped.
 
+Where time is in slots and links may be saturated, a pattern that loads a link stands there once for
+each number of slots that it may take: with the largest slowdown SC (equations (5)-(7)) that so many
+slots allow, since a smaller one only takes away room from others.
+
 Notes
 -----
 N items, P patterns, C classes, K clusters. A job of n processes has at most C(n + C - 1, C - 1)
@@ -14,13 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.kernel.arrays import Compiled
-from coalloc.policies.kernel.state import FULL, ROUNDING, SHORTEST, Base, Problem
+from coalloc.policies.kernel.state import FULL, MOST_LOAD, ROUNDING, SHORTEST, Base, Problem
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -31,6 +36,8 @@ MOST = 8000
 """Patterns of all items at most."""
 COMPARED = 600
 """Patterns of an item up to which dominated ones are looked for."""
+NEAR = 1e-9
+"""By so much, relative, a run may pass the end of a slot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +56,8 @@ class Patterns:
         Units of 2**-44 of the link's capacity.
     seconds : P
         Run time.
+    sc : P
+        By how much communication is slowed down.
     shut : P
         Set of the reservations that the pattern may not meet, as bits.
     """
@@ -59,7 +68,16 @@ class Patterns:
     use: Ints
     load: Ints
     seconds: Floats
+    sc: Floats
     shut: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saturation:
+    """How far links may be saturated, on a grid of slots."""
+
+    threshold: float
+    slot_s: float
 
 
 class TooManyError(Exception):
@@ -96,14 +114,20 @@ def load_units(gbps: float, inside: Ints, links: Floats) -> Ints:
     """
     procs = inside.sum(axis=1, keepdims=True)
     load = gbps * inside * (procs - inside) / np.maximum(procs - 1, 1)
+    too_much = load >= links * (MOST_LOAD / FULL)
     with np.errstate(divide="ignore", invalid="ignore"):
-        units = (np.where(load >= 8.0 * links, 0.0, load / links) * FULL + 0.5).astype(np.int64)
-    units = np.where(load >= 8.0 * links, 8 * FULL, units)
+        units = (np.where(too_much, 0.0, load / links) * FULL + 0.5).astype(np.int64)
+    units = np.where(too_much, MOST_LOAD, units)
     return np.where((load <= 0.0) | np.isinf(links), 0, units)
 
 
-def make_patterns(compiled: Compiled) -> Patterns:
+def make_patterns(compiled: Compiled, saturation: Saturation | None = None) -> Patterns:
     """Enumerate the patterns of every item.
+
+    Parameters
+    ----------
+    saturation : Saturation, optional
+        None: links are never saturated.
 
     Raises
     ------
@@ -113,11 +137,12 @@ def make_patterns(compiled: Compiled) -> Patterns:
     parts: list[Patterns] = []
     total = 0
     for item in range(problem.item_group.size):
-        parts.append(_of_item(problem, compiled.base, item))
+        parts.append(_of_item(problem, compiled.base, item, saturation))
         total += parts[-1].mode.size
         if total > MOST:
             raise TooManyError(f"there are more than {MOST} allocation patterns")
-    joined = [*parts, _selected(problem, 0, _none(problem), _none(problem)[:, 0])]
+    none = _none(problem)
+    joined = [*parts, _selected(problem, 0, none, none[:, 0], np.ones(0))]
     return Patterns(
         first=_firsts([part.mode.size for part in parts]),
         mode=np.concatenate([part.mode for part in joined]),
@@ -125,6 +150,7 @@ def make_patterns(compiled: Compiled) -> Patterns:
         use=np.concatenate([part.use for part in joined]),
         load=np.concatenate([part.load for part in joined]),
         seconds=np.concatenate([part.seconds for part in joined]),
+        sc=np.concatenate([part.sc for part in joined]),
         shut=np.concatenate([part.shut for part in joined]),
     )
 
@@ -137,7 +163,7 @@ def _none(problem: Problem) -> Ints:
     return np.zeros((0, problem.class_power.size), dtype=np.int64)
 
 
-def _of_item(problem: Problem, base: Base, item: int) -> Patterns:
+def _of_item(problem: Problem, base: Base, item: int, saturation: Saturation | None) -> Patterns:
     need = problem.need[problem.item_group[item]]
     room = np.where(need > 0, base.free[-1] // np.maximum(need, 1), 0)
     rows: list[tuple[int, ...]] = []
@@ -149,12 +175,45 @@ def _of_item(problem: Problem, base: Base, item: int) -> Patterns:
             if len(rows) > MOST_OF_ITEM:
                 raise TooManyError(f"a job has more than {MOST_OF_ITEM} allocation patterns")
     procs = np.array(rows, dtype=np.int64) if rows else _none(problem)
-    found = _selected(problem, item, procs, np.array(modes, dtype=np.int64))
-    carried = (found.load == 0) | (found.load + base.load[-1] <= FULL + ROUNDING)
+    chosen, sc = np.array(modes, dtype=np.int64), np.ones(len(procs))
+    found = _selected(problem, item, procs, chosen, sc)
+    if saturation is not None and len(procs):
+        which, sc = _slowdowns(problem, found, chosen, saturation)
+        procs, chosen = procs[which], chosen[which]
+        found = _selected(problem, item, procs, chosen, sc)
+    limit = (sc * FULL).astype(np.int64)[:, None] + ROUNDING
+    carried = (found.load == 0) | (found.load + base.load[-1] <= limit)
     order = np.lexsort((procs @ problem.class_power, found.load.sum(axis=1), found.seconds))
     order = order[carried.all(axis=1)[order]]
     order = order[_undominated(found, order)] if order.size <= COMPARED else order
-    return _selected(problem, item, procs[order], np.array(modes, dtype=np.int64)[order])
+    return _selected(problem, item, procs[order], chosen[order], sc[order])
+
+
+def _slowdowns(
+    problem: Problem, found: Patterns, modes: Ints, saturation: Saturation
+) -> tuple[Ints, Floats]:
+    """Number the patterns once for each count of slots; the largest slowdown in these slots."""
+    slot, most = saturation.slot_s, saturation.threshold
+    which: list[int] = []
+    sc: list[float] = []
+    loads = [any(row) for row in found.load.tolist()]
+    fixed: list[float] = problem.mode_fixed[modes].tolist()
+    for p, seconds in enumerate(found.seconds.tolist()):
+        if not loads[p]:
+            which.append(p)
+            sc.append(1.0)
+            continue
+        slowed = max(fixed[p], 0.0)
+        first = ceil(seconds / slot * (1.0 - NEAR))
+        last = ceil((seconds + (most - 1.0) * slowed) / slot * (1.0 - NEAR))
+        if len(which) + last - first >= MOST_OF_ITEM:
+            raise TooManyError(f"a job has more than {MOST_OF_ITEM} allocation patterns")
+        for slots in range(first, last + 1):
+            more = slots * slot - seconds
+            largest = most if slots == last else 1.0 + max(more, 0.0) / slowed
+            which.append(p)
+            sc.append(min(largest, most))
+    return np.array(which, dtype=np.int64), np.array(sc)
 
 
 def _spread(problem: Problem, item: int, procs: int, room: Ints) -> Iterator[tuple[int, ...]]:
@@ -166,14 +225,14 @@ def _spread(problem: Problem, item: int, procs: int, room: Ints) -> Iterator[tup
         yield from counted(procs, inside.tolist())
 
 
-def _selected(problem: Problem, item: int, procs: Ints, modes: Ints) -> Patterns:
+def _selected(problem: Problem, item: int, procs: Ints, modes: Ints, sc: Floats) -> Patterns:
     """Work out what these patterns of an item take."""
     clusters = problem.link_gbps.size
     inside = np.zeros((len(procs), clusters), dtype=np.int64)
     for c, k in enumerate(problem.class_cluster):
         inside[:, k] += procs[:, c]
     power = np.where(procs > 0, problem.class_power, np.inf).min(axis=1, initial=np.inf)
-    seconds = problem.mode_scaled[modes] / power + problem.mode_fixed[modes]
+    seconds = problem.mode_scaled[modes] / power + problem.mode_fixed[modes] * sc
     gbps = float(problem.item_gbps[item]) if len(procs) else 0.0
     return Patterns(
         first=_firsts([len(procs)]),
@@ -182,6 +241,7 @@ def _selected(problem: Problem, item: int, procs: Ints, modes: Ints) -> Patterns
         use=procs * problem.need[problem.item_group[item]] if len(procs) else procs,
         load=load_units(gbps, inside, problem.link_gbps),
         seconds=np.maximum(seconds, SHORTEST),
+        sc=sc,
         shut=np.array([_shut(problem, item, row) for row in procs], dtype=np.int64),
     )
 
@@ -205,8 +265,10 @@ def _undominated(found: Patterns, order: Ints) -> Ints:
     """
     if order.size < 2 or (found.mode == found.mode[0]).all():
         return np.arange(order.size)
-    use, load, seconds = found.use[order], found.load[order], found.seconds[order]
-    below = seconds[:, None] <= seconds
+    use, load, seconds, sc = (
+        values[order] for values in (found.use, found.load, found.seconds, found.sc)
+    )
+    below = (seconds[:, None] <= seconds) & (sc[:, None] >= sc)
     below &= (use[:, None] <= use).all(axis=2) & (load[:, None] <= load).all(axis=2)
     np.fill_diagonal(below, False)
     below &= ~(below.T & np.tri(order.size, dtype=np.bool_))

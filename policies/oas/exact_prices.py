@@ -65,8 +65,15 @@ def class_sets(problem: Problem) -> Iterator[NDArray[np.bool_]]:
             yield home & (power == level)
 
 
-def make_rows(problem: Problem, base: Base, patterns: Patterns) -> tuple[Floats, Floats]:
+def make_rows(
+    problem: Problem, base: Base, patterns: Patterns, full_link: int = FULL
+) -> tuple[Floats, Floats]:
     """Return the rows' values.
+
+    Parameters
+    ----------
+    full_link : int
+        Units of a link that may be used at most.
 
     Returns
     -------
@@ -94,7 +101,7 @@ def make_rows(problem: Problem, base: Base, patterns: Patterns) -> tuple[Floats,
         add(use, int(full[chosen].sum()))
     for k in range(problem.link_gbps.size):
         load = np.concatenate((patterns.load[:, k], base.load[:, k]))
-        add(np.minimum(load, FULL + ROUNDING), FULL + ROUNDING)
+        add(np.minimum(load, full_link + ROUNDING), full_link + ROUNDING)
     rows = np.stack(list(found.values()), axis=1) if found else np.zeros((patterned, 0))
     return rows[:patterned], rows[patterned:]
 

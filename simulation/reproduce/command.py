@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coalloc.model.errors import InputError
+from coalloc.simulation.online import command as online
 from coalloc.simulation.reproduce.experiment import NoDataError, Report, Run, silent
 from coalloc.simulation.reproduce.registry import ENTRIES, Entry, find, load
 from coalloc.simulation.reproduce.writing import carry_out
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--seed", metavar="N", type=int, default=0, help="other instances than the documented ones")
     add("--quiet", action="store_true", help="no progress")
+    online.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,6 +57,11 @@ def run(args: argparse.Namespace) -> int:
         return DONE
     if not args.name:
         raise InputError("reproduce", "names no experiment (see coalloc reproduce --list)")
+    if online.NAME in args.name:
+        if args.name != [online.NAME]:
+            raise InputError("reproduce", f"{online.NAME} is carried out by itself")
+        with _progress(args.quiet) as report:
+            return online.run(args, report)
     entries = chosen(args.name)
     args.output.mkdir(parents=True, exist_ok=True)
     missing = ""
@@ -102,6 +109,7 @@ def listing() -> str:
             paper = entry.paper
             lines += [paper]
         lines.append(f"  {entry.name:<{_width()}} {entry.figure:<8} {entry.doc}")
+    lines += ["Bench", f"  {online.NAME:<{_width()}} {'':<8} {online.DOC}"]
     return "\n".join(lines)
 
 

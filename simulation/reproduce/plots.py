@@ -111,6 +111,20 @@ def letter(rows: Sequence[Sequence[Axes]], titles: Sequence[str]) -> None:
         axes.set_title(f"({sign}) {title}", loc="left")
 
 
+def log_scale(axes: Axes, *, vertical: bool = False) -> None:
+    """Make an axis logarithmic, with ticks at 1, 2, 5, 10, … as plain numbers."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    if vertical:
+        axes.set_yscale("log")
+    else:
+        axes.set_xscale("log")
+    axis = axes.yaxis if vertical else axes.xaxis
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
     """One legend for all panels, under them."""
     handles, labels = axes.get_legend_handles_labels()

@@ -22,7 +22,7 @@ from coalloc.core.requests import Refused
 from coalloc.daemon.access import enrolment as enrol
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.key_table import KeyTable
-from coalloc.daemon.queries.answers import QUESTIONS, Sources, array_of
+from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources, array_of
 from coalloc.daemon.queries.caller import Caller, RefusedError
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.store.errors import StoreError
@@ -169,7 +169,7 @@ def _sources() -> Sources:
     store = Store(folder / "coalloc.db")
     store.commit(site.effects)
     caller = Caller(user="ann", uid=1, gid=1, is_operator=True)
-    return Sources(state=site.state, store=store, caller=caller, health=dict)
+    return Sources(state=site.state, store=store, caller=caller, health=Health)
 
 
 def _question(content: bytes) -> None:

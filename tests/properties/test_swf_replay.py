@@ -12,10 +12,13 @@ from coalloc.model.jobs import RigidJob
 from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.simulation.metrics import measure
 from coalloc.simulation.replay import replay
+from coalloc.simulation.streaming import LASTING
 from coalloc.simulation.verify import verify
 from coalloc.simulation.workload import Workload
 
-POLICIES = ("fcfs", "sjf", "bjf", "spt", "lpt", "fpfs", "easy", "conservative")
+STRICT = ("fcfs", "sjf", "bjf", "spt", "lpt")
+ORDERED = ("easy-spf", "easy-saf", "easy-f1", "easy-f2", "easy-f3", "easy-f4")
+POLICIES = (*STRICT, "fpfs", "easy", *ORDERED, "conservative")
 CLUSTERS = ("a", "b", "c")
 
 
@@ -67,8 +70,13 @@ def test_streaming_starts_what_the_core_starts(data: st.DataObject) -> None:
     workload = data.draw(workloads(tuple(cluster.name for cluster in platform.clusters)))
     policy = data.draw(st.sampled_from(POLICIES))
     options: dict[str, object] = {}
-    if policy in POLICIES[:5]:
+    if policy in STRICT:
         options["skip"] = data.draw(st.booleans())
+    if policy in ORDERED:
+        options["wait_limit"] = data.draw(st.sampled_from([None, 0.0, 3.0, 10.0]))
+        orders = st.sampled_from(LASTING)
+        for name in ("queue_order", "backfill_order"):
+            options[name] = data.draw(orders)
     options["coallocation"] = data.draw(st.sampled_from(["sooner", "needed", "forbidden"]))
     streamed = replay(workload, platform, policy, options, path="stream")
     general = replay(workload, platform, policy, options, path="general")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from coalloc.cli import main, submit_options
-from coalloc.client.answers import EndedJob, Estimate, Submitted
 from coalloc.client.client import Client
+from coalloc.wire.answers import EndedJob, Estimate, Submitted
 
 
 class FakeClient:

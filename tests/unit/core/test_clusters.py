@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from coalloc.core.coordinator import Remembered
 from coalloc.core.effects import Greet, Send
-from coalloc.core.events import Stated
+from coalloc.core.events import Reconfigured, Stated
 from coalloc.core.messages import Abort, Hello, Read, Start
 from coalloc.core.records import JobState, Launch
 from coalloc.core.requests import Cancel, Done, Drain, Refused, Resume, Submit
@@ -20,7 +20,7 @@ LAUNCH = Launch(argv=("work",))
 def configure(site: Site, *names: str) -> None:
     """Reload with these clusters; their executors are heard of again."""
     clusters = tuple(ClusterSettings(name=name) for name in names)
-    site.core.reconfigure(replace(site.settings, clusters=clusters))
+    site.do(Reconfigured(settings=replace(site.settings, clusters=clusters)))
     for name in names:
         last = site.state.clusters[name].next_seq - 1
         site.do(Stated(statement=Hello(cluster=name, store=site.state.store, last_seq=last)))

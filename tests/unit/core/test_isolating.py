@@ -9,7 +9,7 @@ import pytest
 
 from coalloc.core import isolating, snapshots
 from coalloc.core.effects import SaveJob, Solve
-from coalloc.core.events import IncumbentFound, Solved, SolveFailed, Stated
+from coalloc.core.events import IncumbentFound, Reconfigured, Solved, SolveFailed, Stated
 from coalloc.core.messages import Read
 from coalloc.core.records import JobState
 from coalloc.core.requests import Cancel, PauseRounds, ResumeRounds, RoundNow
@@ -100,7 +100,7 @@ def test_the_user_is_told_why_his_job_is_set_aside() -> None:
     start, reason, detail = job_views.expectation(record, site.state, site.now)
     assert (start, reason) == (None, "set_aside")
     assert detail == "left out of planning, since with it easy fails: wrong"
-    assert job_views.why(record, site.state, site.now)["reason"] == "set_aside"
+    assert job_views.why(record, site.state, site.now).reason == "set_aside"
 
 
 def test_several_that_make_it_fail_each_by_itself_are_all_found() -> None:
@@ -206,7 +206,7 @@ def test_new_settings_are_a_reason_to_try_again() -> None:
     site, jobs = queued(3, slots=2)
     answered(site, names(jobs[0]))
     assert list(site.state.aside) == [jobs[0]]
-    site.core.reconfigure(site.state.settings)
+    site.do(Reconfigured(settings=site.state.settings))
     assert not site.state.aside
     assert jobs[0] in {job.id for job in snapshots.snapshot(site.state, site.now).queue}
 

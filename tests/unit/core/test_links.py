@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from coalloc.core import snapshots
+from coalloc.core.events import Reconfigured
 from coalloc.core.records import Launch
 from coalloc.core.requests import Refused, Submit
 from coalloc.core.settings import ClusterSettings
@@ -19,7 +20,7 @@ from tests.support.core_site import Site
 def linked(**links: float) -> Site:
     site = Site(dict.fromkeys(links, 4), solving=False)
     clusters = tuple(ClusterSettings(name=n, link_gbps=gbps) for n, gbps in links.items())
-    site.core.reconfigure(replace(site.settings, clusters=clusters))
+    site.do(Reconfigured(settings=replace(site.settings, clusters=clusters)))
     return site
 
 
@@ -62,7 +63,7 @@ def test_the_round_would_say_the_same() -> None:
 def test_an_unread_cluster_may_have_what_is_asked_for() -> None:
     site = linked(a=1.0, b=1.0)
     clusters = (*site.core.state.settings.clusters, ClusterSettings(name="c"))
-    site.core.reconfigure(replace(site.settings, clusters=clusters))
+    site.do(Reconfigured(settings=replace(site.settings, clusters=clusters)))
     assert refusal(site, proc_gbps=0.5) == ""
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from coalloc.core import snapshots
 from coalloc.core.effects import Resend, SaveLaunch, Solve
-from coalloc.core.events import Disconnected, SolveFailed, Stated, StorageLost
+from coalloc.core.events import Disconnected, Reconfigured, SolveFailed, Stated, StorageLost
 from coalloc.core.messages import Goodbye, Prepare, Read, Report
 from coalloc.core.presence import STALLED_S, STRANGERS_NAMED
 from coalloc.core.records import JobState, Launch
@@ -140,7 +140,7 @@ def test_what_was_wanted_before_a_fault_is_kept_for_the_caller() -> None:
 def test_a_cluster_that_is_configured_no_more_is_planned_on_no_more() -> None:
     site = Site({"a": 1, "b": 1}, solving=False)
     job = site.submit(job={"clusters": ["a", "b"]})
-    site.core.reconfigure(replace(site.settings, clusters=(ClusterSettings(name="b"),)))
+    site.do(Reconfigured(settings=replace(site.settings, clusters=(ClusterSettings(name="b"),))))
     snapshot = snapshots.snapshot(site.state, site.now)
     assert {cluster.name for cluster in snapshot.clusters} == {"b"}
     assert next(one for one in snapshot.queue if one.id == job).clusters == ("b",)

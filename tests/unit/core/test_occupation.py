@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.events import IncumbentFound, Solved, SolveFailed, Stated
+from coalloc.core.events import IncumbentFound, Reconfigured, Solved, SolveFailed, Stated
 from coalloc.core.messages import Prepare, Read
 from coalloc.core.records import JobState
 from coalloc.core.requests import Cancel, Drain
@@ -40,7 +40,7 @@ def answer(site: Site, *placements: tuple[str, str | None, dict[str, int]]) -> N
 
 def linked(gbps: float, site: Site) -> None:
     clusters = tuple(ClusterSettings(name=name, link_gbps=gbps) for name in site.sizes)
-    site.core.reconfigure(replace(site.settings, clusters=clusters))
+    site.do(Reconfigured(settings=replace(site.settings, clusters=clusters)))
 
 
 def busy(site: Site, **loads: float) -> None:

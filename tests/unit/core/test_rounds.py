@@ -10,6 +10,7 @@ from coalloc.core.effects import RoundFinished, Solve
 from coalloc.core.events import (
     Disconnected,
     IncumbentFound,
+    Requested,
     Solved,
     SolveFailed,
     SolverWarm,
@@ -18,10 +19,19 @@ from coalloc.core.events import (
     StorageReturned,
     Ticked,
     TimerFired,
+    Together,
 )
 from coalloc.core.messages import Hello, Prepare, Read
-from coalloc.core.records import JobState
-from coalloc.core.requests import Drain, PauseRounds, Refused, Resume, ResumeRounds, RoundNow
+from coalloc.core.records import JobState, Launch
+from coalloc.core.requests import (
+    Drain,
+    PauseRounds,
+    Refused,
+    Resume,
+    ResumeRounds,
+    RoundNow,
+    Submit,
+)
 from coalloc.core.settings import Trigger
 from coalloc.model.parts import PartState
 from coalloc.model.platform import NodeState
@@ -374,3 +384,25 @@ def test_a_round_that_ends_is_counted_once() -> None:
         (line["policy"], line["status"], line["stale"]) for line in lines
     ]
     assert counted
+
+
+def test_events_of_one_instant_are_planned_together() -> None:
+    site = Site({"a": 4}, solving=False)
+    submits = tuple(
+        Requested(
+            origin=number,
+            user="ann",
+            uid=1,
+            gid=1,
+            operator=False,
+            command=Submit(
+                token=str(number),
+                job={"kind": "rigid", "procs": 1, "base_time": 100.0},
+                launch=Launch(argv=("work",)),
+            ),
+        )
+        for number in (1, 2)
+    )
+    site.do(Together(events=(*submits, Ticked())))
+    (solve,) = site.pending_solves
+    assert [job.id for job in solve.snapshot.queue] == ["1", "2"]

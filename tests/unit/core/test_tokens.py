@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from coalloc.core import tokens
 from coalloc.core.events import TokenRecalled
-from coalloc.core.native_jobs import NOBODY
-from coalloc.core.tokens import forget_tokens
+from coalloc.core.state import NOBODY, SPARE_TOKENS, forget_tokens
 from tests.support.core_site import Site
 
 
@@ -22,7 +20,7 @@ def test_tokens_of_forgotten_jobs_go_and_all_others_stay() -> None:
     before = dict(state.tokens)
     forget_tokens(state)
     assert state.tokens == before, "they are few"
-    for number in range(tokens.SPARE + 20):
+    for number in range(SPARE_TOKENS + 20):
         state.tokens["bob", str(number)] = "1"
     assert "1" not in state.jobs
     forget_tokens(state)
@@ -36,7 +34,7 @@ def test_a_recalled_token_is_known_to_the_submit_that_follows() -> None:
     site.run(old)
     site.finish(old)
     state = site.state
-    for number in range(tokens.SPARE + 20):
+    for number in range(SPARE_TOKENS + 20):
         state.tokens["bob", str(number)] = old
     site.submit(token="other")
     assert ("ann", "old") not in state.tokens, "it is forgotten as requests come"

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from coalloc.cli.nodes import cluster_line, node_lines
-from coalloc.client.answers import ClusterRow
 from coalloc.core.effects import SaveMeta
 from coalloc.core.requests import Done, Drain, Resume
-from coalloc.daemon.queries.job_views import node_rows, why
+from coalloc.daemon.queries.job_views import cluster_rows, why
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
+from coalloc.wire.answers import ClusterRow
 from tests.support.core_site import Site
 
 
 def shown(site: Site) -> dict[str, ClusterRow]:
-    rows = msgspec.convert(node_rows(site.state, site.now), tuple[ClusterRow, ...])
-    return {row.cluster: row for row in rows}
+    return {row.cluster: row for row in cluster_rows(site.state, site.now)}
 
 
 def test_a_reason_is_shown_until_it_is_resumed() -> None:
@@ -31,12 +28,12 @@ def test_a_reason_is_shown_until_it_is_resumed() -> None:
     assert any(line[-1] == "b1 (bad memory)" for line in node_lines(rows["b"]))
     assert rows["b"].drain_reason == ""
     job = site.submit(4)
-    facts = why(site.job(job), site.state, site.now)["facts"]
+    facts = why(site.job(job), site.state, site.now).facts
     assert "not counted, because drained: a (new switch), b1 (bad memory)" in facts
     for target in ("a", "b1"):
         site.ask(Resume(target=target), operator=True)
     assert all(not row.drained and not row.drain_reason for row in shown(site).values())
-    assert not any("drained" in f for f in why(site.job(job), site.state, site.now)["facts"])
+    assert not any("drained" in f for f in why(site.job(job), site.state, site.now).facts)
 
 
 def test_reasons_outlive_a_restart(tmp_path: Path) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 import pytest
 
 from coalloc.cli.why import why_lines
-from coalloc.client.answers import Why
 from coalloc.daemon.queries import why as explaining
 from coalloc.daemon.queries.why import COLD, Explainer
 from coalloc.daemon.solver.explain import explained
@@ -18,6 +16,7 @@ from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.planner import Planner
 from coalloc.daemon.solver.pool import SolveOutcome, SolverPool
 from coalloc.model.snapshot_json import read_snapshot
+from coalloc.wire.answers import Why
 from tests.support.core_site import Site
 
 Status = Literal["done", "killed", "crashed", "error"]
@@ -71,10 +70,8 @@ def explainer(solver: InProcess) -> Explainer:
 
 
 def ask(site: Site, solver: InProcess, job: str, policy: str = "easy") -> Why:
-    async def asked() -> Mapping[str, Any]:
-        return await explainer(solver).why(site.job(job), site.state, policy, site.now)
-
-    return msgspec.convert(asyncio.run(asked()), Why)
+    made = explainer(solver).why(site.job(job), site.state, policy, site.now)
+    return asyncio.run(made)
 
 
 def test_the_state_of_this_moment_is_explained(site: Site) -> None:
@@ -128,8 +125,8 @@ def test_without_an_explanation_the_rest_is_answered(site: Site, solver: Any, wo
 def test_one_explanation_at_a_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explaining, "TURN_S", 0.05)
 
-    async def both() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        solver = InProcess(outcome("done", b'{"lines": ["said"]}'))
+    async def both() -> tuple[Why, Why]:
+        solver = InProcess(outcome("done", b'{"explanation": {}, "lines": ["said"]}'))
         solver.gate.clear()
         why = explainer(solver)
         first = asyncio.create_task(why.why(site.job("2"), site.state, "easy", site.now))
@@ -140,5 +137,5 @@ def test_one_explanation_at_a_time(site: Site, monkeypatch: pytest.MonkeyPatch) 
         return await first, second
 
     one, other = asyncio.run(both())
-    assert one["lines"] == ["said"]
-    assert "other explanations are being made" in other["unexplained"]
+    assert one.lines == ("said",)
+    assert "other explanations are being made" in other.unexplained

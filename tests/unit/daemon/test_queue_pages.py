@@ -11,10 +11,12 @@ from coalloc.client.client import Client
 from coalloc.core.records import JobState, Outlook
 from coalloc.core.requests import Cancel
 from coalloc.daemon.queries import answers
-from coalloc.daemon.queries.answers import QUESTIONS, Sources
+from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources
 from coalloc.daemon.queries.caller import Caller, RefusedError
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.nodeset import fold_in_order
+from coalloc.wire.client import AnswerFrame
+from coalloc.wire.frames import encode_answer
 from tests.support.core_site import Site
 
 ANN = Caller(user="ann", uid=1, gid=1, is_operator=False)
@@ -29,13 +31,14 @@ class Local(Client):
         self.asked: list[Mapping[str, Any]] = []
         self.between: Any = lambda: None
 
-    def ask(self, kind: str, *, timeout_s: float | None = None, **fields: Any) -> dict[str, Any]:
+    def _answer(self, body: Mapping[str, Any], timeout_s: float | None = None) -> AnswerFrame:
         if self.asked:
             self.between()
-        self.asked.append(fields)
+        self.asked.append(body)
         store: Store = None  # type: ignore[assignment]
-        sources = Sources(state=self.site.state, store=store, caller=ANN, health=dict)
-        return dict(QUESTIONS[kind](sources, fields, self.site.now))
+        sources = Sources(state=self.site.state, store=store, caller=ANN, health=Health)
+        answer = QUESTIONS[body["type"]](sources, body, self.site.now)
+        return AnswerFrame("1", None, encode_answer("1", answer))
 
 
 @pytest.fixture
@@ -57,7 +60,7 @@ def test_pages_make_the_whole_queue(site: Site) -> None:
     assert [row.id for row in client.queue()] == IDS
     assert [fields.get("after") for fields in client.asked] == [None, "3", "5_0"]
     assert [row.id for row in client.queue(user="bob")] == ["6"]
-    assert client.whole_queue()["more"] is False
+    assert client.whole_queue().more is False
 
 
 def test_a_last_page_that_is_full_has_nothing_behind_it(site: Site) -> None:

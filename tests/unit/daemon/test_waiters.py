@@ -12,6 +12,7 @@ from coalloc.core.requests import Refused
 from coalloc.daemon.queries import waiters as waiters_module
 from coalloc.daemon.queries.caller import RefusedError
 from coalloc.daemon.queries.waiters import TOO_MANY, Waiters
+from coalloc.wire.answers import EndedAnswer
 from coalloc.wire.server import Origin
 from tests.support.core_site import Site
 
@@ -61,10 +62,10 @@ def test_a_wait_is_answered_once_its_last_job_has_ended(asked: Asked) -> None:
     assert asked.answers == {}
     finish(asked, "3_2")
     finish(asked, "1")
-    assert [row["id"] for row in asked.answers["array"]["jobs"]] == ["3_1", "3_2"]
-    assert asked.answers["one"]["jobs"][0]["state"] == "completed"
+    assert [row.id for row in asked.answers["array"].jobs] == ["3_1", "3_2"]
+    assert asked.answers["one"].jobs[0].state == "completed"
     asked.add("late", "1")
-    assert asked.answers["late"]["type"] == "ended"
+    assert isinstance(asked.answers["late"], EndedAnswer)
 
 
 def test_no_such_job_is_refused(asked: Asked) -> None:
@@ -84,7 +85,7 @@ def test_the_oldest_waits_of_one_user_give_way(
     for job in ("1", "2", "3_1", "3_2"):
         finish(asked, job)
     assert set(asked.answers) == {"a", "b", "c", "d", "of another"}
-    assert asked.answers["d"]["type"] == "ended"
+    assert isinstance(asked.answers["d"], EndedAnswer)
 
 
 def test_nothing_is_kept_of_waits_that_were_answered(asked: Asked) -> None:

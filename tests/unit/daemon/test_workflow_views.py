@@ -5,6 +5,7 @@ from __future__ import annotations
 from coalloc.core.requests import Cancel
 from coalloc.daemon.queries import job_views, workflow_views
 from coalloc.model.parts import PartState
+from coalloc.wire.job_rows import Progress
 from tests.support.core_site import Site
 
 
@@ -12,7 +13,7 @@ def rows(site: Site, job: str) -> dict[str, tuple[str, str]]:
     """State and reason of each task."""
     known = {r.task: r for r in site.state.jobs.values() if r.flow == job}
     return {
-        row["task"]: (row["state"], row["reason"])
+        row.task: (row.state, row.reason)
         for row in workflow_views.task_rows(site.job(job), known, site.state)
     }
 
@@ -41,12 +42,12 @@ def test_the_queue_has_one_row_for_a_workflow_with_its_progress() -> None:
     )
     assert not more
     (row,) = page
-    assert (row["id"], row["state"], row["procs"]) == (job, "running", 2)
-    assert (row["nodes"], row["clusters"]) == ({"a1": 1, "a2": 1}, ["a"])
-    assert row["progress"] == {"total": 3, "completed": 0, "running": 2, "failed": 0}
+    assert (row.id, row.state, row.procs) == (job, "running", 2)
+    assert (row.nodes, row.clusters) == ({"a1": 1, "a2": 1}, ("a",))
+    assert row.progress == Progress(total=3, running=2)
     site.finish(f"{job}.1")
     progress = workflow_views.progress(site.job(job), site.state)
-    assert progress == {"total": 3, "completed": 1, "running": 2, "failed": 0}
+    assert progress == Progress(total=3, completed=1, running=2)
 
 
 def test_progress_of_a_workflow_that_has_ended_is_that_of_its_tasks() -> None:
@@ -56,12 +57,8 @@ def test_progress_of_a_workflow_that_has_ended_is_that_of_its_tasks() -> None:
     site.finish(f"{job}.1")
     site.run(f"{job}.2")
     site.finish(f"{job}.2", code=1)
-    assert workflow_views.progress(site.job(job), site.state) == {
-        "total": 3,
-        "completed": 1,
-        "running": 0,
-        "failed": 1,
-    }
+    progress = workflow_views.progress(site.job(job), site.state)
+    assert progress == Progress(total=3, completed=1, failed=1)
 
 
 def test_a_workflow_of_which_nothing_runs_says_why() -> None:

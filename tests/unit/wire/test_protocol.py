@@ -7,13 +7,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from coalloc.client import answers as results
 from coalloc.core import messages, records, requests
 from coalloc.daemon.queries.answers import QUESTIONS
 from coalloc.model.parts import OF_THE_EXECUTOR, PartReport, PartState
@@ -21,28 +18,7 @@ from coalloc.model.reading import ClusterReading, HandedJob, NodeReading
 from coalloc.model.snapshot import Reservation, Running
 from coalloc.wire import codec
 from coalloc.wire.frames import PROTOCOL, WireError, decode_any, encode
-
-ROOT = Path(__file__).resolve().parents[3]
-PAGE = (ROOT / "docs" / "PROTOCOL.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"^```json (\w+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-
-
-def sections() -> dict[str, str]:
-    """Each heading's text up to the next heading."""
-    parts = re.split(r"^#{2,5} (.+)$", PAGE, flags=re.MULTILINE)
-    return {title.strip("`"): text for title, text in zip(parts[1::2], parts[2::2], strict=True)}
-
-
-SECTIONS = sections()
-
-
-def table(text: str, head: str = "Field") -> dict[str, str]:
-    """The fields of a table, with their kinds."""
-    found = re.search(rf"^\| {re.escape(head)} \| Kind .*\n\|[-|]+\n((?:\|.*\n)+)", text, re.M)
-    rows = found[1].splitlines() if found else []
-    cells = [row.strip("|").split(" | ") for row in rows]
-    return {row[0].strip().strip("`"): row[1].strip() for row in cells}
-
+from tests.support.protocol_page import EXAMPLES, PAGE, ROOT, SECTIONS, table
 
 TYPES: Mapping[str, type[Any]] = {
     **codec.ORDERS,
@@ -79,25 +55,6 @@ def test_every_field_is_documented_with_its_default(name: str) -> None:
 def test_nested_objects_are_documented(section: str, head: str, cls: type[Any]) -> None:
     rows = table(SECTIONS[section], head)
     assert list(rows) == [f.name for f in fields(cls)]
-
-
-@pytest.mark.parametrize(
-    ("section", "head", "cls"),
-    [
-        ("Job row", "Field", results.QueueRow),
-        ("why", "Field", results.Why),
-        ("nodes", "Field", results.ClusterRow),
-        ("nodes", "Field of a node", results.NodeRow),
-        ("status", "Field", results.ServiceStatus),
-        ("event.KIND.JOB", "Field", results.Event),
-        ("test_submit", "Field", results.Estimate),
-    ],
-)
-def test_answers_are_documented(section: str, head: str, cls: type[msgspec.Struct]) -> None:
-    text = SECTIONS[section]
-    if section == "why":
-        text = text.partition("Answer")[2]
-    assert set(table(text, head)) == set(cls.__struct_fields__)
 
 
 @pytest.mark.parametrize("name", [*QUESTIONS, "backup", "wait", "test_submit", "refused"])
@@ -188,14 +145,6 @@ def assert_within(part: Any, whole: Any) -> None:
 def test_every_type_has_an_example_or_no_fields() -> None:
     shown = {json.loads(text).get("type") for _, text in EXAMPLES}
     assert {*codec.ORDERS, *codec.TO_EXECUTOR, *codec.FROM_EXECUTOR} <= shown
-
-
-def test_example_answers_are_what_the_client_reads() -> None:
-    answers = [json.loads(text) for kind, text in EXAMPLES if kind == "answer"]
-    done = next(a for a in answers if a["type"] == "done")
-    assert msgspec.convert(done, results.Submitted).job == "12"
-    ended = next(a for a in answers if a["type"] == "ended")
-    assert msgspec.convert(ended["jobs"], tuple[results.EndedJob, ...])[0].state == "completed"
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from typing import Any
 
 from structlog.stdlib import BoundLogger
 
-from coalloc.core.requests import Refused
 from coalloc.daemon.queries.caller import Caller, RefusedError
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.sqlite import Store
+from coalloc.wire.answers import BackupAnswer
 
 
 def backup_target(caller: Caller, body: Mapping[str, Any]) -> Path:
@@ -31,15 +31,20 @@ def backup_target(caller: Caller, body: Mapping[str, Any]) -> Path:
     return Path(text)
 
 
-async def written_backup(store: Store, path: Path, log: BoundLogger) -> Mapping[str, Any] | Refused:
-    """Write it in a thread; returns the answer once the file is on disk."""
+async def written_backup(store: Store, path: Path, log: BoundLogger) -> BackupAnswer:
+    """Write it in a thread; returns the answer once the file is on disk.
+
+    Raises
+    ------
+    RefusedError
+    """
     began = time.monotonic()
     try:
         await asyncio.to_thread(store.backup, path)
         size = path.stat().st_size
     except (StoreError, OSError) as error:
         log.error("backup_failed", path=str(path), why=str(error))
-        return Refused(code="storage", message=str(error))
+        raise RefusedError("storage", str(error)) from error
     seconds = round(time.monotonic() - began, 3)
     log.info("backup_written", path=str(path), bytes=size, seconds=seconds)
-    return {"type": "backup", "path": str(path), "bytes": size, "seconds": seconds}
+    return BackupAnswer(path=str(path), bytes=size, seconds=seconds)

@@ -1,0 +1,384 @@
+"""Columns of ``coalloc queue``: their cells, the order of lines, and formats as of squeue."""
+
+from __future__ import annotations
+
+import math
+import re
+from argparse import ArgumentTypeError as BadText
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from coalloc.cli.output import CUT, node_set, reason
+from coalloc.runtime.texts import clock, instant, length
+from coalloc.wire.job_rows import QueueRow
+
+CODES = {
+    "pending": "PD",
+    "held": "PD",
+    "preparing": "CF",
+    "starting": "CF",
+    "running": "R",
+    "completed": "CD",
+    "failed": "F",
+    "cancelled": "CA",
+    "timeout": "TO",
+    "lost": "NF",
+}
+"""squeue's codes of our states; one that is not known is shown as it is."""
+WAITING = frozenset({"pending", "held"})
+NAME_WIDTH = 16
+
+Group = Sequence[QueueRow]
+"""A job, or the waiting members of an array that differ in nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Now:
+    """The moment that is shown.
+
+    Attributes
+    ----------
+    time : float
+        Wall clock, seconds.
+    brief : bool
+        Instants without what goes without saying: there is little room.
+    short_names : bool
+        Names are cut to `NAME_WIDTH`.
+    """
+
+    time: float
+    brief: bool = False
+    short_names: bool = False
+
+    def at(self, value: float | None) -> str:
+        """An instant."""
+        return clock(value, self.time) if self.brief and value is not None else instant(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column.
+
+    Attributes
+    ----------
+    header : str
+    letters : str
+        Of it in squeue's formats; empty: it has none there.
+    cell : callable
+        Its text for a group.
+    key : callable
+        What lines are ordered by; less comes first.
+    is_number : bool
+        Set to the right.
+    """
+
+    header: str
+    letters: str
+    cell: Callable[[Group, Now], str]
+    key: Callable[[Group, Now], Any]
+    is_number: bool = False
+
+
+def _waits(row: QueueRow) -> bool:
+    """Here, or with claims that wait in a cluster's own queue."""
+    return row.state in WAITING or row.reason == "others_first"
+
+
+def run_time(row: QueueRow, now: float) -> float:
+    """Seconds a job has run, or ran."""
+    if row.started is None:
+        return 0.0
+    return (now if row.ended is None else row.ended) - row.started
+
+
+def time_left(row: QueueRow, now: float) -> float | None:
+    """Seconds until its limit; None: it has none."""
+    return None if row.time_limit is None else row.time_limit - run_time(row, now)
+
+
+def start_of(group: Group) -> float | None:
+    """The start, or the earliest that is expected."""
+    row = group[0]
+    if not _waits(row):
+        return row.started
+    return min((r.start_estimate for r in group if r.start_estimate is not None), default=None)
+
+
+def end_of(group: Group) -> float | None:
+    """The end, or the time limit's where it has not come."""
+    row, start = group[0], start_of(group)
+    if row.ended is not None or start is None or row.time_limit is None:
+        return row.ended
+    return start + row.time_limit
+
+
+def reason_text(row: QueueRow) -> str:
+    """Why a job waits or how it ended, in brackets; empty for one that simply completed."""
+    if _waits(row):
+        return f"({words})" if (words := reason(row.reason, row.detail)) else ""
+    words = row.detail or row.reason
+    if not words.startswith(row.reason):
+        words = f"{row.reason}: {row.detail}"
+    if row.exit_code:
+        code = f"exit code {row.exit_code}"
+        words = words if code in words else f"{words}, {code}" if words else code
+    return f"({words})" if words else ""
+
+
+def _id(group: Group, now: Now) -> str:
+    """12, or 12_[0-9,12] for members of an array."""
+    from coalloc.model.nodeset import fold
+
+    if len(group) == 1:
+        return group[0].id
+    number = group[0].id.partition("_")[0]
+    folded = fold(str(int(row.id.partition("_")[2])) for row in group)
+    return f"{number}_{folded}" if folded.startswith("[") else f"{number}_[{folded}]"
+
+
+def _arrival(group: Group, now: Now) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", group[0].id))
+
+
+def _name(group: Group, now: Now) -> str:
+    name = group[0].name
+    is_whole = len(name) <= NAME_WIDTH or not now.short_names
+    return name if is_whole else name[: NAME_WIDTH - 1] + CUT
+
+
+def _code(group: Group, now: Now) -> str:
+    row = group[0]
+    if row.reason == "cancelling":
+        return "CG"
+    return "PD" if _waits(row) else CODES.get(row.state, row.state)
+
+
+def _procs(group: Group, now: Now) -> str:
+    row = group[0]
+    if row.state in WAITING and row.max_procs is not None and row.max_procs != row.procs:
+        return f"{row.procs}-{row.max_procs}"
+    return str(row.procs)
+
+
+def _left(group: Group, now: Now) -> str:
+    left = time_left(group[0], now.time)
+    return "UNLIMITED" if left is None else length(left)
+
+
+def _clusters(group: Group, now: Now) -> str:
+    row = group[0]
+    return f"{row.origin}:{row.foreign}" if row.origin else "+".join(row.clusters) or "-"
+
+
+def _nodes(group: Group, now: Now) -> str:
+    return "" if _waits(group[0]) else node_set(group[0].nodes)
+
+
+def _where(group: Group, now: Now) -> str:
+    """Nodes or reason; of a workflow or a divisible job, first what has completed of all."""
+    row, counts = group[0], group[0].progress
+    done = "" if counts is None else f"{counts.completed}/{counts.total} {counts.unit} "
+    return done + (_nodes(group, now) or reason_text(row))
+
+
+def _none_last(value: float | None) -> float:
+    return math.inf if value is None else value
+
+
+COLUMNS: dict[str, Column] = {
+    "jobid": Column(header="JOBID", letters="iA", cell=_id, key=_arrival),
+    "name": Column(header="NAME", letters="j", cell=_name, key=lambda g, now: g[0].name),
+    "user": Column(
+        header="USER", letters="u", cell=lambda g, now: g[0].user, key=lambda g, now: g[0].user
+    ),
+    "st": Column(header="ST", letters="t", cell=_code, key=_code),
+    "state": Column(
+        header="STATE",
+        letters="T",
+        cell=lambda g, now: g[0].state.upper(),
+        key=lambda g, now: g[0].state,
+    ),
+    "time": Column(
+        header="TIME",
+        letters="M",
+        cell=lambda g, now: length(run_time(g[0], now.time)),
+        key=lambda g, now: run_time(g[0], now.time),
+        is_number=True,
+    ),
+    "limit": Column(
+        header="TIME_LIMIT",
+        letters="l",
+        cell=lambda g, now: "UNLIMITED" if (s := g[0].time_limit) is None else length(s),
+        key=lambda g, now: _none_last(g[0].time_limit),
+        is_number=True,
+    ),
+    "left": Column(
+        header="TIME_LEFT",
+        letters="L",
+        cell=_left,
+        key=lambda g, now: _none_last(time_left(g[0], now.time)),
+        is_number=True,
+    ),
+    "priority": Column(
+        header="PRIORITY",
+        letters="pQ",
+        cell=lambda g, now: f"{g[0].weight:g}",
+        key=lambda g, now: g[0].weight,
+        is_number=True,
+    ),
+    "procs": Column(
+        header="PROCS",
+        letters="C",
+        cell=_procs,
+        key=lambda g, now: g[0].procs,
+        is_number=True,
+    ),
+    "nodes": Column(
+        header="NODES",
+        letters="D",
+        cell=lambda g, now: str(len(g[0].nodes)) if g[0].nodes else "-",
+        key=lambda g, now: len(g[0].nodes),
+        is_number=True,
+    ),
+    "submit": Column(
+        header="SUBMIT",
+        letters="V",
+        cell=lambda g, now: now.at(g[0].submitted),
+        key=lambda g, now: g[0].submitted,
+    ),
+    "start": Column(
+        header="START",
+        letters="S",
+        cell=lambda g, now: now.at(start_of(g)),
+        key=lambda g, now: _none_last(start_of(g)),
+    ),
+    "end": Column(
+        header="END",
+        letters="e",
+        cell=lambda g, now: now.at(end_of(g)),
+        key=lambda g, now: _none_last(end_of(g)),
+    ),
+    "clusters": Column(header="CLUSTERS", letters="P", cell=_clusters, key=_clusters),
+    "nodelist": Column(header="NODELIST", letters="N", cell=_nodes, key=_nodes),
+    "reason": Column(
+        header="REASON",
+        letters="r",
+        cell=lambda g, now: reason_text(g[0]).strip("()"),
+        key=lambda g, now: reason_text(g[0]),
+    ),
+    "where": Column(header="NODELIST(REASON)", letters="R", cell=_where, key=_where),
+}
+BY_LETTER = {letter: name for name, column in COLUMNS.items() for letter in column.letters}
+USUAL = ("jobid", "name", "user", "st", "time", "procs", "start", "clusters", "where")
+LONG = (
+    *("jobid", "name", "user", "state", "time", "limit", "left", "priority", "procs"),
+    "where",
+)
+STARTS = ("jobid", "name", "user", "st", "start", "procs", "priority", "where")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A column in a format of squeue's kind.
+
+    Attributes
+    ----------
+    before : str
+        Text between the field before it and this one.
+    width : int
+        0: as wide as its text.
+    right : bool
+        Its text stands on the right.
+    """
+
+    name: str
+    before: str = ""
+    width: int = 0
+    right: bool = False
+
+    def padded(self, text: str) -> str:
+        """The text in its width, cut there."""
+        if not self.width:
+            return self.before + text
+        cut = text[: self.width]
+        return self.before + (cut.rjust(self.width) if self.right else cut.ljust(self.width))
+
+
+_FIELD = re.compile(r"%(\.?)([0-9]{0,4})([A-Za-z])")
+
+
+def read_format(text: str) -> tuple[str, ...] | tuple[Field, ...]:
+    """A format: names (``jobid,left,where``), or squeue's letters (``%.8i %.10L %R``).
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+    """
+    if "%" not in text:
+        return tuple(_named(word.strip()) for word in text.split(","))
+    fields, last = [], 0
+    for found in _FIELD.finditer(text):
+        right, width, letter = found.groups()
+        if letter not in BY_LETTER:
+            raise BadText(f"{found[0]!r} is none of {' '.join('%' + known for known in BY_LETTER)}")
+        before, last = text[last : found.start()], found.end()
+        fields.append(
+            Field(
+                name=BY_LETTER[letter],
+                before=before,
+                width=int(width or 0),
+                right=bool(right),
+            )
+        )
+    if not fields:
+        raise BadText(f"{text!r} has no field such as %i")
+    return tuple(fields)
+
+
+def read_order(text: str) -> tuple[tuple[str, bool], ...]:
+    """Columns to order by, each with whether it falls: ``-priority,start`` or ``-p,S``.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+    """
+    out = []
+    for word in text.split(","):
+        name = word.strip().lstrip("+-")
+        out.append((BY_LETTER.get(name) or _named(name), word.strip().startswith("-")))
+    return tuple(out)
+
+
+def _named(word: str) -> str:
+    name = word.lower()
+    if name not in COLUMNS:
+        raise BadText(f"{word!r} is not one of {', '.join(COLUMNS)}")
+    return name
+
+
+def folded(rows: Iterable[QueueRow], *, unfold: bool = False) -> list[Group]:
+    """One group a line: waiting members of an array that differ in nothing are one."""
+    groups: dict[Any, list[QueueRow]] = {}
+    for row in rows:
+        number, _, index = row.id.partition("_")
+        key: Any = row.id
+        if index and not unfold and row.state in WAITING:
+            key = (number, row.state, row.reason, row.name, row.user)
+        groups.setdefault(key, []).append(row)
+    return list(groups.values())
+
+
+def ordered(groups: Iterable[Group], order: Sequence[tuple[str, bool]], now: Now) -> list[Group]:
+    """The groups in this order; those alike in it stay as they are."""
+    out = list(groups)
+    for name, falls in reversed(order):
+        key = COLUMNS[name].key
+        out.sort(key=lambda group: key(group, now), reverse=falls)
+    return out
+
+
+def lines_of(groups: Iterable[Group], names: Sequence[str], now: Now) -> list[tuple[str, ...]]:
+    """Cells of the groups."""
+    columns = [COLUMNS[name] for name in names]
+    return [tuple(column.cell(group, now) for column in columns) for group in groups]

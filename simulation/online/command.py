@@ -1,0 +1,103 @@
+"""``coalloc reproduce online``: the bench for on-line quality."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from coalloc.model.errors import InputError
+from coalloc.simulation.online.bench import ROWS, Bench, Contender, carry_out, read_contender
+from coalloc.simulation.online.pieces import (
+    BOTH,
+    CHOOSE,
+    PIECE_JOBS,
+    REPORT,
+    choose_logs,
+    cut,
+    find_data,
+)
+from coalloc.simulation.online.report import write_report
+from coalloc.simulation.online.scenarios import SCENARIOS, Scenario
+
+NAME = "online"
+DOC = "how long users wait under each policy, on pieces of real logs"
+POLICIES = (
+    *("fcfs", "easy", "conservative", "easy-spf", "easy-saf"),
+    *("easy-f1", "easy-f2", "easy-f3", "easy-f4", "auto"),
+)
+QUICK_LOGS, QUICK_PIECES, QUICK_JOBS = ("KTH-SP2", "METACENTRUM"), 2, 300
+
+OnProgress = Callable[[str, int, int], None]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that only this experiment has."""
+    group = parser.add_argument_group("options of online, the bench for waiting on real logs")
+    add = group.add_argument
+    add("--policies", metavar="P[,P...]", help="with options as auto:window=50:patience=10")
+    add("--logs", metavar="LOG[,LOG...]", help="of those in the data folder (default: all)")
+    add("--scenarios", metavar="S[,S...]", help=f"of {', '.join(SCENARIOS)} (default: all)")
+    add("--pieces", metavar="N", type=int, help="of each log, evenly spread (default: all)")
+    add(
+        "--half",
+        choices=(CHOOSE, REPORT, BOTH),
+        default=BOTH,
+        help="pieces to choose by, or those to report on (default: both)",
+    )
+    add("--jobs", metavar="N", type=int, help=f"of each piece, at most {PIECE_JOBS} (the default)")
+    add("--work", metavar="N", type=int, help="work limit of each call of a search")
+    add("--data", metavar="DIR", type=Path, help="folder of the logs (../shared/data/swf)")
+    add("--afresh", action="store_true", help="replay what the output folder has already, too")
+
+
+def run(args: argparse.Namespace, on_progress: OnProgress) -> int:
+    """Carry out the command; returns 0.
+
+    Raises
+    ------
+    InputError
+    """
+    data = find_data(args.data)
+    jobs, most = args.jobs or PIECE_JOBS, args.pieces
+    names = _listed(args.logs)
+    if args.quick:
+        jobs, most = args.jobs or QUICK_JOBS, args.pieces or QUICK_PIECES
+        names = names or list(QUICK_LOGS)
+    bench = Bench(
+        pieces=[piece for log in choose_logs(names) for piece in cut(log, data, args.half, most)],
+        scenarios=_scenarios(_listed(args.scenarios)),
+        contenders=_contenders(_listed(args.policies)),
+        data=data,
+        jobs=jobs,
+        work=args.work,
+    )
+    if not bench.pieces:
+        raise InputError("--half", f"no piece of these logs belongs to {args.half}")
+    args.output.mkdir(parents=True, exist_ok=True)
+    rows = carry_out(
+        bench, args.output / f"{NAME}.{ROWS}", afresh=args.afresh, on_progress=on_progress
+    )
+    written = write_report(bench, rows, args.output)
+    print(f"{NAME}: {len(rows)} replays, {written.headline}")
+    print(f"report: {args.output / NAME}.md")
+    if written.missing:
+        print(f"coalloc: error: {written.missing}", file=sys.stderr)
+    return 1 if written.missing else 0
+
+
+def _listed(text: str | None) -> list[str]:
+    return [part.strip() for part in text.split(",")] if text else []
+
+
+def _scenarios(names: list[str]) -> list[Scenario]:
+    for name in names:
+        if name not in SCENARIOS:
+            known = ", ".join(SCENARIOS)
+            raise InputError("--scenarios", f"there is no scenario {name!r}; there are {known}")
+    return [SCENARIOS[name] for name in names or SCENARIOS]
+
+
+def _contenders(texts: list[str]) -> list[Contender]:
+    return [read_contender(text) for text in dict.fromkeys(texts or POLICIES)]

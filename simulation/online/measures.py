@@ -1,0 +1,94 @@
+"""What a replay of a piece is judged by: one row of figures.
+
+Notes
+-----
+Classes of jobs: *wide* runs on more than `WIDE` of all slots, *long* for more than `LONG_S`.
+Fairness: how much later than under conservative backfilling of the same jobs a job started; a job
+that started earlier counts as 0. What bounded slowdown and utilisation are, `metrics` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from coalloc.simulation.metrics import TAU_S, measure
+from coalloc.simulation.trace import Trace
+from coalloc.simulation.workload import Floats
+
+WIDE = 1 / 16
+LONG_S = 3600.0
+CLASSES = ("narrow_short", "narrow_long", "wide_short", "wide_long")
+
+FIGURES: Mapping[str, str] = {
+    "jobs": "jobs that ran",
+    "refused": "jobs that did not",
+    "wait_mean": "mean wait, s",
+    "wait_p95": "95th percentile of waits, s",
+    "wait_p99": "99th percentile of waits, s",
+    "wait_max": "longest wait, s",
+    "slowdown_mean": "mean bounded slowdown",
+    "slowdown_p95": "95th percentile of bounded slowdowns",
+    "slowdown_p99": "99th percentile of bounded slowdowns",
+    "slowdown_max": "largest bounded slowdown",
+    "utilisation": "busy share of slots until the last submission",
+    "later_mean": "mean start after that under conservative, s",
+    "later_p99": "99th percentile of that, s",
+    "later_max": "longest of that, s",
+    "coallocated": "share of jobs on several clusters",
+    **{f"wait_{one}": f"mean wait of {one.replace('_', ', ')} jobs, s" for one in CLASSES},
+    **{
+        f"slowdown_{one}": f"mean bounded slowdown of {one.replace('_', ', ')} jobs"
+        for one in CLASSES
+    },
+    "elapsed_s": "wall time of the replay, s",
+}
+"""Columns of a row beside its piece, scenario and policy."""
+
+
+def figures(trace: Trace, conservative: Trace) -> dict[str, Any]:
+    """Compute the figures of a replay; None where no job is of a class."""
+    ran = trace.ran
+    submit, start, end = trace.workload.submit[ran], trace.start[ran], trace.end[ran]
+    wait, length = start - submit, end - start
+    slowdown = np.maximum(1.0, (end - submit) / np.maximum(length, TAU_S))
+    later = np.maximum(start - conservative.start[ran], 0.0)
+    later = later[~np.isnan(later)]
+    known = measure(trace)
+    out: dict[str, Any] = {
+        "jobs": int(ran.sum()),
+        "refused": known.refused + known.waiting,
+        **_summary("wait", wait),
+        **_summary("slowdown", slowdown),
+        "utilisation": known.utilisation,
+        "later_mean": _mean(later),
+        "later_p99": _percentile(later, 99),
+        "later_max": float(later.max(initial=0.0)),
+        "coallocated": known.coallocated_share,
+    }
+    wide = trace.procs[ran] > WIDE * trace.slot_map.slots
+    long = trace.workload.run[ran] > LONG_S
+    members = (~wide & ~long, ~wide & long, wide & ~long, wide & long)
+    for name, mine in zip(CLASSES, members, strict=True):
+        out[f"wait_{name}"] = _mean(wait[mine]) if mine.any() else None
+        out[f"slowdown_{name}"] = _mean(slowdown[mine]) if mine.any() else None
+    return out | {"elapsed_s": float(trace.stats["elapsed_s"])}
+
+
+def _summary(name: str, values: Floats) -> dict[str, float]:
+    return {
+        f"{name}_mean": _mean(values),
+        f"{name}_p95": _percentile(values, 95),
+        f"{name}_p99": _percentile(values, 99),
+        f"{name}_max": float(values.max(initial=0.0)),
+    }
+
+
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def _percentile(values: Floats, share: float) -> float:
+    return float(np.percentile(values, share)) if len(values) else 0.0

@@ -1,0 +1,144 @@
+"""The bench for on-line quality: its pieces, its arithmetic, and a small run of it."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coalloc.cli import main
+from coalloc.model.errors import InputError
+from coalloc.simulation.online import bench
+from coalloc.simulation.online.bench import Row, read_contender, read_rows
+from coalloc.simulation.online.compare import BETTER, by_piece, compare, waiting
+from coalloc.simulation.online.measures import FIGURES
+from coalloc.simulation.online.pieces import LOGS, Piece, cut, several, single
+from coalloc.simulation.online.scenarios import SCENARIOS, stage
+from coalloc.simulation.replay import replay
+from coalloc.simulation.trace import Trace
+
+KTH = "data/swf/KTH-SP2-1996-2.1-cln.swf.gz"
+
+
+def test_halves_depend_on_names_alone() -> None:
+    pieces = [Piece(log=log, number=number) for log in LOGS.values() for number in range(20)]
+    assert Piece(log=LOGS["KTH-SP2"], number=3).name == "KTH-SP2@03"
+    halves = Counter(piece.half for piece in pieces if not piece.log.kept_back)
+    assert min(halves.values()) > 0.4 * halves.total()
+    assert {piece.half for piece in pieces if piece.log.kept_back} == {"report"}
+    known = [Piece(log=LOGS["KTH-SP2"], number=number).half for number in range(4)]
+    assert known == ["choose", "report", "choose", "report"]
+
+
+def test_pieces_of_a_half_are_spread_over_the_log(shared_file: Callable[[str], Path]) -> None:
+    folder = shared_file(KTH).parent
+    every = cut(LOGS["KTH-SP2"], folder)
+    halves = [cut(LOGS["KTH-SP2"], folder, half) for half in ("choose", "report")]
+    assert len(every) == 18
+    assert sorted(piece.number for half in halves for piece in half) == list(range(18))
+    few = cut(LOGS["KTH-SP2"], folder, "report", 2)
+    assert len(few) == 2
+    assert few[0].number < 9 < few[1].number
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenarios(shared_file: Callable[[str], Path], name: str) -> None:
+    folder, scenario = shared_file(KTH).parent, SCENARIOS[name]
+    piece = Piece(log=LOGS["KTH-SP2"], number=2)
+    workload, platform = stage(piece, scenario, folder, 200)
+    assert platform == (several(piece.log, folder) if scenario.clusters else single(piece.log))
+    assert platform.slots == 100
+    assert (workload.run == workload.estimate).all() == scenario.exact
+    if scenario.load:
+        span = workload.submit[-1] - workload.submit[0]
+        offered = (workload.run * workload.procs).sum() / (100 * span)
+        # Jobs that are wider than the largest cluster are left out before times are scaled.
+        assert offered == pytest.approx(scenario.load)
+    if scenario.clusters:
+        assert workload.procs.max() <= 40
+        assert workload.gbps.min() < 0.001 < 0.019 < workload.gbps.max()
+
+
+def rows(**waits: tuple[float, ...]) -> list[Row]:
+    """Rows of some policies, with mean waits by piece."""
+    return [
+        {"piece": f"p{n}", "policy": policy.replace("_", "-"), "wait_mean": wait}
+        for policy, mine in waits.items()
+        for n, wait in enumerate(mine)
+    ]
+
+
+def test_ratios_are_taken_piece_by_piece() -> None:
+    table = by_piece(rows(easy=(99, 999, 10), easy_spf=(49, 1999, 10), easy_saf=(199, 249, 0)))
+    busy = waiting(table)
+    assert list(busy) == ["p0", "p1"]
+    ratio = compare(busy, "easy-spf", "easy", "wait_mean")
+    assert ratio is not None
+    assert (ratio.where, ratio.pieces) == ("p1", 2)
+    assert (ratio.low, ratio.mean, ratio.high, ratio.worst) == pytest.approx((0.5, 1.0, 2.0, 2.0))
+    better = compare(busy, "easy", BETTER, "wait_mean")
+    assert better is not None
+    assert better.mean == pytest.approx((2 * 4) ** 0.5)
+    assert compare(busy, "auto", "easy", "wait_mean") is None
+
+
+def test_contenders_have_options() -> None:
+    one = read_contender("auto:patience=7:window=9")
+    assert (one.policy, one.options) == ("auto", {"patience": 7, "window": 9})
+    with pytest.raises(InputError, match="no policy 'fastest'"):
+        read_contender("fastest")
+    with pytest.raises(InputError, match="--policies easy speed: unknown option"):
+        read_contender("easy:speed=3")
+
+
+def test_a_small_run_goes_on_where_it_was(
+    shared_file: Callable[[str], Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = shared_file(KTH).parent
+    command = ["reproduce", "online", "--data", str(folder), "-o", str(tmp_path), "--quiet"]
+    command += ["--logs", "KTH-SP2", "--pieces", "1", "--jobs", "120", "--half", "report"]
+    command += ["--scenarios", "load-90,clusters", "--policies"]
+    assert main.main([*command, "easy,easy-spf"]) == 0
+    assert "online: 4 replays, least waits: easy" in capsys.readouterr().out
+    kept = tmp_path / "online.rows.jsonl"
+    first = read_rows(kept)
+    with kept.open("a") as file:
+        file.write('{"piece": "cut off')
+    replayed: list[str] = []
+
+    def counted(*args: Any, **more: Any) -> Trace:
+        replayed.append(args[2])
+        return replay(*args, **more)
+
+    monkeypatch.setattr(bench, "replay", counted)
+    assert main.main([*command, "easy,easy-spf,easy-saf,conservative"]) == 0
+    assert sorted(replayed) == ["conservative"] * 2 + ["easy-saf"] * 2
+    known = read_rows(kept)
+    assert len(known) == 8
+    assert all(known[key] == row for key, row in first.items())
+    for row in known.values():
+        assert set(FIGURES) <= set(row)
+        assert row["jobs"] + row["refused"] <= 120
+        assert (row["half"], row["log"]) == ("report", "KTH-SP2")
+        assert row["wait_mean"] <= row["wait_max"]
+        assert (row["later_max"] == 0.0) or row["policy"] != "conservative"
+    page = (tmp_path / "online.md").read_text()
+    assert "1 pieces of 4 policies in 2 scenarios" in page
+    assert "Nothing was chosen by these pieces." in page
+    assert "## Against the better of easy-spf and easy-saf" in page
+    pictures = ("ratios", "logs", "classes")
+    assert all((tmp_path / f"online-{name}.png").exists() for name in pictures)
+    lines = (tmp_path / "online.csv").read_text().splitlines()
+    assert len(lines) == 9
+
+
+def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("{\n" + json.dumps({"piece": "p"}) + "\n")
+    with pytest.raises(InputError, match="line 1"):
+        read_rows(path)
