@@ -35,6 +35,11 @@ from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import ShareUse
 
+PLAIN_WAYS = {
+    "salloc": "at once, where no local job waits",
+    "sbatch": "at once, else as batch jobs that wait their turn",
+}
+"""How parts get in without a share."""
 LASTS_S = 600.0
 SHUT_OUT = ("nobody", "root")
 """Users who need not come into the reservation, the first that Slurm takes."""
@@ -148,10 +153,11 @@ class Share:
     def way(self) -> str:
         """How our parts get in, in words."""
         granted = self.settings.max_share
+        plain = PLAIN_WAYS[self.settings.start]
         if not granted:
-            return "at once, where no local job waits"
+            return plain
         if self._denied:
-            return f"at once, where no local job waits: no reservation ({self._denied})"
+            return f"{plain}: no reservation ({self._denied})"
         return f"before waiting jobs, on up to {granted:.0%} of the nodes"
 
     def memory_of(self, nodes: Iterable[str]) -> int:
