@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,6 +92,17 @@ class PartLauncher:
             raise
         self._parts[key] = folder
         return Claim(key=key)
+
+    def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
+        """Tell a part that might wait of all nodes of its job, in rank order, and their place."""
+        folder = self._parts.get(key)
+        if folder is None or key in self._ended:
+            return
+        try:
+            folder.keep_layout(nodes, rendezvous)
+        except OSError as error:
+            raise AdapterError(f"{key.folder}: {error.strerror}") from error
+        self._order(key, "arrange")
 
     def go(self, key: PartKey) -> None:
         """Open the barrier; harmless when it is open, or the part has ended."""

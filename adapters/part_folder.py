@@ -5,6 +5,7 @@
     STATE_DIR/news                      FIFO: the runners' hints that something changed
     STATE_DIR/part+JOB+ATTEMPT+PART/
         spec.json                       what to run (the runner's `spec`)
+        grant.json, layout.json         of a claim that might wait: its nodes, all of its job
         barrier                         FIFO with orders for the runner
         lock                            flocked from the claim to the runner's end
         status                          see `runner.status`
@@ -28,7 +29,7 @@ import secrets
 import struct
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -45,6 +46,7 @@ from coalloc.adapters.runner.status import (
     encoded,
 )
 from coalloc.adapters.sweeper import removed
+from coalloc.model.nodeset import fold
 from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState, worst_exit_code
 
 NEW = ".new-"
@@ -127,6 +129,23 @@ class PartFolder:
                 nodes[rank["node"]] = nodes.get(rank["node"], 0) + 1
         return cls(path=path, key=key, nodes=nodes, claim=claim)
 
+    def keep_layout(self, nodes: Mapping[str, int], rendezvous: str) -> None:
+        """Write down all nodes of the part's job, in rank order, and where they meet.
+
+        Raises
+        ------
+        OSError
+        """
+        layout = {
+            "hosts": [[name, count] for name, count in nodes.items()],
+            "nodelist": fold(nodes),
+            "rendezvous": rendezvous,
+        }
+        path = self.path / "layout.json"
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(layout), encoding="utf-8")
+        new.replace(path)
+
     def order(self, line: str) -> bool:
         """Send the runner one line; False where no runner lives.
 
@@ -154,7 +173,7 @@ class PartFolder:
         return True
 
     def report(self) -> PartReport:
-        """How the part is; records the end of one whose runner is dead."""
+        """Report on the part; records the end of one whose runner is dead."""
         status = self.status()
         end = decoded(status[END * PAGE :])
         if end is not None:
@@ -167,7 +186,7 @@ class PartFolder:
         return self.reached(status)
 
     def reached(self, status: bytes, reason: str = "") -> PartReport:
-        """How far a part is that has not ended."""
+        """The newest step of a part that has not ended."""
         run = decoded(status[RUN * PAGE : END * PAGE])
         if run is not None:
             return PartReport(
@@ -318,6 +337,7 @@ def _runner_spec(
         "grace_s": spec.grace_s,
         "lease_s": spec.lease_s,
         "chunks": spec.chunks,
+        "queue": None if spec.queue is None else asdict(spec.queue),
     }
 
 

@@ -25,6 +25,7 @@ SLURM_REASONS: Mapping[str, str] = {
     "parents": "Dependency",
     "begin_time": "BeginTime",
     "backing_off": "BeginTime",
+    "others_first": "Priority",
     "held": "JobHeldUser",
     "infeasible": "BadConstraints",
     "unreachable": "ReqNodeNotAvail",

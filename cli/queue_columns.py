@@ -80,6 +80,11 @@ class Column:
     is_number: bool = False
 
 
+def _waits(row: QueueRow) -> bool:
+    """Here, or with claims that wait in a cluster's own queue."""
+    return row.state in WAITING or row.reason == "others_first"
+
+
 def run_time(row: QueueRow, now: float) -> float:
     """Seconds a job has run, or ran."""
     if row.started is None:
@@ -95,7 +100,7 @@ def time_left(row: QueueRow, now: float) -> float | None:
 def start_of(group: Group) -> float | None:
     """The start, or the earliest that is expected."""
     row = group[0]
-    if row.state not in WAITING:
+    if not _waits(row):
         return row.started
     return min((r.start_estimate for r in group if r.start_estimate is not None), default=None)
 
@@ -110,7 +115,7 @@ def end_of(group: Group) -> float | None:
 
 def reason_text(row: QueueRow) -> str:
     """Why a job waits or how it ended, in brackets; empty for one that simply completed."""
-    if row.state in WAITING:
+    if _waits(row):
         return f"({words})" if (words := reason(row.reason, row.detail)) else ""
     words = row.detail or row.reason
     if not words.startswith(row.reason):
@@ -144,7 +149,9 @@ def _name(group: Group, now: Now) -> str:
 
 def _code(group: Group, now: Now) -> str:
     row = group[0]
-    return "CG" if row.reason == "cancelling" else CODES.get(row.state, row.state)
+    if row.reason == "cancelling":
+        return "CG"
+    return "PD" if _waits(row) else CODES.get(row.state, row.state)
 
 
 def _procs(group: Group, now: Now) -> str:
@@ -165,7 +172,7 @@ def _clusters(group: Group, now: Now) -> str:
 
 
 def _nodes(group: Group, now: Now) -> str:
-    return "" if group[0].state in WAITING else node_set(group[0].nodes)
+    return "" if _waits(group[0]) else node_set(group[0].nodes)
 
 
 def _where(group: Group, now: Now) -> str:
@@ -266,7 +273,7 @@ BY_LETTER = {letter: name for name, column in COLUMNS.items() for letter in colu
 USUAL = ("jobid", "name", "user", "st", "time", "procs", "start", "clusters", "where")
 LONG = (
     *("jobid", "name", "user", "state", "time", "limit", "left", "priority", "procs"),
-    *("clusters", "where"),
+    "where",
 )
 STARTS = ("jobid", "name", "user", "st", "start", "procs", "priority", "where")
 

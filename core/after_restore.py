@@ -1,4 +1,4 @@
-"""What a daemon whose store was restored from a backup learns from its executors.
+"""Reconciliation with the executors after the store was restored from a backup.
 
 The store is an older copy of itself. What it takes for waiting may run, what it takes for running
 may have ended, and of jobs that came later it knows nothing. Executors know what they have, so:
@@ -36,7 +36,7 @@ MARK = "restored."
 """Before a cluster's name: the key under which the store says that it was restored."""
 CANCELLED = "cancelled"
 """Reason of a job that somebody has cancelled; other ends without a run have others."""
-CLAIMED = frozenset({PartState.PREPARING, PartState.READY})
+CLAIMED = frozenset({PartState.WAITING, PartState.PREPARING, PartState.READY})
 
 
 def overtaken(state: State, cluster: str, report: PartReport, now: float) -> bool:

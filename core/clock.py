@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coalloc.core.records import JobRecord
+from coalloc.core.records import JobRecord, PartRecord
 from coalloc.core.state import State
 
 
@@ -42,9 +42,16 @@ def set_back(state: State, now: float, seconds: float) -> None:
                 record,
                 not_before=record.not_before - seconds if put_off else min(record.not_before, now),
                 deadline=None if record.deadline is None else record.deadline - seconds,
+                parts=tuple(_earlier(part, seconds) for part in record.parts),
             )
         )
     state.note("clock_set_back", level="warning", seconds=round(seconds, 3))
+
+
+def _earlier(part: PartRecord, seconds: float) -> PartRecord:
+    """A part whose claim was asked for and granted so much earlier."""
+    granted = None if part.granted is None else part.granted - seconds
+    return replace(part, asked=part.asked - seconds, granted=granted)
 
 
 def after_restart(state: State, now: float) -> None:
@@ -54,7 +61,8 @@ def after_restart(state: State, now: float) -> None:
         not_before = min(record.not_before, now + limits.backoff_max_s)
         deadline = record.deadline
         if deadline is not None:
-            deadline = min(deadline, now + limits.prepare_timeout_s)
+            patience = limits.max_wait_s if record.queued else limits.prepare_timeout_s
+            deadline = min(deadline, now + patience)
         if (not_before, deadline) != (record.not_before, record.deadline):
             state.put(replace(record, not_before=not_before, deadline=deadline))
 

@@ -13,9 +13,10 @@ be written, an older number is acknowledged, and no part is removed: should the 
 again after a crash, the part is there to show that it has run.
 
 A launcher may fail at any effect, having carried it out or not. A claim is given up, and its part
-refused. A start is tried again for `START_WITHIN_S`, then its part is ended, so that a job never
-runs in half; an end or a removal is tried again until it succeeds. Starts and ends that are owed
-are part of the progress, so that a restart does not lose them.
+refused; so is a part that cannot be told of its job's nodes. A start is tried again for
+`START_WITHIN_S`, then its part is ended, so that a job never runs in half; an end or a removal is
+tried again until it succeeds. Starts and ends that are owed are part of the progress, so that a
+restart does not lose them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from coalloc.core.executor_effects import (
+    ArrangePart,
     ClaimPart,
     DismissJob,
     EffectFailed,
@@ -44,6 +46,7 @@ from coalloc.core.executor_effects import (
 )
 from coalloc.core.messages import (
     Abort,
+    Arrange,
     Dismiss,
     Forget,
     Hello,
@@ -59,6 +62,7 @@ from coalloc.core.messages import (
 from coalloc.model.parts import PART_ENDED, PartReport, PartState
 
 HELD = frozenset({PartState.PREPARING, PartState.READY})
+"""Claims that hold nodes, or may: they lapse with the lease. One that waits keeps its turn."""
 START_WITHIN_S = 10.0
 """A start that fails is tried again for so long, seconds; then its part is ended."""
 HELLO_EVERY_S = 1.0
@@ -205,6 +209,10 @@ class ExecutorCore:
         match order:
             case Prepare():
                 self._prepare(order)
+            case Arrange(job=job, attempt=attempt):
+                for key in self._keys(job, attempt):
+                    if self.state.parts[key].state in HELD:
+                        self._out.append(ArrangePart(key=key, order=order))
             case Start(job=job, attempt=attempt):
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state in HELD:
@@ -290,9 +298,11 @@ class ExecutorCore:
                 )
                 self._news(report, now)
                 self._out.append(EndPart(key=key, reason="its claim failed"))
+            case ArrangePart(key=key):
+                self._out.append(EndPart(key=key, reason=f"it could not be arranged: {why}"))
             case StartPart(key=key) if now - self.state.let_go.get(key, now) >= START_WITHIN_S:
                 self._out.append(EndPart(key=key, reason=f"its start failed: {why}"))
-            case _:
+            case StartPart() | EndPart() | RemovePart():
                 self.state.undone[effect] = None
                 self._save()
 

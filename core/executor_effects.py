@@ -1,11 +1,11 @@
-"""What an executor's core is told, and what it has its shell do."""
+"""Events and effects of an executor's core."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coalloc.core.messages import Numbered, Ping, Prepare, Statement, TurnedAway, Welcome
+from coalloc.core.messages import Arrange, Numbered, Ping, Prepare, Statement, TurnedAway, Welcome
 from coalloc.model.parts import PartReport
 
 Key = tuple[str, int, int]
@@ -36,6 +36,14 @@ class ClaimPart:
     """Claim the nodes and hold the processes at the barrier."""
 
     order: Prepare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrangePart:
+    """Tell a part that has its nodes of those of the whole job, and bring it to the barrier."""
+
+    key: Key
+    order: Arrange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +115,7 @@ class Tell:
 
 ExecutorEffect = (
     ClaimPart
+    | ArrangePart
     | StartPart
     | EndPart
     | RemovePart
@@ -118,7 +127,7 @@ ExecutorEffect = (
 )
 
 
-PartEffect = ClaimPart | StartPart | EndPart | RemovePart
+PartEffect = ClaimPart | ArrangePart | StartPart | EndPart | RemovePart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from coalloc.core.executor import ExecutorCore
 from coalloc.core.executor_effects import (
+    ArrangePart,
     ClaimPart,
     EffectFailed,
     EndPart,
@@ -29,7 +30,7 @@ from coalloc.core.messages import Statement
 
 
 class Hands(Protocol):
-    """What carries out an executor's effects; any of it may raise anything."""
+    """Carries out an executor's effects; each call may raise anything."""
 
     def perform(self, effect: ExecutorEffect) -> Iterable[ExecutorEvent]:
         """Carry out one effect; returns what the core is to hear of it."""
@@ -86,7 +87,7 @@ def _performed(
         events = list(hands.perform(effect))
     except Exception as error:
         why = _explained(effect, error, hands)
-        if not isinstance(effect, ClaimPart | StartPart | EndPart | RemovePart):
+        if not isinstance(effect, ClaimPart | ArrangePart | StartPart | EndPart | RemovePart):
             return []
         events = [EffectFailed(effect=effect, why=why)]
     return [found for event in events for found in core.handle(event, now)]

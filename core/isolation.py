@@ -56,13 +56,11 @@ class Isolation:
 
     @property
     def others(self) -> list[str]:
-        """What is no cause, in arrival order."""
+        """Jobs that are no cause, in arrival order."""
         return [job for job in self.queue if job not in self.causes]
 
     def begin(self, named: Collection[str]) -> bool:
         """Choose the first attempt; False if there is none to be made."""
-        if len(self.queue) < 2:
-            return False
         return self._without(named) or self._halve(0)
 
     def failed(self, named: Collection[str]) -> bool:
@@ -102,6 +100,10 @@ class Isolation:
 
     def _halve(self, low: int) -> bool:
         self.low, self.high, self.confirmed = low, len(self.others), False
+        if self.high == 1:
+            self.causes.update(dict.fromkeys(self.others))
+            self.attempt = "without"
+            return True
         return self.high > 1 and self._narrow()
 
     def _narrow(self) -> bool:

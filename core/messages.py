@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coalloc.core.records import Launch
-from coalloc.model.parts import PartReport
+from coalloc.model.parts import PartReport, QueueTerms
 from coalloc.model.reading import ClusterReading
 
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
@@ -46,6 +46,8 @@ class Prepare:
     chunk_first, chunks, chunks_total : int
         Of a piece of a divisible job, of which `job` begins with the id: its first chunk, how
         many it has, and how many the job has; 0 chunks: it is no piece.
+    queue : QueueTerms or None
+        How the claim may wait in the batch system's queue; None: granted at once, or refused.
     """
 
     job: str
@@ -68,7 +70,18 @@ class Prepare:
     chunk_first: int = 0
     chunks: int = 0
     chunks_total: int = 0
+    queue: QueueTerms | None = None
     launch: Launch | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrange:
+    """Every part has been granted nodes: these are the job's, in rank order, and it meets there."""
+
+    job: str
+    attempt: int
+    all_nodes: Mapping[str, int]
+    rendezvous: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +118,7 @@ class Dismiss:
     foreign: str
 
 
-Order = Prepare | Start | Abort | Forget | Dismiss
+Order = Prepare | Arrange | Start | Abort | Forget | Dismiss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +139,13 @@ class Ping:
     ----------
     known : bool
         False to an executor that counts as disconnected: it says hello, and is back.
+    wanted : int
+        Slots of the cluster that waiting jobs could fill.
     """
 
     epoch: int
     known: bool = True
+    wanted: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

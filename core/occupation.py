@@ -45,7 +45,7 @@ class Occupation:
 
 
 def occupation(state: State, now: float) -> Occupation:
-    """What is free now, counted afresh from the current state."""
+    """Free slots and links now, counted afresh from the current state."""
     view = Occupation()
     for name, cluster in state.clusters.items():
         view.link_free[name] = cluster.settings.link_gbps
@@ -61,7 +61,7 @@ def occupation(state: State, now: float) -> Occupation:
             view.take(job.nodes, job.link_gbps)
     for record in state.placed_records():
         for part in record.parts:
-            if part.state not in PART_ENDED:
+            if part.state not in PART_ENDED and not part.is_waiting:
                 view.take(part.nodes, {})
         view.take({}, record.link_gbps)
     return view
@@ -74,7 +74,12 @@ def misfit(placement: Placement, record: JobRecord, view: Occupation) -> str:
             return f"node {node} no longer takes work"
         if view.free[node] < count:
             return f"node {node} has {view.free[node]} free slots, {count} were planned"
-    for cluster, load in loads_of(placement, record, view).items():
+    return misfit_of_links(loads_of(placement, record, view), view)
+
+
+def misfit_of_links(loads: Mapping[str, float], view: Occupation) -> str:
+    """Why the links no longer carry a placement; empty if they do."""
+    for cluster, load in loads.items():
         capacity = view.link_free[cluster]
         if load > capacity + LINK_TOLERANCE * max(1.0, load):
             return f"link of {cluster} has {capacity:g} Gbit/s left, {load:g} were planned"

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from coalloc.core.flows import Flow, is_stopping
+from coalloc.core.negotiating import parts_to_queue
 from coalloc.core.occupation import Occupation, loads_of, meeting_place, parts_of
 from coalloc.core.pieces import REST, Pool, Share, shares
 from coalloc.core.records import JobRecord, JobState
@@ -51,9 +52,17 @@ def place(
     *,
     policy: str,
     round: int,
+    queued: bool = False,
 ) -> JobRecord:
-    """Commit a placement that fits what is free; returns the record without its new state."""
+    """Commit a placement that fits what is free; returns the record without its new state.
+
+    Parameters
+    ----------
+    queued : bool
+        Its claims may wait in their clusters' queues; where it starts later, they are to.
+    """
     parts = parts_of(placement, view)
+    later = placement.start if queued and placement.start > now + NOW_S else None
     loads = loads_of(placement, record, view)
     if isinstance(record.job, RigidJob) and record.flow:
         procs = sum(placement.nodes.values())
@@ -68,11 +77,17 @@ def place(
         link_gbps=loads,
         round=round,
         policy=policy,
+        queued=queued,
+        arranged=False,
+        late=(),
+        behind="",
     )
+    if queued:
+        chosen = replace(chosen, parts=parts_to_queue(state, chosen, now, expected=later))
     if chosen.flow:
         begin(state, state.jobs[chosen.flow], chosen, now)
     prepare(state, chosen, now)
-    view.take(placement.nodes, loads)
+    view.take({} if later is not None else placement.nodes, loads)
     if state.lanes is not None:
         state.lanes.drop((placement.job, placement.task or ""))
     return chosen

@@ -1,8 +1,9 @@
-"""What executors read of their clusters, as the daemon takes it in."""
+"""Readings of clusters, as the daemon takes them in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from coalloc.core import native_jobs
 from coalloc.core.messages import Read
@@ -48,12 +49,18 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         for node in read.reading.nodes
     }
     cluster.drained_nodes = {n.name for n in read.reading.nodes if n.name in state.drained}
+    if before is not None and _queue_moved(before, read.reading):
+        _try_those_behind(state, read.cluster, now)
+    is_crowded = read.reading.queues and read.reading.waiting > 0
+    if is_crowded and state.pending_jobs and not (before and before.waiting):
+        state.rounds.want("queue_moved")
     is_of_now = read.epoch in {0, state.epoch}
     native_jobs.taken_in(state, cluster, read.reading, now, is_of_now=is_of_now)
     _name_unknown(state, cluster, read.reading)
     for notice in read.reading.notices:
         if before is None or notice not in before.notices:
             state.note("cluster_noticed", level="warning", cluster=read.cluster, what=notice)
+    _say_way_in(state, before, read.reading)
     if was_stale and cluster.connected:
         slots = sum(node.slots for node in read.reading.nodes)
         state.note(
@@ -64,6 +71,38 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         state.rounds.happened("cluster_returned")
     elif before is not None and len(before.running) > len(read.reading.running):
         state.rounds.happened("job_finished")
+
+
+def _say_way_in(state: State, before: ClusterReading | None, now: ClusterReading) -> None:
+    """Log how parts get in beside local jobs, and that they do not for a while, when it changes."""
+    if now.way and (before is None or before.way != now.way):
+        state.note("way_in_chosen", cluster=now.cluster, starts=now.way)
+    paused = before.share.paused if before is not None and before.share is not None else ""
+    why = now.share.paused if now.share is not None else ""
+    if why and not paused:
+        state.note("claims_paused", level="warning", cluster=now.cluster, why=why)
+    elif paused and not why:
+        state.note("claims_resumed", cluster=now.cluster)
+
+
+def _queue_moved(before: ClusterReading, after: ClusterReading) -> bool:
+    """Jobs that are not ours have started or ended, or fewer wait, or none."""
+    if after.waiting == 0 or after.waiting < before.waiting:
+        return True
+    return {job.id for job in before.running} != {job.id for job in after.running}
+
+
+def _try_those_behind(state: State, name: str, now: float) -> None:
+    """Let the jobs be tried again that this cluster refused because others went first."""
+    behind = [
+        record
+        for record in (state.jobs[job] for job in state.backing_off)
+        if record.behind == name and record.not_before > now
+    ]
+    for record in behind:
+        state.put(replace(record, not_before=now))
+    if behind:
+        state.rounds.want("queue_moved")
 
 
 def _is_late(cluster: ClusterState, read: Read, now: float) -> bool:

@@ -1,10 +1,11 @@
-"""What the daemon remembers of a job, a part and a cluster."""
+"""Records of jobs and parts, as the daemon keeps them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from coalloc.model.jobs import Job
 from coalloc.model.parts import PartState
@@ -41,7 +42,7 @@ REQUEUED = "requeued"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartRecord:
-    """What one cluster runs of a job.
+    """One cluster's part of a job.
 
     Attributes
     ----------
@@ -53,7 +54,17 @@ class PartRecord:
     started, ended : float or None
         Wall-clock seconds, of the first process and of the last.
     reason, detail : str
-        Why it ended, where that is not a plain exit.
+        Why it ended, where that is not a plain exit; of one that waits, what it waits for.
+    asked : float
+        From when on its claim could be granted, seconds.
+    ahead : int
+        Jobs in the cluster's queue, ours and others, when it was asked for.
+    was_put_off : bool
+        It was asked for a later begin than at once.
+    granted : float or None
+        When it was heard that it has its nodes, seconds.
+    expected : float or None
+        Of one that waits: when its batch system expects to start it, seconds.
     """
 
     cluster: str
@@ -66,6 +77,17 @@ class PartRecord:
     ended: float | None = None
     reason: str = ""
     detail: str = ""
+    asked: float = 0.0
+    ahead: int = 0
+    was_put_off: bool = False
+    granted: float | None = None
+    expected: float | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """It was sent into a queue and holds no nodes, as far as was heard."""
+        is_queued = self.state is PartState.PREPARING and self.expected is not None
+        return self.state is PartState.WAITING or (is_queued and self.granted is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +138,16 @@ class JobRecord:
     chunk_first, chunks : int
         Of a piece of a divisible job: its first chunk, counted from 0, and how many it has.
         0 chunks: it is no piece.
+    queued : bool
+        The claims of the current attempt may wait in the batch systems' queues.
+    arranged : bool
+        Its parts have been told of all their nodes.
+    idle_node_s : float
+        Node-seconds that were held before a start, or in vain, in all attempts.
+    late : tuple of cluster names
+        Those that did not grant their part of the last attempt in time.
+    behind : str
+        The cluster that refused the last attempt because other jobs go first there.
     """
 
     id: str
@@ -156,6 +188,11 @@ class JobRecord:
     failures: int = 0
     chunk_first: int = 0
     chunks: int = 0
+    queued: bool = False
+    arranged: bool = False
+    idle_node_s: float = 0.0
+    late: tuple[str, ...] = ()
+    behind: str = ""
 
     @property
     def is_waiting(self) -> bool:
@@ -173,9 +210,27 @@ class JobRecord:
         return self.state in ENDED
 
 
+class Wait(NamedTuple):
+    """How long a claim has waited for its turn.
+
+    Attributes
+    ----------
+    seconds : float
+        From when on it could be granted.
+    ahead : int
+        Jobs that were in the queue before it.
+    was_put_off : bool
+        It had kept its place since before that.
+    """
+
+    seconds: float
+    ahead: int = 0
+    was_put_off: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What the latest round said of a waiting job; not persistent."""
+    """The latest round's answer for a waiting job; not persistent."""
 
     round: int
     start: float | None = None
@@ -186,7 +241,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What a job executes; the core passes it on without looking inside."""
+    """A job's command; the core passes it on without looking inside."""
 
     argv: tuple[str, ...]
     script: str = ""

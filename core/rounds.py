@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coalloc.core import dispatch, isolating, snapshots
+from coalloc.core import dispatch, isolating, queueing, snapshots
 from coalloc.core.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.estimates import history_for, history_key
 from coalloc.core.events import IncumbentFound, Solved, SolveFailed
+from coalloc.core.negotiating import waiting_claims
 from coalloc.core.occupation import misfit, occupation
 from coalloc.core.placing import NOW_S, divisible, place, place_pieces, startable
 from coalloc.core.records import JobRecord, JobState, Outlook
@@ -98,6 +99,7 @@ def solved(state: State, event: Solved, now: float) -> None:
             return
         isolating.set_aside(state, current, current.search, now)
     _commit(state, event.plan, now)
+    _queue_up(state, event.plan, now)
     _fill(state, event.plan, now)
     _look_ahead(state, event.plan)
     dispatch.adopt(state, event.plan, current.number)
@@ -178,6 +180,7 @@ def _commit(state: State, plan: Plan, now: float) -> None:
         return
     time = current.snapshot.time
     view = occupation(state, now)
+    claims = waiting_claims(state)
     started: list[str] = []
     for placement in plan.placements:
         if placement.start > time + NOW_S or placement.chunks is not None:
@@ -191,14 +194,35 @@ def _commit(state: State, plan: Plan, now: float) -> None:
         if why:
             _superseded(state, current, record.id, why)
             continue
+        queued = queueing.may_wait(state, record, placement, view, claims)
+        if not queued and not record.foreign and queueing.must_wait(state, placement, view):
+            continue  # As many claims as may wait there already, and others go first.
         chosen = place(
-            state, record, placement, view, now, policy=plan.policy, round=current.number
+            state,
+            record,
+            placement,
+            view,
+            now,
+            policy=plan.policy,
+            round=current.number,
+            queued=queued,
         )
+        queueing.count(claims, chosen)
         current.coallocated += len(chosen.parts) > 1
         current.committed.add(record.id)
         started.append(record.id)
     if started:
         _count_passed_over(state, started, now)
+
+
+def _queue_up(state: State, plan: Plan, now: float) -> None:
+    """Send what the final plan has later into the queues of clusters where others go first."""
+    current = state.round
+    if current is None:
+        return
+    queued = queueing.queue_up(state, current, plan, occupation(state, now), now)
+    current.coallocated += sum(len(record.parts) > 1 for record in queued)
+    current.committed.update(record.id for record in queued)
 
 
 def _superseded(state: State, current: RoundState, job: str, why: str) -> None:

@@ -43,7 +43,7 @@ DEFAULT_TRIGGERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """What a site says of a cluster; readings say the rest."""
+    """Settings of a cluster; readings say the rest."""
 
     name: str
     link_gbps: float = inf
@@ -91,6 +91,12 @@ class Settings:
         For every part of a job to be ready.
     lease_s : float
         Executors release claims when the daemon is silent for this long.
+    max_waiting : int
+        Claims of one user that wait in one cluster's queue.
+    max_wait_s : float
+        Then a claim that waits is given up for another combination; doubles with each try.
+    max_idle_node_s : float
+        Node-seconds that the parts of a job may hold in one attempt, while others wait.
     backoff_first_s, backoff_max_s : float
         Wait after a refused attempt; doubles each time.
     overrun_s : float
@@ -120,6 +126,9 @@ class Settings:
     reading_max_age_s: float = 30.0
     prepare_timeout_s: float = 10.0
     lease_s: float = 60.0
+    max_waiting: int = 10
+    max_wait_s: float = 3600.0
+    max_idle_node_s: float = 600.0
     backoff_first_s: float = 1.0
     backoff_max_s: float = 300.0
     overrun_s: float = 60.0

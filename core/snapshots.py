@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from coalloc.core.flows import Flow, is_stopping
+from coalloc.core.negotiating import others
 from coalloc.core.pieces import Pool
 from coalloc.core.power import floored
 from coalloc.core.records import JobRecord, JobState
@@ -44,6 +45,7 @@ def snapshot(
     running = [running_view(record, known, now) for record in state.placed_records()]
     seen = set(state.placed)
     reservations: list[Reservation] = []
+    reservations += (kept for r in state.placed_records() for kept in _expected(r, known, now))
     for cluster in state.clusters.values():
         if cluster.reading is not None:
             running += map(_told_running, cluster.reading.running)
@@ -116,7 +118,7 @@ def _node(cluster: ClusterState, read: NodeReading, power_step: float) -> Node:
 
 
 def _told_running(work: Running) -> Running:
-    """What a batch system says that it runs; of a time far away no more is known than that."""
+    """Run of a native job as its batch system has it; a time far away is only known to be far."""
     if EVENT.holds(work.start) and EVENT.holds(work.end):
         return work
     return replace(work, start=_within(work.start), end=_within(work.end))
@@ -145,7 +147,7 @@ def running_view(record: JobRecord, known: set[str], now: float) -> Running:
     nodes = {
         node: count
         for part in record.parts
-        if part.state not in PART_ENDED
+        if part.state not in PART_ENDED and not part.is_waiting
         for node, count in part.nodes.items()
         if node in known
     }
@@ -156,6 +158,23 @@ def running_view(record: JobRecord, known: set[str], now: float) -> Running:
         end=min(max(start + record.planned, min(start, now)), EVENT.high),
         link_gbps=record.link_gbps,
     )
+
+
+def _expected(record: JobRecord, known: set[str], now: float) -> list[Reservation]:
+    """The nodes of a job's claims that wait, from when they are expected to be granted.
+
+    Others may be granted in the end; these stand for as many.
+    """
+    found = []
+    for part in record.parts:
+        nodes = tuple(node for node in part.nodes if node in known)
+        start = min(max(part.expected or now, now), EVENT.high)
+        end = min(start + record.planned, EVENT.high)
+        if part.is_waiting and nodes and end > start:
+            found.append(
+                Reservation(id=f"{record.id}:{part.index}", nodes=nodes, start=start, end=end)
+            )
+    return found
 
 
 def waiting_view(
@@ -188,13 +207,15 @@ def waiting_view(
         changes["earliest"] = earliest
     if passed := state.passed_over.get(record.id, 0):
         changes["passed_over"] = passed
-    if job.clusters is not None and not clusters.issuperset(job.clusters):
+    if record.late and (rest := others(state, record, record.late)) is not None:
+        changes["clusters"] = rest
+    elif job.clusters is not None and not clusters.issuperset(job.clusters):
         changes["clusters"] = tuple(name for name in job.clusters if name in clusters)
     return replace(job, **changes) if changes else job  # type: ignore[arg-type]
 
 
 def _unmet(record: JobRecord, state: State, seen: Collection[str]) -> list[str] | None:
-    """What a job waits for, by its ids in the snapshot; None where it is not there.
+    """Unmet dependencies of a job, by ids in the snapshot; None where one is not there.
 
     What of a workflow or a divisible job is placed runs under ids of its own.
     """
@@ -212,7 +233,7 @@ def _unmet(record: JobRecord, state: State, seen: Collection[str]) -> list[str] 
 
 
 def chunks_left(record: JobRecord, state: State, now: float) -> DivisibleJob | None:
-    """What is left of a divisible job: the chunks of no piece, and of those to be tried again."""
+    """Chunks left of a divisible job: those of no piece, and of pieces to be tried again."""
     job, pool = record.job, state.flows[record.id]
     assert isinstance(job, DivisibleJob)
     assert isinstance(pool, Pool)
@@ -225,7 +246,7 @@ def chunks_left(record: JobRecord, state: State, now: float) -> DivisibleJob | N
 def rest_of(
     record: JobRecord, state: State, clusters: frozenset[str], now: float
 ) -> WorkflowJob | None:
-    """What is left of a workflow: the tasks to be placed, and where their data come from.
+    """Rest of a workflow: the tasks to be placed, and the places of their data.
 
     Tasks that rest after a failure are left out with all that needs them.
     """

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from coalloc.core import negotiating
 from coalloc.core.after_restore import is_cancelled, never_again, overtaken, repeat_starts
 from coalloc.core.effects import Publish, SaveHistory, SaveMeta, Wake
 from coalloc.core.ending import abort_parts, end_waiting, release_dependents
@@ -19,6 +20,7 @@ from coalloc.core.estimates import history_key, remembered
 from coalloc.core.flows import part_fields
 from coalloc.core.messages import Abort, Forget, Prepare, Start
 from coalloc.core.records import REQUEUED, JobRecord, JobState, PartRecord
+from coalloc.core.settings import Settings
 from coalloc.core.speedup_fit import remembered_runs
 from coalloc.core.state import State
 from coalloc.core.workflows import settle, task_ended, tries_again
@@ -30,7 +32,8 @@ from coalloc.model.refusals import PERMANENT
 def prepare(state: State, record: JobRecord, now: float) -> None:
     """Write the decision and send it to every executor concerned.
 
-    `record` has its parts, attempt, round and policy already.
+    `record` has its parts, attempt, round and policy already; where it is queued, their claims
+    may wait.
     """
     deadline = now + state.settings.prepare_timeout_s
     record = replace(record, state=JobState.PREPARING, deadline=deadline, reason="", detail="")
@@ -62,6 +65,7 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
             chunk_first=record.chunk_first,
             chunks=record.chunks,
             chunks_total=total,
+            queue=negotiating.terms(state, record, part, now) if record.queued else None,
         )
         state.send(part.cluster, order)
         decision = {
@@ -100,11 +104,17 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
         if report.state in PART_ENDED:
             state.send(cluster, Forget(job=report.job, attempt=report.attempt))
         return
-    if report.state is part.state or report.state is PartState.PREPARING:
+    step = _step(report.state, has_nodes=bool(report.nodes))
+    if step <= _step(part.state, has_nodes=part.granted is not None):
+        if report.state is part.state is PartState.WAITING:
+            negotiating.still_waits(state, part, report, record)
         return
     changed = replace(
         part,
         state=report.state,
+        nodes=report.nodes or part.nodes,
+        granted=now if part.granted is None and step in HOLDS_NODES else part.granted,
+        expected=report.expected,
         exit_code=report.exit_code,
         started=report.started,
         ended=report.ended,
@@ -116,7 +126,32 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
     state.put(record)
     if report.state in PART_ENDED:
         state.send(cluster, Forget(job=report.job, attempt=report.attempt))
+    record = negotiating.went_on(state, record, part, now)
+    if pair := negotiating.gives_way(state, record):
+        younger, older = pair
+        late = ", ".join(negotiating.ungranted(younger))
+        why = f"gives way to job {older.id}, which waits for its nodes"
+        _give_back(state, younger, now, late, GAVE_WAY, why)
+        if younger.id == record.id:
+            return
     _advance(state, record, now)
+
+
+ASKED, WAITS, GRANTED, AT_BARRIER, RUNS, OVER = range(6)
+HOLDS_NODES = range(GRANTED, OVER)
+_STEPS = {
+    PartState.PREPARING: ASKED,
+    PartState.WAITING: WAITS,
+    PartState.READY: AT_BARRIER,
+    PartState.RUNNING: RUNS,
+}
+
+
+def _step(state: PartState, *, has_nodes: bool) -> int:
+    """How far a part is: what is said of an earlier step comes late."""
+    if state is PartState.PREPARING and has_nodes:
+        return GRANTED
+    return _STEPS.get(state, OVER)
 
 
 def _part(record: JobRecord, cluster: str, report: PartReport) -> PartRecord | None:
@@ -192,12 +227,20 @@ def _advance(state: State, record: JobRecord, now: float) -> None:
 def _all_run(state: State, record: JobRecord, now: float) -> JobRecord:
     starts = [part.started for part in record.parts if part.started is not None]
     skew = max(starts) - min(starts) if len(record.parts) > 1 else None
+    idle = negotiating.idle_node_s(state, record, now)
     record = replace(
-        record, state=JobState.RUNNING, started=max(starts, default=now), skew_s=skew, refusals=0
+        record,
+        state=JobState.RUNNING,
+        started=max(starts, default=now),
+        skew_s=skew,
+        refusals=0,
+        idle_node_s=record.idle_node_s + idle,
     )
     state.put(record)
     fields: dict[str, Any] = {"clusters": ",".join(part.cluster for part in record.parts)}
     fields |= part_fields(record)
+    if record.queued:
+        fields["idle_node_s"] = round(idle, 3)
     if skew is not None:
         fields["skew_ms"] = round(skew * 1e3, 3)
     state.record(now, "job_started", record.id, **fields)
@@ -222,6 +265,10 @@ def _some_ended(state: State, record: JobRecord) -> None:
     abort_parts(state, record, f"part on {bad.cluster}: {why}")
 
 
+GAVE_WAY = "gave_way"
+"""Reason of an attempt that was given up because it stood in the way of an older job's."""
+NOT_GRANTED = "not_granted"
+"""Reason of an attempt that was given up while some of its claims still waited."""
 CANCELLED_THERE = "cancelled_there"
 """Its user, or an administrator, ended it in the batch system."""
 
@@ -244,15 +291,17 @@ def _give_back(
         if record.flow:
             task_ended(state, state.jobs[record.id], now)
         return
-    refusals = record.refusals + 1
-    limits = state.settings
-    pause = min(limits.backoff_max_s, limits.backoff_first_s * 2.0 ** min(refusals - 1, 60))
     text = f"{cluster}: {detail or reason or 'refused'}"
+    idle = negotiating.idle_node_s(state, record, now)
+    is_behind = reason == negotiating.OTHERS_FIRST
+    if is_behind:
+        text = f"other jobs of {cluster} go first"
+    pause = _pause(state.settings, record.refusals, reason)
     state.put(
         replace(
             record,
             state=JobState.PENDING,
-            refusals=refusals,
+            refusals=record.refusals + 1,
             not_before=now + pause,
             parts=(),
             link_gbps={},
@@ -260,14 +309,35 @@ def _give_back(
             started=None,
             reason="backing_off",
             detail=text,
+            queued=False,
+            arranged=False,
+            idle_node_s=record.idle_node_s + idle,
+            late=negotiating.ungranted(record) if reason == NOT_GRANTED else (),
+            behind=cluster if is_behind else "",
         )
     )
-    state.record(now, "job_requeued", record.id, detail=text, pause_s=pause)
-    state.note("job_requeued", level="warning", job=record.id, detail=text, pause_s=pause)
+    fields: dict[str, Any] = {"detail": text, "pause_s": pause}
+    if record.queued:
+        fields["idle_node_s"] = round(idle, 3)
+    state.record(now, "job_requeued", record.id, **fields)
+    state.note("job_requeued", level="warning", job=record.id, **fields)
     state.backing_off.add(record.id)
     state.out.append(Wake(at=now + pause))
     if record.flow in state.flows:
         settle(state, state.flows[record.flow], now)
+
+
+def _pause(limits: Settings, refusals: int, reason: str) -> float:
+    """Until a job that was given back may be tried again, seconds.
+
+    One behind other jobs is tried when their queue changes (`core.readings`), and no later than
+    after the longest pause; one that has waited its turn in vain asks for the next at once.
+    """
+    if reason == negotiating.OTHERS_FIRST:
+        return limits.backoff_max_s
+    if reason in {NOT_GRANTED, GAVE_WAY}:
+        return limits.backoff_first_s
+    return min(limits.backoff_max_s, limits.backoff_first_s * 2.0 ** min(refusals, 60))
 
 
 def _end(state: State, record: JobRecord, now: float) -> None:
@@ -387,7 +457,17 @@ def give_up_late(state: State, now: float) -> None:
         record = state.jobs[job]
         if record.deadline is None or record.deadline > now:
             continue
-        late = [p.cluster for p in record.parts if p.state is PartState.PREPARING]
+        late = negotiating.ungranted(record)
+        if late:
+            why = negotiating.why_given_up(state, record, now)
+            if why:
+                _give_back(state, record, now, ", ".join(late), NOT_GRANTED, why)
+            else:
+                deadline = now + state.settings.max_wait_s
+                state.put(replace(record, deadline=deadline))
+                state.out.append(Wake(at=deadline))
+            continue
+        late = tuple(p.cluster for p in record.parts if p.state is PartState.PREPARING)
         limit = state.settings.prepare_timeout_s
         _give_back(
             state, record, now, ", ".join(late), "not_ready", f"not ready within {limit:g} s"

@@ -17,7 +17,7 @@ from coalloc.core.messages import Abort, Dismiss, Forget, Order
 from coalloc.core.pieces import Pool
 from coalloc.core.plan_order import Lanes
 from coalloc.core.power import PowerState
-from coalloc.core.records import WAITING, JobRecord, JobState, Outlook
+from coalloc.core.records import WAITING, JobRecord, JobState, Outlook, Wait
 from coalloc.core.settings import ClusterSettings, Settings
 from coalloc.core.speedup_fit import Run
 from coalloc.core.triggers import RoundControl
@@ -168,6 +168,8 @@ class State:
     """Real by planned run times, by the keys of `history`; the newest key last."""
     runs: dict[str, tuple[Run, ...]] = field(default_factory=dict)
     """Processes and base times of finished runs, by the keys of `history`."""
+    waits: dict[str, tuple[Wait, ...]] = field(default_factory=dict)
+    """By cluster, how long claims waited in its queue: the newest last."""
     last_job: int = 0
     last_event: int = 0
     last_round: int = 0

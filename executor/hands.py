@@ -14,6 +14,7 @@ from structlog.stdlib import BoundLogger
 from coalloc.adapters.base import Adapter, AdapterError, ClaimRefusedError, Launcher
 from coalloc.core.executor import ExecutorState
 from coalloc.core.executor_effects import (
+    ArrangePart,
     ClaimPart,
     DismissJob,
     EndPart,
@@ -145,6 +146,8 @@ class LauncherHands:
         match effect:
             case ClaimPart(order=order):
                 return self._claim(order)
+            case ArrangePart(key=key, order=order):
+                launcher.arrange(_part_key(key), order.all_nodes, order.rendezvous)
             case StartPart(key=key):
                 launcher.go(_part_key(key))
             case EndPart(key=key, reason=reason):
@@ -174,7 +177,7 @@ class LauncherHands:
         """Log a failure; returns it in words."""
         why = in_words(error)
         job = effect.order.job if isinstance(effect, ClaimPart) else ""
-        if isinstance(effect, StartPart | EndPart | RemovePart):
+        if isinstance(effect, ArrangePart | StartPart | EndPart | RemovePart):
             job = effect.key[0]
         self._is_unwritten |= isinstance(effect, SaveProgress)
         if count := self._failures.once_per(f"{type(effect).__name__} {job}"):
@@ -216,6 +219,7 @@ def _part_key(key: Key) -> PartKey:
 
 _VERBS = {
     ClaimPart: "claim",
+    ArrangePart: "arrange",
     StartPart: "start",
     EndPart: "end",
     RemovePart: "remove",

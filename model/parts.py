@@ -11,6 +11,8 @@ from urllib.parse import quote, unquote
 class PartState(StrEnum):
     """Where a part is."""
 
+    WAITING = "waiting"
+    """Its claim is in the batch system's queue, behind other jobs; it holds nothing yet."""
     PREPARING = "preparing"
     READY = "ready"
     """At the barrier: every process exists and waits."""
@@ -48,6 +50,28 @@ class PartKey:
         if not (pieces[2].isdecimal() and pieces[3].isdecimal()):
             return None
         return cls(job=unquote(pieces[1]), attempt=int(pieces[2]), part=int(pieces[3]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueTerms:
+    """How a claim may wait in a batch system's queue, for any nodes of the shape asked for.
+
+    Attributes
+    ----------
+    at_once : bool
+        Nothing is known to go first: exactly the nodes named are tried before.
+    begin_s : float
+        It is not to be started within so many seconds.
+    hold_s : float
+        Once granted, it may hold its nodes for so long before it starts, seconds.
+    avoid : tuple of node names
+        Not to be given to it.
+    """
+
+    at_once: bool = True
+    begin_s: float = 0.0
+    hold_s: float = 0.0
+    avoid: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +122,8 @@ class PartSpec:
     chunks : (int, int, int) or None
         Of a piece of a divisible job: its first chunk, how many it has, and how many the job has.
         Its processes share them, each some in a row.
+    queue : QueueTerms or None
+        How its claim may wait; None: it is granted at once, on exactly `nodes`, or refused.
     """
 
     job: str
@@ -124,6 +150,7 @@ class PartSpec:
     lease_s: float = 60.0
     foreign: str = ""
     chunks: tuple[int, int, int] | None = None
+    queue: QueueTerms | None = None
 
     @property
     def key(self) -> PartKey:
@@ -160,6 +187,10 @@ class PartReport:
         follows stays with the executor (`OF_THE_EXECUTOR`).
     cpu_s, max_rss_mb : float
         CPU time of all its processes, memory of the largest.
+    nodes : mapping of node name to processes
+        Of a claim that might wait: what it was granted, in rank order; empty: nothing yet.
+    expected : float or None
+        Of one that waits: when the batch system expects to start it, wall-clock seconds.
     """
 
     job: str
@@ -174,6 +205,8 @@ class PartReport:
     codes: tuple[int | None, ...] = ()
     cpu_s: float = 0.0
     max_rss_mb: float = 0.0
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    expected: float | None = None
 
     @property
     def key(self) -> PartKey:

@@ -159,7 +159,13 @@ class PartRow(Struct, frozen=True, kw_only=True):
     first_rank : int
         Rank of its first process.
     state : str
-        ``preparing``, ``ready``, ``running``, ``finished``, ``refused`` or ``lost``.
+        ``waiting``, ``preparing``, ``ready``, ``running``, ``finished``, ``refused`` or ``lost``.
+    asked : float
+        From when on its claim could be granted, seconds.
+    granted : float or None
+        When it was heard that it has its nodes, seconds.
+    expected : float or None
+        Of one that waits: when its batch system expects to start it, seconds.
     """
 
     cluster: str
@@ -172,6 +178,9 @@ class PartRow(Struct, frozen=True, kw_only=True):
     ended: float | None = None
     reason: str = ""
     detail: str = ""
+    asked: float = 0.0
+    granted: float | None = None
+    expected: float | None = None
 
 
 class JobDetails(QueueRow, frozen=True, kw_only=True):
@@ -211,6 +220,15 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
         Of a divisible job, those that were ever placed.
     chunk_first, chunks : int
         Of a piece: its first chunk, and how many it has.
+    queued, arranged : bool
+        The claims of this attempt may wait in the clusters' own queues; its parts were told of
+        all nodes.
+    idle_node_s : float
+        Node-seconds held before its starts, in all attempts.
+    late : tuple of cluster names
+        Those that did not grant their part of the last attempt in time.
+    behind : str
+        The cluster where other jobs went first.
     events : tuple of mapping
         ``seq``, ``time``, ``kind`` and what the event says, by rising ``seq``.
     """
@@ -241,6 +259,11 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
     flow: str = ""
     chunk_first: int = 0
     chunks: int = 0
+    queued: bool = False
+    arranged: bool = False
+    idle_node_s: float = 0.0
+    late: tuple[str, ...] = ()
+    behind: str = ""
     tasks: tuple[TaskRow, ...] = ()
     pieces: tuple[PieceRow, ...] = ()
     events: tuple[dict[str, Any], ...] = ()

@@ -23,7 +23,7 @@ from coalloc.adapters.gridengine.part_commands import (
     refusal,
     request,
 )
-from coalloc.adapters.runner.batch_job import account_of, node_counts
+from coalloc.adapters.runner.batch_job import Turn, account_of, node_counts
 from coalloc.adapters.runner.batch_part import BatchPart
 from coalloc.adapters.runner.command import Account, BatchError, RefusedError, UnreachableError
 from coalloc.adapters.runner.payload import VARIABLE, payload
@@ -108,6 +108,11 @@ class GridEngineJob:
         keep()
         return True
 
+    def turn(self) -> Turn | None:
+        """How the jobs stand: their slots are those that were asked for, and are never told."""
+        state, reason = self.state()
+        return None if state is None else Turn(state, reason)
+
     def state(self) -> tuple[str | None, str]:
         """The jobs' joint state; None: not known; empty: one of them is not there."""
         try:
@@ -176,7 +181,7 @@ class GridEngineJob:
         }
 
     def _place(self, host: str, port: int) -> dict[str, str]:
-        """What a wrapper has to know."""
+        """A wrapper's environment."""
         address = self._spec["site"]["address"] or socket.getfqdn()
         return {
             "COALLOC_BARRIER": f"{address}:{port}",

@@ -121,6 +121,9 @@ class HandedLauncher:
             raise AdapterError(str(error)) from error
         return Claim(key=part.key)
 
+    def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
+        """Nothing: a job that was handed over is bound to its nodes."""
+
     def go(self, key: PartKey) -> None:
         """Release the job."""
         part = self._parts.get(key)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
-from coalloc.core import snapshots
+from coalloc.core import negotiating, snapshots
 from coalloc.core.occupation import occupation
 from coalloc.core.pieces import Pool
 from coalloc.core.records import JobRecord, JobState
@@ -28,6 +28,7 @@ OF_THE_RECORD = (
     *("command", "uid", "gid", "needs", "array_index", "rendezvous", "attempt", "refusals"),
     *("not_before", "planned", "round", "policy", "deadline", "cancelled_by", "skew_s", "retries"),
     *("keep_going", "failures", "flow", "chunk_first", "chunks"),
+    *("queued", "arranged", "idle_node_s", "late", "behind"),
 )
 """Of a record, what is shown as it is."""
 
@@ -117,6 +118,8 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
         return None, "cancelling", f"being ended: cancelled by {record.cancelled_by}"
     if record.id in state.flows and not record.is_waiting:
         return workflow_views.expectation(record, state)
+    if (queued := negotiating.in_words(record, now)) is not None:
+        return queued
     if not record.is_waiting:
         return None, record.reason, record.detail
     if record.task and record.flow in state.jobs:
@@ -131,6 +134,8 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
         return None, aside.reason, aside.detail
     if unmet:
         return start, "dependency", f"waits for {unmet}"
+    if record.not_before > now and record.behind:
+        return start, negotiating.OTHERS_FIRST, record.detail
     if record.not_before > now:
         return max(record.not_before, start or 0.0), "backing_off", record.detail
     if record.job.earliest > now:
@@ -203,6 +208,9 @@ def job_details(record: JobRecord, state: State, now: float) -> JobDetails:
                 ended=part.ended,
                 reason=part.reason,
                 detail=part.detail,
+                asked=part.asked,
+                granted=part.granted,
+                expected=part.expected,
             )
             for part in record.parts
         ),
@@ -237,6 +245,8 @@ def _cluster_row(
         link_gbps=None if capacity == float("inf") else capacity,
         link_used_gbps=used,
         waiting_there=0 if reading is None else reading.waiting,
+        way="" if reading is None else reading.way,
+        share=None if reading is None else reading.share,
         nodes=tuple(
             _node_row(node, raw[node.name], cluster, free.get(node.name, 0), state, now)
             for node in shown.nodes

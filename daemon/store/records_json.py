@@ -45,6 +45,11 @@ _DEFAULTS: dict[str, Any] = {
     "failures": 0,
     "chunk_first": 0,
     "chunks": 0,
+    "queued": False,
+    "arranged": False,
+    "idle_node_s": 0.0,
+    "late": (),
+    "behind": "",
 }
 _ALWAYS = ("id", "name", "user", "uid", "gid", "command", "submitted", "state")
 
@@ -72,13 +77,15 @@ def read_record(text: str) -> JobRecord:
     body["state"] = _STATES[body["state"]]
     if "needs" in body:
         body["needs"] = tuple((kind, job) for kind, job in body["needs"])
+    if "late" in body:
+        body["late"] = tuple(body["late"])
     if "parts" in body:
         body["parts"] = msgspec.convert(body["parts"], tuple[PartRecord, ...])
     return _make_record(body)
 
 
 def write_launch(launch: Launch) -> str:
-    """What a job executes, as a JSON text."""
+    """A job's command, as a JSON text."""
     return _encoder.encode(launch).decode()
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from coalloc.core.executor import ExecutorCore, ExecutorState
 from coalloc.core.executor_effects import (
+    ArrangePart,
     ClaimPart,
     DismissJob,
     EndPart,
@@ -124,7 +125,9 @@ class ExecutorHost:
         epoch = self.core.state.epoch
         self._carry_out(self.core.handle(Ticked(), now), now)
         self._check_lease(now)
-        seen = replace(self.reading, handed=self.batch.guests.handed())
+        seen = replace(
+            self.reading, handed=self.batch.guests.handed(), waiting=self.batch.strangers()
+        )
         run = f"{self.steady_since:.9f}"
         read = Read(cluster=self.cluster, reading=seen, at=now, run=run, epoch=epoch)
         self.network.send_up(self.cluster, read)
@@ -139,7 +142,8 @@ class ExecutorHost:
             self.troubles.quiet_since,
         )
         if silent > self.core.state.lease_s + SLACK_S:
-            held = [part.key for part in self.batch.held()]
+            since = now - SLACK_S
+            held = [p.key for p in self.batch.held() if p.granted is None or p.granted < since]
             assert not held, f"{self.cluster}: the daemon is silent for {silent:.0f} s: {held}"
 
     def look(self, now: float) -> None:
@@ -167,7 +171,9 @@ class ExecutorHost:
         self.troubles.strike("launcher", now)
         match effect:
             case ClaimPart(order=order):
-                self.batch.claim(order)
+                self.batch.claim(order, now)
+            case ArrangePart(key=key, order=order):
+                self.batch.arrange(order, key)
             case StartPart(key=key):
                 self.batch.start(key, now)
             case EndPart(key=key):

@@ -21,11 +21,13 @@ from coalloc.core import (
     executor_turn,
     flows,
     native_jobs,
+    negotiating,
     occupation,
     pieces,
     placing,
     presence,
     queue,
+    queueing,
     starting,
     state,
     workflows,
@@ -105,6 +107,28 @@ MUTANTS: dict[str, Mutant] = {
         of=starting._advance,
         old="elif all(s in PART_ENDED for s in states):",
         new="elif any(s in PART_ENDED for s in states):",
+    ),
+    # Claims that wait, and how parts meet
+    "arranged-before-all-are-granted": Mutant(
+        of=negotiating.went_on,
+        old="if all(p.granted is not None for p in record.parts):",
+        new="if any(p.granted is not None for p in record.parts):",
+    ),
+    "arranged-for-one-part-only": Mutant(
+        of=negotiating._arranged,
+        old="    for part in record.parts:\n",
+        new="    for part in record.parts[:1]:\n",
+    ),
+    "granted-nodes-not-followed": Mutant(
+        of=starting.reported,
+        old="nodes=report.nodes or part.nodes",
+        new="nodes=part.nodes",
+    ),
+    "idle-nodes-held-for-ever": Mutant(
+        of=negotiating._deadline, old="if held <= 0.0:", new="if True:"
+    ),
+    "claims-that-wait-take-no-link": Mutant(
+        of=queueing.queue_up, old="misfit_of_links(", new="bool(view) and not misfit_of_links("
     ),
     # Fencing
     "no-fencing-by-attempt": Mutant(

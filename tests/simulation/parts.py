@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from coalloc.core.executor_effects import Key
-from coalloc.core.messages import Prepare
+from coalloc.core.messages import Arrange, Prepare
 from coalloc.model.parts import PART_ENDED, PartReport, PartState
 from tests.simulation.guests import Guests
 
 HELD = frozenset({PartState.PREPARING, PartState.READY})
+LATE_S = 120.0
+"""Orders to end it may be lost, and a launcher fail at them, for so long, seconds."""
 
 
 @dataclass
@@ -32,6 +34,14 @@ class Part:
     reason: str = ""
     is_settled: bool = False
     """What it means for a guest has been done."""
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    """What it holds, or was granted."""
+    due: float = 0.0
+    """When a claim that waits may be granted, s."""
+    granted: float | None = None
+    arranged: Arrange | None = None
+    is_unwanted: bool = False
+    """Its end was asked for while it waited; it may be granted nevertheless."""
 
     @property
     def key(self) -> Key:
@@ -48,7 +58,16 @@ class Part:
             started=None if self.started is None else self.started + offset,
             ended=self.ends + offset if self.state is PartState.FINISHED else None,
             reason=self.reason,
+            nodes=self.nodes if self.order.queue is not None else {},
+            expected=self.due + offset if self.state is PartState.WAITING else None,
         )
+
+    @property
+    def has_all(self) -> bool:
+        """It may come to the barrier: it knows the nodes of the whole job."""
+        if self.order.queue is None or self.arranged is not None:
+            return True
+        return self.order.size == sum(self.nodes.values()) and self.nodes == self.order.nodes
 
     def refuse(self, reason: str) -> None:
         self.state, self.reason = PartState.REFUSED, reason
@@ -90,8 +109,12 @@ class Batch:
     is_strict: bool = False
     """Nodes that others hold are not given to a claim, whatever the daemon thinks of them."""
     faults: float = 0.0
+    waits: random.Random = field(default_factory=random.Random)
+    """Of what happens in the queue."""
+    queues: bool = False
+    """Claims may wait in it."""
 
-    def claim(self, order: Prepare) -> None:
+    def claim(self, order: Prepare, now: float) -> None:
         """Hold nodes for a part, unless somebody else has taken them.
 
         Raises
@@ -100,6 +123,8 @@ class Batch:
             If it was claimed before, and is over.
         """
         part = Part(order)
+        if order.queue is None:
+            part.nodes = order.nodes
         if part.key in self.parts:
             return
         assert part.key not in self.claimed, f"{part.key} is claimed a second time"
@@ -110,6 +135,78 @@ class Batch:
         elif order.foreign and not self.guests.bind(order.foreign):
             is_bound = self.guests.jobs[order.foreign].state == "bound"  # by an earlier attempt
             part.refuse("nodes_taken" if is_bound else "cancelled_there")
+        elif order.queue is not None:
+            self._enqueue(part, now)
+
+    def _enqueue(self, part: Part, now: float) -> None:
+        """Grant a claim at once, or let it wait for a time that nobody knows."""
+        terms, dice = part.order.queue, self.waits
+        assert terms is not None
+        if terms.at_once and dice.random() < 0.7:
+            part.nodes = part.order.nodes
+            if not self._taken(part):
+                part.granted = now
+                return
+        part.nodes = {}
+        part.state = PartState.WAITING
+        part.due = now + terms.begin_s + dice.choice([0.0, 0.5, 3.0, 10.0, 60.0, 400.0])
+
+    def _grant(self, part: Part, now: float) -> None:
+        """Give a claim that waits the first nodes that are free, or, seldom, refuse it."""
+        if part.due > now:
+            return
+        if self.waits.random() < self.faults:
+            part.refuse("cancelled_there" if self.waits.random() < 0.2 else "node_unavailable")
+            return
+        free = self._free()
+        names = list(free)
+        self.waits.shuffle(names)
+        shape = sum(part.order.nodes.values())
+        nodes: dict[str, int] = {}
+        for name in names:
+            count = min(free[name], shape - sum(nodes.values()))
+            if count > 0 and part.order.queue and name not in part.order.queue.avoid:
+                nodes[name] = count
+        if sum(nodes.values()) == shape:
+            part.nodes, part.state, part.granted = nodes, PartState.PREPARING, now
+
+    @staticmethod
+    def _look_at_hold(part: Part, now: float) -> None:
+        """What a part may hold idle while others wait has an end."""
+        if part.granted is not None and part.state in HELD and part.order.queue is not None:
+            held = now - part.granted
+            most = part.order.queue.hold_s + LATE_S
+            assert held <= most, f"{part.key} has held its nodes for {held:.0f} s, not started"
+
+    def strangers(self) -> int:
+        """Jobs of others in its queue, as far as a reading tells."""
+        return self.waits.choice([0, 0, 1, 3]) if self.queues else 0
+
+    def _free(self) -> dict[str, int]:
+        """Slots that nothing holds."""
+        free = dict(self.slots)
+        for part in self.parts.values():
+            if part.state not in PART_ENDED:
+                for node, count in part.nodes.items():
+                    free[node] -= count
+        return free
+
+    def arrange(self, order: Arrange, key: Key) -> None:
+        """Tell a part of the nodes of its whole job.
+
+        Raises
+        ------
+        AssertionError
+            If it holds other nodes, or was told of others before.
+        """
+        part = self.parts.get(key)
+        if part is None or part.state not in HELD:
+            return
+        assert part.nodes, f"{key} is arranged, and holds nothing"
+        mine = {name: order.all_nodes.get(name) for name in part.nodes}
+        assert mine == part.nodes, f"{key} holds {part.nodes}, and is told of {order.all_nodes}"
+        assert part.arranged in (None, order), f"{key} was told of {part.arranged}, then {order}"
+        part.arranged = order
 
     def start(self, key: Key, now: float) -> None:
         """Open the barrier.
@@ -122,11 +219,15 @@ class Batch:
         part = self.parts.get(key)
         if part is None or part.state is not PartState.READY:
             return
+        self._look_at_hold(part, now)
         job, attempt, number = key
         ready = sum(self.readied.get((job, attempt), {}).values())
         assert ready == part.order.size, (
             f"job {job} starts with {ready} of {part.order.size} processes ready"
         )
+        if part.arranged is not None:
+            told = sum(part.arranged.all_nodes.values())
+            assert told == part.order.size, f"job {job} starts on {told} of {part.order.size} slots"
         ran = self.starts.setdefault(job, {}).setdefault(attempt, set())
         assert number not in ran, f"part {number} of job {job} starts twice"
         ran.add(number)
@@ -138,12 +239,12 @@ class Batch:
 
     def _taken(self, part: Part) -> bool:
         """Some of its nodes have less free slots than it needs."""
-        used = dict(part.order.nodes)
+        used = dict(part.nodes)
         for other in self.parts.values():
             if other is not part and other.state not in PART_ENDED:
-                for node, count in other.order.nodes.items():
+                for node, count in other.nodes.items():
                     used[node] = used.get(node, 0) + count
-        return any(used[node] > self.slots[node] for node in part.order.nodes)
+        return any(used[node] > self.slots[node] for node in part.nodes)
 
     def end(self, key: Key, now: float) -> None:
         """Release a claim, or end processes.
@@ -158,7 +259,10 @@ class Batch:
             return
         runs = part.state is PartState.RUNNING
         assert not runs or key not in self.spared, f"{key} is ended by a restoration"
-        if part.state in HELD:
+        self._look_at_hold(part, now)
+        if part.state is PartState.WAITING and self.waits.random() < 0.5:
+            part.is_unwanted = True  # the queue takes its time, and may grant it meanwhile
+        elif part.state in HELD or part.state is PartState.WAITING:
             part.refuse("aborted")
         elif part.state is PartState.RUNNING:
             part.finish(143, "aborted", now)
@@ -178,10 +282,14 @@ class Batch:
                     part.state, part.reason = PartState.LOST, "node_died"
                 elif part.ends <= now:
                     part.finish(0 if self.dice.random() < 0.9 else 1, "exited", part.ends)
-            if part.state is PartState.PREPARING and self.dice.random() < 0.7:
+            if part.state is PartState.WAITING:
+                self._grant(part, now)
+            elif part.state in HELD and part.is_unwanted:
+                part.refuse("aborted")
+            elif part.state is PartState.PREPARING and part.has_all and self.dice.random() < 0.7:
                 part.state = PartState.READY
                 seen = self.readied.setdefault((part.order.job, part.order.attempt), {})
-                seen[part.order.part] = sum(part.order.nodes.values())
+                seen[part.order.part] = sum(part.nodes.values())
             self._follow(part)
 
     def _follow(self, part: Part) -> None:
@@ -213,7 +321,7 @@ class Batch:
         busy: dict[str, int] = {}
         for part in self.parts.values():
             if part.state is PartState.RUNNING:
-                for node, count in part.order.nodes.items():
+                for node, count in part.nodes.items():
                     busy[node] = busy.get(node, 0) + count
         over = {node: count for node, count in busy.items() if count > self.slots[node]}
         return f"more processes than slots: {over}" if over else ""

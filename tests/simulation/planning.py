@@ -9,7 +9,7 @@ from coalloc.core.effects import Solve
 from coalloc.core.events import IncumbentFound, Solved, SolveFailed
 from coalloc.model.cost import link_loads
 from coalloc.model.jobs import RigidJob
-from coalloc.model.plan import Plan
+from coalloc.model.plan import Placement, Plan
 from coalloc.model.snapshot import Snapshot
 from tests.support.core_site import first_fit
 
@@ -35,7 +35,7 @@ class Planner:
             self._due.append((now + 1.0, failed))
             return
         plan = first_fit(solve.snapshot)
-        plan = carried(plan, solve.snapshot)
+        plan = ahead(carried(plan, solve.snapshot), solve.snapshot)
         takes = dice.choice([0.0, 0.0, 0.2, 3.0]) if self.faults else 0.0
         if dice.random() < 0.5:
             # Another order, other nodes: the final plan says something else of both.
@@ -55,6 +55,29 @@ class Planner:
                 del self._due[n]
                 return answer
         return None
+
+
+def ahead(plan: Plan, snapshot: Snapshot) -> Plan:
+    """With a later placement, on whatever nodes there are, for each rigid job without any."""
+    placed = {placement.job for placement in plan.placements}
+    up = [
+        (cluster.name, node)
+        for cluster, node in snapshot.nodes()
+        if node.state == "up" and not cluster.stale
+    ]
+    later = []
+    for job in snapshot.queue:
+        if not isinstance(job, RigidJob) or job.id in placed or job.held or job.after:
+            continue
+        nodes: dict[str, int] = {}
+        for name, node in up:
+            count = min(node.slots, job.procs - sum(nodes.values()))
+            if count > 0 and (job.clusters is None or name in job.clusters):
+                nodes[node.name] = count
+        if sum(nodes.values()) == job.procs:
+            start = snapshot.time + 60.0
+            later.append(Placement(job=job.id, start=start, end=start + 60.0, nodes=nodes))
+    return replace(plan, placements=(*plan.placements, *later))
 
 
 def carried(plan: Plan, snapshot: Snapshot) -> Plan:

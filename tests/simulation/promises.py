@@ -124,6 +124,27 @@ def at_start(daemon: DaemonHost, batch: Batch, users: Users, order: Prepare) -> 
     assert mine == told, f"job {job} has chunks {mine}, and starts with {told}"
 
 
+def nodes_known(batches: dict[str, Batch], order: Prepare) -> None:
+    """Every part of a job whose claims might wait knows the nodes of all, as they are.
+
+    Raises
+    ------
+    AssertionError
+    """
+    if order.queue is None:
+        return
+    parts = [
+        part
+        for batch in batches.values()
+        for key, part in batch.parts.items()
+        if key[:2] == (order.job, order.attempt)
+    ]
+    held = {node: count for part in parts for node, count in part.nodes.items()}
+    for part in parts:
+        told = part.order.all_nodes if part.arranged is None else part.arranged.all_nodes
+        assert dict(told) == held, f"{part.key} starts, holds {held}, and was told of {told}"
+
+
 def _after_parents(daemon: DaemonHost, record: JobRecord) -> None:
     jobs = daemon.disk.jobs
     flow = jobs[record.flow]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from coalloc.core.messages import Prepare
@@ -72,6 +73,9 @@ class World:
             min_interval_s=0.2,
             prepare_timeout_s=8.0,
             lease_s=LEASE_S,
+            max_waiting=4,
+            max_wait_s=300.0,
+            max_idle_node_s=10.0,
             backoff_first_s=0.5,
             backoff_max_s=4.0,
             keep_ended=10_000,
@@ -85,12 +89,17 @@ class World:
         self.executors: dict[str, ExecutorHost] = {}
         for name, (nodes, slots, _) in SITE.items():
             read = reading(name, nodes, slots=slots)
+            queues = random.Random(f"queues {seed}").random() < 0.5
+            read = replace(read, queues=queues)
             batch = Batch(
                 {node.name: node.slots for node in read.nodes},
                 self.dice,
                 readied,
                 starts,
                 partial(self._started, name),
+                waits=random.Random(f"waits {seed} {name}"),
+                queues=queues,
+                is_strict=queues,  # it grants what the daemon does not know of yet
             )
             self.batches[name] = batch
             self.executors[name] = ExecutorHost(
@@ -124,6 +133,7 @@ class World:
     def _started(self, cluster: str, order: Prepare) -> None:
         if not self.restorations.is_former(cluster, order):
             promises.at_start(self.daemon, self.batches[cluster], self.users, order)
+            promises.nodes_known(self.batches, order)
 
     def step(self) -> None:
         """One thing happens.

@@ -154,6 +154,8 @@ class Site:
     orders : list of (cluster, order)
     """
 
+    plan_of = staticmethod(first_fit)
+
     def __init__(
         self,
         clusters: Mapping[str, int] | None = None,
@@ -195,7 +197,7 @@ class Site:
                     self.answers.append(answer)
                 case Solve():
                     if self.solving:
-                        plan = first_fit(effect.snapshot)
+                        plan = self.plan_of(effect.snapshot)
                         self.do(Solved(round=effect.round, plan=plan, solve_s=0.0))
                     else:
                         self.pending_solves.append(effect)

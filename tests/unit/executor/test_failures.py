@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,9 @@ class Fragile:
         self._may_fail("claim", part.key)
         self.states[part.key] = PartState.READY
         return Claim(key=part.key)
+
+    def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
+        self._may_fail("arrange", key)
 
     def go(self, key: PartKey) -> None:
         self._may_fail("go", key)
