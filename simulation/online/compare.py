@@ -80,16 +80,37 @@ def waiting(table: Table) -> dict[str, Mapping[str, Row]]:
 
 def compare(table: Table, policy: str, base: str, column: str) -> Ratio | None:
     """A policy by a base; None where no piece has both."""
-    names, logs = [], []
-    for piece, rows in table.items():
-        mine, other = _figure(rows, policy, column), _figure(rows, base, column)
-        if mine is not None and other is not None:
-            floor = FLOOR[column.partition("_")[0]]
-            names.append(piece)
-            logs.append(np.log((mine + floor) / (other + floor)))
-    if not names:
+    return _ratio(
+        {
+            piece: (_figure(rows, policy, column), _figure(rows, base, column))
+            for piece, rows in table.items()
+        },
+        column,
+    )
+
+
+def compare_tables(table: Table, other: Table, policy: str, column: str) -> Ratio | None:
+    """A policy by itself in another scenario of the same jobs; None where no piece has both."""
+    return _ratio(
+        {
+            piece: (_figure(rows, policy, column), _figure(other[piece], policy, column))
+            for piece, rows in table.items()
+            if piece in other
+        },
+        column,
+    )
+
+
+def _ratio(pairs: Mapping[str, tuple[float | None, float | None]], column: str) -> Ratio | None:
+    floor = FLOOR[column.partition("_")[0]]
+    known = {
+        piece: np.log((one + floor) / (other + floor))
+        for piece, (one, other) in pairs.items()
+        if one is not None and other is not None
+    }
+    if not known:
         return None
-    values = np.array(logs)
+    names, values = list(known), np.array(list(known.values()))
     drawn = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
     low, high = np.percentile(values[drawn].mean(axis=1), (2.5, 97.5))
     worst = int(values.argmax())

@@ -17,13 +17,14 @@ from coalloc.simulation.online.compare import (
     Table,
     by_piece,
     compare,
+    compare_tables,
     mean_of,
     policies_of,
     waiting,
 )
 from coalloc.simulation.online.measures import CLASSES, FIGURES, LONG_S, WIDE
 from coalloc.simulation.online.pieces import CHOOSE, REPORT
-from coalloc.simulation.online.scenarios import Scenario
+from coalloc.simulation.online.scenarios import PAIRS, Scenario
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.rows import table, to_csv
 
@@ -126,6 +127,7 @@ def to_markdown(bench: Bench, rows: Sequence[Row]) -> str:
             *(_better(scenario, _of(rows, scenario)) for scenario in bench.scenarios),
         ]
     parts += [
+        *_coallocation(bench, rows),
         "## By log",
         "Mean wait in seconds and mean bounded slowdown, means over all pieces of a log.",
         *(_logs(scenario, _of(rows, scenario)) for scenario in bench.scenarios),
@@ -150,7 +152,11 @@ _HALVES = {
 
 
 def _of(rows: Sequence[Row], scenario: Scenario) -> Table:
-    return by_piece(row for row in rows if row["scenario"] == scenario.name)
+    return _of_name(rows, scenario.name)
+
+
+def _of_name(rows: Sequence[Row], scenario: str) -> Table:
+    return by_piece(row for row in rows if row["scenario"] == scenario)
 
 
 def _pieces(bench: Bench, rows: Sequence[Row]) -> str:
@@ -210,6 +216,58 @@ def _better(scenario: Scenario, found: Table) -> str:
         *("95th percentile of waits", "longest wait"),
     )
     return f"### {scenario.name}\n\n{table(head, lines)}"
+
+
+def _coallocation(bench: Bench, rows: Sequence[Row]) -> list[str]:
+    """What splitting jobs as a policy likes gains over splitting less, or none."""
+    names = {scenario.name for scenario in bench.scenarios}
+    pairs = [pair for pair in PAIRS if names.issuperset(pair)]
+    if not pairs:
+        return []
+    parts = [
+        "## What co-allocation gains",
+        "Figures where jobs are split when they end sooner so, by the same policy's figures on the "
+        "same jobs where they are split only when no cluster could hold them (*needed*), or never "
+        "(*forbidden*, *apart*). Below 1, co-allocation gains. *Split* is the share of jobs on "
+        "several clusters; *worse* are pieces on which the mean wait grows by more than a tenth.",
+    ]
+    head = (
+        *("", "", "mean wait", "95th percentile", "longest", "mean slowdown"),
+        *("split", "worse", "pieces"),
+    )
+    lines = []
+    for name, other in pairs:
+        mine, base = _of_name(rows, name), _of_name(rows, other)
+        busy = waiting(base)
+        for policy in policies_of([row for found in mine.values() for row in found.values()]):
+            cells = [
+                _ratio(compare_tables(mine, busy, policy, column))
+                for column in ("wait_mean", "wait_p95", "wait_max", "slowdown_mean")
+            ]
+            grown = sum(
+                mine[piece][policy]["wait_mean"] > 1.1 * found[policy]["wait_mean"] + 1.0
+                for piece, found in busy.items()
+                if policy in found and piece in mine
+            )
+            split = mean_of({piece: mine[piece] for piece in busy}, policy, "coallocated")
+            share = "–" if split is None else f"{split:.1%}"
+            which = f"`{name}` by `{other}`"
+            lines.append((which, f"`{policy}`", *cells, share, str(grown), str(len(busy))))
+    return [*parts, table(head, lines), _by_log(rows, pairs)]
+
+
+def _by_log(rows: Sequence[Row], pairs: Sequence[tuple[str, str]]) -> str:
+    """Mean waits with by those without, by log, under EASY."""
+    logs = list(dict.fromkeys(row["log"] for row in rows))
+    lines = []
+    for name, other in pairs:
+        mine, busy = _of_name(rows, name), waiting(_of_name(rows, other))
+        cells = []
+        for log in logs:
+            part = {piece: found for piece, found in busy.items() if piece.startswith(f"{log}@")}
+            cells.append(_ratio(compare_tables(mine, part, BASE, "wait_mean")))
+        lines.append((f"`{name}` by `{other}`", *cells))
+    return f"Mean waits under EASY by log:\n\n{table(('', *logs), lines)}"
 
 
 def _logs(scenario: Scenario, found: Table) -> str:

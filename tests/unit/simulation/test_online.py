@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from coalloc.simulation.online.bench import Row, read_contender, read_rows
 from coalloc.simulation.online.compare import BETTER, by_piece, compare, waiting
 from coalloc.simulation.online.measures import FIGURES
 from coalloc.simulation.online.pieces import LOGS, Piece, cut, several, single
-from coalloc.simulation.online.scenarios import SCENARIOS, stage
+from coalloc.simulation.online.scenarios import EVERY, PAIRS, stage
 from coalloc.simulation.replay import replay
 from coalloc.simulation.trace import Trace
 
@@ -43,9 +44,9 @@ def test_pieces_of_a_half_are_spread_over_the_log(shared_file: Callable[[str], P
     assert few[0].number < 9 < few[1].number
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", EVERY)
 def test_scenarios(shared_file: Callable[[str], Path], name: str) -> None:
-    folder, scenario = shared_file(KTH).parent, SCENARIOS[name]
+    folder, scenario = shared_file(KTH).parent, EVERY[name]
     piece = Piece(log=LOGS["KTH-SP2"], number=2)
     workload, platform = stage(piece, scenario, folder, 200)
     assert platform == (several(piece.log, folder) if scenario.clusters else single(piece.log))
@@ -57,8 +58,19 @@ def test_scenarios(shared_file: Callable[[str], Path], name: str) -> None:
         # Jobs that are wider than the largest cluster are left out before times are scaled.
         assert offered == pytest.approx(scenario.load)
     if scenario.clusters:
-        assert workload.procs.max() <= 40
-        assert workload.gbps.min() < 0.001 < 0.019 < workload.gbps.max()
+        assert (workload.procs.max() > 40) == scenario.wide
+        assert (scenario.gbps[1] > 0.0) == (workload.gbps.max() > 0.9 * scenario.gbps[1])
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_pairs_differ_in_co_allocation_alone(one: str, other: str) -> None:
+    first, second = EVERY[one], EVERY[other]
+    alike = replace(second, name=one, doc=first.doc, coallocation=first.coallocation)
+    assert alike == first
+    assert (first.coallocation, second.coallocation) in (
+        ("sooner", "forbidden"),
+        ("sooner", "needed"),
+    )
 
 
 def rows(**waits: tuple[float, ...]) -> list[Row]:
@@ -102,9 +114,9 @@ def test_a_small_run_goes_on_where_it_was(
     folder = shared_file(KTH).parent
     command = ["reproduce", "online", "--data", str(folder), "-o", str(tmp_path), "--quiet"]
     command += ["--logs", "KTH-SP2", "--pieces", "1", "--jobs", "120", "--half", "report"]
-    command += ["--scenarios", "load-90,clusters", "--policies"]
+    command += ["--scenarios", "load-90,clusters,apart", "--policies"]
     assert main.main([*command, "easy,easy-spf"]) == 0
-    assert "online: 4 replays, least waits: easy" in capsys.readouterr().out
+    assert "online: 6 replays, least waits: easy" in capsys.readouterr().out
     kept = tmp_path / "online.rows.jsonl"
     first = read_rows(kept)
     with kept.open("a") as file:
@@ -117,9 +129,9 @@ def test_a_small_run_goes_on_where_it_was(
 
     monkeypatch.setattr(bench, "replay", counted)
     assert main.main([*command, "easy,easy-spf,easy-saf,conservative"]) == 0
-    assert sorted(replayed) == ["conservative"] * 2 + ["easy-saf"] * 2
+    assert sorted(replayed) == ["conservative"] * 3 + ["easy-saf"] * 3
     known = read_rows(kept)
-    assert len(known) == 8
+    assert len(known) == 12
     assert all(known[key] == row for key, row in first.items())
     for row in known.values():
         assert set(FIGURES) <= set(row)
@@ -128,13 +140,14 @@ def test_a_small_run_goes_on_where_it_was(
         assert row["wait_mean"] <= row["wait_max"]
         assert (row["later_max"] == 0.0) or row["policy"] != "conservative"
     page = (tmp_path / "online.md").read_text()
-    assert "1 pieces of 4 policies in 2 scenarios" in page
+    assert "1 pieces of 4 policies in 3 scenarios" in page
     assert "Nothing was chosen by these pieces." in page
     assert "## Against the better of easy-spf and easy-saf" in page
+    assert "| `clusters` by `apart` | `easy-spf` | " in page
     pictures = ("ratios", "logs", "classes")
     assert all((tmp_path / f"online-{name}.png").exists() for name in pictures)
     lines = (tmp_path / "online.csv").read_text().splitlines()
-    assert len(lines) == 9
+    assert len(lines) == 13
 
 
 def test_a_damaged_line_is_named(tmp_path: Path) -> None:
