@@ -7,7 +7,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,11 @@ from coalloc.cli.command import (
 )
 from coalloc.cli.files import load_plan, load_snapshot, write_text
 from coalloc.cli.output import figure
+from coalloc.model.errors import InputError
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
+from coalloc.policies.base import Policy
 from coalloc.runtime import texts
 
 COMPILING_S = 2.0
@@ -164,26 +166,55 @@ def _add_policies(parser: argparse.ArgumentParser) -> None:
 
 
 def _policies(args: argparse.Namespace) -> int:
-    from coalloc.policies.registry import POLICIES, lookup
+    from coalloc.policies.registry import COMPARATORS, POLICIES, foreign_names, lookup
 
     if args.name is not None:
         policy = lookup(args.name)
         if args.json:
             print_json({"name": policy.name, "doc": policy.doc, "options": _options(policy)})
             return DONE
-        print(f"{policy.name}: {policy.doc}")
+        of = f" (of {policy.package})" if policy.package else ""
+        print(f"{policy.name}{of}: {policy.doc}")
         for name, about in _options(policy).items():
             print(f"  --set {name}={json.dumps(about['default'])}  {about['doc']}")
         return DONE
+    others, faults = _loaded(foreign_names())
+    groups = {
+        "for a site": [p for p in POLICIES.values() if p.name not in COMPARATORS],
+        "published, to compare with": [p for p in POLICIES.values() if p.name in COMPARATORS],
+        "of other packages": others,
+    }
     if args.json:
         print_json(
-            [{"name": p.name, "doc": p.doc, "options": _options(p)} for p in POLICIES.values()]
+            [
+                {"name": p.name, "doc": p.doc, "group": group, "options": _options(p)}
+                for group, policies in groups.items()
+                for p in policies
+            ]
         )
-        return DONE
-    size = max(map(len, POLICIES))
-    for policy in POLICIES.values():
-        print(f"{policy.name:<{size}}  {policy.doc}")
-    return DONE
+    else:
+        size = max(len(p.name) for policies in groups.values() for p in policies)
+        for group, policies in groups.items():
+            print(*(f"{group}:",) if policies else (), sep="")
+            for policy in policies:
+                of = f" ({policy.package})" if policy.package else ""
+                print(f"  {policy.name:<{size}}  {policy.doc}{of}")
+    for fault in faults:
+        note(fault)
+    return FAILED if faults else DONE
+
+
+def _loaded(names: Iterable[str]) -> tuple[list[Policy], list[str]]:
+    """The policies of these names, and what is wrong with those that cannot be loaded."""
+    from coalloc.policies.registry import lookup
+
+    policies, faults = [], []
+    for name in names:
+        try:
+            policies.append(lookup(name))
+        except InputError as error:
+            faults.append(str(error))
+    return policies, faults
 
 
 def _options(policy: Any) -> dict[str, dict[str, Any]]:

@@ -14,6 +14,7 @@ from coalloc.cli import arguments as parse
 from coalloc.cli.command import BAD_USAGE, Command, CommandError, Parser, note
 from coalloc.cli.files import LARGEST_SCRIPT, read_script, script_of
 from coalloc.cli.output import node_set
+from coalloc.cli.script_programs import programs
 from coalloc.cli.submit_options import (
     add_answer,
     add_failures,
@@ -141,8 +142,8 @@ def _run(args: argparse.Namespace) -> int:
         options = _with_script_options(args, script, argv[0])
         _warn_of_sbatch(script, argv[0])
     body = submission(argv, **_job_options(options, script))
-    if not script:
-        _warn_of_missing_command(argv[0], body["launch"])
+    for program in programs(script) if script else argv[:1]:
+        _warn_of_missing_command(program, body["launch"])
     _warn_of_missing_folders(options)
 
     def what(done: Submitted) -> str:

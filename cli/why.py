@@ -26,6 +26,8 @@ from coalloc.wire.answers import Why
 from coalloc.wire.client import RefusedError
 
 WAITING = frozenset({"pending", "held"})
+SAME_START_S = 60.0
+"""Starts are shown to the minute; the last round's is not repeated within so much."""
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +82,7 @@ def why_lines(why: Why) -> list[str]:
     out = [f"job {why.job} is {why.state}" + (f": {word}" if word else "")]
     if why.detail:
         out.append(f"  {why.detail}")
-    if waits:
+    if waits and not _is_said_below(why):
         by = " by the last round" if why.lines else ""
         out.append(f"  expected start{by}: {instant(why.start_estimate, 'not known')}")
     # The explanation has the figures on slots; what is free now is said once.
@@ -89,6 +91,14 @@ def why_lines(why: Why) -> list[str]:
     if why.unexplained:
         out.append(f"  no explanation: {why.unexplained}")
     return out
+
+
+def _is_said_below(why: Why) -> bool:
+    """Whether the explanation has the same start as the last round."""
+    start = (why.explanation or {}).get("start")
+    if start is None or why.start_estimate is None:
+        return False
+    return abs(float(start) - why.start_estimate) < SAME_START_S
 
 
 def _off_line(args: argparse.Namespace) -> int:

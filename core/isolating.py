@@ -2,12 +2,13 @@
 
 A plan that fails the check names jobs: the policy is asked again without those. A policy that
 raises, dies or hangs names none: the shortest beginning of the queue, in arrival order, with which
-it fails is looked for by halving, and the last job of that is the one. Either way nothing is set
-aside before the same policy has planned all others well. A failure that has nothing to do with a
+it fails is looked for by halving, and the last job of that is the one. A job that is alone, or the
+last one left, is the cause if the policy can plan an empty queue. Either way nothing is set aside
+before the same policy has planned all others well. A failure that has nothing to do with a
 job, such as a solver that cannot be started, is not blamed on one: every attempt fails then.
 
 A job that was set aside is tried again when it, the clusters or the settings change, or when the
-daemon starts again. Where nothing else waits, `plain` starts it.
+daemon starts again. Where nothing else waits, `plain` starts it, and no other policy is asked.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ def set_aside(state: State, current: RoundState, search: Isolation, now: float) 
             policy=current.policy,
             why=search.why,
         )
+    if not search.others:
+        state.rounds.want(SET_ASIDE)
 
 
 def still_aside(state: State, now: float) -> set[str]:

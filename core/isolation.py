@@ -61,8 +61,6 @@ class Isolation:
 
     def begin(self, named: Collection[str]) -> bool:
         """Choose the first attempt; False if there is none to be made."""
-        if len(self.queue) < 2:
-            return False
         return self._without(named) or self._halve(0)
 
     def failed(self, named: Collection[str]) -> bool:
@@ -102,6 +100,10 @@ class Isolation:
 
     def _halve(self, low: int) -> bool:
         self.low, self.high, self.confirmed = low, len(self.others), False
+        if self.high == 1:
+            self.causes.update(dict.fromkeys(self.others))
+            self.attempt = "without"
+            return True
         return self.high > 1 and self._narrow()
 
     def _narrow(self) -> bool:

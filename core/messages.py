@@ -32,6 +32,8 @@ class Prepare:
         The claim lapses when the daemon is silent for this long.
     time_limit : float or None
         Seconds of run time after which the processes are ended.
+    memory_mb_per_proc : int
+        As its user asked, MiB; 0: not said.
     user : str
         The account that `uid` stands for; empty: not said.
     gid : int
@@ -63,6 +65,7 @@ class Prepare:
     user: str = ""
     name: str = ""
     time_limit: float | None = None
+    memory_mb_per_proc: int = 0
     array_index: int | None = None
     rendezvous: str = ""
     foreign: str = ""

@@ -314,7 +314,7 @@ def _switch(
     for record in fitting:
         begun = new is JobState.PENDING and record.started is not None
         to = JobState.RUNNING if begun else new
-        state.put(replace(record, state=to, reason="", detail=""))
+        state.put(replace(record, state=to, reason="", detail="", barred={}))
         state.record(now, kind, record.id, user=event.user)
     answered(state, event, Done(body={"jobs": [record.id for record in chosen]}))
 

@@ -10,7 +10,7 @@ from typing import Any
 from coalloc.core.settings import ClusterSettings, JobDefaults, Settings, Trigger
 from coalloc.model.errors import InputError
 from coalloc.model.job_json import read_speedup
-from coalloc.policies.registry import POLICIES
+from coalloc.policies.registry import POLICIES, foreign_names
 from coalloc.runtime import texts
 from coalloc.runtime.config.check import shown
 from coalloc.runtime.config.schema import Config, JobDefaultsConfig
@@ -126,10 +126,13 @@ def check_policies(config: Config) -> None:
         if trigger.policy
     ]
     for where, name in named:
-        if name not in POLICIES:
-            near = get_close_matches(name, POLICIES, n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(POLICIES)}"
+        if name not in POLICIES and name not in foreign_names():
+            there = (*POLICIES, *foreign_names())
+            near = get_close_matches(name, there, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(there)}"
             raise InputError(where, f"there is no policy {shown(name)}{hint}")
+    if rounds.policy not in POLICIES:
+        return  # The code of other packages is loaded in the solver's process alone.
     options = POLICIES[rounds.policy].options
     for key, value in rounds.options.items():
         where = f"rounds.options.{key}"

@@ -54,6 +54,7 @@ def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
         hosts=tuple(order.all_nodes.items()),
         rendezvous=order.rendezvous,
         time_limit_s=order.time_limit,
+        memory_mb_per_proc=order.memory_mb_per_proc,
         lease_s=order.lease_s,
         foreign=order.foreign,
         queue=order.queue,

@@ -112,6 +112,8 @@ class PartSpec:
         host:port.
     time_limit_s : float or None
         Run time after which the processes are ended, seconds.
+    memory_mb_per_proc : int
+        As its user asked, MiB; 0: not said.
     grace_s : float
         Between SIGTERM and SIGKILL, seconds.
     lease_s : float
@@ -146,6 +148,7 @@ class PartSpec:
     hosts: tuple[tuple[str, int], ...] = ()
     rendezvous: str = ""
     time_limit_s: float | None = None
+    memory_mb_per_proc: int = 0
     grace_s: float = 10.0
     lease_s: float = 60.0
     foreign: str = ""

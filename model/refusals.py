@@ -13,3 +13,8 @@ PERMANENT = frozenset(
     }
 )
 """What another attempt cannot mend: the job ends as failed."""
+
+LASTING = frozenset({"bad_time_limit", "not_permitted"})
+"""What another attempt on the same cluster cannot mend; another cluster may take the job."""
+OVER_LIMIT = "over_limit"
+"""Over a limit of the batch system's accounts or of a partition: for good, or for the moment."""

@@ -86,9 +86,12 @@ class Policy:
         One line for the user.
     options : Table
         Names, kinds and defaults of the options.
+    package : str
+        The distribution that it comes from; empty: coalloc itself.
     """
 
     name: str
     solve: Solve
     doc: str
     options: Table = field(default_factory=dict)
+    package: str = ""

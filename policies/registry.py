@@ -5,7 +5,7 @@ Listing them imports neither numba nor numpy: the module of a policy is loaded w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -15,6 +15,7 @@ from coalloc.model.fields import Table
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.policies import foreign
 from coalloc.policies.allocation.options import CBS, JPN, MBPC, PUBLISHED, SLOTS
 from coalloc.policies.base import Budget, OnIncumbent, Policy, Solve
 from coalloc.policies.options import (
@@ -48,9 +49,14 @@ _CPA = "coalloc.policies.workflow.cpa"
 
 
 def _lazy(module: str, name: str) -> Solve:
-    """Load ``module`` on the first call; its table SOLVERS holds the function.
+    """Load ``module`` on the first call; its table SOLVERS holds the function."""
+    return _completed(lambda: import_module(module).SOLVERS[name])
 
-    It sees the snapshot at time 0 (`relative_time`). What it plans, divisible jobs fill.
+
+def _completed(engine_of: Callable[[], Solve]) -> Solve:
+    """A policy from an engine that sees the snapshot at time 0 (`relative_time`).
+
+    What the engine plans, divisible jobs fill.
     """
 
     def solve(
@@ -59,7 +65,7 @@ def _lazy(module: str, name: str) -> Solve:
         budget: Budget,
         on_incumbent: OnIncumbent | None = None,
     ) -> Plan:
-        engine: Solve = import_module(module).SOLVERS[name]
+        engine = engine_of()
         now, problem = problem.time, from_now(problem)
         budget = replace(budget, origin=budget.origin + now)
 
@@ -176,18 +182,38 @@ POLICIES: Mapping[str, Policy] = {
         _row("plain", "coalloc.policies.plain", {}, "arrival order, starts now only; no compiler"),
     )
 }
-"""Every policy that the daemon, ``solve`` and ``simulate`` know."""
+"""Every policy of coalloc's own that the daemon, ``solve`` and ``simulate`` know."""
+
+COMPARATORS = frozenset(
+    {
+        *("oas-slots", "mbpc", "mbpc-published", "pas", "cbs", "jpn"),
+        *("demt", "two-shelf", "gang", "sequential", "bicriteria-batch"),
+        *("list-shelf", "list-lptf", "list-saf", "list-smith"),
+        *("mca-heft", "m-heft", "m-heft-imp", "m-heft-eff", "m-heft-max", "hcpa", "mcpa"),
+    }
+)
+"""Those that are there to compare with; a site has no reason to run them."""
+
+
+def foreign_names() -> tuple[str, ...]:
+    """Policies that other packages declare; none of their code is loaded."""
+    return tuple(name for name in foreign.found() if name not in POLICIES)
 
 
 def lookup(name: str) -> Policy:
-    """Return the policy of this name.
+    """Return the policy of this name, of coalloc's own or of another package.
 
     Raises
     ------
     InputError
-        If there is none; the message lists the names.
+        If there is none, which lists the names, or if its package cannot be loaded.
     """
     policy = POLICIES.get(name)
-    if policy is None:
-        raise InputError("policy", f"there is no policy {name!r}; there are {', '.join(POLICIES)}")
-    return policy
+    if policy is not None:
+        return policy
+    entry = foreign.found().get(name)
+    if entry is None:
+        names = ", ".join((*POLICIES, *foreign_names()))
+        raise InputError("policy", f"there is no policy {name!r}; there are {names}")
+    made = foreign.load(entry)
+    return replace(made, solve=_completed(lambda: made.solve))

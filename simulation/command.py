@@ -127,6 +127,8 @@ def run(args: argparse.Namespace) -> int:
     except InputError as error:
         print(f"coalloc: error: {error}", file=sys.stderr)
         return UNREADABLE
+    except BrokenPipeError:
+        raise  # The reader has seen enough.
     except OSError as error:
         print(f"coalloc: error: {error.filename}: {error.strerror}", file=sys.stderr)
         return FAILED

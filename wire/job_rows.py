@@ -227,6 +227,8 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
         Node-seconds held before its starts, in all attempts.
     late : tuple of cluster names
         Those that did not grant their part of the last attempt in time.
+    barred : mapping of cluster name to reason
+        Those that will not take it.
     behind : str
         The cluster where other jobs went first.
     events : tuple of mapping
@@ -264,6 +266,7 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
     idle_node_s: float = 0.0
     late: tuple[str, ...] = ()
     behind: str = ""
+    barred: dict[str, str] = field(default_factory=dict)
     tasks: tuple[TaskRow, ...] = ()
     pieces: tuple[PieceRow, ...] = ()
     events: tuple[dict[str, Any], ...] = ()

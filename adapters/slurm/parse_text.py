@@ -303,6 +303,7 @@ def parse_partitions(text: str) -> tuple[PartitionEntry, ...]:
                 name=pairs["PartitionName"],
                 state=pairs["State"].upper(),
                 is_default=pairs.get("Default", "").upper() == "YES",
+                max_time_s=read_duration(pairs.get("MaxTime", ""), where),
             )
         )
     if not found:
@@ -322,6 +323,14 @@ def parse_clock(text: str) -> float:
     if stamp is None:
         raise ParseError(line, "no time")
     return stamp
+
+
+def gives_whole_memory(text: str) -> bool:
+    """Whether Slurm gives a job that names no memory all of it, by ``scontrol show config``."""
+    values = dict(re.findall(r"^(\w+)[ \t]*=[ \t]*(\S*)", text, re.M))
+    counts = "MEMORY" in values.get("SelectTypeParameters", "").upper()
+    given = {values.get(key, "UNLIMITED").upper() for key in ("DefMemPerNode", "DefMemPerCPU")}
+    return counts and given <= {"UNLIMITED", "0"}
 
 
 def parse_fields(text: str, first: str = "JobId") -> Mapping[str, str]:

@@ -27,8 +27,10 @@ from coalloc.adapters.slurm.health import (
     on_our_clock,
     revived_jobs,
     shut,
+    target_partition,
 )
 from coalloc.adapters.slurm.parse_text import (
+    gives_whole_memory,
     parse_clock,
     parse_node_list,
     parse_partitions,
@@ -104,6 +106,7 @@ class SlurmReader:
         self._claimed, self._claims, self._clock = claimed, claims, clock
         self._given_back = given_back
         self._share = Share(settings=settings, slurm=slurm) if share is None else share
+        self._whole_memory = False
         self._clock_off_s, self._clock_asked = 0.0, float("-inf")
         self._calibration = None if state_dir is None else state_dir / "calibration.json"
         self._loads = LoadWatch(settings.load, settings.load_max_age_s)
@@ -184,7 +187,9 @@ class SlurmReader:
         asked = self._clock()
         if 0.0 <= asked - self._clock_asked < CLOCK_EVERY_S:
             return
-        there = parse_clock(self._run("scontrol", "show", "config"))
+        config = self._run("scontrol", "show", "config")
+        there = parse_clock(config)
+        self._whole_memory = gives_whole_memory(config)
         self._clock_off_s = clock_offset(there, asked, self._clock())
         self._clock_asked = asked
 
@@ -202,6 +207,10 @@ class SlurmReader:
     def _reading(self, answers: Answers, notices: tuple[str, ...]) -> ClusterReading:
         settings = self._settings
         chosen = chosen_nodes(settings, answers.nodes)
+        target = target_partition(settings, answers.partitions)
+        self._share.max_time_s = None if target is None else target.max_time_s
+        named = chosen if self._whole_memory and settings.slots == "cpus" else []
+        self._share.memory_by_cpu = {n.name: (n.memory_mb or 0) // n.cpus for n in named}
         closed, why = closed_nodes(settings, answers.partitions, chosen)
         closed = {**self._share.closed(answers, chosen), **closed}
         entries = [shut(entry, closed.get(entry.name, "")) for entry in chosen]
@@ -216,6 +225,7 @@ class SlurmReader:
             ),
             running=running_jobs(settings, answers, entries),
             waiting=len(local_waiting(settings, answers)),
+            queues=settings.start == "sbatch",
             reservations=kept_nodes(settings, answers, entries, (self._share.name,)),
             handed=handed_jobs(settings, answers),
             unknown=unknown | unknown_jobs(answers.queue),

@@ -125,11 +125,18 @@ class ReservationEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionEntry:
-    """One partition; `state` in capitals, ``UP`` where it queues and starts jobs."""
+    """One partition; `state` in capitals, ``UP`` where it queues and starts jobs.
+
+    Attributes
+    ----------
+    max_time_s : float or None
+        Longest time limit of a job, seconds; None is unlimited.
+    """
 
     name: str
     state: str
     is_default: bool = False
+    max_time_s: float | None = None
 
 
 JOB_STATES = {

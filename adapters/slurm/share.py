@@ -108,11 +108,19 @@ class Share:
     ----------
     use : ShareUse or None
         As of the last reading; None where none is granted or to be had.
+    max_time_s : float or None
+        Longest time limit of a job in the partition where parts run, seconds; None: unlimited, or
+        not read yet.
+    memory_by_cpu : mapping of node name to MiB
+        A fair share of the memory of each node, where a job that names none gets all of it; empty
+        where it does not.
     """
 
     settings: SlurmSettings
     slurm: Slurm
     use: ShareUse | None = None
+    max_time_s: float | None = None
+    memory_by_cpu: Mapping[str, int] = field(default_factory=dict)
     _denied: str = ""
     _denied_at: float = float("-inf")
     _nodes: frozenset[str] = frozenset()
@@ -145,6 +153,10 @@ class Share:
         if self._denied:
             return f"at once, where no local job waits: no reservation ({self._denied})"
         return f"before waiting jobs, on up to {granted:.0%} of the nodes"
+
+    def memory_of(self, nodes: Iterable[str]) -> int:
+        """What each process gets on these nodes where its user names no memory, MiB; 0: no say."""
+        return min((self.memory_by_cpu.get(name, 0) for name in nodes), default=0)
 
     def want(self, slots: int) -> None:
         """Be told how many slots waiting jobs could fill; may be called from another thread."""

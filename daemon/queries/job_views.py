@@ -28,7 +28,7 @@ OF_THE_RECORD = (
     *("command", "uid", "gid", "needs", "array_index", "rendezvous", "attempt", "refusals"),
     *("not_before", "planned", "round", "policy", "deadline", "cancelled_by", "skew_s", "retries"),
     *("keep_going", "failures", "flow", "chunk_first", "chunks"),
-    *("queued", "arranged", "idle_node_s", "late", "behind"),
+    *("queued", "arranged", "idle_node_s", "late", "behind", "barred"),
 )
 """Of a record, what is shown as it is."""
 

@@ -50,6 +50,7 @@ _DEFAULTS: dict[str, Any] = {
     "idle_node_s": 0.0,
     "late": (),
     "behind": "",
+    "barred": {},
 }
 _ALWAYS = ("id", "name", "user", "uid", "gid", "command", "submitted", "state")
 

@@ -137,7 +137,7 @@ class _Words:
         are = "is" if slots.free_now == 1 else "are"
         text += f"{slots.free_now} {are} free now{home}"
         if slots.free_now < slots.needed and self.made.start is not None:
-            text += f", {slots.free_then} {self.at(self.made.start)}"
+            text += f", {slots.free_then} then"
             if slots.enders:
                 verb = "ends" if len(slots.enders) == 1 else "end"
                 text += f" when {listed(slots.enders, 'job')} {verb}"

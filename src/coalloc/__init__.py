@@ -1,24 +1,26 @@
 """coalloc makes several clusters work as one."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from coalloc.client.client import Client
     from coalloc.client.futures.executor import Executor
+    from coalloc.solving import check, read_snapshot, solve
 
-__all__ = ["Client", "Executor", "__version__"]
+__all__ = ["Client", "Executor", "__version__", "check", "read_snapshot", "solve"]
 
 __version__ = "0.1.0"
 
+_HOMES = {
+    "Client": "coalloc.client.client",
+    "Executor": "coalloc.client.futures.executor",
+    **dict.fromkeys(("check", "read_snapshot", "solve"), "coalloc.solving"),
+}
+
 
 def __getattr__(name: str) -> object:
-    """Load client and executor on first use, so that ``import coalloc`` stays cheap."""
-    if name == "Client":
-        from coalloc.client.client import Client
-
-        return Client
-    if name == "Executor":
-        from coalloc.client.futures.executor import Executor
-
-        return Executor
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Load each name on first use, so that ``import coalloc`` stays cheap."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

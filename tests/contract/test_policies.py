@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.options import parse_options, read_options
-from coalloc.policies.registry import POLICIES, lookup
+from coalloc.policies.registry import COMPARATORS, POLICIES, lookup
 from tests.support.strip_packing import perfect_instances, read_instance
 
 RIGID = {"kind": "rigid", "procs": 2, "base_time": 10.0}
@@ -245,7 +246,7 @@ def test_registry_and_plain_need_neither_numba_nor_numpy() -> None:
         "import sys\n"
         "from coalloc.model.snapshot import Snapshot\n"
         "from coalloc.policies.base import Budget\n"
-        "from coalloc.policies.registry import POLICIES, lookup\n"
+        "from coalloc.policies.registry import COMPARATORS, POLICIES, lookup\n"
         "assert len(POLICIES) >= 10\n"
         "lookup('plain').solve(Snapshot(), {}, Budget())\n"
         "print([name for name in ('numba', 'numpy') if name in sys.modules])\n"
@@ -254,3 +255,20 @@ def test_registry_and_plain_need_neither_numba_nor_numpy() -> None:
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_the_guide_has_the_published_ones_apart() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/policies/README.md").read_text()
+    site, _, published = page.partition("## Published, to compare with")
+    published = published.partition("## `auto`")[0]
+    rows = {
+        part: {
+            name
+            for line in text.splitlines()
+            if line.startswith("| `")
+            for name in re.findall(r"`([a-z0-9-]+)`", line.split("|")[1])
+        }
+        for part, text in (("site", site.partition("## For a site")[2]), ("published", published))
+    }
+    assert rows["published"] == COMPARATORS
+    assert rows["site"] == set(POLICIES) - COMPARATORS

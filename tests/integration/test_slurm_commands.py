@@ -100,7 +100,7 @@ def test_life_of_a_part(make: Make) -> None:
     (words,) = fake.asked("salloc")
     assert "--no-shell --immediate" in words
     assert "--exclusive --nodelist=n2,n1 -N 2 -n 2 --ntasks-per-node=1" in words
-    assert "--time=4" in words  # 100 s, a lease of 60 s, a grace of 5 s and 60 s to spare
+    assert "--time=3" in words  # 100 s, a grace of 5 s and 20 s to start
     assert "--comment=coalloc:1.1.0:" in words
     assert "12" in fake.asked("scancel")
 
@@ -118,6 +118,7 @@ def test_busy_nodes(make: Make) -> None:
     [
         ("salloc: error: Job submit/allocate failed: Invalid partition", "partition_closed"),
         ("salloc: error: Job submit/allocate failed: Invalid account", "not_permitted"),
+        ("salloc: error: Job violates accounting/QOS policy (job submit limit)", "over_limit"),
         ("salloc: error: something nobody has seen before", "refused_by_slurm"),
         ("\\001\\377 garbage", "refused_by_slurm"),
     ],

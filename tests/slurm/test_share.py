@@ -95,3 +95,19 @@ def _is_said(site: SlurmSite, may: bool) -> bool:
     if may:
         return str(row["way"]).startswith("before waiting jobs") and row["share"]["kept"] == 2
     return "no reservation" in str(row["way"])
+
+
+def test_job_fits_a_partition_of_five_minutes(root: Path) -> None:
+    shape = ClusterShape(
+        name="x", nodes=2, partitions="PartitionName=short Nodes=ALL MaxTime=5 State=UP"
+    )
+    with bed(shape) as running:
+        site = SlurmSite(root, running, given={"partitions": ["short"]})
+        site.start()
+        try:
+            for limit_s in (240.0, 300.0):
+                job = site.submit(["true"], 2, job={"time_limit": limit_s})
+                assert site.wait(job)["state"] == "completed"
+            assert not site.lines("job_requeued")
+        finally:
+            site.stop()

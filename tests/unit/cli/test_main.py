@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import errno
 import os
 import re
 import subprocess
@@ -199,3 +201,14 @@ def test_a_new_key_is_not_written_for_a_server_that_is_none(
     assert run("keys", "new", "--file", str(key), "--offline", "--server", "x") == 2
     assert "--server: 'x' is not a public key of 40 characters" in capsys.readouterr().err
     assert not key.exists()
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read_no_more(args: argparse.Namespace) -> int:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("coalloc.simulation.command._run", read_no_more)
+    assert main.main(["simulate", "--workload", "x", "--platform", "y", "--policy", "fcfs"]) == 141
+    assert capsys.readouterr().err == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -263,3 +264,10 @@ def test_no_line_is_wider_than_the_terminal(columns: int) -> None:
 def test_wide_letters_take_two_columns() -> None:
     lines = aligned([["計算計算計算", "x" * 30]], ["NAME", "LAST"], columns=34)
     assert lines == ["計算計算計算 " + "x" * 20 + "~"]
+
+
+def test_every_column_is_documented() -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "operations" / "queue.md"
+    words = set(re.findall(r"`(\w+)`", page.read_text(encoding="utf-8")))
+    assert set(COLUMNS) <= words
+    assert {letter for column in COLUMNS.values() for letter in column.letters} <= words

@@ -331,6 +331,42 @@ def test_what_is_not_on_this_machine_is_told(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("#!/opt/none/python\nprint(1)\n", "/opt/none/python"),
+        ("#!/usr/bin/env -S none3 -u\nprint(1)\n", "none3"),
+        ("#!/bin/sh\n#COALLOC -n 2\n\nnone-such --depth=3 in.txt\n", "none-such"),
+        ("#!/bin/bash\nOMP_NUM_THREADS=4 exec ./none\n", "./none"),
+    ],
+)
+def test_what_a_script_needs_and_is_not_on_this_machine_is_told(
+    client: FakeClient, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, missing: str
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text(text)
+    sent(client, str(script))
+    assert f"there is no command {missing} on this machine" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "cd /tmp",
+        "exit 3",
+        "none-such || true",
+        "greet() { echo hello; }\ngreet",
+        "cat <<END\nnone-such\nEND",
+        "true",
+    ],
+)
+def test_what_a_shell_may_do_without_is_not_missed(
+    client: FakeClient, capsys: pytest.CaptureFixture[str], lines: str
+) -> None:
+    sent(client, "--wrap", lines)
+    assert capsys.readouterr().err == ""
+
+
 def test_a_refused_option_of_a_workflow_names_its_command(
     client: FakeClient, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -175,6 +175,29 @@ def test_where_nothing_else_waits_plain_starts_it() -> None:
     assert started(site, jobs) == jobs
 
 
+@pytest.mark.parametrize("failing", [names, dies], ids=["named", "dies"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_where_the_policy_fails_with_all_that_waits_it_is_not_asked_again(
+    failing: Callable[..., Failing], count: int
+) -> None:
+    site, jobs = queued(count)
+    asked = answered(site, failing(*jobs))
+    assert not asked[-1].snapshot.queue  # What it can plan is the empty queue.
+    assert [note["job"] for note in site.notes("job_set_aside")] == jobs
+    asked = answered(site, failing(*jobs))
+    assert [solve.policy for solve in asked] == ["plain"]
+    assert started(site, jobs) == jobs
+    assert not site.notes("policy_failed")
+
+
+def test_a_solver_that_fails_with_an_empty_queue_too_is_blamed_on_no_job() -> None:
+    site, jobs = queued(1)
+    asked = answered(site, lambda queue: ())
+    assert [solve.policy for solve in asked] == ["easy", "easy", "fcfs", "fcfs", "plain"]
+    assert not site.notes("job_set_aside")
+    assert started(site, jobs) == jobs
+
+
 def test_what_waits_for_a_job_that_is_set_aside_waits_with_it() -> None:
     site, jobs = queued(3)
     answered(site, names(jobs[0]))

@@ -134,6 +134,51 @@ def test_a_refusal_that_no_attempt_can_mend_ends_the_job_with_its_reason() -> No
     assert record.detail == "a: frobnicate: no such command"
 
 
+def refused(
+    site: Site, job: str, cluster: str, reason: str, detail: str = "Invalid account"
+) -> None:
+    """The job's part on this cluster is refused, as soon as it is tried there."""
+    while site.job(job).state is not JobState.PREPARING:
+        site.wait(400.0)
+    assert [part.cluster for part in site.job(job).parts] == [cluster]
+    site.say(job, PartState.REFUSED, reason=reason, detail=detail)
+
+
+def test_a_refusal_that_lasts_sends_the_job_to_another_cluster_and_then_holds_it() -> None:
+    site = Site({"a": 2, "b": 2})
+    job = site.submit(2)
+    refused(site, job, "a", "not_permitted")
+    refused(site, job, "b", "not_permitted", "Invalid qos")
+    held = site.job(job)
+    assert (held.state, held.reason) == (JobState.HELD, "not_accepted")
+    assert held.detail == "a: Invalid account; b: Invalid qos"
+    assert site.saved()[job].barred == {"a": "Invalid account", "b": "Invalid qos"}
+    assert isinstance(site.ask(Release(job=job)), Done)
+    refused(site, job, "a", "nodes_taken")
+
+
+def test_job_that_the_other_clusters_cannot_hold_is_held_with_both_reasons() -> None:
+    site = Site({"a": 4, "b": 2})
+    job = site.submit(3, job={"clusters": ["a", "b"]})
+    site.wait(1.0)
+    site.say(job, PartState.REFUSED, cluster="a", reason="not_permitted", detail="Invalid account")
+    held = site.job(job)
+    assert held.state is JobState.HELD
+    assert (
+        held.detail == "a: Invalid account; without a it needs 3 processes; 2 suitable slots exist"
+    )
+
+
+def test_a_limit_counts_as_lasting_after_three_refusals() -> None:
+    site = Site({"a": 2, "b": 2})
+    job = site.submit(2, job={"clusters": ["a"]})
+    for _ in range(2):
+        refused(site, job, "a", "over_limit")
+        assert site.job(job).state is JobState.PENDING
+    refused(site, job, "a", "over_limit")
+    assert site.job(job).state is JobState.HELD
+
+
 def test_a_part_that_is_not_ready_in_time_gives_the_start_up() -> None:
     site = Site({"a": 2, "b": 2}, prepare_timeout_s=10.0)
     job = site.submit(4)

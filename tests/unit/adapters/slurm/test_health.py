@@ -29,7 +29,7 @@ from coalloc.adapters.slurm.records import (
 from coalloc.adapters.slurm.settings import SlurmSettings
 
 MAIN = PartitionEntry(name="main", state="UP", is_default=True)
-GPU = PartitionEntry(name="gpu", state="UP")
+GPU = PartitionEntry(name="gpu", state="UP", max_time_s=3600.0)
 NODES = (
     NodeEntry(name="n1", partitions=("main", "gpu")),
     NodeEntry(name="n2", partitions=("gpu",)),

@@ -45,7 +45,7 @@ def test_slots_that_running_work_holds() -> None:
     assert (made.slots.needed, made.slots.free_now, made.slots.free_then) == (4, 2, 4)
     assert told(snapshot, 1).splitlines() == [
         "starts in 2 h, ends in 3 h 20 min as easy plans",
-        "waits for 4 slots of power >= 0.75: 2 are free now, 4 in 2 h when job 7 ends",
+        "waits for 4 slots of power >= 0.75: 2 are free now, 4 then when job 7 ends",
         "job 7 still runs: else it would start now and end 2 h sooner",
         "with 2 processes doing the same work, it would start now and end 40 min sooner",
     ]

@@ -1,0 +1,89 @@
+"""One call to plan a snapshot, and one to judge a plan: for research, without a daemon."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from coalloc.daemon.solver.warming import TINY, warmed
+from coalloc.model import snapshot_json
+from coalloc.model.plan import Plan
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.base import Budget, OnIncumbent
+from coalloc.policies.check import CheckResult
+from coalloc.policies.check import check as check_plan
+from coalloc.policies.options import read_options
+from coalloc.policies.registry import lookup
+
+_compiled: set[str] = set()
+
+
+def read_snapshot(source: str | PathLike[str] | Mapping[str, Any]) -> Snapshot:
+    """A snapshot from a file, or from what its JSON decodes to (docs/FORMATS.md).
+
+    Raises
+    ------
+    coalloc.model.errors.InputError
+        With the path and the reason of the first thing that is wrong.
+    OSError
+    """
+    if not isinstance(source, Mapping):
+        source = json.loads(Path(source).read_bytes())
+    return snapshot_json.read_snapshot(source)
+
+
+def solve(
+    snapshot: Snapshot,
+    policy: str = "auto",
+    *,
+    time_limit: float | None = None,
+    work: int | None = None,
+    seed: int = 0,
+    options: Mapping[str, Any] | None = None,
+    on_incumbent: OnIncumbent | None = None,
+) -> Plan:
+    """Plan a snapshot.
+
+    Parameters
+    ----------
+    policy : str
+        One of those that ``coalloc policies`` lists.
+    time_limit : float, optional
+        Seconds, then the best plan so far; compiling, once for each policy, is not counted.
+    work, seed : int, optional
+        A limit in counts of the policy instead: with the same work and seed, the same plan.
+    options : mapping, optional
+        By name; the others keep their defaults.
+    on_incumbent : callable, optional
+        Gets each better plan while the search goes on.
+
+    Returns
+    -------
+    Plan
+        Its objective has the value and, where one was proved, the bound; `stats` has the seconds.
+
+    Raises
+    ------
+    coalloc.model.errors.InputError
+        There is no such policy, or an option is wrong.
+    """
+    row = lookup(policy)
+    complete = read_options(options or {}, row.options)
+    if policy not in _compiled:
+        warmed((policy, TINY, {}))
+        _compiled.add(policy)
+    began = time.monotonic()
+    deadline = float("inf") if time_limit is None else began + time_limit
+    budget = Budget(work=work, seed=seed, stop=lambda: time.monotonic() >= deadline)
+    plan = row.solve(snapshot, complete, budget, on_incumbent)
+    return replace(plan, stats={**plan.stats, "elapsed_s": time.monotonic() - began})
+
+
+def check(snapshot: Snapshot, plan: Plan) -> CheckResult:
+    """Judge a plan by code that it shares with no policy: `violations`, `metrics`, `ok`."""
+    return check_plan(snapshot, plan)

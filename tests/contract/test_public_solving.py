@@ -1,0 +1,87 @@
+"""The names of `coalloc` that plan and judge without a daemon, as the documents show them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import coalloc
+from coalloc.model.errors import InputError
+from coalloc.model.fields import Field
+from coalloc.policies.base import Policy
+from coalloc.policies.contract import CASES, WORK, faults
+from coalloc.policies.options import COMMON
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def blocks(page: str) -> list[str]:
+    """The examples in Python of a page."""
+    return re.findall(r"^ *```python\n(.*?)```", (DOCS / page).read_text(), re.S | re.M)
+
+
+def test_the_documents_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(blocks("python.md")[0], {})
+    assert capsys.readouterr().out == "optimal 840.0 840.0 True\n"
+
+
+def test_the_policies_on_the_page_keep_the_contract() -> None:
+    order, search, _ = blocks("policies/writing-a-policy.md")
+    names: dict[str, Any] = {}
+    exec("\n".join(line[3:] for line in order.splitlines()), names)
+    exec(search, names)
+    assert faults(names["NARROW_FIRST"]) == []
+    options = {**COMMON, "patience": Field(kind="integer", default=3, doc="")}
+    swaps = Policy(name="swaps", solve=names["swaps"], doc="", options=options)
+    assert faults(swaps) == []
+
+
+def test_a_file_is_read_and_what_is_wrong_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.json"
+    path.write_text(json.dumps(CASES["a day's clock"]))
+    assert coalloc.read_snapshot(path) == coalloc.read_snapshot(CASES["a day's clock"])
+    with pytest.raises(InputError, match="format: is missing"):
+        coalloc.read_snapshot({})
+    with pytest.raises(InputError, match="there is no policy 'best'"):
+        coalloc.solve(coalloc.read_snapshot(path), "best")
+
+
+def test_the_same_work_and_seed_give_the_same_plan() -> None:
+    snapshot = coalloc.read_snapshot(CASES["a day's clock"])
+    seen: list[float] = []
+    one, two = (
+        coalloc.solve(
+            snapshot,
+            "oas",
+            work=WORK,
+            seed=3,
+            on_incumbent=lambda plan: seen.append(plan.objective.value),
+        )
+        for _ in range(2)
+    )
+    assert one.placements == two.placements
+    assert seen
+
+
+def test_no_time_at_all_is_enough_for_a_plan() -> None:
+    snapshot = coalloc.read_snapshot(CASES["something of everything"])
+    assert coalloc.check(snapshot, coalloc.solve(snapshot, time_limit=0.0)).ok
+
+
+def test_the_import_alone_loads_nothing() -> None:
+    code = (
+        "import coalloc, sys\n"
+        "heavy = ('numpy', 'numba', 'zmq', 'msgspec', 'coalloc.policies', 'coalloc.solving')\n"
+        "print([name for name in heavy if name in sys.modules])\n"
+        "assert set(coalloc.__all__) >= {'solve', 'check', 'read_snapshot'}\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,33 @@
+"""The time limit that Slurm is given for a part."""
+
+from __future__ import annotations
+
+import pytest
+
+from coalloc.adapters.slurm.parse_text import parse_partitions
+from coalloc.adapters.slurm.part_commands import minutes
+
+
+@pytest.mark.parametrize(
+    ("own_s", "most_s", "expected"),
+    [
+        (60.0, None, 2),  # as little more as whole minutes allow
+        (240.0, 300.0, 5),  # what a partition of five minutes takes, it gets
+        (300.0, 300.0, 5),  # all of it: what comes before and after has to do without
+        (301.0, 300.0, 6),  # Slurm says no, and not we
+        (90.0, 60.0, 2),
+    ],
+)
+def test_limit_is_the_users_and_little_more(
+    own_s: float, most_s: float | None, expected: int
+) -> None:
+    site = {} if most_s is None else {"max_time_s": most_s}
+    assert minutes({"time_limit_s": own_s, "grace_s": 10.0, "site": site}) == expected
+
+
+def test_partitions_limit_is_read() -> None:
+    text = (
+        "PartitionName=main Default=YES MaxTime=UNLIMITED State=UP\n"
+        "PartitionName=short Default=NO MaxTime=1-00:05:00 State=UP\n"
+    )
+    assert [each.max_time_s for each in parse_partitions(text)] == [None, 86700.0]
