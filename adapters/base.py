@@ -7,7 +7,7 @@ block for a while and are called from threads; neither is re-entrant.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -130,8 +130,15 @@ class Handover(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapter:
-    """The faces of one cluster; one that only reads has no launcher, most hand nothing over."""
+    """The faces of one cluster; one that only reads has no launcher, most hand nothing over.
+
+    Attributes
+    ----------
+    on_demand : callable, optional
+        Told again and again how many slots of the cluster waiting jobs could fill.
+    """
 
     reader: Reader
     launcher: Launcher | None = None
     handover: Handover | None = None
+    on_demand: Callable[[int], None] | None = None

@@ -173,7 +173,7 @@ class PartFolder:
         return True
 
     def report(self) -> PartReport:
-        """How the part is; records the end of one whose runner is dead."""
+        """Report on the part; records the end of one whose runner is dead."""
         status = self.status()
         end = decoded(status[END * PAGE :])
         if end is not None:
@@ -186,7 +186,7 @@ class PartFolder:
         return self.reached(status)
 
     def reached(self, status: bytes, reason: str = "") -> PartReport:
-        """How far a part is that has not ended."""
+        """The newest step of a part that has not ended."""
         run = decoded(status[RUN * PAGE : END * PAGE])
         if run is not None:
             return PartReport(

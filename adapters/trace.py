@@ -25,7 +25,7 @@ SETTINGS: Table = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSettings:
-    """What to show.
+    """Choice of what a trace shows.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What `bicriteria` reaches, how near to the bounds that is proved to be, and how long it takes.
+"""`bicriteria`: objectives, proved gap and solve time.
 
     python -m benchmarks.bicriteria [--sizes 100x200 400x200] [--seeds 3] [--first 100] [--work N]
 

@@ -1,4 +1,4 @@
-"""How near the lower bounds come to proven optima, and to the best plans known.
+"""Lower bounds against proven optima and the best plans known.
 
     python -m benchmarks.bounds [--seconds 10] [--seeds 10] [--only small|large]
 

@@ -1,4 +1,4 @@
-"""How long `demt` takes, and what it reaches, against its comparators.
+"""`demt` against its comparators: solve time and objectives.
 
     python -m benchmarks.demt [--sizes 400x200 20000x10000] [--seeds 3]
 

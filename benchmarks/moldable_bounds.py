@@ -1,4 +1,4 @@
-"""How far the priced bound on weighted completion is above the paper's, and what it costs.
+"""The priced bound on weighted completion against the paper's: value and time.
 
     python -m benchmarks.moldable_bounds [--sizes 25x200 50x200 … 20000x10000] [--seeds 5]
 

@@ -1,4 +1,4 @@
-"""How near `oas` comes to its bound, and how soon it has a plan.
+"""`oas`: gap to its bound, and time to its first plan.
 
     python -m benchmarks.oas [--seconds 10] [--seeds 1] [--no-packings | --no-queues]
 

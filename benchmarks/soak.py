@@ -43,7 +43,7 @@ EVENT_BYTES = 2000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What was measured at the end of a day."""
+    """Measurements at the end of a day."""
 
     rss_mb: float
     fds: int
@@ -88,7 +88,7 @@ def soaked(site: SoakSite, folder: Path, days: int) -> Iterator[Row]:
 
 
 def growth(rows: list[Row], keep_events: int) -> list[str]:
-    """What goes on growing, one line each."""
+    """Figures that go on growing, one line each."""
     warm = rows[len(rows) // 10 :]
     quarter = max(1, len(warm) // 4)
     found = []
@@ -107,7 +107,7 @@ def growth(rows: list[Row], keep_events: int) -> list[str]:
 
 
 def losses(site: SoakSite, submitted: int) -> list[str]:
-    """What became of jobs that should not have, once everything had time to end."""
+    """Jobs that did not end as they should, once everything had time to end."""
     jobs = site.acknowledged.values()
     counts = {
         "never acknowledged": submitted - len(site.acknowledged),

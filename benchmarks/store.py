@@ -52,7 +52,7 @@ class Row:
 
 
 def submit(number: int) -> list[Effect]:
-    """What the daemon writes for one submitted job."""
+    """Effects of one submitted job."""
     name = str(number)
     job = RigidJob(id=name, procs=16, base_time=3600.0, sigma=0.7, proc_gbps=0.05, submitted=1e9)
     record = JobRecord(

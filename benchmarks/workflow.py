@@ -1,4 +1,4 @@
-"""What `workflow` reaches: against its members, the bound, and without co-allocation.
+"""`workflow` against its members, the bound, and itself without co-allocation.
 
     python -m benchmarks.workflow [--seconds 10] [--seeds 1] [--pf .8 .95] [--work N]
 

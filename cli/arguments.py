@@ -200,6 +200,18 @@ def job(text: str) -> str:
     return text
 
 
+def jobs(text: str) -> tuple[str, ...]:
+    """Jobs as the queue prints them: 12, 12_3, 12_[0-9,12], or several with commas between."""
+    out: list[str] = []
+    for word in re.split(r",(?![^\[]*\])", text):
+        number, bracket, rest = word.partition("_[")
+        if bracket and rest.endswith("]"):
+            out += (f"{number}_{index}" for index in indices(rest[:-1]))
+        else:
+            out.append(word)
+    return tuple(job(one) for one in out)
+
+
 def begin(text: str, now: float) -> float:
     """When to start at the earliest, as in sbatch: now+1hour, 16:00, noon, 2030-01-20T12:34."""
     found = _BEGIN_NOW.fullmatch(text)

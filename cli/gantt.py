@@ -6,14 +6,17 @@ there. Lanes that look the same are drawn once, with the names of their nodes fo
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from coalloc.adapters.formats.gantt_svg import Bar, Chart, Lane, Tie, draw
+from coalloc.cli.output import WALL_CLOCK_S
 from coalloc.cli.picture import Picture, headline
 from coalloc.model.nodeset import fold
 from coalloc.model.plan import Placement, Plan
-from coalloc.runtime.texts import length
+from coalloc.runtime.texts import clock, length
 
 SYMBOLS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 IDLE, MIXED = ".", "*"
@@ -127,7 +130,7 @@ def text_gantt(
     low, high = extent(picture)
     hidden = len(rows) - MOST_ROWS
     rows = rows[:MOST_ROWS]
-    labels = [f"{row.cluster}:{row.label}" if row.cluster else row.label for row in rows]
+    labels = [_label(row) for row in rows]
     labels = [label if len(label) <= 30 else label[:29] + "~" for label in labels]
     size = max(map(len, labels))
     cells = max(20, columns - size - 2)
@@ -140,7 +143,7 @@ def text_gantt(
     if hidden > 0:
         lines.append(f"{'':<{size}} |... {hidden} more")
     lines.append(f"{'':<{size}} |{_axis(picture, low, high, cells)}")
-    return [*lines, "", *_legend(picture, symbols, low, columns, critical)]
+    return [*lines, "", *_legend(picture, symbols, low, columns, critical, node_clusters)]
 
 
 def _mark(picture: Picture, low: float, high: float, cells: int) -> int:
@@ -155,6 +158,8 @@ def _axis(picture: Picture, low: float, high: float, cells: int) -> str:
     mark = _mark(picture, low, high, cells)
     right = f"+{length(high - now)}"
     left = " " * mark + ("^now" if picture.now is not None else "0")
+    if now > WALL_CLOCK_S:
+        left, right = f"{left} {clock(now, now)}", f"{clock(high, now)} {right}"
     return f"{left:<{cells - len(right)}}{right}" if len(left) + len(right) < cells else left
 
 
@@ -185,7 +190,12 @@ def _cells(
 
 
 def _legend(
-    picture: Picture, symbols: Sequence[str], low: float, columns: int, critical: Collection[int]
+    picture: Picture,
+    symbols: Sequence[str],
+    low: float,
+    columns: int,
+    critical: Collection[int],
+    node_clusters: Mapping[str, str],
 ) -> list[str]:
     plan, zero = picture.plan, low if picture.now is None else picture.now
     order = sorted(range(len(symbols)), key=lambda i: plan.placements[i].start)
@@ -197,6 +207,7 @@ def _legend(
             if picture.is_running(i)
             else f" +{length(p.start - zero)} for {length(p.end - p.start)}"
         )
+        + (f" on {on}" if (on := _clusters(p, node_clusters)) else "")
         for i, p in ((i, plan.placements[i]) for i in shown)
     ]
     size = max(map(len, items)) + 2
@@ -210,9 +221,8 @@ def _legend(
     return lines
 
 
-WIDTH, LEFT, TOP, FOOT = 1200, 220, 30, 28
-PLAIN = 'stroke="#fff" stroke-width=".4"'
-FRAME = 'stroke="#b00" stroke-width="1.6"'
+LEFT = 220
+"""Room for the names of nodes, pixels."""
 
 
 def svg_gantt(
@@ -221,75 +231,72 @@ def svg_gantt(
     *,
     critical: Collection[int] = (),
 ) -> str:
-    """The plan as SVG; pointing at a bar shows the job, a frame marks the critical ones."""
-    plan = picture.plan
-    rows = rows_of(plan, node_clusters)
+    """The plan as SVG; pointing at a bar shows the job, a frame marks the critical ones.
+
+    A line ties the parts of a job that runs on several clusters.
+    """
+    rows = rows_of(picture.plan, node_clusters)
     low, high = extent(picture)
-    scale = (WIDTH - LEFT - 10) / (high - low)
-    parts, y, cluster = [], TOP, None
-    for row in rows:
-        if row.cluster != cluster:
-            cluster, y = row.cluster, y + 6
-        tall = min(60, 6 + 6 * len(row.nodes))
-        label = f"{row.cluster}:{row.label}" if row.cluster else row.label
-        parts.append(
-            f'<rect x="{LEFT}" y="{y}" width="{WIDTH - LEFT - 10}" height="{tall - 1}" '
-            f'fill="#f3f4f6"/><text x="{LEFT - 6}" y="{y + tall / 2:g}" text-anchor="end">'
-            f"{escape(label if len(label) <= 34 else label[:33] + '…')}</text>"
-        )
-        for start, end, index in row.spans:
-            placed, start = plan.placements[index], max(start, low)
-            frame = FRAME if index in critical else PLAIN
-            zero = low if picture.now is None else picture.now
-            when = "runs" if picture.is_running(index) else _offset(start - zero)
-            x, wide = LEFT + (start - low) * scale, max((end - start) * scale, 0.5)
-            parts.append(_bar(placed, index, when, (x, wide, y, tall), frame))
-        y += tall
     zero = low if picture.now is None else picture.now
-    if picture.now is not None:
-        x = LEFT + (zero - low) * scale
-        parts.append(
-            f'<path d="M{x:.1f} {TOP}V{y + 4}" stroke="#c00" stroke-width="1.5">'
-            f"<title>now</title></path>"
-            f'<text x="{x:.1f}" y="{TOP - 4}" fill="#c00" text-anchor="middle">now</text>'
+    lanes, of = [], defaultdict(list)
+    for number, row in enumerate(rows):
+        label = _label(row)
+        for _, _, index in row.spans:
+            of[index].append(number)
+        lanes.append(
+            Lane(
+                label=label if len(label) <= 34 else label[:33] + "…",
+                height=min(60, 6 + 6 * len(row.nodes)) - 1,
+                gap=7 if number and row.cluster != rows[number - 1].cluster else 1,
+                bars=[
+                    _bar(picture, index, zero, is_critical=index in critical)
+                    for _, _, index in row.spans
+                ],
+            )
         )
-    for k in range(9):
-        x = LEFT + (WIDTH - LEFT - 10) * k / 8
-        parts.append(
-            f'<path d="M{x:.1f} {TOP}V{y + 4}" stroke="#9aa3ad" stroke-width=".5"/>'
-            f'<text x="{x:.1f}" y="{y + 14}" text-anchor="middle">'
-            f"{_offset(low + (high - low) * k / 8 - zero)}</text>"
-        )
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{y + FOOT}" '
-        f'viewBox="0 0 {WIDTH} {y + FOOT}" font-family="sans-serif" font-size="11" '
-        f'dominant-baseline="middle"><rect width="{WIDTH}" height="{y + FOOT}" fill="#fff"/>'
-        f'<text x="{LEFT}" y="16" font-size="13">{escape(headline(plan))}</text>'
+    ties = [
+        Tie(time=place.start, lanes=tuple(of[index]), title=f"{name_of(place)} on {on}")
+        for index, place in enumerate(picture.plan.placements)
+        if (on := _clusters(place, node_clusters))
+    ]
+    chart = Chart(
+        title=headline(picture.plan),
+        lanes=lanes,
+        begin=low,
+        end=high,
+        zero=zero,
+        is_clock=low > WALL_CLOCK_S,
+        now=picture.now,
+        left=LEFT,
+        ties=ties,
     )
-    return "\n".join([head, *parts, "</svg>"]) + "\n"
+    return draw(chart)
 
 
-def _bar(
-    placement: Placement,
-    index: int,
-    when: str,
-    box: tuple[float, float, float, float],
-    frame: str,
-) -> str:
-    """A placement in its box: left end, width, top, height."""
-    x, wide, y, tall = box
-    name = escape(name_of(placement))
-    # 137.5 degrees apart, so that neighbours in the order differ
-    hue = index * 137.5 % 360
-    words = f"{length(placement.end - placement.start)} on {len(placement.nodes)} nodes, " + (
-        f"{sum(placement.nodes.values())} processes"
+def _label(row: Row) -> str:
+    return f"{row.cluster}:{row.label}" if row.cluster else row.label
+
+
+def _clusters(place: Placement, node_clusters: Mapping[str, str]) -> str:
+    """The clusters of a placement on several; empty for one, or where they are not known."""
+    names = dict.fromkeys(node_clusters.get(node, "") for node in place.nodes)
+    return "+".join(names) if len(names) > 1 else ""
+
+
+def _bar(picture: Picture, index: int, zero: float, *, is_critical: bool) -> Bar:
+    place = picture.plan.placements[index]
+    when = "runs" if picture.is_running(index) else _offset(place.start - zero)
+    words = f"{length(place.end - place.start)} on {len(place.nodes)} nodes, " + (
+        f"{sum(place.nodes.values())} processes"
     )
-    inside = wide > 7 * len(name) and tall >= 12
-    label = f'<text x="{x + 3:.1f}" y="{y + tall / 2:g}">{name}</text>' if inside else ""
-    return (
-        f'<rect x="{x:.2f}" y="{y}" width="{wide:.2f}" height="{tall - 1}" '
-        f'fill="hsl({hue:.0f} 55% 72%)" {frame}><title>{name}: '
-        f"{when}, {words}</title></rect>{label}"
+    return Bar(
+        start=place.start,
+        end=place.end,
+        # 137.5 degrees apart, so that neighbours in the order differ
+        fill=f"hsl({index * 137.5 % 360:.0f} 55% 72%)",
+        title=f"{name_of(place)}: {when}, {words}",
+        name=name_of(place),
+        is_framed=is_critical,
     )
 
 

@@ -31,7 +31,8 @@ INTERRUPTED, PIPE_CLOSED = 130, 141
 MODULES: Mapping[str, str] = {
     "submit": "coalloc.cli.submit",
     "submit-workflow": "coalloc.cli.submit_workflow",
-    **dict.fromkeys(("queue", "show", "wait", "status"), "coalloc.cli.queue"),
+    **dict.fromkeys(("queue", "show", "wait"), "coalloc.cli.queue"),
+    "status": "coalloc.cli.status",
     "why": "coalloc.cli.why",
     "nodes": "coalloc.cli.nodes",
     "calibrate": "coalloc.cli.calibrate",
@@ -88,14 +89,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     if not arguments:
-        print(build_parser(only="").format_help(), end="")
+        print(build_parser(only="", overview=True).format_help(), end="")
         return BAD_USAGE
     first = arguments[0]
     if not first.startswith("-") and first not in MODULES:
         near = difflib.get_close_matches(first, MODULES, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise CommandError(f"there is no command {first!r}{hint} (see coalloc --help)", BAD_USAGE)
-    parser = build_parser(only=first if first in MODULES else "")
+    is_help = first == "-h" or first.startswith("--h")
+    parser = build_parser(only=first if first in MODULES else "", overview=is_help)
     args, unknown = parser.parse_known_args(arguments)
     if unknown:
         command = f"{first}: " if first in MODULES else ""
@@ -123,7 +125,7 @@ def _code_of(error: Exception) -> int | None:
     return None
 
 
-def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+def build_parser(only: str | None = None, *, overview: bool = False) -> argparse.ArgumentParser:
     """The parser of the whole command line.
 
     Parameters
@@ -131,13 +133,15 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     only : str, optional
         Load no command but this one; empty loads none. Default: all, for man pages and
         completion.
+    overview : bool
+        With all commands in the help page, each of which is loaded for it.
     """
     parser = Parser(
         prog="coalloc",
         description="Makes several clusters work as one.",
         usage="coalloc COMMAND [options]",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=_overview() if only == "" else None,
+        epilog=_overview() if overview else None,
     )
     parser.add_argument("--version", action="version", version=f"coalloc {coalloc.__version__}")
     chosen = list(MODULES) if only is None else [only] if only else []

@@ -106,12 +106,26 @@ def cluster_line(row: ClusterRow) -> tuple[str, ...]:
         "no limit" if row.link_gbps is None else figure(row.link_gbps),
         figure(row.link_used_gbps),
         "never" if row.age_s is None else f"{length(row.age_s)} ago",
-        "; ".join(filter(None, (row.error, row.drain_reason, _waiting(row)))),
+        "; ".join(filter(None, (row.error, row.drain_reason, _waiting(row), _share(row)))),
     )
 
 
 def _waiting(row: ClusterRow) -> str:
     return f"{row.waiting_there} waiting there" if row.waiting_there else ""
+
+
+def _share(row: ClusterRow) -> str:
+    """What jobs take from local ones; nothing is said where they go before none."""
+    share = row.share
+    if share is None:
+        return ""
+    said = f"starts {row.way}: {share.kept} of {share.nodes} kept"
+    if share.local_jobs:
+        said += (
+            f", local jobs delayed by {share.delay_mean_s:g} s on average,"
+            f" {share.delay_max_s:g} s at most"
+        )
+    return said + (f"; no claims: {share.paused}" if share.paused else "")
 
 
 def state_of(row: ClusterRow) -> str:

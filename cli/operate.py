@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -10,9 +11,13 @@ from coalloc.cli import arguments as parse
 from coalloc.cli.command import BAD_USAGE, DONE, FAILED, Command, CommandError, connect, warn
 from coalloc.client.client import Client, RefusedError
 
+COUNT = re.compile(r"x[0-9]+$")
+COUNTED_SET = re.compile(r"\]x[0-9]+(?=,|$)")
+"""Processes on each node, as ``queue`` prints them behind its names."""
+
 
 def _add_cancel(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("jobs", nargs="*", type=parse.job, metavar="JOB")
+    _add_jobs(parser, "*")
     parser.add_argument("-u", "--user", metavar="NAME", help="all jobs of this user")
     parser.add_argument("-n", "--name", metavar="NAME", help="all jobs of this name")
     parser.add_argument(
@@ -28,25 +33,37 @@ def _cancel(args: argparse.Namespace) -> int:
         return _each("cancel", args)
     with connect(args) as client:
         rows = client.queue(user=args.user or "")
+    named = frozenset(_named(args))
     chosen = [
         row.id
         for row in rows
         if (not args.name or row.name == args.name)
         and (not args.state or row.state == args.state)
-        and (not args.jobs or row.id in args.jobs or row.id.partition("_")[0] in args.jobs)
+        and (not named or row.id in named or row.id.partition("_")[0] in named)
     ]
     return _each("cancel", args, chosen)
 
 
-def _add_jobs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("jobs", nargs="+", type=parse.job, metavar="JOB")
+def _add_jobs(parser: argparse.ArgumentParser, count: str = "+") -> None:
+    parser.add_argument(
+        "jobs",
+        nargs=count,
+        type=parse.jobs,
+        metavar="JOB",
+        help="as the queue prints them: 12, 12_3, 12_[0-9]",
+    )
+
+
+def _named(args: argparse.Namespace) -> list[str]:
+    """Every job that is named, once."""
+    return list(dict.fromkeys(job for jobs in args.jobs for job in jobs))
 
 
 def _each(verb: str, args: argparse.Namespace, jobs: list[str] | None = None) -> int:
     """Ask for every job; one that is refused does not keep the others from being asked for."""
     code, done = DONE, False
     with connect(args) as client:
-        for job in args.jobs if jobs is None else jobs:
+        for job in _named(args) if jobs is None else jobs:
             try:
                 client.ask(verb, job=job)
                 done = True
@@ -68,10 +85,15 @@ def _add_targets(parser: argparse.ArgumentParser, metavar: str) -> None:
     parser.add_argument(
         "targets",
         nargs="+",
-        type=parse.node_set,
+        type=_targets,
         metavar=metavar,
         help="nodes may be written as sets: alpha[1-4,7]",
     )
+
+
+def _targets(text: str) -> tuple[str, ...]:
+    """Names of a node set, also of one with processes behind its brackets: a[1-3]x2."""
+    return parse.node_set(COUNTED_SET.sub("]", text))
 
 
 def _each_target(args: argparse.Namespace, do: Callable[[Client, str], None]) -> int:
@@ -80,11 +102,30 @@ def _each_target(args: argparse.Namespace, do: Callable[[Client, str], None]) ->
     with connect(args) as client:
         for name in dict.fromkeys(name for names in args.targets for name in names):
             try:
-                do(client, name)
+                _do_as_printed(client, name, do)
             except RefusedError as error:
                 warn(error)
                 code = FAILED
     return code
+
+
+def _do_as_printed(client: Client, name: str, do: Callable[[Client, str], None]) -> None:
+    """Do it for a name; where there is none such, for what ``queue`` prints so.
+
+    That is ``b1x4``, four processes on a node, and ``alpha+beta``, two clusters.
+
+    Raises
+    ------
+    RefusedError
+    """
+    try:
+        do(client, name)
+    except RefusedError as error:
+        plain = COUNT.sub("", name).split("+")
+        if error.code != "not_found" or plain == [name]:
+            raise
+        for one in plain:
+            do(client, one)
 
 
 def _add_drain(parser: argparse.ArgumentParser) -> None:
@@ -134,7 +175,7 @@ def _round(args: argparse.Namespace) -> int:
 COMMANDS: Mapping[str, Command] = {
     "cancel": Command(
         doc="end jobs, waiting or running",
-        example="coalloc cancel 12 13_4\n  coalloc cancel --user ada --state pending",
+        example="coalloc cancel 12 13_4 '14_[0-9]'\n  coalloc cancel --user ada --state pending",
         add=_add_cancel,
         run=_cancel,
     ),

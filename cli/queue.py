@@ -1,4 +1,4 @@
-"""``coalloc queue``, ``show``, ``wait`` and ``status``."""
+"""``coalloc queue``, ``show`` and ``wait``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from coalloc.cli.output import is_terminal, printable, show_table, width
 from coalloc.cli.queue_columns import CODES, WAITING
 from coalloc.cli.wait import wait_and_tell
 from coalloc.runtime import texts
-from coalloc.wire.answers import ServiceStatus
 from coalloc.wire.client import RefusedError
 from coalloc.wire.job_rows import QueueRow
 
@@ -191,41 +190,6 @@ def _wait(args: argparse.Namespace) -> int:
     return worst
 
 
-def _status(args: argparse.Namespace) -> int:
-    with connect(args) as client:
-        answer = client.status()
-        endpoint = client.endpoint
-    if args.json:
-        answer_json(answer)
-        return 0
-    print("\n".join(status_lines(answer, endpoint)))
-    return 0
-
-
-def status_lines(status: ServiceStatus, endpoint: str) -> list[str]:
-    """How the daemon is."""
-    there = [name for name, connected in status.clusters.items() if connected]
-    gone = [name for name, connected in status.clusters.items() if not connected]
-    lines = [
-        f"coallocd at {endpoint}, start {status.epoch} on its store",
-        f"  jobs      {status.waiting} waiting, {status.placed} placed",
-        f"  rounds    {status.rounds}" + (", paused by an operator" if status.paused else ""),
-        f"  clusters  {', '.join(there) or 'none'}"
-        + (f"; not connected: {', '.join(gone)}" if gone else ""),
-        f"  store     {'takes writes' if status.writable else 'CANNOT WRITE: submits are refused'}",
-    ]
-    solver = status.solver
-    if not solver.is_warm:
-        steps = f", {solver.done} of {solver.steps} steps" if solver.steps else ""
-        lines.append(f"  solver    warming{steps}; plans by `plain` meanwhile")
-    waiting = {name: count for name, count in status.orders_waiting.items() if count}
-    if waiting:
-        lines.append("  orders    " + ", ".join(f"{c} for {n}" for n, c in waiting.items()))
-    if status.faults:
-        lines.append("  faults    " + ", ".join(f"{c} {n}" for n, c in status.faults.items()))
-    return lines
-
-
 COMMANDS: Mapping[str, Command] = {
     "queue": Command(
         doc="list jobs",
@@ -253,12 +217,5 @@ COMMANDS: Mapping[str, Command] = {
         example="coalloc wait 12 13 --for 2h",
         add=_add_wait,
         run=_wait,
-    ),
-    "status": Command(
-        doc="how the daemon is",
-        example="coalloc status",
-        add=lambda parser: None,
-        run=_status,
-        query=True,
     ),
 }

@@ -273,7 +273,7 @@ BY_LETTER = {letter: name for name, column in COLUMNS.items() for letter in colu
 USUAL = ("jobid", "name", "user", "st", "time", "procs", "start", "clusters", "where")
 LONG = (
     *("jobid", "name", "user", "state", "time", "limit", "left", "priority", "procs"),
-    *("clusters", "where"),
+    "where",
 )
 STARTS = ("jobid", "name", "user", "st", "start", "procs", "priority", "where")
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 import msgspec
 
@@ -23,11 +23,13 @@ from coalloc.client.endpoint import await_listener, configured_endpoints, doors
 from coalloc.client.events import followed, never, stored
 from coalloc.client.main_guard import refuse_while_importing
 from coalloc.client.submission import JobOptions, submission
-from coalloc.client.workflow_submission import WorkflowOptions, workflow_submission
 from coalloc.wire import answers
 from coalloc.wire.answers import Answer, Submitted
 from coalloc.wire.client import AnswerFrame, Asker, NoAnswerError, RefusedError
 from coalloc.wire.job_rows import JobDetails, QueueRow
+
+if TYPE_CHECKING:
+    from coalloc.client.workflow_submission import WorkflowOptions
 
 __all__ = ["Client", "NoAnswerError", "RefusedError", "submission"]
 
@@ -220,6 +222,7 @@ class Client:
         NoAnswerError
         """
         from coalloc.adapters.formats.workflow import read_workflow
+        from coalloc.client.workflow_submission import workflow_submission
 
         read = read_workflow(file)
         options = {"name": read.name, **options}

@@ -1,4 +1,4 @@
-"""What a daemon whose store was restored from a backup learns from its executors.
+"""Reconciliation with the executors after the store was restored from a backup.
 
 The store is an older copy of itself. What it takes for waiting may run, what it takes for running
 may have ended, and of jobs that came later it knows nothing. Executors know what they have, so:

@@ -60,7 +60,7 @@ from coalloc.core.triggers import RoundControl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """What the store gives back at start.
+    """The state that the store gives back at a start.
 
     Attributes
     ----------
@@ -249,7 +249,7 @@ class Coordinator:
                 self._operated(event, now)
 
     def _plan_outdated(self) -> None:
-        """What the plan has next may have gone from the queue."""
+        """Ask for a round: jobs that the plan has next may have gone from the queue."""
         if self.state.lanes is not None:
             self.state.rounds.outdated()
 

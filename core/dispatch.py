@@ -78,7 +78,7 @@ def carry_on(state: State, now: float) -> None:
 
 
 def _fronts(state: State, lanes: Lanes, node: str) -> list[Entry]:
-    """What is next on the lanes of a node; what waits no more is dropped from them."""
+    """The next entries on the lanes of a node; entries that wait no more are dropped."""
     while True:
         fronts = list(lanes.next_on(node))
         gone = [entry for entry in fronts if not _waits(state, entry)]

@@ -1,4 +1,4 @@
-"""What the daemon's core wants done.
+"""Effects of the daemon's core, for its shell to carry out.
 
 The shell carries out a step like this: every effect that is persistent goes into one
 transaction; only when that is on disk, messages, answers and publications go out, in

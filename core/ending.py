@@ -1,4 +1,4 @@
-"""How jobs end that never ran, and what becomes of those that depend on a job that has ended."""
+"""Ends of jobs that never ran, and of those that depend on a job that has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in for run time, sigma and bandwidth where a user names none.
+"""Defaults and history for run time, sigma and bandwidth where a user names none.
 
 In this order: the user, the site's defaults for that user and command, the history of the
 same user and command, the time limit (run time only), the model's own default. A speed-up comes

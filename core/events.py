@@ -1,4 +1,4 @@
-"""What happens to the daemon's core."""
+"""Events for the daemon's core."""
 
 from __future__ import annotations
 

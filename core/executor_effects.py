@@ -1,4 +1,4 @@
-"""What an executor's core is told, and what it has its shell do."""
+"""Events and effects of an executor's core."""
 
 from __future__ import annotations
 

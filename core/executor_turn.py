@@ -30,7 +30,7 @@ from coalloc.core.messages import Statement
 
 
 class Hands(Protocol):
-    """What carries out an executor's effects; any of it may raise anything."""
+    """Carries out an executor's effects; each call may raise anything."""
 
     def perform(self, effect: ExecutorEffect) -> Iterable[ExecutorEvent]:
         """Carry out one effect; returns what the core is to hear of it."""

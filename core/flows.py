@@ -148,7 +148,7 @@ def is_stopping(record: JobRecord, flow: Flow | Pool) -> bool:
 
 
 def part_fields(record: JobRecord) -> dict[str, str]:
-    """What log lines and events say of a task or a piece: what it is of its job."""
+    """Fields of a task or a piece in log lines and events."""
     if record.chunks:
         return {"chunks": span(record.chunk_first, record.chunks)}
     return {"task": record.task} if record.task else {}

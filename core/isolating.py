@@ -84,7 +84,7 @@ def set_aside_outside(state: State) -> None:
 
 
 def _seen(state: State, job: str, now: float) -> Sequence[object]:
-    """What of a job and of the clusters makes it worth another try."""
+    """Facts about a job and the clusters of which a change is worth another try."""
     names = frozenset(state.clusters)
     there = {*state.waiting, *state.placed}
     view = snapshots.waiting_view(state.jobs[job], state, names, there, now)

@@ -56,7 +56,7 @@ class Isolation:
 
     @property
     def others(self) -> list[str]:
-        """What is no cause, in arrival order."""
+        """Jobs that are no cause, in arrival order."""
         return [job for job in self.queue if job not in self.causes]
 
     def begin(self, named: Collection[str]) -> bool:

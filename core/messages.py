@@ -139,10 +139,13 @@ class Ping:
     ----------
     known : bool
         False to an executor that counts as disconnected: it says hello, and is back.
+    wanted : int
+        Slots of the cluster that waiting jobs could fill.
     """
 
     epoch: int
     known: bool = True
+    wanted: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

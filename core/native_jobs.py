@@ -39,7 +39,7 @@ HELD_FOR = frozenset({WAITS_THERE, INFEASIBLE})
 
 
 def token_of(cluster: str, entry: HandedJob) -> str:
-    """What names a handed job for ever."""
+    """The permanent token of a native job."""
     return f"handed:{cluster}/{entry.id}/{entry.submitted:.0f}"
 
 

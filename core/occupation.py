@@ -45,7 +45,7 @@ class Occupation:
 
 
 def occupation(state: State, now: float) -> Occupation:
-    """What is free now, counted afresh from the current state."""
+    """Free slots and links now, counted afresh from the current state."""
     view = Occupation()
     for name, cluster in state.clusters.items():
         view.link_free[name] = cluster.settings.link_gbps

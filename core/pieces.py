@@ -125,7 +125,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What one piece gets of a placement.
+    """One piece's share of a placement.
 
     Attributes
     ----------

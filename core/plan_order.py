@@ -25,7 +25,7 @@ Entry = tuple[str, str]
 
 @dataclass(slots=True)
 class Lanes:
-    """What the newest plan has next on every slot.
+    """The newest plan's order of work on every slot.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class Lanes:
         return all(queue[0] == entry for queue in self._of.get(entry, ()))
 
     def behind(self, entry: Entry) -> Iterator[Entry]:
-        """What comes next on the lanes of a placement, which is dropped."""
+        """Drop a placement; returns the entries that come next on its lanes."""
         queues = self._of.get(entry, ())
         self.drop(entry)
         return iter(dict.fromkeys(queue[0] for queue in queues if queue))
@@ -127,5 +127,5 @@ class Lanes:
 
 
 def entry_of(placement: Placement) -> Entry:
-    """What names a placement among the lanes."""
+    """Name of a placement in the plan's order."""
     return placement.job, placement.task or ""

@@ -320,7 +320,7 @@ def _switch(
 
 
 def _is_in(record: JobRecord, state: JobState) -> bool:
-    """What has tasks or pieces can be held while it runs: no further one is started."""
+    """Test for a state; a job with tasks or pieces counts as held also while it runs."""
     divided = isinstance(record.job, WorkflowJob | DivisibleJob)
     running = divided and record.state is JobState.RUNNING
     return record.state is state or (running and state is JobState.PENDING)

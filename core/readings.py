@@ -1,4 +1,4 @@
-"""What executors read of their clusters, as the daemon takes it in."""
+"""Readings of clusters, as the daemon takes them in."""
 
 from __future__ import annotations
 
@@ -60,6 +60,7 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
     for notice in read.reading.notices:
         if before is None or notice not in before.notices:
             state.note("cluster_noticed", level="warning", cluster=read.cluster, what=notice)
+    _say_way_in(state, before, read.reading)
     if was_stale and cluster.connected:
         slots = sum(node.slots for node in read.reading.nodes)
         state.note(
@@ -70,6 +71,18 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         state.rounds.happened("cluster_returned")
     elif before is not None and len(before.running) > len(read.reading.running):
         state.rounds.happened("job_finished")
+
+
+def _say_way_in(state: State, before: ClusterReading | None, now: ClusterReading) -> None:
+    """Log how parts get in beside local jobs, and that they do not for a while, when it changes."""
+    if now.way and (before is None or before.way != now.way):
+        state.note("way_in_chosen", cluster=now.cluster, starts=now.way)
+    paused = before.share.paused if before is not None and before.share is not None else ""
+    why = now.share.paused if now.share is not None else ""
+    if why and not paused:
+        state.note("claims_paused", level="warning", cluster=now.cluster, why=why)
+    elif paused and not why:
+        state.note("claims_resumed", cluster=now.cluster)
 
 
 def _queue_moved(before: ClusterReading, after: ClusterReading) -> bool:

@@ -1,4 +1,4 @@
-"""What the daemon remembers of a job, a part and a cluster."""
+"""Records of jobs and parts, as the daemon keeps them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ REQUEUED = "requeued"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartRecord:
-    """What one cluster runs of a job.
+    """One cluster's part of a job.
 
     Attributes
     ----------
@@ -205,7 +205,7 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What the latest round said of a waiting job; not persistent."""
+    """The latest round's answer for a waiting job; not persistent."""
 
     round: int
     start: float | None = None
@@ -216,7 +216,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What a job executes; the core passes it on without looking inside."""
+    """A job's command; the core passes it on without looking inside."""
 
     argv: tuple[str, ...]
     script: str = ""

@@ -1,4 +1,4 @@
-"""What a client may ask for, and the answers' common shape."""
+"""Commands of clients, and the common shape of their answers."""
 
 from __future__ import annotations
 

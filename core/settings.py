@@ -43,7 +43,7 @@ DEFAULT_TRIGGERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """What a site says of a cluster; readings say the rest."""
+    """Settings of a cluster; readings say the rest."""
 
     name: str
     link_gbps: float = inf

@@ -101,7 +101,7 @@ def cluster_view(name: str, cluster: ClusterState, state: State, now: float) -> 
 
 
 def _told_running(work: Running) -> Running:
-    """What a batch system says that it runs; of a time far away no more is known than that."""
+    """Run of a native job as its batch system has it; a time far away is only known to be far."""
     if EVENT.holds(work.start) and EVENT.holds(work.end):
         return work
     return replace(work, start=_within(work.start), end=_within(work.end))
@@ -198,7 +198,7 @@ def waiting_view(
 
 
 def _unmet(record: JobRecord, state: State, seen: Collection[str]) -> list[str] | None:
-    """What a job waits for, by its ids in the snapshot; None where it is not there.
+    """Unmet dependencies of a job, by ids in the snapshot; None where one is not there.
 
     What of a workflow or a divisible job is placed runs under ids of its own.
     """
@@ -216,7 +216,7 @@ def _unmet(record: JobRecord, state: State, seen: Collection[str]) -> list[str] 
 
 
 def chunks_left(record: JobRecord, state: State, now: float) -> DivisibleJob | None:
-    """What is left of a divisible job: the chunks of no piece, and of those to be tried again."""
+    """Chunks left of a divisible job: those of no piece, and of pieces to be tried again."""
     job, pool = record.job, state.flows[record.id]
     assert isinstance(job, DivisibleJob)
     assert isinstance(pool, Pool)
@@ -229,7 +229,7 @@ def chunks_left(record: JobRecord, state: State, now: float) -> DivisibleJob | N
 def rest_of(
     record: JobRecord, state: State, clusters: frozenset[str], now: float
 ) -> WorkflowJob | None:
-    """What is left of a workflow: the tasks to be placed, and where their data come from.
+    """Rest of a workflow: the tasks to be placed, and the places of their data.
 
     Tasks that rest after a failure are left out with all that needs them.
     """

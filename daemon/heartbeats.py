@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable
 
+from coalloc.core.demand import wanted_slots
 from coalloc.core.events import Disconnected, Stated
 from coalloc.core.messages import Ping, Statement
 from coalloc.core.state import State
@@ -53,7 +54,8 @@ class Contacts:
             if cluster.peer not in self._heard:
                 self._loop.offer(Disconnected(cluster=name))
                 continue
-            self._tell(name, Ping(epoch=self._state.epoch))
+            wanted = wanted_slots(self._state, name)
+            self._tell(name, Ping(epoch=self._state.epoch, wanted=wanted))
             if name in self._delivery.waiting():
                 self._delivery.pump(name)
         self._loop.later(PING_EVERY_S, self.beat)

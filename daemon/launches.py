@@ -1,4 +1,4 @@
-"""What a job or a task executes, from the store; where a template stands for it, filled in."""
+"""Commands of jobs and tasks from the store; templates filled in."""
 
 from __future__ import annotations
 

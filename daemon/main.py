@@ -40,7 +40,7 @@ from coalloc.runtime.config.dump import toml_text
 from coalloc.runtime.config.file import changes, find_config, load, needs_restart
 from coalloc.runtime.config.schema import Config, ConfigError
 from coalloc.runtime.key_files import KeyFileError
-from coalloc.runtime.process_name import set_process_name
+from coalloc.runtime.systemd import set_process_name
 from coalloc.wire.curve import is_key
 
 

@@ -18,7 +18,7 @@ COMMIT_S = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 class Metrics:
-    """What the daemon counts, in a registry of its own."""
+    """The daemon's figures, in a registry of its own."""
 
     def __init__(self) -> None:
         self.registry = registry = prometheus.CollectorRegistry()
@@ -40,6 +40,18 @@ class Metrics:
         self.jobs = prometheus.Gauge("coalloc_jobs", "Active jobs.", ["state"], registry=registry)
         self.stale = prometheus.Gauge(
             "coalloc_clusters_stale", "Clusters not read.", registry=registry
+        )
+        self.share_kept = prometheus.Gauge(
+            "coalloc_share_nodes_kept",
+            "Nodes kept from local jobs.",
+            ["cluster"],
+            registry=registry,
+        )
+        self.local_delay = prometheus.Gauge(
+            "coalloc_local_delay_seconds",
+            "Delay that kept nodes cause to local jobs, of the last hour.",
+            ["cluster", "of"],
+            registry=registry,
         )
         self.outbox = prometheus.Gauge(
             "coalloc_outbox_messages", "Orders not acknowledged.", ["cluster"], registry=registry
@@ -102,6 +114,12 @@ class Metrics:
         """
         self.jobs.labels("waiting").set(len(state.waiting))
         self.jobs.labels("placed").set(len(state.placed))
+        for name, there in state.clusters.items():
+            share = None if there.reading is None else there.reading.share
+            if share is not None:
+                self.share_kept.labels(name).set(share.kept)
+                self.local_delay.labels(name, "mean").set(share.delay_mean_s)
+                self.local_delay.labels(name, "max").set(share.delay_max_s)
         for cluster, count in orders_waiting.items():
             self.outbox.labels(cluster).set(count)
         for reason, count in faults.items():

@@ -20,6 +20,7 @@ from typing import Any
 
 from structlog.stdlib import BoundLogger
 
+import coalloc
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.effects import (
     AskHello,
@@ -61,6 +62,7 @@ from coalloc.daemon.queries.why import Explainer
 from coalloc.daemon.settings import core_settings
 from coalloc.daemon.solver.planner import Planner
 from coalloc.daemon.solver.pool import SolverPool
+from coalloc.daemon.store.disk import free_bytes
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
@@ -145,6 +147,7 @@ class Service:
         self.writer.on_commit = self.metrics.commit_s.observe
         self.sources = Sources(state=state, store=store, caller=self.owner, health=self._health)
         self.is_stopping = False
+        self._began = clock()
         self.waiters = Waiters(
             lambda job: array_of(self.sources, job), self.server.answer, self._answer
         )
@@ -198,12 +201,12 @@ class Service:
         self.writer.write(effects, now)
 
     def _charge(self, origin: Any, began: float) -> None:
-        """What has been done since then was for the one who asked."""
+        """Charge the time since then to the user who asked."""
         if self.access is not None and isinstance(origin, Origin):
             self.access.charge(origin.key, time.perf_counter() - began)
 
     def _carry_out(self, effects: list[Effect], now: float) -> None:
-        """What is to be done once it is on disk."""
+        """Carry out effects that are on disk."""
         for effect in effects:
             match effect:
                 case Send(cluster=cluster, seq=seq, order=order):
@@ -371,4 +374,8 @@ class Service:
             faults=self.server.faults,
             orders_waiting=self.delivery.waiting(),
             solver=SolverStatus(is_warm=self.solver.is_warm, **self.solver.progress()),
+            version=coalloc.__version__,
+            began=self._began,
+            policy=self.config.rounds.policy,
+            disk_free_bytes=free_bytes(self.store.path.parent),
         )

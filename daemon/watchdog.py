@@ -1,4 +1,4 @@
-"""What the service manager's watchdog is fed by: rounds that make progress, sockets that are there.
+"""Feeds the service manager's watchdog while rounds make progress and sockets are there.
 
 A round is a chain of steps, each the solve of one policy. A step that is under way for longer than
 its limit and a grace, and a round that is due and does not begin, stop the messages; systemd then
@@ -45,7 +45,7 @@ class Progress:
 
 
 def step_of(core: Coordinator, now: float) -> Hashable:
-    """What the rounds are at: a policy of a round, one that is due, or None.
+    """The current step of the rounds: a policy of a round, a round that is due, or None.
 
     Parameters
     ----------

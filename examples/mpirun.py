@@ -98,7 +98,7 @@ def serve(local, nodes, run):
 
 
 def call(door, node, command):
-    """What mpirun takes for ssh: have a command run on a node."""
+    """Stand-in for ssh under mpirun: have a command run on a node."""
     with socket.socket(socket.AF_UNIX) as local:
         local.connect(door)
         local.sendall(json.dumps({"node": node, "command": command}).encode() + b"\n")

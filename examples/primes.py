@@ -11,7 +11,7 @@ from coalloc import Executor
 
 
 def primes_between(low: int, high: int) -> int:
-    """How many primes there are from `low` up to, and without, `high`."""
+    """Number of primes from `low` up to, and without, `high`."""
     return sum(
         number > 1 and all(number % d for d in range(2, int(number**0.5) + 1))
         for number in range(low, high)

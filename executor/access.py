@@ -1,4 +1,4 @@
-"""What an executor takes from whom: its key, the daemon's, and the users whose jobs it starts."""
+"""Access at an executor: its key, the daemon's, and the users whose jobs it starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coalloc.wire.curve import Calling
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorAccess:
-    """How an executor tells its daemon from others, and a user's job from nobody's.
+    """An executor's keys, and its check that a job's user has an account here.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ OPEN_ACCESS = ExecutorAccess()
 
 
 def access_of(config: Config, path: Path) -> ExecutorAccess:
-    """What the configuration says, with the executor's key of this file.
+    """Access by the configuration, with the executor's key of this file.
 
     Raises
     ------

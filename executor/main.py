@@ -24,7 +24,7 @@ from coalloc.runtime import logs, systemd
 from coalloc.runtime.config.file import find_config, load
 from coalloc.runtime.config.schema import ClusterConfig, Config, ConfigError
 from coalloc.runtime.key_files import KeyFileError
-from coalloc.runtime.process_name import set_process_name
+from coalloc.runtime.systemd import set_process_name
 
 
 def build_parser() -> argparse.ArgumentParser:

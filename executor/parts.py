@@ -22,7 +22,7 @@ def refused(order: Prepare, reason: str, detail: str) -> PartReport:
 
 
 def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
-    """What the launcher is told of a part."""
+    """Specification of a part, for the launcher."""
     launch = order.launch
     env = {} if launch is None else dict(launch.env)
     if order.array_index is not None:

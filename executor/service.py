@@ -76,6 +76,7 @@ class Executor:
             )
         self.cluster, self.log, self.clock = cluster, log, clock
         self.reader, self.launcher = adapter.reader, adapter.launcher
+        self._on_demand = adapter.on_demand
         self.interval_s, self.timeout_s = interval_s, timeout_s
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         state = ExecutorState(cluster=cluster, identity=kept_identity(state_dir))
@@ -157,6 +158,9 @@ class Executor:
     def _take_in(self) -> None:
         """Carry out all that has arrived; one write to disk stands for all of it."""
         heard, self._heard = self._heard, []
+        pings = [each for each in heard if isinstance(each, Ping)]
+        if pings and self._on_demand is not None:
+            self._on_demand(pings[-1].wanted)
         self._turn(Heard(message=message) for message in heard)
 
     def _turn(self, events: Iterable[ExecutorEvent]) -> None:

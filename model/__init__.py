@@ -1,1 +1,1 @@
-"""What a job, a node, a cluster, a link, a snapshot and a plan are; the cost model."""
+"""Jobs, nodes, clusters, links, snapshots and plans; the cost model."""

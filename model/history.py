@@ -1,4 +1,4 @@
-"""What is known of how long jobs really run, by what was planned for them."""
+"""Ratios of real to planned run times, from jobs that have ended."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ KINDS = {
 
 
 class _Tables(NamedTuple):
-    """What jobs are read by."""
+    """Tables for reading jobs."""
 
     kinds: Mapping[str, Table]
     task: Table

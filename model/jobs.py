@@ -10,7 +10,7 @@ from coalloc.model.speedup import Speedup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFields:
-    """What all kinds of job have in common.
+    """Fields that all kinds of job have in common.
 
     Attributes
     ----------

@@ -69,7 +69,7 @@ def expand_counts(counts: Mapping[str, int], where: str) -> dict[str, int]:
 
 
 def _size(text: str) -> int | None:
-    """How many nodes a text names at most; None where a bracket holds what is no range.
+    """The most nodes that a text can name; None where a bracket holds no range.
 
     ClusterShell would build a[1-99999999999] before anyone could ask its length.
     """

@@ -1,4 +1,4 @@
-"""What a policy decides: placements, deferrals, how good it is."""
+"""Plans: placements, deferrals, objective and bound."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOTES = "notes"
 
 
 class Status(StrEnum):
-    """How a search ended; running out of time is never an optimum."""
+    """The end of a search; running out of time is never an optimum."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
@@ -81,7 +81,7 @@ class Deferred:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """What was minimised, what was reached, and what is proved.
+    """The objective: its name, the value reached, and the bound proved.
 
     Attributes
     ----------

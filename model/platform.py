@@ -8,7 +8,7 @@ from math import inf
 
 
 class NodeState(StrEnum):
-    """What may be done with a node; only ``up`` nodes get new work."""
+    """State of a node; only ``up`` nodes get new work."""
 
     UP = "up"
     DRAINING = "draining"

@@ -91,6 +91,38 @@ class HandedJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShareUse:
+    """The share of a cluster on which we go before local waiting jobs, and what that costs them.
+
+    Attributes
+    ----------
+    nodes : int
+        The share: at most so many at once.
+    kept : int
+        Kept for us now, those where our parts run among them.
+    local_jobs : int
+        Local jobs that waited in the last hour.
+    delayed : int
+        Of these, the ones that would have started earlier on nodes that were kept for us.
+    delay_mean_s, delay_max_s : float
+        By how much, over all of `local_jobs`, seconds.
+    delay_ratio : float
+        Part of the time that they waited which is owed to us, 0..1.
+    paused : str
+        Why we claim nothing at the moment; empty: we may.
+    """
+
+    nodes: int
+    kept: int = 0
+    local_jobs: int = 0
+    delayed: int = 0
+    delay_mean_s: float = 0.0
+    delay_max_s: float = 0.0
+    delay_ratio: float = 0.0
+    paused: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterReading:
     """One successful reading of one cluster.
 
@@ -110,6 +142,10 @@ class ClusterReading:
         What the batch system said and the adapter does not know.
     notices : tuple of str
         What an operator should know of the cluster, each in one line.
+    way : str
+        How our parts get in beside local jobs, in words; empty: at once or not at all.
+    share : ShareUse or None
+        None: we go before no waiting job.
     """
 
     cluster: str
@@ -121,3 +157,5 @@ class ClusterReading:
     handed: tuple[HandedJob, ...] = ()
     unknown: Mapping[str, int] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+    way: str = ""
+    share: ShareUse | None = None

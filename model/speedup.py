@@ -1,4 +1,4 @@
-"""How the run time of a moldable job falls with its number of processes.
+"""Speed-up models: run time of a moldable job by its number of processes.
 
 Notes
 -----

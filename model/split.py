@@ -1,4 +1,4 @@
-"""How a job may be spread over clusters without saturating a link; plain Python.
+"""Splits of a job over clusters that saturate no link; plain Python.
 
 The compiled kernel holds the same arithmetic; this form serves what must run without numba, and the
 question whether a job can ever run, at submit too.

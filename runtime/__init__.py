@@ -1,1 +1,1 @@
-"""What every process needs first: configuration, keys, logs, systemd."""
+"""Needed by every process first: configuration, keys, logs, systemd."""

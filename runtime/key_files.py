@@ -21,7 +21,7 @@ class KeyFileError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyFile:
-    """What a key's file says.
+    """Content of a key's file.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ def read_key(path: Path) -> KeyFile:
 
 
 def parse_key(raw: bytes, path: Path) -> KeyFile:
-    """What the bytes of a key's file say.
+    """Parse the bytes of a key's file.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def write_key(path: Path, key: KeyFile) -> None:
 
 
 def calling(key: KeyFile, server: str, path: Path) -> Calling:
-    """How to call the daemon that a key's file names, else this server.
+    """Security for a connection to the daemon that a key's file names, else to this server.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Messages to the service manager, see sd_notify(3); nothing happens without one."""
+"""What a service shows of itself: messages to its manager, see sd_notify(3), and its name."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import socket
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 
 READY = "READY=1"
 STOPPING = "STOPPING=1"
@@ -45,10 +47,19 @@ def reloading() -> tuple[str, str]:
 
 
 def watchdog_interval_s(environ: Mapping[str, str] = os.environ) -> float | None:
-    """How often to send `WATCHDOG`, seconds: half of what the manager allows; None: not at all."""
+    """Interval between two `WATCHDOG`, seconds: half of what the manager allows; None: none."""
     usec = environ.get("WATCHDOG_USEC", "")
     if not usec.isdigit() or int(usec) == 0:
         return None
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     return int(usec) / 2e6
+
+
+def set_process_name(name: str) -> None:
+    """Name this process for ``ps`` and ``top``; the kernel keeps 15 bytes.
+
+    The local adapter takes load below processes named coalloc... for our own.
+    """
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(name)

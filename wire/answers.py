@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from coalloc.model.reading import ShareUse
 from coalloc.wire.job_rows import JobDetails, QueueRow
 
 
@@ -190,6 +191,10 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
         Capacity of its link, Gbit/s; None is unlimited.
     waiting_there : int
         Jobs in the batch system's own queue.
+    way : str
+        How parts get in beside local jobs, in words.
+    share : ShareUse or None
+        None: they go before no waiting job.
     """
 
     cluster: str
@@ -203,6 +208,8 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
     link_used_gbps: float = 0.0
     waiting_there: int = 0
     drain_reason: str = ""
+    way: str = ""
+    share: ShareUse | None = None
 
 
 class NodesAnswer(Answer, frozen=True, kw_only=True, tag="nodes"):
@@ -312,6 +319,31 @@ class SolverStatus(Struct, frozen=True, kw_only=True):
     steps: int = 0
 
 
+class LastRound(Struct, frozen=True, kw_only=True):
+    """The round that made the newest plan.
+
+    Attributes
+    ----------
+    time : float
+        When it began.
+    status, objective : str
+        As in the plan format.
+    value, bound : float
+        Reached, and what no plan can be below; None where none was sought.
+    elapsed_s : float or None
+        Of the solver, seconds.
+    """
+
+    round: int
+    time: float
+    policy: str
+    status: str
+    objective: str
+    value: float
+    bound: float | None = None
+    elapsed_s: float | None = None
+
+
 class ServiceStatus(Answer, frozen=True, kw_only=True, tag="status"):
     """State of the daemon.
 
@@ -329,6 +361,17 @@ class ServiceStatus(Answer, frozen=True, kw_only=True, tag="status"):
     orders_waiting : mapping of cluster to count
         Orders that its executor has not carried out yet.
     solver : SolverStatus
+    version : str
+        Of the daemon.
+    began : float or None
+        When it was started.
+    policy : str
+        That plans.
+    last_round : LastRound or None
+    read_age_s : mapping of cluster to seconds
+        Age of its last reading; clusters that were never read are left out.
+    disk_free_bytes : int or None
+        Where the store is.
     """
 
     time: float
@@ -344,3 +387,9 @@ class ServiceStatus(Answer, frozen=True, kw_only=True, tag="status"):
     orders_waiting: dict[str, int] = field(default_factory=dict)
     solver: SolverStatus = field(default_factory=SolverStatus)
     protocol: int = 1
+    version: str = ""
+    began: float | None = None
+    policy: str = ""
+    last_round: LastRound | None = None
+    read_age_s: dict[str, float] = field(default_factory=dict)
+    disk_free_bytes: int | None = None

@@ -63,5 +63,5 @@ class _Provider:
         self._admits = admits
 
     def callback(self, domain: str, key: bytes) -> bool:
-        """What pyzmq's authenticator asks."""
+        """Answer pyzmq's authenticator."""
         return self._admits(domain, key.decode())

@@ -125,7 +125,7 @@ def decode_order(body: Mapping[str, Any]) -> Order:
 def decode_for_executor(
     frame: bytes,
 ) -> Numbered | messages.Welcome | messages.Ping | messages.TurnedAway:
-    """What an executor hears."""
+    """Decode a message to an executor."""
     body = decode_object(frame)
     cls = TO_EXECUTOR.get(body["type"])
     if cls is not None:
@@ -139,7 +139,7 @@ def decode_for_executor(
 
 
 def decode_from_executor(frame: bytes) -> Statement:
-    """What the daemon hears of an executor."""
+    """Decode an executor's message to the daemon."""
     body = decode_object(frame)
     cls = FROM_EXECUTOR.get(body["type"])
     if cls is None:

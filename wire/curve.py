@@ -7,13 +7,13 @@ told by the socket's monitor alone: the refused side would otherwise wait for ev
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import zmq
 from zmq.utils import z85
-from zmq.utils.monitor import parse_monitor_message
 
 if TYPE_CHECKING:
     import asyncio
@@ -30,6 +30,8 @@ BROKEN = "broken"
 CLOSED = "closed"
 """The connection ended during the handshake."""
 
+_MONITORED = struct.Struct("=Hi")
+"""Number and value of an event, see zmq_socket_monitor(3)."""
 _OUTCOMES = {
     zmq.EVENT_HANDSHAKE_SUCCEEDED: SUCCEEDED,
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: REFUSED,
@@ -157,7 +159,7 @@ def unsealed(pair: KeyPair, text: str) -> bytes:
 
 
 class Handshakes:
-    """How the handshakes of one socket ended; attach before bind or connect."""
+    """Ends of the handshakes of one socket; attach before bind or connect."""
 
     def __init__(self, socket: zmq.Socket[bytes]) -> None:
         self._watched = socket
@@ -165,14 +167,15 @@ class Handshakes:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def outcomes(self) -> Iterator[str]:
-        """What happened since the last look; never waits."""
+        """Ends since the last call; never waits."""
         while True:
             try:
                 frames = self.monitor.recv_multipart(zmq.NOBLOCK)
             except zmq.ZMQError:
                 return
-            event: Any = parse_monitor_message(frames)
-            yield _OUTCOMES.get(event["event"], CLOSED)
+            # zmq.utils.monitor reads it, too, but imports asyncio, which clients need not
+            number, _ = _MONITORED.unpack(frames[0])
+            yield _OUTCOMES.get(number, CLOSED)
 
     def attach(self, loop: asyncio.AbstractEventLoop, on_handshake: OnHandshake) -> None:
         """Call for every outcome."""

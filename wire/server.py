@@ -105,7 +105,7 @@ class Endpoints:
 
 
 OnRequest = Callable[[Origin, Mapping[str, Any]], None]
-OnStatement = Callable[[Statement, "Peer"], None]
+OnStatement = Callable[[Statement, Peer], None]
 OnFault = Callable[[str, str, str, bool], None]
 """Kind of socket, kind of fault, what was wrong, whether it is this peer's first."""
 

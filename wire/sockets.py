@@ -219,7 +219,7 @@ class Port:
 
 
 def _told(frame: zmq.Frame, what: int | str, otherwise: T) -> T:
-    """What ZeroMQ knows of where a frame came from; some are its own."""
+    """ZeroMQ's facts about where a frame came from; some are its own."""
     try:
         return type(otherwise)(frame.get(what))
     except zmq.ZMQError:

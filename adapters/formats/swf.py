@@ -93,7 +93,7 @@ class SwfJob:
 
 @dataclass(slots=True, kw_only=True)
 class SwfSummary:
-    """What was met while reading, counted.
+    """Counts of what was met while reading.
 
     Attributes
     ----------

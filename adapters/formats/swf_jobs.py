@@ -119,7 +119,7 @@ read_bandwidth = partial(read_draw, where="--bandwidth", low=0.0, high=float("in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRule:
-    """How jobs are made of log lines; see the module's notes.
+    """A rule for making jobs of log lines; see the module's notes.
 
     Attributes
     ----------

@@ -88,7 +88,7 @@ class Draft:
 
     @property
     def where(self) -> str:
-        """How errors name it."""
+        """Its name in errors."""
         return named(self.id)
 
     def extend(self, fields: Mapping[str, Any]) -> None:
@@ -126,7 +126,7 @@ class Draft:
 
 
 class TaskGraph:
-    """What a reader has found so far."""
+    """The tasks and edges that a reader has found so far."""
 
     def __init__(self) -> None:
         self.drafts: dict[str, Draft] = {}
@@ -202,7 +202,7 @@ class TaskGraph:
 
 
 def named(task: str) -> str:
-    """How an error names a task."""
+    """A task's name in an error."""
     return f"task {shown(task)}"
 
 

@@ -71,7 +71,7 @@ class GridEngine(Commands):
         return kept | {key: value for key, value in given.items() if value}
 
     def words(self, said: str) -> str:
-        """What a command said, on one line; ``denied:`` stays, unlike ``error:``."""
+        """A command's error output on one line; ``denied:`` stays, unlike ``error:``."""
         kept = []
         for line in map(str.strip, said.splitlines()):
             for prefix in BEFORE:

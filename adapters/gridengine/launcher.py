@@ -77,7 +77,7 @@ class GridEngineLauncher(BatchLauncher):
         self._slots_read = time.monotonic()
 
     def _site(self, part: PartSpec) -> dict[str, Any]:
-        """What the runner has to know of the cell."""
+        """The cell's settings, for the runner."""
         site = self._settings
         names = {name: site.plain(name) for name, _ in part.nodes}
         options = [

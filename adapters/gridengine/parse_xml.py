@@ -1,4 +1,4 @@
-"""What ``qstat -f -xml -F -r`` says, as records: pure functions from text.
+"""Output of ``qstat -f -xml -F -r`` as records: pure functions from text.
 
 Notes
 -----
@@ -69,7 +69,7 @@ class JobEntry:
 
     @property
     def id(self) -> str:
-        """What tells it from every other entry."""
+        """Its id, unlike that of every other entry."""
         return f"{self.number}.{self.tasks}" if self.tasks else self.number
 
     @property
@@ -199,7 +199,7 @@ def parse_span(text: str) -> float | None:
 
 
 def tasks_in(tasks: str) -> int:
-    """How many tasks ``4-10:2,15`` stands for; a job that is no array is one."""
+    """Number of tasks in ``4-10:2,15``; a job that is no array is one."""
     count = 0
     for piece in filter(None, tasks.split(",")):
         match = _TASKS.fullmatch(piece.strip())

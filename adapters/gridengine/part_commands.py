@@ -1,4 +1,4 @@
-"""What a part's runner asks of Grid Engine: the words of its commands, and what answers mean.
+"""Grid Engine commands of a part's runner, and the meaning of their answers.
 
 A part is one job for each of its hosts, since no parallel environment lets a job choose how many
 slots it has on which host. All of them have one name, by which they are found again. Imports the
@@ -64,7 +64,7 @@ def request(spec: dict[str, Any], host: str, slots: int) -> list[str]:
 
 
 def job_script(site: dict[str, Any], environment: dict[str, str]) -> str:
-    """What ``qsub`` reads: the wrapper and how it finds its runner.
+    """The script for ``qsub``: the wrapper, and the address of its runner.
 
     The variables stand in the script and not in the job's environment, which ``qstat -j`` shows
     to everybody.

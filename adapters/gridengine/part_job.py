@@ -176,7 +176,7 @@ class GridEngineJob:
         }
 
     def _place(self, host: str, port: int) -> dict[str, str]:
-        """What a wrapper has to know."""
+        """A wrapper's environment."""
         address = self._spec["site"]["address"] or socket.getfqdn()
         return {
             "COALLOC_BARRIER": f"{address}:{port}",

@@ -68,7 +68,7 @@ def slots_of(settings: GridEngineSettings, entry: QueueEntry) -> int:
 
 
 def state_of(letters: str) -> tuple[NodeState, str, str]:
-    """What may be done with a queue instance, why, and the letters that are not known."""
+    """State of a queue instance, its reason, and the letters that are not known."""
     strange = "".join(letter for letter in letters if letter not in STATES)
     for letter, (state, reason) in STATES.items():
         if letter in letters:

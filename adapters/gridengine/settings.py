@@ -1,4 +1,4 @@
-"""What a site says of a Grid Engine cell, for both faces.
+"""Settings of a Grid Engine cell, for reader and launcher.
 
 ::
 

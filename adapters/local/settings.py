@@ -1,4 +1,4 @@
-"""What a site says of a cluster made of this machine's CPUs.
+"""Settings of a cluster made of this machine's CPUs.
 
 ::
 

@@ -14,6 +14,7 @@ from coalloc.adapters.slurm.launcher import SlurmLauncher, commands_of
 from coalloc.adapters.slurm.native_jobs import HandedLauncher
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import SlurmSettings
+from coalloc.adapters.slurm.share import Share
 from coalloc.model.parts import PartKey, PartReport, PartSpec
 
 
@@ -30,12 +31,19 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
     AdapterError
         The folder cannot be used.
     """
-    own, commands = SlurmLauncher(settings, state_dir), commands_of(settings)
+    commands = commands_of(settings)
+    share = Share(settings=settings, slurm=commands)
+    own = SlurmLauncher(settings, state_dir, share)
     if not settings.hands_over:
         reader = SlurmReader(
-            settings, commands, state_dir=state_dir, claims=own.claims, given_back=own.given_back
+            settings,
+            commands,
+            state_dir=state_dir,
+            claims=own.claims,
+            given_back=own.given_back,
+            share=share,
         )
-        return Adapter(reader=reader, launcher=own)
+        return Adapter(reader=reader, launcher=own, on_demand=share.want)
     handed = HandedLauncher(settings, commands, state_dir)
     reader = SlurmReader(
         settings,
@@ -44,8 +52,10 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
         claims=own.claims,
         given_back=own.given_back,
         claimed=handed.claimed,
+        share=share,
     )
-    return Adapter(reader=reader, launcher=CombinedLauncher(own, handed), handover=handed)
+    launcher = CombinedLauncher(own, handed)
+    return Adapter(reader=reader, launcher=launcher, handover=handed, on_demand=share.want)
 
 
 class CombinedLauncher:

@@ -17,6 +17,8 @@ from coalloc.adapters.batch.launcher import BatchLauncher
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.settings import SlurmSettings
+from coalloc.adapters.slurm.share import Share
+from coalloc.model.nodeset import fold
 from coalloc.model.parts import PartKey, PartSpec
 
 KEPT_CLAIMS = 5000
@@ -31,6 +33,8 @@ class SlurmLauncher(BatchLauncher):
     settings : SlurmSettings
     state_dir : Path
         See `PartLauncher`.
+    share : Share, optional
+        The share of the cluster on which we go first.
 
     Raises
     ------
@@ -40,9 +44,12 @@ class SlurmLauncher(BatchLauncher):
 
     runner = "slurm.part_job:SlurmPart"
 
-    def __init__(self, settings: SlurmSettings, state_dir: Path) -> None:
+    def __init__(
+        self, settings: SlurmSettings, state_dir: Path, share: Share | None = None
+    ) -> None:
         self._settings = settings
         self._slurm = commands_of(settings)
+        self._share = Share(settings=settings, slurm=self._slurm) if share is None else share
         self._names: frozenset[str] = frozenset()
         super().__init__(state_dir)
         self._ledger = Ledger(state_dir / "given_back")
@@ -70,6 +77,10 @@ class SlurmLauncher(BatchLauncher):
         unknown = sorted(wanted - self._names)
         if unknown:
             raise ClaimRefusedError("unknown_node", f"there is no node {', '.join(unknown)}")
+        kept = self._share.nodes
+        if kept and not wanted <= kept:
+            beyond = fold(wanted - kept)
+            raise ClaimRefusedError("nodes_taken", f"{beyond} is not kept for us any more")
 
     def _read_names(self) -> None:
         try:
@@ -80,13 +91,14 @@ class SlurmLauncher(BatchLauncher):
     def _site(self, part: PartSpec) -> dict[str, Any]:
         """What the runner has to know of the cluster."""
         site = self._settings
+        reservation = site.reservation or (self._share.name if self._share.nodes else "")
         options = [
             f"--{name}={value}"
             for name, value in (
                 ("partition", site.partition),
                 ("account", site.account),
                 ("qos", site.qos),
-                ("reservation", site.reservation),
+                ("reservation", reservation),
             )
             if value
         ]

@@ -41,19 +41,20 @@ from coalloc.adapters.slurm.reading import (
     chosen_nodes,
     handed_jobs,
     kept_nodes,
+    local_waiting,
     relative_power,
     running_jobs,
     slots_of,
     states_of,
     to_hold,
     unknown_jobs,
-    waiting_count,
 )
 from coalloc.adapters.slurm.records import (
     NodeEntry,
     ParseError,
 )
 from coalloc.adapters.slurm.settings import SlurmSettings
+from coalloc.adapters.slurm.share import Share
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import ClusterReading, NodeReading
 
@@ -81,6 +82,8 @@ class SlurmReader:
         The claims of our other parts, as tokens name them; absent: every token is ours.
     given_back : callable
         The claims of parts that are over, and whose nodes were given back.
+    share : Share, optional
+        The share of the cluster on which we go first, kept with every reading.
     clock : callable
         Wall-clock seconds.
     """
@@ -94,11 +97,13 @@ class SlurmReader:
         claimed: Callable[[], Collection[str]] = frozenset,
         claims: Callable[[], Collection[str]] | None = None,
         given_back: Callable[[], Collection[str]] = frozenset,
+        share: Share | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings, self._slurm = settings, slurm
         self._claimed, self._claims, self._clock = claimed, claims, clock
         self._given_back = given_back
+        self._share = Share(settings=settings, slurm=slurm) if share is None else share
         self._clock_off_s, self._clock_asked = 0.0, float("-inf")
         self._calibration = None if state_dir is None else state_dir / "calibration.json"
         self._loads = LoadWatch(settings.load, settings.load_max_age_s)
@@ -118,6 +123,7 @@ class SlurmReader:
             answers = on_our_clock(answers, self._clock_off_s)
             self._hold(answers)
             revived = self._end_revived(answers, given_back)
+            self._share.keep(answers, chosen_nodes(self._settings, answers.nodes))
         except UnreachableError as error:
             raise AdapterError(f"{error}{self._controller()}") from error
         except BatchError as error:
@@ -197,6 +203,7 @@ class SlurmReader:
         settings = self._settings
         chosen = chosen_nodes(settings, answers.nodes)
         closed, why = closed_nodes(settings, answers.partitions, chosen)
+        closed = {**self._share.closed(answers, chosen), **closed}
         entries = [shut(entry, closed.get(entry.name, "")) for entry in chosen]
         states, unknown = states_of(entries)
         loads = self._loads.loads(entries, answers.now)
@@ -208,11 +215,13 @@ class SlurmReader:
                 for entry in entries
             ),
             running=running_jobs(settings, answers, entries),
-            waiting=waiting_count(settings, answers),
-            reservations=kept_nodes(settings, answers, entries),
+            waiting=len(local_waiting(settings, answers)),
+            reservations=kept_nodes(settings, answers, entries, (self._share.name,)),
             handed=handed_jobs(settings, answers),
             unknown=unknown | unknown_jobs(answers.queue),
             notices=(*clock_notice(self._clock_off_s), *why, *notices),
+            way=self._share.way,
+            share=self._share.use,
         )
 
     def _node(

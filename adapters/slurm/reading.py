@@ -222,14 +222,24 @@ def _spread(entry: QueueEntry) -> list[tuple[str, int]]:
 
 
 def kept_nodes(
-    settings: SlurmSettings, answers: Answers, nodes: Iterable[NodeEntry]
+    settings: SlurmSettings,
+    answers: Answers,
+    nodes: Iterable[NodeEntry],
+    ours: Collection[str] = (),
 ) -> tuple[Reservation, ...]:
-    """Reservations that are not ours, and, where the site wants it, what pending jobs expect."""
+    """Reservations that are not ours, and, where the site wants it, what pending jobs expect.
+
+    Parameters
+    ----------
+    ours : collection of str
+        Names of reservations that we have made.
+    """
     names = {node.name for node in nodes}
     found = []
     for entry in answers.reservations:
         inside = tuple(settings.published(name) for name in entry.nodes if name in names)
-        if inside and entry.name != settings.reservation and entry.end > answers.now:
+        is_ours = entry.name == settings.reservation or entry.name in ours
+        if inside and not is_ours and entry.end > answers.now:
             found.append(
                 Reservation(
                     id=f"{settings.cluster}:{entry.name}",
@@ -338,9 +348,10 @@ def to_hold(settings: SlurmSettings, queue: Iterable[QueueEntry]) -> list[str]:
     ]
 
 
-def waiting_count(settings: SlurmSettings, answers: Answers) -> int:
+def local_waiting(settings: SlurmSettings, answers: Answers) -> list[QueueEntry]:
     """Local jobs that wait, and not for us."""
-    return sum(
-        entry.state in WAITS and not answers.is_ours(entry) and not is_handed(settings, entry)
+    return [
+        entry
         for entry in answers.queue
-    )
+        if entry.state in WAITS and not answers.is_ours(entry) and not is_handed(settings, entry)
+    ]

@@ -109,6 +109,21 @@ SETTINGS: Table = {
     "account": Field(kind="text", default="", doc="--account of what is submitted."),
     "qos": Field(kind="text", default="", doc="--qos of what is submitted."),
     "reservation": Field(kind="text", default="", doc="Reservation whose nodes are ours to use."),
+    "max_share": Field(
+        kind="number",
+        low=0,
+        high=1,
+        default=0.0,
+        doc="Share of the nodes on which our claims go before local jobs that wait; nothing is "
+        "claimed beyond it. 0: our claims go before nobody.",
+    ),
+    "max_delay_s": Field(
+        kind="number",
+        low=0,
+        default=0.0,
+        doc="Claims pause while a local job waits that has been kept waiting by them for longer, "
+        "s; 0: no bound.",
+    ),
     "handover_partition": Field(
         kind="text", default="", doc="Jobs submitted to this partition are ordered by us."
     ),
@@ -138,8 +153,10 @@ class SlurmSettings(BatchSettings):
         Empty: all.
     power : float
         (0, 1]; `power_by_feature` and `power_by_node` come before it.
-    command_limit_s, load_max_age_s, handover_wait_s : float
+    command_limit_s, load_max_age_s, handover_wait_s, max_delay_s : float
         Seconds.
+    max_share : float
+        0..1.
     """
 
     conf: str = ""
@@ -155,6 +172,8 @@ class SlurmSettings(BatchSettings):
     partition: str = ""
     qos: str = ""
     reservation: str = ""
+    max_share: float = 0.0
+    max_delay_s: float = 0.0
     handover_partition: str = ""
     handover_comment: str = ""
     handover_wait_s: float = 30.0
@@ -196,5 +215,7 @@ def read_settings(value: Any, cluster: str, where: str = "") -> SlurmSettings:
         )
     if handed and handed == target:
         raise InputError(f"{prefix}handover_partition", f"{shown(handed)} is where parts run")
+    if fields.get("max_share") and fields.get("reservation"):
+        raise InputError(f"{prefix}max_share", "makes a reservation of its own: name none")
     given = common_fields(fields | {"partitions": partitions, "partition": target}, prefix)
     return SlurmSettings(cluster=cluster, **given)

@@ -1,4 +1,4 @@
-"""Who may do what in multi-user mode: from the key that signed a message to a user and a role.
+"""Authorization in multi-user mode: from the key that signed a message to a user and a role.
 
 Every message is looked up, not every connection: a key that is revoked is refused from its next
 message on. What a user costs is limited in two ways, by number and by the daemon's time; a user
@@ -87,7 +87,7 @@ class Audit:
             self._log.warning(event, audit=True, **fields, count=count)
 
     def done(self, event: str, **fields: Any) -> None:
-        """Somebody changed who may do what."""
+        """Log a change of rights."""
         self._log.info(event, audit=True, **fields)
 
 
@@ -183,7 +183,7 @@ class Access:
             self._seconds[grant.uid].take(seconds)
 
     def caller(self, key: str) -> Caller:
-        """Whose a request is, whose key was good when it came."""
+        """The user of a request whose key was good when it came."""
         grant = self.table.known(key)
         if grant is None:
             raise RefusedError("not_allowed", "unknown key")

@@ -54,7 +54,7 @@ class EnrolmentError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """Who is at the other end of the socket.
+    """The process at the other end of the socket.
 
     Attributes
     ----------

@@ -153,7 +153,7 @@ def _encoded(answer: Mapping[str, Any]) -> bytes:
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """Who connected, by the kernel's word."""
+    """The process that connected, as the kernel names it."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEERCRED.size)
     _, uid, gid = PEERCRED.unpack(raw)
     try:

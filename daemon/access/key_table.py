@@ -47,7 +47,7 @@ class KeyTableError(Exception):
 
 
 class Role(StrEnum):
-    """What a key is for."""
+    """Purpose of a key."""
 
     SUBMIT = "submit"
     """To queue jobs, and to see and end one's own."""

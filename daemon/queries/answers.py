@@ -19,11 +19,13 @@ from coalloc.daemon.queries.caller import Caller, RefusedError
 from coalloc.daemon.store.records_json import read_object, read_record
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
+from coalloc.model.plan import Plan
 from coalloc.model.snapshot_json import write_snapshot
 from coalloc.wire.answers import (
     Answer,
     Event,
     EventsAnswer,
+    LastRound,
     NewestPlan,
     NodesAnswer,
     PlanAnswer,
@@ -53,6 +55,10 @@ class Health:
     faults: Mapping[str, int] = field(default_factory=dict)
     orders_waiting: Mapping[str, int] = field(default_factory=dict)
     solver: SolverStatus = field(default_factory=SolverStatus)
+    version: str = ""
+    began: float | None = None
+    policy: str = ""
+    disk_free_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +265,28 @@ def _status(sources: Sources, body: Mapping[str, Any], now: float) -> ServiceSta
         faults=dict(health.faults),
         orders_waiting=dict(health.orders_waiting),
         solver=health.solver,
+        version=health.version,
+        began=health.began,
+        policy=health.policy,
+        last_round=None if state.plan is None else _last_round(state, state.plan),
+        read_age_s={
+            name: now - c.read_at for name, c in state.clusters.items() if c.reading is not None
+        },
+        disk_free_bytes=health.disk_free_bytes,
+    )
+
+
+def _last_round(state: State, plan: Plan) -> LastRound:
+    elapsed_s = plan.stats.get("elapsed_s")
+    return LastRound(
+        round=state.last_round,
+        time=state.plan_time,
+        policy=plan.policy,
+        status=str(plan.status),
+        objective=plan.objective.name,
+        value=plan.objective.value,
+        bound=plan.objective.bound,
+        elapsed_s=elapsed_s if isinstance(elapsed_s, float) else None,
     )
 
 

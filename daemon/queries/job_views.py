@@ -245,6 +245,8 @@ def _cluster_row(
         link_gbps=None if capacity == float("inf") else capacity,
         link_used_gbps=used,
         waiting_there=0 if reading is None else reading.waiting,
+        way="" if reading is None else reading.way,
+        share=None if reading is None else reading.share,
         nodes=tuple(
             _node_row(node, raw[node.name], cluster, free.get(node.name, 0), state, now)
             for node in shown.nodes

@@ -1,4 +1,4 @@
-"""What a solver process does with one request: read, solve or explain, write."""
+"""One request in a solver process: read, solve or explain, write."""
 
 from __future__ import annotations
 

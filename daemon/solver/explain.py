@@ -17,7 +17,7 @@ from coalloc.runtime.texts import clock
 
 
 class AskedRule(msgspec.Struct, frozen=True, kw_only=True):
-    """How the daemon's rounds plan, and what the last one said of the job.
+    """The rule of the daemon's rounds, and the last round's answer for the job.
 
     Attributes
     ----------

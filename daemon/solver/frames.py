@@ -1,4 +1,4 @@
-"""What the daemon and a solver process say to each other: a letter, a length, a body.
+"""Frames between the daemon and a solver process: a letter, a length, a body.
 
 The daemon sends one request: REQUEST, SNAPSHOT, and PLAN where the rule of a plan is to be
 explained. The process answers BEGUN, any number of INCUMBENT, then DONE, EXPLANATION or FAILED.
@@ -28,7 +28,7 @@ MAX_BYTES = 1 << 29
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What a solver process is asked.
+    """A request to a solver process.
 
     Attributes
     ----------

@@ -41,7 +41,7 @@ log = get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolveOutcome:
-    """How a solve ended.
+    """The end of a solve.
 
     Attributes
     ----------
@@ -288,7 +288,7 @@ class SolverPool:
         return ours
 
     async def _exit_text(self, pid: int) -> str:
-        """How a process ended, as the template tells."""
+        """The end of a process, as the template tells it."""
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0), self._news:
                 await self._news.wait_for(lambda: pid in self._codes)

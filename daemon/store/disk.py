@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
@@ -93,6 +94,14 @@ def write_error(folder: Path) -> int:
         os.close(handle)
         os.unlink(name)
     return 0
+
+
+def free_bytes(folder: Path) -> int | None:
+    """Bytes that an unprivileged process may still write there; None: it cannot be told."""
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None
 
 
 def make_private(path: Path) -> None:

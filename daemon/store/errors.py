@@ -1,4 +1,4 @@
-"""What can go wrong with the store, told apart by what may be done about it."""
+"""Errors of the store, one for each remedy."""
 
 from __future__ import annotations
 

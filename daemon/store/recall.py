@@ -20,7 +20,7 @@ from coalloc.wire.codec import decode_order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What a start finds in the store: the core's memory, and the orders not yet carried out."""
+    """The store's content at a start: the core's memory, and the orders not yet carried out."""
 
     remembered: Remembered
     outbox: dict[str, dict[int, Order]]

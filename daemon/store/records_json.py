@@ -85,7 +85,7 @@ def read_record(text: str) -> JobRecord:
 
 
 def write_launch(launch: Launch) -> str:
-    """What a job executes, as a JSON text."""
+    """A job's command, as a JSON text."""
     return _encoder.encode(launch).decode()
 
 

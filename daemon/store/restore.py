@@ -48,7 +48,7 @@ EVENT = "event"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """What a store is after its restoration.
+    """Figures of a restored store.
 
     Attributes
     ----------
@@ -251,7 +251,7 @@ def _discard_wal(store: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Successor:
-    """What is written over a copy.
+    """Values that are written over a copy.
 
     Attributes
     ----------

@@ -39,7 +39,7 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What a start needs.
+    """Rows for a start.
 
     Attributes
     ----------

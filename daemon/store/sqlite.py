@@ -171,7 +171,7 @@ class Store:
             return [JobRow._make(row) for row in rows]
 
     def launch(self, job: str) -> str | None:
-        """What a job executes."""
+        """The command of a job."""
         return self._text("SELECT body FROM launches WHERE job = ?", job)
 
     def job_of_token(self, user: str, token: str) -> str | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
+from coalloc.adapters.formats.gantt_svg import ticks_of
 from coalloc.cli.gantt import html_gantt, rows_of, svg_gantt, text_gantt
 from coalloc.cli.picture import Picture, counts, headline, picture_of
 from coalloc.model.plan import Objective, Placement, Plan, Status
@@ -69,7 +72,8 @@ def test_gantt_of_nothing() -> None:
 def test_svg_and_html_are_well_formed_and_escape_names() -> None:
     root = ET.fromstring(svg_gantt(Picture(plan=PLAN), CLUSTERS))
     titles = [t.text or "" for t in root.iter("{http://www.w3.org/2000/svg}title")]
-    assert len(titles) == 6  # two lanes of job 2 are one bar
+    assert len(titles) == 7  # two lanes of job 2 are one bar; a tie is for job 3
+    assert "3 on alpha+beta" in titles
     assert any(title.startswith("4.t<1>: +1:00") for title in titles)
     assert "4.t&lt;1&gt;" in html_gantt(Picture(plan=PLAN), CLUSTERS)
 
@@ -115,3 +119,38 @@ def test_jobs_are_counted_not_their_pieces() -> None:
 
 def test_headline_has_objective_bound_and_gap() -> None:
     assert headline(PLAN) == "easy, feasible: makespan 110, bound 100, gap 10.00%"
+
+
+def test_parts_on_several_clusters_are_tied() -> None:
+    root = ET.fromstring(svg_gantt(Picture(plan=PLAN), CLUSTERS))
+    (tie,) = root.iter("{http://www.w3.org/2000/svg}g")
+    dots = tie.findall("{http://www.w3.org/2000/svg}circle")
+    assert len(dots) == 2
+    assert len({dot.get("cx") for dot in dots}) == 1
+    legend = text_gantt(Picture(plan=PLAN), CLUSTERS, columns=80)
+    assert any("3 +0:50 for 0:50 on alpha+beta" in line for line in legend)
+    assert not any("1 +0:00 for 0:50 on" in line for line in legend)
+
+
+def test_a_live_plan_shows_the_time_of_day() -> None:
+    begin = time.mktime((2030, 5, 17, 22, 30, 0, 0, 0, -1))
+    ticks = ticks_of(begin, begin + 9000.0, begin, is_clock=True)
+    assert [(at - begin, label) for at, label in ticks] == [
+        (0.0, "22:30"),
+        (1800.0, "23:00"),
+        (3600.0, "23:30"),
+        (5400.0, "2030-05-18"),
+        (7200.0, "00:30"),
+        (9000.0, "01:00"),
+    ]
+    places = tuple(replace(p, start=begin + p.start, end=begin + p.end) for p in PLAN.placements)
+    picture = Picture(plan=replace(PLAN, placements=places), begin=begin, now=begin)
+    lines = text_gantt(picture, CLUSTERS, columns=60)
+    axis = next(line for line in lines if "^now" in line)
+    assert "^now 22:30:00" in axis
+    assert axis.endswith("22:31:40 +1:40")
+
+
+def test_an_axis_counts_from_its_zero() -> None:
+    ticks = ticks_of(-30.0, 60.0, 0.0)
+    assert [label for _, label in ticks][:4] == ["-30 s", "-20 s", "-10 s", "0 s"]

@@ -13,14 +13,11 @@ from coalloc.cli.events import event_line
 from coalloc.cli.job_details import job_lines
 from coalloc.cli.nodes import cluster_line, node_lines
 from coalloc.cli.output import aligned, figure, node_set, printable, show_table
-from coalloc.cli.queue import status_lines
 from coalloc.runtime.texts import length
 from coalloc.wire.answers import (
     ClusterRow,
     Event,
     NodeRow,
-    ServiceStatus,
-    SolverStatus,
 )
 from coalloc.wire.job_rows import JobDetails
 
@@ -212,28 +209,6 @@ def test_of_a_cluster_that_is_away_nothing_is_known_but_the_nodes() -> None:
 def test_sums_of_a_cluster() -> None:
     assert cluster_line(cluster())[2:8] == ("4", "16", "13", "1", "0.25", "0:03 ago")
     assert cluster_line(cluster(link_gbps=None, age_s=None))[5:8] == ("no limit", "0.25", "never")
-
-
-def test_status_says_what_is_wrong() -> None:
-    status = ServiceStatus(
-        time=NOW,
-        user="ada",
-        epoch=3,
-        rounds=9,
-        paused=True,
-        waiting=2,
-        placed=1,
-        clusters={"alpha": True, "beta": False},
-        writable=False,
-        faults={"client_bad_json": 4},
-        orders_waiting={"alpha": 0, "beta": 2},
-        solver=SolverStatus(is_warm=False, done=3, steps=12),
-    )
-    text = "\n".join(status_lines(status, "ipc:///x"))
-    for words in ("paused", "not connected: beta", "CANNOT WRITE", "4 client_bad_json"):
-        assert words in text
-    assert "2 for beta" in text
-    assert "warming, 3 of 12 steps" in text
 
 
 def test_an_event_is_one_line() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,9 @@ class Fragile:
         self._may_fail("abort", key)
         if key in self.states:
             self.states[key] = PartState.REFUSED
+
+    def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
+        raise NotImplementedError
 
     def renew(self, key: PartKey | None = None) -> None:
         self.renewed += 1

@@ -48,6 +48,7 @@ DOCUMENTED: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("snapshot", ANSWER, answers.SnapshotAnswer),
     ("status", ANSWER, answers.ServiceStatus),
     ("status", "Field of `solver`", answers.SolverStatus),
+    ("status", "Field of `last_round`", answers.LastRound),
     ("test_submit", ANSWER, answers.Estimate),
 )
 NOT_SENT: dict[type[msgspec.Struct], set[str]] = {answers.Submitted: {"token"}}

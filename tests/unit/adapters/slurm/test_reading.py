@@ -19,12 +19,12 @@ from coalloc.adapters.slurm.reading import (
     Answers,
     handed_jobs,
     kept_nodes,
+    local_waiting,
     running_jobs,
     simple_features,
     states_of,
     to_hold,
     unknown_jobs,
-    waiting_count,
 )
 from coalloc.adapters.slurm.records import (
     NodeEntry,
@@ -194,8 +194,8 @@ def test_only_what_slurm_would_start_is_held() -> None:
 def test_waiting_jobs_are_counted() -> None:
     queue = (JOB, WAITING, replace(WAITING, id="8", comment="coalloc:1.1.0:c1"))
     answers = Answers(now=NOW, nodes=NODES, queue=queue)
-    assert waiting_count(settings(), answers) == 1
-    assert waiting_count(settings(handover_partition="ours"), answers) == 0
+    assert len(local_waiting(settings(), answers)) == 1
+    assert len(local_waiting(settings(handover_partition="ours"), answers)) == 0
 
 
 def test_constraints_that_are_lists() -> None:

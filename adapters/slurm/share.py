@@ -1,0 +1,297 @@
+"""The share of a cluster on which our claims go before local jobs that wait.
+
+Slurm refuses an immediate claim while anybody's job waits in the partition. Where the site grants
+a share (``max_share``) and the executor may make reservations (root, SlurmUser, operators), as
+many nodes as we can use, and no more than the share, are kept by one reservation of our own.
+Local jobs that run there go on to their end; none begins. Claims go into the reservation.
+
+Notes
+-----
+The reservation has the flags IGNORE_JOBS (nodes may still be busy) and FLEX (our jobs may outlast
+it). It lapses by itself `LASTS_S` after the executor has died, and is removed when nothing of ours
+waits or runs. What it is, is read back from Slurm with each reading: nothing of it is kept here.
+
+Slurm's only way to let everybody in is to shut somebody out (``Users=-NAME``). Where associations
+are enforced that has to be a user who has one, which is certain of root alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from coalloc.adapters.runner.command import RefusedError
+from coalloc.adapters.slurm.commands import Slurm
+from coalloc.adapters.slurm.local_delays import LocalDelays
+from coalloc.adapters.slurm.reading import Answers, end_of, local_waiting, slots_of
+from coalloc.adapters.slurm.records import (
+    HOLDS_NODES,
+    NodeEntry,
+    ReservationEntry,
+    node_state,
+)
+from coalloc.adapters.slurm.settings import SlurmSettings
+from coalloc.model.platform import NodeState
+from coalloc.model.reading import ShareUse
+
+LASTS_S = 600.0
+SHUT_OUT = ("nobody", "root")
+"""Users who need not come into the reservation, the first that Slurm takes."""
+REFUSED_S = 60.0
+"""After a refusal, claims wait their turn for so long before a reservation is tried again."""
+SILENT_S = 15.0
+"""What waits is not known after so long without a word of the daemon's."""
+LINGER_S = 5.0
+"""Nodes are kept so long after they were last wanted: a claim may be under way."""
+STUCK_S = 30.0
+"""A node that is kept and not free after so long is changed for one that is sooner free."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A node that may be kept for us.
+
+    Attributes
+    ----------
+    ours : bool
+        A part of ours has it.
+    free_at : float
+        When the last local job there must have ended; the present where there is none.
+    kept_s : float
+        For so long it has been kept; negative: it is not.
+    """
+
+    name: str
+    ours: bool = False
+    free_at: float = 0.0
+    kept_s: float = -1.0
+    weight: int = 1
+
+
+def chosen(candidates: Iterable[Candidate], count: int, now: float) -> tuple[str, ...]:
+    """The nodes to keep: ours, then those that are kept, then those that are free soonest."""
+
+    def rank(node: Candidate) -> tuple[float, ...]:
+        is_stuck = node.kept_s > STUCK_S and node.free_at > now
+        is_kept = node.kept_s >= 0.0 and not is_stuck
+        return (not node.ours, not is_kept, max(node.free_at, now), node.weight)
+
+    ranked = sorted(candidates, key=rank)
+    ours = sum(node.ours for node in ranked)
+    return tuple(node.name for node in ranked[: max(ours, count)])
+
+
+@dataclass(slots=True, kw_only=True)
+class _Demand:
+    """What of the cluster was wanted lately, in slots."""
+
+    slots: int = 0
+    heard_at: float = float("-inf")
+    high: int = 0
+    high_at: float = float("-inf")
+
+    def nodes(self, held: int, slots_of_node: int, now: float) -> int:
+        """Nodes that we can use, those that we have among them."""
+        slots = self.slots if now - self.heard_at <= SILENT_S else 0
+        count = held + math.ceil(slots / max(slots_of_node, 1))
+        if count >= self.high or now - self.high_at > LINGER_S:
+            self.high, self.high_at = count, now
+        return self.high
+
+
+@dataclass(slots=True, kw_only=True)
+class Share:
+    """Keeps the share of one cluster.
+
+    Attributes
+    ----------
+    use : ShareUse or None
+        As of the last reading; None where none is granted or to be had.
+    """
+
+    settings: SlurmSettings
+    slurm: Slurm
+    use: ShareUse | None = None
+    _denied: str = ""
+    _denied_at: float = float("-inf")
+    _nodes: frozenset[str] = frozenset()
+    _since: dict[str, float] = field(default_factory=dict)
+    _demand: _Demand = field(default_factory=_Demand)
+    _wanted: int | None = None
+    _delays: LocalDelays = field(default_factory=LocalDelays)
+
+    @property
+    def name(self) -> str:
+        """The reservation's name."""
+        return f"coalloc-{self.settings.cluster}"
+
+    @property
+    def is_granted(self) -> bool:
+        """Whether the site gives us a share, and lets us take it."""
+        return self.settings.max_share > 0.0 and not self._denied
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Nodes that are kept for us; may be called from another thread."""
+        return self._nodes
+
+    @property
+    def way(self) -> str:
+        """How our parts get in, in words."""
+        granted = self.settings.max_share
+        if not granted:
+            return "at once, where no local job waits"
+        if self._denied:
+            return f"at once, where no local job waits: no reservation ({self._denied})"
+        return f"before waiting jobs, on up to {granted:.0%} of the nodes"
+
+    def want(self, slots: int) -> None:
+        """Be told how many slots waiting jobs could fill; may be called from another thread."""
+        self._wanted = slots
+
+    def keep(self, answers: Answers, nodes: Iterable[NodeEntry]) -> None:
+        """Make the reservation what it is to be now.
+
+        Raises
+        ------
+        UnreachableError
+        """
+        now = answers.now
+        if self._denied and now - self._denied_at > REFUSED_S:
+            self._denied = ""
+        if not self.is_granted:
+            return
+        if self._wanted is not None:
+            self._demand.slots, self._demand.heard_at = self._wanted, now
+            self._wanted = None
+        entries = {entry.name: entry for entry in nodes}
+        there = next((kept for kept in answers.reservations if kept.name == self.name), None)
+        is_there = there is not None and there.end > now
+        kept = frozenset(there.nodes) if there is not None and is_there else frozenset()
+        self._since = {name: self._since.get(name, now) for name in kept}
+        busy, ours = occupied(answers)
+        ours &= entries.keys()
+        most = int(self.settings.max_share * len(entries))
+        self._measure(answers, entries, busy, ours | (kept & entries.keys()))
+        delays = self._delays.sum(now)
+        bound = self.settings.max_delay_s
+        paused = ""
+        if bound and delays.worst_s > bound:
+            paused = f"local job {delays.worst} has waited {delays.worst_s:.0f} s for us"
+        slots = max((slots_of(self.settings, entry) for entry in entries.values()), default=1)
+        wanted = 0 if paused else min(most, self._demand.nodes(len(ours), slots, now))
+        candidates = [
+            Candidate(
+                name=entry.name,
+                ours=entry.name in ours,
+                free_at=busy.get(entry.name, now),
+                kept_s=now - self._since[entry.name] if entry.name in kept else -1.0,
+                weight=entry.weight,
+            )
+            for entry in entries.values()
+            if entry.name in ours or node_state(entry.states)[0] is NodeState.UP
+        ]
+        goal = frozenset(chosen(candidates, wanted, now))
+        try:
+            self._reserve(goal, there if is_there else None, now)
+        except RefusedError as error:
+            # One that is in use goes later.
+            if "in use" not in error.why.lower():
+                self._denied, self._denied_at, self._nodes = error.why, now, frozenset()
+                self.use = None
+                return
+        self.use = ShareUse(
+            nodes=most,
+            kept=len(self._nodes),
+            local_jobs=delays.jobs,
+            delayed=delays.delayed,
+            delay_mean_s=round(delays.mean_s, 1),
+            delay_max_s=round(delays.max_s, 1),
+            delay_ratio=round(delays.ratio, 3),
+            paused=paused,
+        )
+
+    def closed(self, answers: Answers, nodes: Iterable[NodeEntry]) -> Mapping[str, str]:
+        """Nodes on which we may start nothing now, with the reason of each.
+
+        While nothing waits in Slurm and nothing is kept yet, the first claims need no
+        reservation: as many nodes as the share has are open then.
+        """
+        if not self.is_granted or self.use is None:
+            return {}
+        names = [entry.name for entry in nodes]
+        if self.use.paused:
+            return dict.fromkeys(names, f"no claims: {self.use.paused}")
+        open_nodes = self._nodes
+        if not self._nodes and not local_waiting(self.settings, answers):
+            busy, _ = occupied(answers)
+            open_nodes = frozenset(sorted(names, key=lambda n: n in busy)[: self.use.nodes])
+        why = f"beyond our share ({self.settings.max_share:.0%} of the nodes)"
+        return {name: why for name in names if name not in open_nodes}
+
+    def _measure(
+        self,
+        answers: Answers,
+        entries: Mapping[str, NodeEntry],
+        busy: Collection[str],
+        kept: Collection[str],
+    ) -> None:
+        partitions = {name for node in kept for name in entries[node].partitions}
+        waiting = [
+            entry
+            for entry in local_waiting(self.settings, answers)
+            if partitions.intersection(entry.partition.split(","))
+        ]
+        idle = sum(
+            node_state(entry.states)[0] is NodeState.UP
+            for name, entry in entries.items()
+            if name not in busy and name not in kept
+        )
+        # A node that is kept and still has a local job keeps nobody from starting.
+        ready = sum(name not in busy for name in kept)
+        self._delays.take(answers.now, waiting, idle, ready)
+
+    def _reserve(self, goal: frozenset[str], there: ReservationEntry | None, now: float) -> None:
+        """Bring the reservation to these nodes with as few commands as may be."""
+        if there is None and goal:
+            self._create(goal)
+        elif there is not None and not goal:
+            self._nodes = frozenset()
+            self._scontrol("delete", f"ReservationName={self.name}")
+        elif there is not None:
+            changed = goal != frozenset(there.nodes)
+            words = [f"Nodes={','.join(sorted(goal))}"] if changed else []
+            if there.end - now < LASTS_S / 2:
+                words.append(f"Duration={(now - there.start + LASTS_S) / 60:.0f}")
+            if words:
+                self._scontrol("update", f"ReservationName={self.name}", *words)
+        self._nodes = goal
+
+    def _create(self, goal: Collection[str]) -> None:
+        words = ["create", "reservation", f"ReservationName={self.name}", "StartTime=now"]
+        words += [f"Duration={LASTS_S / 60:.0f}", f"Nodes={','.join(sorted(goal))}"]
+        for user in SHUT_OUT:
+            try:
+                self._scontrol(*words, f"Users=-{user}", "Flags=IGNORE_JOBS,FLEX")
+                return
+            except RefusedError as error:
+                if "invalid account" not in error.why.lower() or user == SHUT_OUT[-1]:
+                    raise
+
+    def _scontrol(self, *words: str) -> None:
+        self.slurm.run("scontrol", *words, env={"TZ": "UTC"})
+
+
+def occupied(answers: Answers) -> tuple[dict[str, float], set[str]]:
+    """Nodes of local jobs with the time of the last job's end at the latest; nodes of ours."""
+    busy: dict[str, float] = {}
+    ours: set[str] = set()
+    for entry in answers.queue:
+        if entry.state in HOLDS_NODES or entry.state == "UNKNOWN":
+            if answers.is_ours(entry):
+                ours.update(entry.nodes)
+                continue
+            for name in entry.nodes:
+                busy[name] = max(busy.get(name, 0.0), end_of(entry, answers.now))
+    return busy, ours

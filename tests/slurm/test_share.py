@@ -1,0 +1,97 @@
+"""A share of clusters that others keep full: our jobs go first there, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from coalloc.adapters.runner.command import Account
+from tests.testbeds.accounts import accounts
+from tests.testbeds.background import BackgroundUser
+from tests.testbeds.slurm import Bed, ClusterShape, alike, bed
+from tests.testbeds.slurm_accounting import missing
+from tests.testbeds.slurm_site import SlurmSite
+
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can make accounts")
+
+
+@pytest.fixture(scope="module")
+def users() -> Iterator[list[Account]]:
+    with accounts("ann", "bob", "eve") as made:
+        yield made
+
+
+def share_of(site: SlurmSite, name: str) -> dict[str, object]:
+    row = next(c for c in site.ask("nodes")["clusters"] if c["cluster"] == name)
+    found: dict[str, object] = row["share"]
+    return found
+
+
+def reservation(running: Bed, name: str) -> str:
+    return running[name].run("scontrol", "-o", "show", "reservation")
+
+
+def test_jobs_start_in_clusters_that_local_jobs_keep_full(users: list[Account], root: Path) -> None:
+    with (
+        bed(*alike(2, 4)) as running,
+        BackgroundUser(running, users[0], run_s=(0.5, 1.0), every_s=0.2),
+    ):
+        site = SlurmSite(root, running, given={"max_share": 0.5, "max_delay_s": 600.0})
+        site.start()
+        try:
+            jobs = [site.submit(["sleep", "1"], procs) for procs in (1, 4, 2, 3, 1, 2)]
+            site.until(lambda: share_of(site, "a")["kept"] == 2)
+            assert "coalloc-a" in reservation(running, "a")
+            for job in jobs:
+                ended = site.wait(job)
+                assert ended["state"] == "completed", ended
+                for part in ended["parts"]:
+                    assert len(part["nodes"]) <= 2, "half of four nodes"
+            refused = len(site.lines("job_requeued"))
+            assert refused <= 0.2 * len(jobs), site.lines("job_requeued")
+            site.until(lambda: "coalloc-a" not in reservation(running, "a"))
+            used = share_of(site, "a")
+            assert used["local_jobs"]
+            assert used["delay_max_s"], "some of them have waited for us, and it is told"
+        finally:
+            site.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(missing()), reason=missing())
+def test_operators_may_reserve_and_others_wait_their_turn(users: list[Account], root: Path) -> None:
+    """Two sites of ordinary users, of which one is an operator of Slurm."""
+    ann, bob, eve = users
+    with bed(ClusterShape(name="x", nodes=4), accounting=True) as running:
+        cluster = running["x"]
+        cluster.run("sacctmgr", "-i", "add", "account", "phys", "cluster=x")
+        for user, level in ((ann, "None"), (bob, "Operator"), (eve, "None")):
+            words = ("user", user.name, "account=phys", f"AdminLevel={level}")
+            cluster.run("sacctmgr", "-i", "add", *words)
+        with BackgroundUser(running, ann, run_s=(0.5, 1.0), every_s=0.2):
+            for number, (account, may) in enumerate(((bob, True), (eve, False))):
+                folder = root / str(number)
+                folder.mkdir()
+                site = SlurmSite(folder, running, account=account, given={"max_share": 0.5})
+                site.start()
+                try:
+                    job = site.submit(["id", "-un"], 2)
+                    site.until(partial(_is_said, site, may))
+                    if may:
+                        assert site.wait(job)["state"] == "completed"
+                        said = (site.work / f"coalloc-{job}.out").read_text().split()
+                        assert said == [bob.name] * 2
+                finally:
+                    site.stop()
+
+
+def _is_said(site: SlurmSite, may: bool) -> bool:
+    """Whether ``coalloc nodes`` has the way in."""
+    row = site.ask("nodes")["clusters"][0]
+    if may:
+        return str(row["way"]).startswith("before waiting jobs") and row["share"]["kept"] == 2
+    return "no reservation" in str(row["way"])

@@ -1,0 +1,192 @@
+"""Which nodes are kept for us, what of them is wanted, and by how much local jobs wait longer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from coalloc.adapters.runner.command import RefusedError, UnreachableError
+from coalloc.adapters.slurm.commands import Slurm
+from coalloc.adapters.slurm.local_delays import LocalDelays
+from coalloc.adapters.slurm.reading import Answers
+from coalloc.adapters.slurm.records import NodeEntry, QueueEntry, ReservationEntry
+from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
+from coalloc.adapters.slurm.share import LASTS_S, STUCK_S, Candidate, Share, chosen
+from coalloc.model.errors import InputError
+
+NOW = 1000.0
+NODES = tuple(NodeEntry(name=f"n{i}", states=("IDLE",), partitions=("main",)) for i in range(1, 5))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded(Slurm):
+    """Commands that are written down; each may be refused."""
+
+    refuses: str = ""
+    said: list[tuple[str, ...]] = field(default_factory=list)
+
+    def run(self, name: str, *arguments: str, **options: object) -> str:
+        if self.refuses:
+            raise RefusedError(name, self.refuses, 1)
+        self.said.append(arguments)
+        return ""
+
+
+def share(refuses: str = "", **given: float) -> tuple[Share, Recorded]:
+    settings = SlurmSettings(cluster="alpha", **{"max_share": 0.5, **given})  # type: ignore[arg-type]
+    slurm = Recorded(refuses=refuses)
+    return Share(settings=settings, slurm=slurm), slurm
+
+
+def answers(*queue: QueueEntry, **fields: object) -> Answers:
+    return Answers(now=NOW, nodes=NODES, queue=queue, **fields)  # type: ignore[arg-type]
+
+
+def running(name: str, *nodes: str, end: float = NOW + 100.0, comment: str = "") -> QueueEntry:
+    return QueueEntry(id=name, state="RUNNING", nodes=nodes, end=end, comment=comment)
+
+
+def pending(name: str, nodes: int = 1, reason: str = "Resources") -> QueueEntry:
+    return QueueEntry(
+        id=name,
+        state="PENDING",
+        node_count=nodes,
+        reason=reason,
+        submitted=NOW - 10.0,
+        partition="main",
+    )
+
+
+def reserved(*nodes: str, end: float = NOW + LASTS_S) -> ReservationEntry:
+    return ReservationEntry(name="coalloc-alpha", nodes=nodes, start=NOW - 100.0, end=end)
+
+
+OURS = "coalloc:7.1.0:0123456789abcdef0123456789abcdef"
+
+
+def test_ours_come_first_then_kept_then_those_soonest_free() -> None:
+    nodes = [
+        Candidate(name="busy", free_at=NOW + 50.0),
+        Candidate(name="idle", free_at=NOW, weight=5),
+        Candidate(name="light", free_at=NOW, weight=1),
+        Candidate(name="kept", free_at=NOW + 20.0, kept_s=1.0),
+        Candidate(name="ours", ours=True, free_at=NOW),
+    ]
+    assert chosen(nodes, 4, NOW) == ("ours", "kept", "light", "idle")
+    assert chosen(nodes, 0, NOW) == ("ours",), "where a part runs stays"
+
+
+def test_kept_node_that_stays_busy_is_changed_for_a_free_one() -> None:
+    stuck = Candidate(name="stuck", free_at=NOW + 9000.0, kept_s=STUCK_S + 1.0)
+    idle = Candidate(name="idle", free_at=NOW)
+    assert chosen([stuck, idle], 1, NOW) == ("idle",)
+    assert chosen([replace(stuck, free_at=NOW), idle], 1, NOW) == ("stuck",)
+
+
+def test_nothing_is_done_without_a_share() -> None:
+    mine, slurm = share(max_share=0.0)
+    mine.want(10)
+    mine.keep(answers(pending("1")), NODES)
+    assert slurm.said == []
+    assert mine.use is None
+    assert mine.closed(answers(), NODES) == {}
+
+
+def test_no_more_is_kept_than_is_wanted_nor_than_the_share() -> None:
+    for wanted, count in ((0, 0), (1, 1), (2, 2), (10, 2)):
+        mine, slurm = share()
+        mine.want(wanted)
+        mine.keep(answers(pending("1")), NODES)
+        assert len(mine.nodes) == count
+        assert len(slurm.said) == (count > 0)
+        open_nodes = {node.name for node in NODES} - mine.closed(
+            answers(pending("1")), NODES
+        ).keys()
+        assert open_nodes == mine.nodes
+
+
+def test_share_is_open_without_a_reservation_while_nobody_waits() -> None:
+    mine, slurm = share()
+    quiet = answers(running("1", "n1"))
+    mine.keep(quiet, NODES)
+    assert slurm.said == []
+    assert mine.closed(quiet, NODES).keys() == {"n1", "n4"}
+
+
+def test_reservation_follows_its_nodes_and_is_extended() -> None:
+    mine, slurm = share()
+    mine.want(4)
+    mine.keep(answers(reservations=(reserved("n1"),)), NODES)
+    assert slurm.said == [("update", "ReservationName=coalloc-alpha", "Nodes=n1,n2")]
+    slurm.said.clear()
+    mine.keep(answers(reservations=(reserved("n1", "n2"),)), NODES)
+    assert slurm.said == []
+    mine.keep(answers(reservations=(reserved("n1", "n2", end=NOW + 60.0),)), NODES)
+    # 100 s old, and to last as long as a new one from now on
+    assert slurm.said == [("update", "ReservationName=coalloc-alpha", "Duration=12")]
+
+
+def test_reservation_goes_when_nothing_is_wanted_and_nothing_runs() -> None:
+    mine, slurm = share()
+    mine.keep(answers(running("1", "n2", comment=OURS), reservations=(reserved("n2"),)), NODES)
+    assert slurm.said == []
+    assert mine.nodes == {"n2"}
+    later = replace(answers(reservations=(reserved("n2"),)), now=NOW + 6.0)
+    mine.keep(later, NODES)
+    assert slurm.said == [("delete", "ReservationName=coalloc-alpha")]
+    assert mine.nodes == frozenset()
+
+
+def test_without_the_right_the_ordinary_way_is_taken_and_said() -> None:
+    mine, _ = share("Invalid user id: permission denied")
+    mine.want(1)
+    mine.keep(answers(pending("1")), NODES)
+    assert not mine.is_granted
+    assert "no reservation" in mine.way
+    assert mine.closed(answers(pending("1")), NODES) == {}
+
+
+def test_claims_pause_while_a_local_job_has_waited_too_long_for_us() -> None:
+    mine, _ = share(max_delay_s=30.0)
+    mine.want(4)
+    full = running("1", "n1", "n2", "n3", "n4")
+    ours = running("2", "n3", "n4", comment=OURS)
+    waits = answers(pending("9"), running("1", "n1", "n2"), ours)
+    kept = (reserved("n3", "n4"),)
+    for passed in (0.0, 20.0, 40.0):
+        mine.keep(replace(waits, now=NOW + passed, reservations=kept), NODES)
+    assert mine.use is not None
+    assert "local job 9 has waited 40 s" in mine.use.paused
+    assert mine.closed(waits, NODES).keys() == {"n1", "n2", "n3", "n4"}
+    mine.keep(replace(answers(full), now=NOW + 41.0), NODES)
+    assert mine.use.paused == "", "it has begun"
+    assert mine.use.delay_max_s == 40.0
+
+
+def test_local_job_is_delayed_only_where_kept_nodes_would_let_it_run() -> None:
+    delays = LocalDelays()
+    queue = [pending("a"), pending("b", 2), pending("c", 9), pending("d", reason="Dependency")]
+    delays.take(NOW, queue, idle=1, kept=2)
+    delays.take(NOW + 10.0, queue, idle=1, kept=2)
+    found = delays.sum(NOW + 10.0)
+    # a runs on the idle node, b on the two kept ones; c fits nowhere, d waits for something else
+    assert (found.jobs, found.delayed, found.worst, found.worst_s) == (4, 1, "b", 10.0)
+    assert found.mean_s == 2.5
+    assert found.ratio == pytest.approx(10.0 / 80.0)
+
+
+def test_unreachable_slurm_is_the_readings_failure() -> None:
+    class Away(Recorded):
+        def run(self, name: str, *arguments: str, **options: object) -> str:
+            raise UnreachableError(name, "away")
+
+    mine = Share(settings=SlurmSettings(cluster="alpha", max_share=0.5), slurm=Away())
+    mine.want(1)
+    with pytest.raises(UnreachableError):
+        mine.keep(answers(pending("1")), NODES)
+
+
+def test_share_and_a_reservation_of_the_site_exclude_each_other() -> None:
+    with pytest.raises(InputError, match="max_share"):
+        read_settings({"max_share": 0.5, "reservation": "ours"}, "alpha")
