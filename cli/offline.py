@@ -195,7 +195,8 @@ def _policies(args: argparse.Namespace) -> int:
     else:
         size = max(len(p.name) for policies in groups.values() for p in policies)
         for group, policies in groups.items():
-            print(*(f"{group}:",) if policies else (), sep="")
+            if policies:
+                print(f"{group}:")
             for policy in policies:
                 of = f" ({policy.package})" if policy.package else ""
                 print(f"  {policy.name:<{size}}  {policy.doc}{of}")
