@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from statistics import median
 
 from coalloc.core.effects import Wake
 from coalloc.core.messages import Arrange
 from coalloc.core.occupation import meeting_place
-from coalloc.core.records import JobRecord, JobState, PartRecord
-from coalloc.core.state import ClusterState, State, procs_of
+from coalloc.core.records import JobRecord, JobState, PartRecord, Wait
+from coalloc.core.state import ClusterState, State, arrival, procs_of
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.parts import PART_ENDED, PartReport, PartState, QueueTerms
 from coalloc.model.platform import NodeState
@@ -28,10 +29,11 @@ from coalloc.model.reading import NodeReading
 
 Claims = Counter[tuple[str, str]]
 """How many wait, by cluster and user."""
-REMEMBERED_WAITS = 8
+REMEMBERED_WAITS = 12
 """Of each cluster: the newest."""
 WORTH_WAITING_S = 2.0
-"""A part that would come earlier than the last by less than this is not put off, seconds."""
+"""A part that would come earlier than the last by less than this, or than half of what that waits,
+is not put off, seconds: what is known of waits is rough."""
 MOST_DOUBLINGS = 6
 OTHERS_FIRST = "others_first"
 """Reason of a claim that was refused, or waits, because other jobs go first."""
@@ -69,20 +71,46 @@ def parts_to_queue(
     expected : float or None
         When the plan has them start; None: at once.
     """
-    waits = {part.cluster: expected_wait(state, part.cluster) for part in record.parts}
-    longest = max(waits.values())
+    ahead = {part.cluster: jobs_ahead(state, part.cluster) for part in record.parts}
+    longest = max(expected_wait(state, name, count) for name, count in ahead.items())
     parts = []
     for part in record.parts:
-        early = longest - waits[part.cluster]
-        begin = early if early > WORTH_WAITING_S else 0.0
-        parts.append(replace(part, asked=now + begin, expected=expected))
+        early = longest - expected_wait(state, part.cluster, ahead[part.cluster], put_off=True)
+        is_early = early > max(WORTH_WAITING_S, longest / 2.0)
+        is_early &= expected_wait(state, part.cluster, ahead[part.cluster]) < longest
+        parts.append(
+            replace(
+                part,
+                asked=now + (early if is_early else 0.0),
+                ahead=ahead[part.cluster],
+                was_put_off=is_early,
+                expected=expected,
+            )
+        )
     return tuple(parts)
 
 
-def expected_wait(state: State, cluster: str) -> float:
-    """How long claims have waited in this cluster's queue of late, seconds."""
+def jobs_ahead(state: State, cluster: str) -> int:
+    """Jobs in a cluster's queue, of others and ours."""
+    reading = state.clusters[cluster].reading
+    ours = sum(count for (name, _), count in waiting_claims(state).items() if name == cluster)
+    return ours + (0 if reading is None else reading.waiting)
+
+
+def expected_wait(state: State, cluster: str, ahead: int, *, put_off: bool = False) -> float:
+    """How long a claim waits behind so many jobs, as far as the last ones tell, seconds.
+
+    Parameters
+    ----------
+    put_off : bool
+        From its later begin on: where the queue keeps places, it has come to its head by then.
+    """
     waits = state.waits.get(cluster, ())
-    return sorted(waits)[len(waits) // 2] if waits else 0.0
+    alike = [wait.seconds for wait in waits if wait.was_put_off]
+    if put_off and alike:
+        return median(alike)
+    own = [wait.seconds / (1 + wait.ahead) for wait in waits if not wait.was_put_off]
+    return median(own) * (1 + ahead) if own else 0.0
 
 
 def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> QueueTerms:
@@ -98,12 +126,12 @@ def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> Queu
         avoid=tuple(
             node.name
             for node in (cluster.reading.nodes if cluster.reading is not None else ())
-            if node.name in cluster.drained_nodes or not _suits(record, node)
+            if node.name in cluster.drained_nodes or not suits(record, node)
         ),
     )
 
 
-def _suits(record: JobRecord, node: NodeReading) -> bool:
+def suits(record: JobRecord, node: NodeReading) -> bool:
     """Whether a node has what a process of the job needs; tasks ask for nothing."""
     job = record.job
     if isinstance(job, WorkflowJob):
@@ -121,7 +149,8 @@ def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> 
         return record
     if is_granted:
         waited = max(0.0, now - part.asked)
-        state.waits[part.cluster] = (*state.waits.get(part.cluster, ()), waited)[-REMEMBERED_WAITS:]
+        wait = Wait(seconds=waited, ahead=part.ahead, was_put_off=part.was_put_off)
+        state.waits[part.cluster] = (*state.waits.get(part.cluster, ()), wait)[-REMEMBERED_WAITS:]
         if before.is_waiting:
             if state.pending_jobs:
                 state.rounds.want("claim_granted")
@@ -173,6 +202,28 @@ def _deadline(state: State, record: JobRecord, now: float) -> float:
         return until
     left = limits.max_idle_node_s - idle_node_s(state, record, now)
     return min(until, now + max(0.0, left) / held)
+
+
+def gives_way(state: State, record: JobRecord) -> tuple[JobRecord, JobRecord] | None:
+    """Two jobs of which each holds what the other waits for: the one that came later, the other.
+
+    Neither would ever go on: before either has held its nodes for long, one gives them back.
+    """
+    if not record.queued or record.state is not JobState.PREPARING or len(record.parts) < 2:
+        return None
+    for other in state.placed_records():
+        if other.id == record.id or not other.queued or other.state is not JobState.PREPARING:
+            continue
+        if _awaits(record, other) and _awaits(other, record):
+            older, younger = sorted((record, other), key=lambda each: arrival(each.id))
+            return younger, older
+    return None
+
+
+def _awaits(one: JobRecord, other: JobRecord) -> bool:
+    """Whether one job waits on a cluster where the other holds nodes."""
+    holding = {part.cluster for part in other.parts if part.granted is not None}
+    return len(other.parts) > 1 and not holding.isdisjoint(ungranted(one))
 
 
 def still_waits(state: State, part: PartRecord, report: PartReport, record: JobRecord) -> None:
@@ -235,7 +286,7 @@ def others(state: State, record: JobRecord, late: Collection[str]) -> tuple[str,
         if name in late or not is_allowed or cluster.drained or not cluster.connected:
             continue
         nodes = cluster.reading.nodes if cluster.reading is not None else ()
-        fitting = [n for n in nodes if n.state is NodeState.UP and _suits(record, n)]
+        fitting = [n for n in nodes if n.state is NodeState.UP and suits(record, n)]
         slots += sum(node.slots for node in fitting)
         found.append(name)
     return tuple(found) if slots >= procs_of(record) else None

@@ -8,14 +8,18 @@ runs. Where no job of others waits, our own order is kept, and nothing is sent a
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from coalloc.core.negotiating import Claims, is_crowded, may_queue, waiting_claims
 from coalloc.core.occupation import Occupation, loads_of, misfit_of_links
 from coalloc.core.placing import NOW_S, place, startable
 from coalloc.core.records import JobRecord
 from coalloc.core.state import RoundState, State
+from coalloc.core.turns import left_out, turn_of
 from coalloc.model.plan import Placement, Plan
+
+SOON_S = 1.0
+"""A turn of which the plan says nothing is expected after this, seconds, until more is heard."""
 
 
 def clusters_of(placement: Placement, view: Occupation) -> tuple[str, ...]:
@@ -56,10 +60,7 @@ def queue_up(
     if not any(is_crowded(state, name) for name in state.clusters):
         return []
     claims, queued = waiting_claims(state), []
-    begun = current.snapshot.time + NOW_S
-    for placement in sorted(plan.placements, key=lambda p: p.start):
-        if placement.start <= begun or placement.task is not None:
-            continue
+    for placement in _later(state, current, plan, view, now):
         record = startable(state, placement, now)
         if record is None or record.job.earliest > now:
             continue
@@ -84,6 +85,21 @@ def queue_up(
         count(claims, chosen)
         queued.append(chosen)
     return queued
+
+
+def _later(
+    state: State, current: RoundState, plan: Plan, view: Occupation, now: float
+) -> Iterator[Placement]:
+    """What the plan has later, and then what it leaves out."""
+    begun = current.snapshot.time + NOW_S
+    for placement in sorted(plan.placements, key=lambda p: p.start):
+        if placement.start > begun and placement.task is None:
+            yield placement
+    for job in left_out(plan):
+        if job in state.waiting:
+            turn = turn_of(state, state.jobs[job], view, now + SOON_S)
+            if turn is not None:
+                yield turn
 
 
 def _is_due(state: State, names: Collection[str], now: float) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from coalloc.model.jobs import Job
 from coalloc.model.parts import PartState
@@ -56,6 +57,10 @@ class PartRecord:
         Why it ended, where that is not a plain exit; of one that waits, what it waits for.
     asked : float
         From when on its claim could be granted, seconds.
+    ahead : int
+        Jobs in the cluster's queue, ours and others, when it was asked for.
+    was_put_off : bool
+        It was asked for a later begin than at once.
     granted : float or None
         When it was heard that it has its nodes, seconds.
     expected : float or None
@@ -73,6 +78,8 @@ class PartRecord:
     reason: str = ""
     detail: str = ""
     asked: float = 0.0
+    ahead: int = 0
+    was_put_off: bool = False
     granted: float | None = None
     expected: float | None = None
 
@@ -204,6 +211,24 @@ class JobRecord:
     def is_ended(self) -> bool:
         """Terminal."""
         return self.state in ENDED
+
+
+class Wait(NamedTuple):
+    """How long a claim has waited for its turn.
+
+    Attributes
+    ----------
+    seconds : float
+        From when on it could be granted.
+    ahead : int
+        Jobs that were in the queue before it.
+    was_put_off : bool
+        It had kept its place since before that.
+    """
+
+    seconds: float
+    ahead: int = 0
+    was_put_off: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from coalloc.core.negotiating import others
 from coalloc.core.pieces import Pool
 from coalloc.core.power import floored
 from coalloc.core.records import JobRecord, JobState
-from coalloc.core.state import ClusterState, State
+from coalloc.core.state import ClusterState, State, ViewedNodes
 from coalloc.model.jobs import DivisibleJob, Job, Started, WorkflowJob
 from coalloc.model.parts import PART_ENDED
 from coalloc.model.platform import Cluster, Node, NodeState
@@ -70,33 +70,50 @@ def snapshot(
 def cluster_view(name: str, cluster: ClusterState, state: State, now: float) -> Cluster:
     """A cluster as planning sees it: powers in steps, drained nodes, staleness."""
     site = cluster.settings
-    nodes = []
-    for read in cluster.reading.nodes if cluster.reading is not None else ():
-        steps = cluster.powers.get(read.name)
-        power = floored(read.power, state.settings.power_step) if steps is None else steps.published
-        is_weak = bool(weakness(cluster, read))
-        is_drained = is_weak or cluster.drained or read.name in cluster.drained_nodes
-        nodes.append(
-            Node(
-                name=read.name,
-                power=max(power, POWER.low),
-                slots=read.slots,
-                features=read.features,
-                memory_mb=read.memory_mb,
-                free_at=now,
-                state=NodeState.DRAINING
-                if is_drained and read.state is NodeState.UP
-                else read.state,
-            )
-        )
     return Cluster(
         name=name,
-        nodes=tuple(nodes),
+        nodes=_nodes(cluster, state.settings.power_step),
         link_gbps=site.link_gbps,
         intra_gbps=site.intra_gbps,
         link_latency_s=site.link_latency_s,
         intra_latency_s=site.intra_latency_s,
         stale=cluster.is_stale(now, state.settings.reading_max_age_s),
+    )
+
+
+def _nodes(cluster: ClusterState, power_step: float) -> tuple[Node, ...]:
+    """The nodes as planning sees them, made anew only where what they depend on has changed."""
+    kept, drained = cluster.viewed, (cluster.drained, frozenset(cluster.drained_nodes))
+    if (
+        kept is None
+        or kept.reading is not cluster.reading
+        or kept.powers is not cluster.powers
+        or (kept.drained, kept.power_step) != (drained, power_step)
+    ):
+        read = () if cluster.reading is None else cluster.reading.nodes
+        kept = cluster.viewed = ViewedNodes(
+            reading=cluster.reading,
+            powers=cluster.powers,
+            drained=drained,
+            power_step=power_step,
+            nodes=tuple(_node(cluster, node, power_step) for node in read),
+        )
+    return kept.nodes
+
+
+def _node(cluster: ClusterState, read: NodeReading, power_step: float) -> Node:
+    steps = cluster.powers.get(read.name)
+    power = floored(read.power, power_step) if steps is None else steps.published
+    is_drained = (
+        cluster.drained or read.name in cluster.drained_nodes or bool(weakness(cluster, read))
+    )
+    return Node(
+        name=read.name,
+        power=max(power, POWER.low),
+        slots=read.slots,
+        features=read.features,
+        memory_mb=read.memory_mb,
+        state=NodeState.DRAINING if is_drained and read.state is NodeState.UP else read.state,
     )
 
 

@@ -128,7 +128,15 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
     state.put(record)
     if report.state in PART_ENDED:
         state.send(cluster, Forget(job=report.job, attempt=report.attempt))
-    _advance(state, negotiating.went_on(state, record, part, now), now)
+    record = negotiating.went_on(state, record, part, now)
+    if pair := negotiating.gives_way(state, record):
+        younger, older = pair
+        late = ", ".join(negotiating.ungranted(younger))
+        why = f"gives way to job {older.id}, which waits for its nodes"
+        _give_back(state, younger, now, late, GAVE_WAY, why)
+        if younger.id == record.id:
+            return
+    _advance(state, record, now)
 
 
 ASKED, WAITS, GRANTED, AT_BARRIER, RUNS, OVER = range(6)
@@ -259,6 +267,8 @@ def _some_ended(state: State, record: JobRecord) -> None:
     abort_parts(state, record, f"part on {bad.cluster}: {why}")
 
 
+GAVE_WAY = "gave_way"
+"""Reason of an attempt that was given up because it stood in the way of an older job's."""
 NOT_GRANTED = "not_granted"
 """Reason of an attempt that was given up while some of its claims still waited."""
 CANCELLED_THERE = "cancelled_there"
@@ -329,7 +339,7 @@ def _pause(limits: Settings, refusals: int, reason: str) -> float:
     """
     if reason == negotiating.OTHERS_FIRST:
         return limits.backoff_max_s
-    if reason == NOT_GRANTED:
+    if reason in {NOT_GRANTED, GAVE_WAY}:
         return limits.backoff_first_s
     return min(limits.backoff_max_s, limits.backoff_first_s * 2.0 ** min(refusals, 60))
 

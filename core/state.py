@@ -17,12 +17,13 @@ from coalloc.core.messages import Abort, Dismiss, Forget, Order
 from coalloc.core.pieces import Pool
 from coalloc.core.plan_order import Lanes
 from coalloc.core.power import PowerState
-from coalloc.core.records import WAITING, JobRecord, JobState, Outlook
+from coalloc.core.records import WAITING, JobRecord, JobState, Outlook, Wait
 from coalloc.core.settings import ClusterSettings, Settings
 from coalloc.core.speedup_fit import Run
 from coalloc.core.triggers import RoundControl
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan
+from coalloc.model.platform import Node
 from coalloc.model.reading import ClusterReading
 from coalloc.model.snapshot import Snapshot
 
@@ -30,6 +31,21 @@ NOBODY = ""
 """The user to whom the tokens of native jobs belong: no client is called so."""
 SPARE_TOKENS = 1000
 """Beyond two for each job in memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewedNodes:
+    """The nodes of a cluster as planning sees them, and what they were made from.
+
+    `reading` and `powers` are replaced whole where they change, so that they are compared as
+    objects.
+    """
+
+    reading: ClusterReading | None
+    powers: Mapping[str, PowerState]
+    drained: tuple[bool, frozenset[str]]
+    power_step: float
+    nodes: tuple[Node, ...]
 
 
 @dataclass(slots=True)
@@ -71,6 +87,8 @@ class ClusterState:
     """Words of the batch system that nobody here knows, and that were logged."""
     asked: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """Orders under way that say nothing new when repeated, with their numbers."""
+    viewed: ViewedNodes | None = field(default=None, compare=False, repr=False)
+    """Its nodes as the latest snapshot had them."""
 
     def is_stale(self, now: float, max_age_s: float) -> bool:
         """Nothing may be concluded from what was read last."""
@@ -150,8 +168,8 @@ class State:
     """Real by planned run times, by the keys of `history`; the newest key last."""
     runs: dict[str, tuple[Run, ...]] = field(default_factory=dict)
     """Processes and base times of finished runs, by the keys of `history`."""
-    waits: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    """By cluster, how long claims waited in its queue: the newest last, seconds."""
+    waits: dict[str, tuple[Wait, ...]] = field(default_factory=dict)
+    """By cluster, how long claims waited in its queue: the newest last."""
     last_job: int = 0
     last_event: int = 0
     last_round: int = 0

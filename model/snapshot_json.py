@@ -25,7 +25,7 @@ def read_snapshot(value: Any) -> Snapshot:
     """
     top = read_fields(value, tables.SNAPSHOT, "")
     time = top.get("time", 0.0)
-    clusters = read_clusters(top["clusters"], "clusters", time)
+    clusters = read_clusters(top["clusters"], "clusters")
     slots = {node.name: node.slots for cluster in clusters for node in cluster.nodes}
     names = {cluster.name for cluster in clusters}
     queue, warnings = [], []
@@ -59,7 +59,7 @@ def read_snapshot(value: Any) -> Snapshot:
     )
 
 
-def read_clusters(value: Any, where: str, time: float = 0.0) -> tuple[Cluster, ...]:
+def read_clusters(value: Any, where: str) -> tuple[Cluster, ...]:
     """Read cluster objects, of a snapshot or of a platform file; node sets are expanded."""
     clusters = []
     node_names: set[str] = set()
@@ -68,7 +68,7 @@ def read_clusters(value: Any, where: str, time: float = 0.0) -> tuple[Cluster, .
         fields = read_fields(item, tables.CLUSTER, place)
         nodes: list[Node] = []
         for k, node in enumerate(array(fields["nodes"], f"{place}.nodes")):
-            nodes += _nodes(node, f"{place}.nodes[{k}]", node_names, time)
+            nodes += _nodes(node, f"{place}.nodes[{k}]", node_names)
         fields["nodes"] = tuple(nodes)
         for key in ("link_gbps", "intra_gbps"):
             if fields.get(key) is None:
@@ -78,10 +78,9 @@ def read_clusters(value: Any, where: str, time: float = 0.0) -> tuple[Cluster, .
     return tuple(clusters)
 
 
-def _nodes(value: Any, where: str, taken: set[str], time: float) -> list[Node]:
+def _nodes(value: Any, where: str, taken: set[str]) -> list[Node]:
     fields = read_fields(value, tables.NODE, where)
     fields["state"] = NodeState(fields.get("state", NodeState.UP))
-    fields.setdefault("free_at", time)
     nodes = []
     for name in expand(fields.pop("name"), f"{where}.name"):
         if name in taken:
@@ -148,7 +147,7 @@ def write_snapshot(snapshot: Snapshot) -> dict[str, Any]:
     out: dict[str, Any] = {"format": tables.SNAPSHOT_FORMAT, "time": snapshot.time}
     if snapshot.overrun_s != OVERRUN_S:
         out["overrun_s"] = snapshot.overrun_s
-    out["clusters"] = [write_cluster(cluster, snapshot.time) for cluster in snapshot.clusters]
+    out["clusters"] = [write_cluster(cluster) for cluster in snapshot.clusters]
     out["queue"] = [write_job(job) for job in snapshot.queue]
     out["running"] = [_write_running(job) for job in snapshot.running]
     out["reservations"] = [
@@ -158,7 +157,7 @@ def write_snapshot(snapshot: Snapshot) -> dict[str, Any]:
     return out
 
 
-def write_cluster(cluster: Cluster, time: float = 0.0) -> dict[str, Any]:
+def write_cluster(cluster: Cluster) -> dict[str, Any]:
     """The cluster as a JSON object; unlimited is null."""
     return {
         "name": cluster.name,
@@ -167,17 +166,17 @@ def write_cluster(cluster: Cluster, time: float = 0.0) -> dict[str, Any]:
         "link_latency_s": cluster.link_latency_s,
         "intra_latency_s": cluster.intra_latency_s,
         "stale": cluster.stale,
-        "nodes": [_write_node(node, time) for node in cluster.nodes],
+        "nodes": [_write_node(node) for node in cluster.nodes],
     }
 
 
-def _write_node(node: Node, time: float) -> dict[str, Any]:
+def _write_node(node: Node) -> dict[str, Any]:
     out: dict[str, Any] = {"name": node.name, "power": node.power, "slots": node.slots}
     if node.features:
         out["features"] = list(node.features)
     if node.memory_mb is not None:
         out["memory_mb"] = node.memory_mb
-    if node.free_at not in (-inf, time):
+    if node.free_at != -inf:
         out["free_at"] = node.free_at
     if node.state is not NodeState.UP:
         out["state"] = str(node.state)

@@ -12,10 +12,12 @@ not have is left out, and so is what has ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from coalloc.model.platform import Node
 from coalloc.model.snapshot import Reservation, Snapshot
+from coalloc.policies.latest import keep_latest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +56,17 @@ class Holds:
     links: tuple[LinkHold, ...] = ()
 
 
+@keep_latest
+def nodes_by_name(*clusters: tuple[Node, ...]) -> Mapping[str, Node]:
+    """The nodes of these clusters."""
+    return {node.name: node for nodes in clusters for node in nodes}
+
+
 def holds(snapshot: Snapshot) -> Holds:
     """Read what runs."""
     if not snapshot.running:
         return Holds()
-    known = {node.name: node for _, node in snapshot.nodes()}
+    known = nodes_by_name(*(cluster.nodes for cluster in snapshot.clusters))
     clusters = {cluster.name for cluster in snapshot.clusters}
     nodes: list[NodeHold] = []
     links: list[LinkHold] = []

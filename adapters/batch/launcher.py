@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,37 @@ from coalloc.adapters.base import AdapterError
 from coalloc.adapters.batch.token import Token
 from coalloc.adapters.launcher import PartLauncher
 from coalloc.adapters.part_folder import PartFolder, ended_report
+from coalloc.adapters.runner.grant import GRANT, kept
 from coalloc.adapters.runner.status import END, PAGE, decoded
-from coalloc.model.parts import PartKey, PartReport, PartSpec
+from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
 
 ORPHANED = "orphaned"
+WAITS = "others_first"
+"""Reason of a part whose claim is in the queue."""
 SPAWN_EVERY_S = 1.0
 """A runner that dies at once is not replaced more often than this, seconds."""
 
 
 class BatchFolder(PartFolder):
     """A part's folder; where its runner is dead, another takes it over."""
+
+    def report(self) -> PartReport:
+        """How the part is, and where its claim might wait, what was granted."""
+        report = super().report()
+        if report.is_ended:
+            return report
+        grant = kept(str(self.path), GRANT)
+        if "nodes" in grant:
+            return replace(report, nodes=dict(grant["nodes"]))
+        if not grant:
+            return report
+        return replace(
+            report,
+            state=PartState.WAITING,
+            expected=grant.get("expected"),
+            reason=report.reason or WAITS,
+            detail=grant.get("detail", ""),
+        )
 
     def _sealed(self) -> PartReport:
         status = self.status()

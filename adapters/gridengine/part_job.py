@@ -23,7 +23,7 @@ from coalloc.adapters.gridengine.part_commands import (
     refusal,
     request,
 )
-from coalloc.adapters.runner.batch_job import account_of, node_counts
+from coalloc.adapters.runner.batch_job import Turn, account_of, node_counts
 from coalloc.adapters.runner.batch_part import BatchPart
 from coalloc.adapters.runner.command import Account, BatchError, RefusedError, UnreachableError
 from coalloc.adapters.runner.payload import VARIABLE, payload
@@ -107,6 +107,11 @@ class GridEngineJob:
         self._submitted = time.monotonic()
         keep()
         return True
+
+    def turn(self) -> Turn | None:
+        """How the jobs stand: their slots are those that were asked for, and are never told."""
+        state, reason = self.state()
+        return None if state is None else Turn(state, reason)
 
     def state(self) -> tuple[str | None, str]:
         """The jobs' joint state; None: not known; empty: one of them is not there."""

@@ -56,7 +56,7 @@ class Barrier:
     Parameters
     ----------
     specs : mapping of the batch system's node name to spec
-        What each is told to run.
+        What each is told to run; empty: nothing is known yet, and whoever comes waits to be told.
     key : str
         What each has to hold.
     ports : (int, int)
@@ -66,6 +66,10 @@ class Barrier:
     ----------
     is_open : bool
         The processes were let go: a wrapper that comes for the first time comes too late.
+    early : dict of node name to connection
+        Wrappers that have come before it was known what they are to run.
+    has_lost_early : bool
+        One of those has gone again.
 
     Raises
     ------
@@ -84,7 +88,8 @@ class Barrier:
         self._key, self._poller = key, poller
         self._unauthenticated: dict[int, UnauthenticatedPeer] = {}
         self._names: dict[int, str] = {}
-        self.is_open = False
+        self.early: dict[str, LineConnection] = {}
+        self.has_lost_early = self.is_open = False
         self._sock = listening(ports)
         self._sock.setblocking(False)
         poller.register(self._sock, select.POLLIN)
@@ -96,7 +101,7 @@ class Barrier:
 
     def all_said(self, step: int) -> bool:
         """Whether every node has said this."""
-        return all(step in node.records for node in self.nodes.values())
+        return bool(self.nodes) and all(step in node.records for node in self.nodes.values())
 
     @property
     def unauthenticated(self) -> int:
@@ -117,6 +122,16 @@ class Barrier:
         """Whether a node that was here is not, though it has not ended."""
         return any(READY in self.nodes[name].records for name in self.missing)
 
+    def brief(self, specs: dict[str, dict[str, Any]]) -> None:
+        """Tell those that are here what to run, and from now on those that come."""
+        self.nodes = {name: Node(spec) for name, spec in specs.items()}
+        early, self.early = self.early, {}
+        for name, connection in early.items():
+            if name in self.nodes:
+                self._join(name, connection)
+            else:
+                self._drop(connection.fileno(), connection)
+
     def take(self, fd: int) -> bool:
         """Take in what has come over a descriptor; False if it is none of the barrier's."""
         if fd == self._sock.fileno():
@@ -125,6 +140,8 @@ class Barrier:
             self._meet(fd)
         elif fd in self._names:
             self._hear(fd)
+        elif name := next((n for n, c in self.early.items() if c.fileno() == fd), ""):
+            self._hear_early(name)
         else:
             return False
         return True
@@ -152,6 +169,8 @@ class Barrier:
         """Close every connection."""
         for fd, peer in list(self._unauthenticated.items()):
             self._drop(fd, peer.connection)
+        for name in list(self.early):
+            self._drop_early(name)
         for node in self.nodes.values():
             if node.connection is not None:
                 self._lose(node)
@@ -181,7 +200,8 @@ class Barrier:
             self._drop(fd, peer.connection)
 
     def _greet(self, fd: int, peer: UnauthenticatedPeer, words: list[str]) -> None:
-        if words[0] == "hello" and len(words) == 3 and words[1] in self.nodes:
+        is_known = words[1:2] and (not self.nodes or words[1] in self.nodes)
+        if words[0] == "hello" and len(words) == 3 and is_known:
             peer.node, peer.theirs, peer.ours = words[1], words[2], nonce()
             said = proof(self._key, "runner", peer.theirs, peer.ours, peer.node)
             peer.connection.say("prove", peer.ours, said)
@@ -191,14 +211,38 @@ class Barrier:
             raise TalkError("the peer does not hold the key")
         if not is_proof(words[1], self._key, "node", *about):
             raise TalkError("the peer does not hold the key")
-        node = self.nodes[peer.node]
+        if self.nodes and peer.node not in self.nodes:
+            raise TalkError("the part has no such node")
+        del self._unauthenticated[fd]
+        if self.nodes:
+            self._join(peer.node, peer.connection)
+            return
+        if peer.node in self.early:
+            self._drop_early(peer.node)
+        self.early[peer.node] = peer.connection
+        peer.connection.say("wait")
+
+    def _join(self, name: str, connection: LineConnection) -> None:
+        """Tell a node that is here what to run."""
+        node = self.nodes[name]
         if node.connection is not None:
             self._lose(node)
-        del self._unauthenticated[fd]
-        node.connection = peer.connection
-        self._names[fd] = peer.node
+        node.connection = connection
+        self._names[connection.fileno()] = name
         spec = node.spec | {"is_open": self.is_open}
         self._tell(node, "spec", json.dumps(spec, separators=(",", ":")))
+
+    def _hear_early(self, name: str) -> None:
+        """Nothing is said before the spec: see whether it is still there."""
+        try:
+            self.early[name].heard()
+        except TalkError:
+            self.has_lost_early = True
+            self._drop_early(name)
+
+    def _drop_early(self, name: str) -> None:
+        connection = self.early.pop(name)
+        self._drop(connection.fileno(), connection)
 
     def _hear(self, fd: int) -> None:
         node = self.nodes[self._names[fd]]

@@ -16,6 +16,34 @@ from coalloc.adapters.runner.command import Account
 from coalloc.adapters.runner.rank import FaultError
 
 
+class Turn:
+    """How a job stands that was to wait in its batch system's queue.
+
+    Attributes
+    ----------
+    state, reason : str
+        In the batch system's words.
+    expected : float or None
+        When it is expected to start, wall-clock seconds.
+    slots : dict of the batch system's node name to slots
+        What it was given; empty: nothing yet.
+    is_stuck : bool
+        It will not start by itself, however long it waits.
+    """
+
+    def __init__(
+        self,
+        state: str,
+        reason: str = "",
+        expected: float | None = None,
+        slots: dict[str, int] | None = None,
+        *,
+        is_stuck: bool = False,
+    ) -> None:
+        self.state, self.reason, self.expected = state, reason, expected
+        self.slots, self.is_stuck = slots or {}, is_stuck
+
+
 class PartJob(Protocol):
     """The job, or the jobs, by which a part's nodes are claimed in the batch system.
 
@@ -47,6 +75,9 @@ class PartJob(Protocol):
         and has to be looked after until every wrapper is here. Raises FaultError.
         """
 
+    def turn(self) -> Turn | None:
+        """How the job stands that waits in the queue; None: out of reach."""
+
     def state(self) -> tuple[str | None, str]:
         """The job's state and its reason; None: not known; empty: there is no such job."""
 
@@ -76,6 +107,8 @@ def node_specs(spec: dict[str, Any], folder: str) -> dict[str, dict[str, Any]]:
     """What each node of a part is told to run, by the batch system's name of the node."""
     shared = {key: value for key, value in spec.items() if key not in {"ranks", "site", "key"}}
     for name in ("script", "hostfile"):
+        if f"{name}_text" in spec:
+            continue  # it is no longer what was planned
         shared[f"{name}_text"] = ""
         with contextlib.suppress(FileNotFoundError):
             path = f"{folder}/user/{name}"

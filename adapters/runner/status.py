@@ -100,18 +100,20 @@ class StatusFile:
             is_written = True
         except OSError:
             is_written = False
+        self.tell(b"" if is_written else b" " + encoded(record).rstrip(b"\n"))
+        return is_written
+
+    def tell(self, more: bytes = b"") -> None:
+        """Have the launcher, if one listens, look at this part."""
         with contextlib.suppress(OSError):
             fd = os.open(
                 f"{os.path.dirname(self.folder)}/news", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC
             )
-            line = os.path.basename(self.folder).encode()
-            if not is_written:
-                line += b" " + encoded(record).rstrip(b"\n")
+            line = os.path.basename(self.folder).encode() + more
             with contextlib.suppress(OSError):
                 if len(line) < PAGE:
                     os.write(fd, line + b"\n")
             os.close(fd)
-        return is_written
 
 
 def boot_id() -> str:

@@ -13,12 +13,22 @@ from typing import Any
 
 from coalloc.adapters.runner.barrier import Barrier
 from coalloc.adapters.runner.batch_job import PartJob, node_specs
+from coalloc.adapters.runner.grant import (
+    Nodes,
+    dealt,
+    is_whole,
+    keep_grant,
+    planned_nodes,
+    settled,
+)
 from coalloc.adapters.runner.orders import OrderLoop
 from coalloc.adapters.runner.rank import FaultError
 from coalloc.adapters.runner.status import END, READY, RUN, START, StatusFile, boot_id
 
 LOOK_S = 1.0
 """Between two questions to the batch system about a job of which something is missing, seconds."""
+TURN_S = 3.0
+"""Between two looks at a job that waits in the queue; its start is known by its wrappers, s."""
 SOON_S = 0.2
 """What is on its way when a step ends has come after this long, seconds."""
 RECONNECT_S = 20.0
@@ -65,10 +75,15 @@ class PartSupervisor(OrderLoop):
         self.wake_fd = fds[1]
         self.spec, self._folder, self._status, self._job = spec, folder, status, job
         self.is_started = self.go_asked = has_started(status)
+        self._may_wait = spec.get("queue") is not None
+        self._is_waiting = False
+        if self._may_wait and self.is_started:
+            self.spec = settled(spec, folder)
         self._is_over = False
         self._said = {step for step in (READY, RUN) if status.read(step) is not None}
         self._reason = self._detail = ""
         self._missed = 0
+        self._after_early_s = 0.0
         self._missing_since = time.monotonic()
         self._renew()
         self._kill_at = self._give_up_at = self._look_at = float("inf")
@@ -134,7 +149,8 @@ class PartSupervisor(OrderLoop):
 
     def _opened(self, port: int) -> Barrier:
         """Listen; after a restart where the nodes will call again."""
-        specs = node_specs(self.spec, self._folder)
+        is_known = self.is_started or not self._may_wait
+        specs = node_specs(self.spec, self._folder) if is_known else {}
         first, last = (port, port) if port else self.spec["site"]["ports"]
         end = time.monotonic() + (REBIND_S if port and self.is_started else 0.0)
         while True:
@@ -149,8 +165,55 @@ class PartSupervisor(OrderLoop):
 
     def _claim(self) -> None:
         self._keep()
-        if self._job.claim(self._barrier.port, self._keep):
+        waits = self._job.claim(self._barrier.port, self._keep)
+        if waits:
             self._look_at = time.monotonic() + LOOK_S
+        if waits and self._may_wait:
+            self._is_waiting, self.lease_end = True, float("inf")
+            self._show({"waits": True})
+        elif self._may_wait:
+            self._grant(planned_nodes(self.spec))
+
+    # -- a claim that waits
+
+    def _show(self, grant: dict[str, Any]) -> None:
+        """Say how the claim is."""
+        try:
+            keep_grant(self._folder, grant)
+        except OSError as error:
+            raise FaultError("state_unwritable", f"{self._folder}: {error.strerror}") from error
+        self._status.tell()
+
+    def _grant(self, nodes: Nodes) -> None:
+        """The part has its nodes: it goes on if it needs to hear of no others."""
+        self._is_waiting = False
+        self._renew()
+        self._show({"nodes": nodes})
+        if is_whole(self.spec) and dict(nodes) == dict(planned_nodes(self.spec)):
+            self._brief()
+
+    def _brief(self) -> None:
+        """Tell the wrappers what to run, now that all nodes of the job are known."""
+        if self._is_waiting or self._barrier.nodes or self._reason:
+            return
+        self.spec = settled(self.spec, self._folder)
+        self._barrier.brief(node_specs(self.spec, self._folder))
+        self._look_at = min(self._look_at, time.monotonic() + LOOK_S)
+
+    def _look_at_turn(self) -> None:
+        """Ask how far the job has come in the queue."""
+        turn = self._job.turn()
+        if turn is None:
+            return
+        if turn.slots:
+            try:
+                self._grant(dealt(self.spec, turn.slots))
+            except ValueError as error:
+                self._conclude("nodes_taken", str(error))
+        elif turn.is_stuck or not self._job.is_alive(turn.state):
+            self._conclude(*self._job.explained(turn.state, turn.reason))
+        else:
+            self._show({"waits": True, "expected": turn.expected, "detail": turn.reason})
 
     def _keep(self) -> None:
         """Write down what whoever takes over has to know."""
@@ -174,12 +237,21 @@ class PartSupervisor(OrderLoop):
     def _take(self, fd: int) -> None:
         self._barrier.take(fd)
 
+    def _obey_one(self, words: list[str]) -> None:
+        if words[0] == "arrange":
+            self._brief()
+        elif words[0] != "renew" or not self._is_waiting:
+            super()._obey_one(words)
+
     def _renewed(self) -> None:
         self._barrier.say("renew")
 
     def _see_nodes(self) -> None:
         """Draw the conclusions from what the nodes have said."""
         barrier = self._barrier
+        if self._is_waiting and barrier.early:
+            self._look_at = min(self._look_at, time.monotonic() + self._after_early_s)
+            self._after_early_s = SOON_S
         if READY not in self._said and barrier.all_said(READY):
             self._look_at = float("inf")
             here = {"pid": os.getpid(), "job": self._job.number, "boot": boot_id()}
@@ -199,7 +271,10 @@ class PartSupervisor(OrderLoop):
 
     def _see_missing(self) -> None:
         now = time.monotonic()
-        if not self._barrier.missing:
+        if self._may_wait and not self._barrier.nodes:
+            if self._barrier.has_lost_early or self._job.has_lost_step:
+                self._look_at = min(self._look_at, now + SOON_S)
+        elif not self._barrier.missing:
             self._missing_since = now
         elif self._barrier.is_broken or self._job.has_lost_step:
             self._look_at = min(self._look_at, now + SOON_S)
@@ -238,8 +313,11 @@ class PartSupervisor(OrderLoop):
             self._kill_at = float("inf")
             self._job.kill()
         if now >= self._look_at and not self._is_over:
-            self._look_at = now + LOOK_S
-            self._ask_system()
+            self._look_at = now + (TURN_S if self._is_waiting else LOOK_S)
+            if self._is_waiting:
+                self._look_at_turn()
+            else:
+                self._ask_system()
 
     def _ask_system(self) -> None:
         """Ask what became of the job, since something of it is missing."""
@@ -252,7 +330,9 @@ class PartSupervisor(OrderLoop):
                 self._conclude("vanished", f"{self._job.system} knows it no more")
             return
         self._missed = 0
-        if state and self._job.is_ending(state):
+        if state == "" and self._may_wait:
+            self._conclude("vanished", f"{self._job.system} knows it no more")
+        elif state and self._job.is_ending(state):
             self._look_at = time.monotonic() + SOON_S
         elif state and (not self._job.is_alive(state) or self._job.has_lost_step):
             self._conclude(*self._job.explained(state, reason))

@@ -5,6 +5,7 @@
     node    hello NODE NONCE
     runner  prove NONCE PROOF
     node    prove PROOF
+    runner  wait                                where it is not yet known what the node is to run
     runner  spec {...}                          the part, as far as this node's processes go
     node    1 {...}, 2 {...}, 3 {...}           a record of `runner.status` (READY, RUN, END)
     runner  go | renew | abort - TEXT | cancel SIGNAL GRACE | over
@@ -31,6 +32,8 @@ except ImportError:
 
 LONGEST_LINE = 16 << 20
 SEND_LIMIT_S = 5
+LONGEST_WAIT_S = 30 * 86_400.0
+"""For the other parts of the job; the batch system ends the claim before."""
 KEEPALIVE = (
     ((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1),
     ((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE), 15),
@@ -172,6 +175,8 @@ def connect(
             raise TalkError(f"{host}:{port}: who listens there does not hold the key")
         connection.say("prove", proof(key, "node", ours, words[1], node))
         word, _, text = connection.wait_line(limit_s).partition(" ")
+        if word == "wait":
+            word, _, text = connection.wait_line(LONGEST_WAIT_S).partition(" ")
         if word != "spec":
             raise TalkError(f"{host}:{port}: {word!r} came in place of the spec")
         return connection, json.loads(text)

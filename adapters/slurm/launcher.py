@@ -88,6 +88,15 @@ class SlurmLauncher(BatchLauncher):
         except BatchError as error:
             raise AdapterError(str(error)) from error
 
+    def _avoided(self, part: PartSpec) -> str:
+        """The nodes that a claim which may wait must not get, as Slurm has node sets."""
+        if part.queue is None:
+            return ""
+        avoided = {self._settings.plain(name) for name in part.queue.avoid} & self._names
+        if self._settings.nodes is not None:
+            avoided |= self._names - self._settings.nodes
+        return fold(sorted(avoided)) if avoided else ""
+
     def _site(self, part: PartSpec) -> dict[str, Any]:
         """What the runner has to know of the cluster."""
         site = self._settings
@@ -106,7 +115,8 @@ class SlurmLauncher(BatchLauncher):
             "conf": self._slurm.conf,
             "bin": site.bin,
             "limit_s": site.command_limit_s,
-            "start": site.start,
+            "prefix": f"{site.cluster}/" if site.qualified else "",
+            "avoid": self._avoided(part),
             "exclusive": site.slots == "node",
             "names": {name: site.plain(name) for name, _ in part.nodes},
             "options": options,

@@ -21,9 +21,14 @@ ALIVE = frozenset(
 ENDING = "COMPLETING"
 """State that stands before a job's end state until its nodes are free."""
 
+NODE_COUNT = '"$SLURM_JOB_NUM_NODES"'
 FULL = ("job queue full", "temporarily unable to accept")
 """What salloc and sbatch say before they try again for a minute: MaxJobCount, most often."""
+OTHERS_FIRST = "others_first"
+WAITABLE = frozenset({OTHERS_FIRST, "nodes_taken", "node_unavailable"})
+"""Refusals of a claim at once after which it may wait its turn."""
 REFUSALS = (
+    ("insufficient priority", OTHERS_FIRST),
     ("requested nodes are busy", "nodes_taken"),
     ("required node not available", "node_unavailable"),
     ("requested node configuration is not available", "nodes_taken"),
@@ -44,6 +49,17 @@ REFUSALS = (
 )
 """What Slurm says, in lower case, and the reason of the refusal."""
 
+NEVER = {
+    "BadConstraints": "no_such_nodes",
+    "PartitionNodeLimit": "not_permitted",
+    "PartitionTimeLimit": "bad_time_limit",
+    "PartitionDown": "partition_closed",
+    "PartitionInactive": "partition_closed",
+    "InvalidAccount": "not_permitted",
+    "InvalidQOS": "not_permitted",
+    "JobHeldAdmin": "held_there",
+}
+"""Why a job that waits will not start by itself, and the reason of the refusal."""
 ENDS = {
     "TIMEOUT": ("time_limit", "Slurm's own time limit ended the job"),
     "DEADLINE": ("time_limit", "Slurm's deadline ended the job"),
@@ -57,12 +73,20 @@ ENDS = {
 """How a job's state in Slurm explains that its processes are gone."""
 
 
-def allocation(spec: dict[str, Any]) -> list[str]:
-    """The options by which exactly a part's nodes are asked for, of salloc and sbatch alike."""
+def allocation(spec: dict[str, Any], *, is_shape: bool = False) -> list[str]:
+    """The options by which a part's nodes are asked for, of salloc and sbatch alike.
+
+    Parameters
+    ----------
+    is_shape : bool
+        Any nodes that have room for as many processes, not exactly its own.
+    """
     site, token = spec["site"], spec["token"]
     words = [f"--job-name={token['name']}", f"--comment={token['comment']}"]
     counts = node_counts(spec)
-    if site["exclusive"]:
+    if is_shape:
+        words += _shape(spec)
+    elif site["exclusive"]:
         names, size = ",".join(counts), str(len(counts))
         words += ["--exclusive", f"--nodelist={names}", "-N", size, "-n", size]
         words += ["--ntasks-per-node=1"]
@@ -76,20 +100,39 @@ def allocation(spec: dict[str, Any]) -> list[str]:
             f"--mem-per-cpu={memory_mb}" if not site["exclusive"] else f"--mem={memory_mb}"
         )
     if spec["time_limit_s"] is not None:
-        words.append(f"--time={minutes(spec)}")
+        held_s = spec["queue"]["hold_s"] if is_shape else 0.0
+        words.append(f"--time={minutes(spec, held_s)}")
     return words + list(site["options"])
 
 
-def minutes(spec: dict[str, Any]) -> int:
+def minutes(spec: dict[str, Any], held_s: float = 0.0) -> int:
     """Slurm's time limit: the part's own and what comes before and after its run.
 
     No more than the partition's, where the part's own is within that.
+
+    Parameters
+    ----------
+    held_s : float
+        For so long it may hold its nodes before it starts, seconds.
     """
     own_s, most_s = spec["time_limit_s"], spec["site"].get("max_time_s")
-    wanted = -int(-(own_s + HOLD_S + spec["grace_s"]) // 60)
+    wanted = -int(-(own_s + held_s + HOLD_S + spec["grace_s"]) // 60)
     if most_s is None or own_s > most_s:
         return wanted
     return min(wanted, max(1, int(most_s // 60)))
+
+
+def _shape(spec: dict[str, Any]) -> list[str]:
+    """As many nodes, or CPUs on whatever nodes, as the part has processes."""
+    site, size, begin = spec["site"], str(len(spec["ranks"])), spec["queue"]["begin_s"]
+    words = ["-n", size]
+    if site["exclusive"]:
+        words += ["--exclusive", "-N", size, "--ntasks-per-node=1"]
+    if site["avoid"]:
+        words.append(f"--exclude={site['avoid']}")
+    if begin >= 1.0:
+        words.append(f"--begin=now+{int(begin)}")
+    return words
 
 
 def salloc_words(spec: dict[str, Any]) -> list[str]:
@@ -98,22 +141,24 @@ def salloc_words(spec: dict[str, Any]) -> list[str]:
 
 
 def sbatch_words(spec: dict[str, Any]) -> list[str]:
-    """Claim through the queue."""
-    return ["--parsable", "--no-requeue", "--output=/dev/null", *allocation(spec)]
+    """Take a turn in the queue, for any nodes of the part's shape."""
+    own = ["--parsable", "--no-requeue", "--output=/dev/null"]
+    return [*own, *allocation(spec, is_shape=True)]
 
 
-def srun_words(spec: dict[str, Any], job: str = "") -> list[str]:
-    """One wrapper on each node, with all that was allocated there."""
-    size = str(len(node_counts(spec)))
-    words = [f"--jobid={job}"] if job else []
-    words += ["-N", size, "-n", size, "--ntasks-per-node=1", "--overlap", "--whole", "--mem=0"]
+def srun_words(spec: dict[str, Any], size: str) -> list[str]:
+    """One wrapper on each of so many nodes, with all that was allocated there."""
+    words = ["-N", size, "-n", size, "--ntasks-per-node=1", "--overlap", "--whole", "--mem=0"]
     words += ["--mpi=none", "--cpu-bind=none", "--input=none", "--kill-on-bad-exit=1"]
     return [*words, "--export=ALL", spec["site"]["python"], "-I", "-S", "-c", BOOT]
 
 
 def batch_script(spec: dict[str, Any], srun: str) -> str:
-    """What sbatch is given."""
-    quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in srun_words(spec))
+    """What sbatch is given; only where it runs is it known on how many nodes."""
+    words = srun_words(spec, NODE_COUNT)
+    quoted = " ".join(
+        word if word == NODE_COUNT else "'" + word.replace("'", "'\\''") + "'" for word in words
+    )
     # A requeued job must not come to the barrier a second time.
     return f'#!/bin/sh\n[ "${{SLURM_RESTART_COUNT:-0}}" = 0 ] && exec {srun} {quoted}\n'
 
@@ -138,8 +183,19 @@ def shown_field(text: str, key: str) -> str:
     return match.group(1) if match else ""
 
 
+def allocated(text: str) -> list[tuple[str, int]]:
+    """Node sets and the CPUs on each of their nodes, of ``scontrol -d -o show job``."""
+    found = []
+    for names, cpus in re.findall(r"(?:^|\s)Nodes=(\S+) CPU_IDs=(\S+)", text):
+        spans = (span.partition("-") for span in cpus.split(","))
+        found.append((names, sum(int(last or first) - int(first) + 1 for first, _, last in spans)))
+    return found
+
+
 def explained(state: str, reason: str) -> tuple[str, str]:
     """Reason and detail of a job that ended in this state."""
+    if state == "PENDING" and reason in NEVER:
+        return NEVER[reason], f"Slurm says {reason}"
     known = ENDS.get(state)
     if known is not None:
         return known

@@ -12,7 +12,7 @@ from calendar import timegm
 from collections.abc import Callable
 from typing import Any
 
-from coalloc.adapters.runner.batch_job import account_of
+from coalloc.adapters.runner.batch_job import Turn, account_of, node_counts
 from coalloc.adapters.runner.batch_part import BatchPart
 from coalloc.adapters.runner.command import (
     BatchError,
@@ -26,7 +26,9 @@ from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_commands import (
     ALIVE,
     ENDING,
-    allocation,
+    NEVER,
+    WAITABLE,
+    allocated,
     batch_script,
     explained,
     granted,
@@ -44,7 +46,6 @@ SETTLE_S = 15.0
 POLL_S = 0.01
 UNDO_S = 60.0
 """A submission that was never answered is looked for so long, seconds."""
-BUSY_S = 2.0
 PAYLOAD = payload()
 
 
@@ -84,20 +85,34 @@ class SlurmJob:
         self._undo_until = 0.0
 
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
-        """Claim the nodes in the site's way, and start the wrappers; whether through the queue.
+        """Claim the nodes at once, or take a turn in the queue; whether it waits there.
 
         Raises
         ------
         FaultError
         """
-        if self._spec["site"]["start"] == "sbatch":
+        queue = self._spec["queue"]
+        if queue is not None and not self._is_granted_at_once():
             self.submit(port)
             keep()
             return True
-        self.allocate()
+        if queue is None:
+            self.allocate()
         keep()
         self.start_step(port)
         return False
+
+    def _is_granted_at_once(self) -> bool:
+        """Whether a claim that might wait need not."""
+        if not self._spec["queue"]["at_once"]:
+            return False
+        try:
+            self.allocate()
+        except FaultError as fault:
+            if fault.reason in WAITABLE:
+                return False
+            raise
+        return True
 
     def allocate(self) -> None:
         """Claim the nodes at once.
@@ -125,7 +140,8 @@ class SlurmJob:
             with open(f"{self._folder}/step.log", "ab") as log:
                 self._step = self._slurm.start(
                     "srun",
-                    *srun_words(self._spec, self.number),
+                    f"--jobid={self.number}",
+                    *srun_words(self._spec, str(len(node_counts(self._spec)))),
                     log=log,
                     env=self._environment(port),
                     account=self._account,
@@ -143,7 +159,6 @@ class SlurmJob:
         folder = self._spec["site"]["bin"]
         script = batch_script(self._spec, f"{folder}/srun" if folder else "srun")
         try:
-            self._refuse_busy()
             said = self._slurm.run(
                 "sbatch",
                 *sbatch_words(self._spec),
@@ -171,6 +186,31 @@ class SlurmJob:
         except RefusedError:
             return self._accounted()
         return shown_field(text, "JobState"), shown_field(text, "Reason")
+
+    def turn(self) -> Turn | None:
+        """How the job stands in the queue; None: out of reach."""
+        try:
+            show = ("scontrol", "-d", "-o", "show", "job", self.number)
+            text = self._slurm.run(*show, env={"TZ": "UTC"})
+            state, reason = shown_field(text, "JobState"), shown_field(text, "Reason")
+            if state == "PENDING":
+                expected = _instant(shown_field(text, "StartTime"))
+                return Turn(state, reason, expected, is_stuck=reason in NEVER)
+            return Turn(state, reason, slots=self._slots(text) if state == "RUNNING" else {})
+        except UnreachableError:
+            return None
+        except RefusedError:
+            ended, why = self._accounted()
+            return Turn(ended or "", why)
+
+    def _slots(self, text: str) -> dict[str, int]:
+        """The nodes that were allocated, and the processes that each takes."""
+        slots: dict[str, int] = {}
+        for names, cpus in allocated(text):
+            count = 1 if self._spec["site"]["exclusive"] else cpus
+            each = self._slurm.run("scontrol", "show", "hostnames", names).split()
+            slots |= dict.fromkeys(each, count)
+        return slots
 
     def settled_state(self) -> tuple[str | None, str]:
         """The state of a job that is ending: Slurm hides it while nodes are still cleaned up."""
@@ -247,25 +287,6 @@ class SlurmJob:
         self.is_unsure = isinstance(error, UnreachableError)
         raise FaultError(refusal(error), str(error)) from error
 
-    def _refuse_busy(self) -> None:
-        """Ask when Slurm would start the part; later than now is a refusal."""
-        words = ["--test-only", *allocation(self._spec), "--wrap=true"]
-        answer = self._slurm.ask("sbatch", *words, env={"TZ": "UTC"}, account=self._account)
-        if answer.code != 0:
-            raise self._slurm.failure("sbatch", answer)
-        said = answer.err.split()
-        with contextlib.suppress(ValueError, IndexError):
-            stamp = said[said.index("at") + 1]
-            start = timegm(time.strptime(stamp, "%Y-%m-%dT%H:%M:%S"))
-            if start > time.time() + BUSY_S and start > self._time_there() + BUSY_S:
-                raise FaultError("nodes_taken", f"Slurm would start it at {stamp} UTC")
-
-    def _time_there(self) -> float:
-        """Slurmctld's clock, whole seconds."""
-        text = self._slurm.run("scontrol", "show", "config", env={"TZ": "UTC"})
-        stamp = text.lstrip().partition("\n")[0].rpartition(" as of ")[2].strip()
-        return float(timegm(time.strptime(stamp, "%Y-%m-%dT%H:%M:%S")))
-
     def _environment(self, port: int) -> dict[str, str]:
         host = self._spec["site"]["address"] or socket.getfqdn()
         return {
@@ -311,6 +332,14 @@ class SlurmJob:
         except BatchError:
             return "", ""
         return (text.split() or [""])[0].rstrip("+"), "accounting"
+
+
+def _instant(stamp: str) -> float | None:
+    """A time of Slurm's in UTC, seconds since 1970; None: Slurm does not know."""
+    try:
+        return float(timegm(time.strptime(stamp, "%Y-%m-%dT%H:%M:%S")))
+    except ValueError:
+        return None
 
 
 class SlurmPart(BatchPart):

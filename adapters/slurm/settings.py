@@ -98,7 +98,7 @@ SETTINGS: Table = {
         kind="text",
         choices=("salloc", "sbatch"),
         default="salloc",
-        doc="How parts are claimed: at once, or through the queue.",
+        doc="How parts are claimed: at once or not at all, or as batch jobs that may wait.",
     ),
     "address": SHARED["address"],
     "ports": SHARED["ports"],

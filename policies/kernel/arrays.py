@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.kernel.intake import Intake
-from coalloc.policies.kernel.kinds import floored_power
+from coalloc.model.platform import Node
+from coalloc.policies.kernel.intake import Intake, NodeTable
+from coalloc.policies.kernel.kinds import Kind, floored_power
 from coalloc.policies.kernel.modes import Item
 from coalloc.policies.kernel.state import (
     FULL,
@@ -32,9 +33,11 @@ from coalloc.policies.kernel.state import (
     Profile,
     Scratch,
 )
+from coalloc.policies.latest import keep_latest
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Classes = tuple[list[int], list[float], list[list[int]], Ints]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,29 +69,11 @@ def compile_intake(intake: Intake, power_step: float = 0.0) -> Compiled:
     power_step : float
         Powers are rounded down to this step first; 0 keeps them.
     """
-    class_kind: list[int] = []
-    powers: list[float] = []
-    members: list[list[int]] = []
-    node_class = np.full(len(intake.nodes), -1, dtype=np.int64)
-    for number, kind in enumerate(intake.kinds):
-        if not kind.usable:
-            continue
-        found: dict[Any, int] = {}
-        for node in kind.nodes:
-            power = floored_power(intake.nodes[node].power, power_step)
-            index = found.setdefault(node if kind.cut else power, len(members))
-            if index == len(members):
-                members.append([])
-                class_kind.append(number)
-                powers.append(power)
-            members[index].append(node)
-    # by falling power, equal ones in reverse: the kernel fills from the back, weak nodes first
-    order = sorted(range(len(powers)), key=lambda c: (-powers[c], -c))
-    class_kind = [class_kind[c] for c in order]
-    powers = [powers[c] for c in order]
-    members = [members[c] for c in order]
-    for c, nodes in enumerate(members):
-        node_class[nodes] = c
+    if any(kind.cut for kind in intake.kinds):
+        classes = _classes(intake.nodes, intake.kinds, power_step)
+    else:
+        classes = _whole_classes(intake.table, power_step)
+    class_kind, powers, members, node_class = classes
     occupation = _occupation(intake, node_class)
     return Compiled(
         intake=intake,
@@ -100,17 +85,52 @@ def compile_intake(intake: Intake, power_step: float = 0.0) -> Compiled:
     )
 
 
+@keep_latest
+def _whole_classes(table: NodeTable, power_step: float) -> Classes:
+    """The same where no kind is cut: the nodes alone decide."""
+    return _classes(table.nodes, table.kinds, power_step)
+
+
+def _classes(nodes: Sequence[Node], kinds: Sequence[Kind], power_step: float) -> Classes:
+    """The usable kinds by power: kind, power, nodes of each class, and the class of each node."""
+    class_kind: list[int] = []
+    powers: list[float] = []
+    members: list[list[int]] = []
+    node_class = np.full(len(nodes), -1, dtype=np.int64)
+    for number, kind in enumerate(kinds):
+        if not kind.usable:
+            continue
+        found: dict[Any, int] = {}
+        for node in kind.nodes:
+            power = floored_power(nodes[node].power, power_step)
+            index = found.setdefault(node if kind.cut else power, len(members))
+            if index == len(members):
+                members.append([])
+                class_kind.append(number)
+                powers.append(power)
+            members[index].append(node)
+    # by falling power, equal ones in reverse: the kernel fills from the back, weak nodes first
+    order = sorted(range(len(powers)), key=lambda c: (-powers[c], -c))
+    class_kind = [class_kind[c] for c in order]
+    powers = [powers[c] for c in order]
+    members = [members[c] for c in order]
+    for c, mine in enumerate(members):
+        node_class[mine] = c
+    return class_kind, powers, members, node_class
+
+
 def _occupation(intake: Intake, node_class: Ints) -> Occupation:
     """Cut the occupation of each usable node into stretches that end once.
 
     `running` and ``free_at`` may overlap; at any time the smaller of their sum and the node counts.
     """
     now, held = intake.snapshot.time, intake.holds.nodes
-    place = {node.name: n for n, node in enumerate(intake.nodes)} if held else {}
+    place = intake.table.place
     ends: dict[int, list[tuple[float, int, int]]] = {}
     for hold in held:
         ends.setdefault(place[hold.node], []).append((hold.until, hold.slots, hold.memory_mb))
-    for n, node in enumerate(intake.nodes):
+    for n in intake.table.late:
+        node = intake.nodes[n]
         if node.free_at > now:
             ends.setdefault(n, []).append((node.free_at, node.slots, node.memory_mb or 0))
     rows: list[tuple[int, int, float]] = []

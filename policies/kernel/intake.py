@@ -11,7 +11,8 @@ job.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -25,6 +26,27 @@ from coalloc.policies.kernel.drafting import Drafter
 from coalloc.policies.kernel.flows import last_exit
 from coalloc.policies.kernel.kinds import MOST_NEEDS, Group, Kind, Needs
 from coalloc.policies.kernel.modes import Item
+from coalloc.policies.latest import keep_latest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTable:
+    """The nodes of a snapshot, sorted; not to be changed.
+
+    Attributes
+    ----------
+    node_kind : list of int
+        The kind of each node.
+    place : dict of node name to number
+    late : list of int
+        Nodes that have a ``free_at``.
+    """
+
+    nodes: list[Node]
+    node_kind: list[int]
+    kinds: list[Kind]
+    place: dict[str, int]
+    late: list[int]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,6 +54,7 @@ class Intake:
     """What the decoders get to see."""
 
     snapshot: Snapshot
+    table: NodeTable
     nodes: list[Node]
     node_kind: list[int]
     kinds: list[Kind]
@@ -74,6 +97,56 @@ def read_queue(snapshot: Snapshot, options: Mapping[str, Any]) -> Intake:
     return _Reader(snapshot, options).read()
 
 
+def sort_nodes(
+    cover: Mapping[str, tuple[int, ...]],
+    stale: Sequence[bool],
+    clusters: Sequence[tuple[Node, ...]],
+) -> NodeTable:
+    """Sort nodes into kinds.
+
+    Parameters
+    ----------
+    cover : mapping of node name to reservations
+    stale : sequence of bool
+        Of each cluster.
+    clusters : sequence of tuple of Node
+    """
+    table = NodeTable(nodes=[], node_kind=[], kinds=[], place={}, late=[])
+    found: dict[Any, int] = {}
+    sets: dict[tuple[str, ...], frozenset[str]] = {}
+    for k, members in enumerate(clusters):
+        for node in members:
+            usable = node.state is NodeState.UP and not stale[k] and node.free_at != inf
+            features = sets.setdefault(node.features, frozenset(node.features))
+            key = (k, features, node.memory_mb, node.slots, cover.get(node.name, ()), usable)
+            kind = found.setdefault(key, len(table.kinds))
+            if kind == len(table.kinds):
+                table.kinds.append(
+                    Kind(
+                        cluster=k,
+                        features=features,
+                        memory_mb=node.memory_mb,
+                        slots=node.slots,
+                        cover=key[4],
+                        usable=usable,
+                    )
+                )
+            table.kinds[kind].nodes.append(len(table.nodes))
+            table.node_kind.append(kind)
+            table.place[node.name] = len(table.nodes)
+            if node.free_at != -inf:
+                table.late.append(len(table.nodes))
+            table.nodes.append(node)
+    return table
+
+
+@keep_latest
+def sort_free_nodes(*given: Any) -> NodeTable:
+    """Sort nodes without reservations into kinds: whether clusters are stale, then their nodes."""
+    half = len(given) // 2
+    return sort_nodes({}, given[:half], given[half:])
+
+
 class _Reader:
     """The work of `read_queue`, with what is looked up often."""
 
@@ -99,6 +172,7 @@ class _Reader:
         groups = self._group(items)
         return Intake(
             snapshot=self.snapshot,
+            table=self.table,
             nodes=self.nodes,
             node_kind=self.node_kind,
             kinds=self.kinds,
@@ -111,31 +185,13 @@ class _Reader:
 
     def _read_nodes(self) -> None:
         cover = reserved(self.reservations)
-        self.nodes: list[Node] = []
-        self.node_kind: list[int] = []
-        self.kinds: list[Kind] = []
-        found: dict[Any, int] = {}
-        sets: dict[tuple[str, ...], frozenset[str]] = {}
-        for k, cluster in enumerate(self.snapshot.clusters):
-            for node in cluster.nodes:
-                usable = node.state is NodeState.UP and not cluster.stale and node.free_at != inf
-                features = sets.setdefault(node.features, frozenset(node.features))
-                key = (k, features, node.memory_mb, node.slots, cover.get(node.name, ()), usable)
-                kind = found.setdefault(key, len(self.kinds))
-                if kind == len(self.kinds):
-                    self.kinds.append(
-                        Kind(
-                            cluster=k,
-                            features=features,
-                            memory_mb=node.memory_mb,
-                            slots=node.slots,
-                            cover=key[4],
-                            usable=usable,
-                        )
-                    )
-                self.kinds[kind].nodes.append(len(self.nodes))
-                self.node_kind.append(kind)
-                self.nodes.append(node)
+        clusters = self.snapshot.clusters
+        stale = [cluster.stale for cluster in clusters]
+        nodes = [cluster.nodes for cluster in clusters]
+        # Where nothing is reserved, the nodes alone decide, and most rounds have those of the last.
+        self.table = sort_nodes(cover, stale, nodes) if cover else sort_free_nodes(*stale, *nodes)
+        self.nodes, self.node_kind = self.table.nodes, self.table.node_kind
+        self.kinds = [copy(kind) for kind in self.table.kinds]
 
     def _group(self, items: list[Item]) -> list[Group]:
         """Cut kinds where memory asks for it; join items that need the same."""
@@ -161,7 +217,7 @@ class _Reader:
 
     def _cut(self, used: list[Needs]) -> None:
         held = self.holds.nodes
-        place = {node.name: n for n, node in enumerate(self.nodes)} if held else {}
+        place = self.table.place
         partly = {
             self.node_kind[place[hold.node]]
             for hold in held

@@ -19,7 +19,7 @@ from coalloc.simulation.online.pieces import (
     find_data,
 )
 from coalloc.simulation.online.report import write_report
-from coalloc.simulation.online.scenarios import SCENARIOS, Scenario
+from coalloc.simulation.online.scenarios import EVERY, SCENARIOS, STUDY, Scenario
 
 NAME = "online"
 DOC = "how long users wait under each policy, on pieces of real logs"
@@ -27,6 +27,8 @@ POLICIES = (
     *("fcfs", "easy", "conservative", "easy-spf", "easy-saf"),
     *("easy-f1", "easy-f2", "easy-f3", "easy-f4", "auto"),
 )
+COALLOCATION = "coallocation"
+"""Stands for all scenarios of the study of co-allocation."""
 QUICK_LOGS, QUICK_PIECES, QUICK_JOBS = ("KTH-SP2", "METACENTRUM"), 2, 300
 
 OnProgress = Callable[[str, int, int], None]
@@ -38,7 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = group.add_argument
     add("--policies", metavar="P[,P...]", help="with options as auto:window=50:patience=10")
     add("--logs", metavar="LOG[,LOG...]", help="of those in the data folder (default: all)")
-    add("--scenarios", metavar="S[,S...]", help=f"of {', '.join(SCENARIOS)} (default: all)")
+    add(
+        "--scenarios",
+        metavar="S[,S...]",
+        help=f"of {', '.join(SCENARIOS)} (default: all)"
+        "; or coallocation: when jobs on several clusters pay",
+    )
     add("--pieces", metavar="N", type=int, help="of each log, evenly spread (default: all)")
     add(
         "--half",
@@ -92,11 +99,13 @@ def _listed(text: str | None) -> list[str]:
 
 
 def _scenarios(names: list[str]) -> list[Scenario]:
+    if names == [COALLOCATION]:
+        return list(STUDY.values())
     for name in names:
-        if name not in SCENARIOS:
-            known = ", ".join(SCENARIOS)
+        if name not in EVERY:
+            known = ", ".join((*SCENARIOS, COALLOCATION))
             raise InputError("--scenarios", f"there is no scenario {name!r}; there are {known}")
-    return [SCENARIOS[name] for name in names or SCENARIOS]
+    return [EVERY[name] for name in names or SCENARIOS]
 
 
 def _contenders(texts: list[str]) -> list[Contender]:

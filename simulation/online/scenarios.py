@@ -6,9 +6,9 @@ A load of x means that work arrives x times as fast as all slots at their power 
 between submissions are scaled, run times are not. 0 keeps the log's own times.
 
 Where the machine is several clusters, jobs communicate: sigma and the bandwidth of a process are
-drawn for each job from a generator whose seed is the piece's name, uniformly from `SIGMA` and
-`GBPS`. Jobs wider than the largest cluster are left out there, so that the same jobs run whether
-co-allocation is forbidden or not.
+drawn for each job from a generator whose seed is the piece's name, uniformly from `SIGMA` and from
+the scenario's range. Jobs wider than the largest cluster are left out there, unless the scenario
+keeps them, so that the same jobs run whether co-allocation is forbidden or not.
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ class Scenario:
         Several clusters.
     coallocation : str
         The option of all policies.
+    gbps : pair of float
+        Where the machine is several clusters: least and most bandwidth of a process, Gbit/s.
+    wide : bool
+        Keep jobs wider than the largest cluster.
     """
 
     name: str
@@ -52,6 +56,8 @@ class Scenario:
     exact: bool = False
     clusters: bool = False
     coallocation: str = "sooner"
+    gbps: tuple[float, float] = GBPS
+    wide: bool = False
 
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -76,6 +82,49 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
     )
 }
+"""What is replayed where nothing is chosen."""
+
+AMOUNTS: Mapping[str, tuple[float, float]] = {
+    "silent": (0.0, 0.0),
+    "light": (0.0, 0.02),
+    "heavy": (0.0, 0.2),
+}
+"""Bandwidth of a process in the study of co-allocation, Gbit/s, on links of 1 Gbit/s."""
+STUDY: Mapping[str, Scenario] = {
+    scenario.name: scenario
+    for amount, gbps in AMOUNTS.items()
+    for load in (0.7, 0.9)
+    for kind, coallocation, wide in (
+        ("free", "sooner", False),
+        ("forbidden", "forbidden", False),
+        ("wide-free", "sooner", True),
+        ("wide-needed", "needed", True),
+    )
+    for scenario in (
+        Scenario(
+            name=f"{amount}-{load * 100:.0f}-{kind}",
+            doc=f"several clusters, a load of {load:g}, processes of up to {gbps[1]:g} Gbit/s, "
+            f"{'wide jobs too, ' if wide else ''}co-allocation: {coallocation}",
+            load=load,
+            clusters=True,
+            coallocation=coallocation,
+            gbps=gbps,
+            wide=wide,
+        ),
+    )
+}
+"""What is replayed to see when co-allocation pays."""
+PAIRS: tuple[tuple[str, str], ...] = (
+    ("clusters", "apart"),
+    *(
+        (f"{prefix}{one}", f"{prefix}{other}")
+        for amount in AMOUNTS
+        for prefix in (f"{amount}-70-", f"{amount}-90-")
+        for one, other in (("free", "forbidden"), ("wide-free", "wide-needed"))
+    ),
+)
+"""Scenarios of the same jobs: co-allocation as a policy likes, and less or none of it."""
+EVERY: Mapping[str, Scenario] = {**SCENARIOS, **STUDY}
 
 
 def stage(
@@ -88,21 +137,21 @@ def stage(
     if scenario.exact:
         made = tuple(replace(one, job=replace(one.job, base_time=one.run_s)) for one in made)
     if scenario.clusters:
-        made = _communicating(made, platform, piece.name)
+        made = _communicating(made, platform, piece.name, scenario)
     if scenario.load:
         made = _arriving(made, platform, scenario.load)
     return replace(workload, jobs=made), platform
 
 
 def _communicating(
-    jobs: tuple[LoggedJob, ...], platform: Platform, seed: str
+    jobs: tuple[LoggedJob, ...], platform: Platform, seed: str, scenario: Scenario
 ) -> tuple[LoggedJob, ...]:
     largest = max(cluster.slots for cluster in platform.clusters)
     generator = random.Random(seed)
     out = []
     for one in jobs:
-        sigma, gbps = generator.uniform(*SIGMA), generator.uniform(*GBPS)
-        if one.job.procs <= largest:
+        sigma, gbps = generator.uniform(*SIGMA), generator.uniform(*scenario.gbps)
+        if scenario.wide or one.job.procs <= largest:
             out.append(replace(one, job=replace(one.job, sigma=sigma, proc_gbps=gbps)))
     return tuple(out)
 

@@ -94,15 +94,15 @@ def test_script_with_arguments(launch: SlurmBed) -> None:
     assert launch.output() == "two words one\n"
 
 
-def test_busy_node_is_refused(launch: SlurmBed) -> None:
-    first = launch.shell("sleep 600")
-    assert launch.claim(first).state is PartState.READY
-    second = launch.claim(launch.shell("true", job="2", nodes=(("a1", 1), ("a2", 1))))
+def test_busy_node_is_refused(quick: SlurmBed) -> None:
+    first = quick.shell("sleep 600")
+    assert quick.claim(first).state is PartState.READY
+    second = quick.claim(quick.shell("true", job="2", nodes=(("b1", 1), ("b2", 1))))
     assert second.state is PartState.REFUSED
     assert second.reason == "nodes_taken", second
-    launch.launcher.abort(first.key, "enough")
-    assert launch.ended(first.key).reason == "aborted"
-    assert is_idle(launch)
+    quick.launcher.abort(first.key, "enough")
+    assert quick.ended(first.key).reason == "aborted"
+    assert is_idle(quick)
 
 
 def test_drained_node_is_refused(quick: SlurmBed) -> None:

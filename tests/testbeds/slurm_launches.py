@@ -7,12 +7,13 @@ import contextlib
 import functools
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from coalloc.adapters.slurm.launcher import SlurmLauncher
 from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
-from coalloc.model.parts import PartSpec
+from coalloc.model.parts import PartReport, PartSpec, QueueTerms
 from tests.support.launch_bed import Bed as LaunchBed
 from tests.testbeds.slurm import Bed, Cluster, ClusterShape, bed
 
@@ -54,7 +55,22 @@ class SlurmBed(LaunchBed):
     def spec(self, *argv: str, job: str = "1", **fields: Any) -> PartSpec:
         name = self.cluster.node_names[0]
         given = {"cluster": self.cluster.name, "nodes": ((name, 1),), "time_limit_s": 60.0}
-        return super().spec(*argv, job=job, **(given | fields))
+        spec = super().spec(*argv, job=job, **(given | fields))
+        if self.site.start != "sbatch" or spec.queue is not None:
+            return spec
+        # Through the queue, and nevertheless on the nodes that the test names.
+        others = set(self.cluster.node_names).difference(node for node, _ in spec.nodes)
+        return replace(spec, queue=QueueTerms(at_once=False, avoid=tuple(sorted(others))))
+
+    def claim(self, spec: PartSpec) -> PartReport:
+        """Claim, tell a part that waited of its job's nodes, and wait for the barrier."""
+        self.launcher.claim(spec)
+        if spec.queue is not None:
+            granted = self.wait_one(spec.key, lambda r: bool(r.nodes) or r.is_ended)
+            if not granted.is_ended:
+                hosts = dict(spec.hosts) or granted.nodes
+                self.launcher.arrange(spec.key, hosts, spec.rendezvous)
+        return super().claim(spec)
 
     def restart(self) -> None:
         """Let the executor's launcher die, and its successor adopt the parts."""

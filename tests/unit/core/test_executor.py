@@ -8,7 +8,9 @@ import pytest
 
 from coalloc.core.executor import ExecutorCore, ExecutorState
 from coalloc.core.executor_effects import (
+    ArrangePart,
     ClaimPart,
+    EffectFailed,
     EndPart,
     ExecutorEffect,
     Heard,
@@ -23,6 +25,7 @@ from coalloc.core.executor_effects import (
 )
 from coalloc.core.messages import (
     Abort,
+    Arrange,
     Forget,
     Hello,
     Numbered,
@@ -257,3 +260,26 @@ def test_many_orders_of_a_new_epoch_cause_one_hello() -> None:
     assert sum(map(len, hellos)) == 1
     bench.now += 1.5
     assert said(bench.order(prepare(), seq=100, epoch=6), Hello)
+
+
+def test_a_claim_that_waits_keeps_its_turn_while_the_daemon_is_silent() -> None:
+    bench = Bench()
+    bench.order(prepare())
+    bench.news(PartState.WAITING)
+    bench.now += 1000.0
+    assert EndPart not in map(type, bench.core.handle(Ticked(), bench.now))
+    bench.news(PartState.PREPARING, nodes={"a3": 1})
+    assert EndPart in map(type, bench.core.handle(Ticked(), bench.now))
+
+
+def test_a_part_is_arranged_once_it_has_its_nodes() -> None:
+    bench = Bench()
+    bench.order(prepare())
+    bench.news(PartState.PREPARING, nodes={"a3": 1})
+    order = Arrange(job="1", attempt=1, all_nodes={"a3": 1}, rendezvous="a3:1")
+    effects = bench.order(order)
+    assert effects[0] == ArrangePart(key=("1", 1, 0), order=order)
+    failed = bench.core.handle(EffectFailed(effect=effects[0], why="broken"), bench.now)
+    assert [e.reason for e in failed if isinstance(e, EndPart)] == [
+        "it could not be arranged: broken"
+    ]

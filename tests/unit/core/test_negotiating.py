@@ -10,10 +10,11 @@ import pytest
 from coalloc.core.events import Stated
 from coalloc.core.messages import Abort, Arrange, Prepare, Read, Start
 from coalloc.core.occupation import occupation
-from coalloc.core.records import JobState
+from coalloc.core.records import JobState, Wait
 from coalloc.core.requests import Cancel, Done
 from coalloc.model.parts import PartReport, PartState
-from coalloc.model.snapshot import Running
+from coalloc.model.plan import Plan, Reason
+from coalloc.model.snapshot import Running, Snapshot
 from tests.simulation.planning import ahead
 from tests.support.core_site import Site, first_fit, reading
 
@@ -66,6 +67,21 @@ def test_a_job_is_sent_into_the_queue_of_a_crowded_cluster() -> None:
     assert not order.queue.at_once
     assert order.queue.hold_s == 0.0
     assert site.job(job).state is JobState.PREPARING
+
+
+def test_a_job_that_the_plan_leaves_out_takes_its_turn_too() -> None:
+    site = Crowded({"a": 2, "b": 2})
+    site.plan_of = staticmethod(leaving_out)
+    assert [p.cluster for p in site.job(site.submit(2)).parts] == ["a"]
+    assert [p.cluster for p in site.job(site.submit(2)).parts] == ["b"]
+    parts = site.job(site.submit(3)).parts
+    assert sorted(sum(part.nodes.values()) for part in parts) == [1, 2]
+
+
+def leaving_out(snapshot: Snapshot) -> Plan:
+    plan = first_fit(snapshot)
+    left = tuple(replace(deferred, reason=Reason.NOT_SELECTED) for deferred in plan.deferred)
+    return replace(plan, deferred=left)
 
 
 def test_where_nobody_waits_our_own_order_is_kept() -> None:
@@ -133,6 +149,20 @@ def test_what_is_held_idle_is_bounded_and_then_all_is_given_back() -> None:
     assert sorted(c for c, _ in site.orders_for(job, Abort)) == ["a", "b"]
 
 
+def test_of_two_jobs_that_hold_what_the_other_waits_for_the_younger_gives_way() -> None:
+    site = Crowded({"a": 2, "b": 2})
+    first, second = site.submit(3), site.submit(3)
+    for job in (first, second):
+        site.waits(job, "a", "b")
+    site.grants(first, "a", "a1", "a2")
+    site.grants(second, "b", "b1")
+    assert site.job(first).state is JobState.PREPARING
+    assert site.job(second).state is JobState.PENDING
+    assert site.job(second).detail == f"a: gives way to job {first}, which waits for its nodes"
+    assert not site.orders_for(first, Abort)
+    assert sorted(c for c, _ in site.orders_for(second, Abort)) == ["a", "b"]
+
+
 def test_what_a_job_has_held_idle_is_told_at_its_start() -> None:
     site, job = negotiating()
     site.grants(job, "a", "a1", "a2")
@@ -183,7 +213,7 @@ def test_a_restarted_daemon_goes_on_with_the_negotiation() -> None:
 
 def test_the_quicker_cluster_is_asked_for_a_later_begin() -> None:
     site = Crowded({"a": 2, "b": 2})
-    site.state.waits = {"a": (40.0,), "b": (10.0,)}
+    site.state.waits = {"a": (Wait(40.0, 3),), "b": (Wait(10.0, 3),)}
     job = site.submit(3)
     terms = {c: order.queue for c, order in site.orders_for(job, Prepare)}
     assert terms["a"].begin_s == 0.0

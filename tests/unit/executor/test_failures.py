@@ -75,6 +75,9 @@ class Fragile:
         self.states[part.key] = PartState.READY
         return Claim(key=part.key)
 
+    def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
+        self._may_fail("arrange", key)
+
     def go(self, key: PartKey) -> None:
         self._may_fail("go", key)
         if self.states.get(key) is PartState.READY:
@@ -84,9 +87,6 @@ class Fragile:
         self._may_fail("abort", key)
         if key in self.states:
             self.states[key] = PartState.REFUSED
-
-    def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
-        raise NotImplementedError
 
     def renew(self, key: PartKey | None = None) -> None:
         self.renewed += 1

@@ -111,7 +111,7 @@ def test_the_defaults_of_a_snapshot() -> None:
             "running": [{"id": "9", "nodes": {"n": 1}, "start": 0, "end": 10}],
         }
     )
-    node = Node(name="n", power=1.0, slots=1, memory_mb=None, free_at=50.0, state=NodeState.UP)
+    node = Node(name="n", power=1.0, slots=1, memory_mb=None, free_at=-inf, state=NodeState.UP)
     assert read.clusters == (Cluster(name="k", nodes=(node,), link_gbps=inf, intra_gbps=inf),)
     assert read.clusters[0].stale is False
     first, second = read.queue

@@ -1,0 +1,99 @@
+"""What a part whose claim might wait was granted, and what it was told of its job's other nodes.
+
+``grant.json`` is the runner's: the part waits, or has these nodes. ``layout.json`` is the
+launcher's (`adapters.part_folder`): all nodes of the job, when every part has its own. Neither has
+to survive a loss of power: before the start, a part whose runner is gone is given up, and asked for
+anew. Imports the standard library only, as the part's runner does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+GRANT, LAYOUT = "grant.json", "layout.json"
+Nodes = list[tuple[str, int]]
+"""Names as the service knows them, and processes, in rank order."""
+
+
+def kept(folder: str, name: str) -> dict[str, Any]:
+    """What one of the two files holds; empty where it is not there."""
+    try:
+        with open(f"{folder}/{name}", encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def keep_grant(folder: str, record: dict[str, Any]) -> None:
+    """Write down how the claim is.
+
+    Raises
+    ------
+    OSError
+    """
+    path = f"{folder}/{GRANT}"
+    with open(f"{path}.new", "w", encoding="utf-8") as file:
+        json.dump(record, file)
+    os.rename(f"{path}.new", path)
+
+
+def planned_nodes(spec: dict[str, Any]) -> Nodes:
+    """The nodes that a part was planned on."""
+    counts: dict[str, int] = {}
+    for rank in spec["ranks"]:
+        counts[rank["node"]] = counts.get(rank["node"], 0) + 1
+    return list(counts.items())
+
+
+def is_whole(spec: dict[str, Any]) -> bool:
+    """Whether the part is the whole job."""
+    return bool(spec["size"] == len(spec["ranks"]))
+
+
+def dealt(spec: dict[str, Any], slots: dict[str, int]) -> Nodes:
+    """The part's processes on the nodes it was granted, by the batch system's names.
+
+    In the planned order where the same nodes were granted, else in the batch system's.
+    """
+    site, left = spec["site"], len(spec["ranks"])
+    planned = planned_nodes(spec)
+    found: Nodes = []
+    for name, room in slots.items():
+        count = min(room, left)
+        left -= count
+        if count:
+            found.append((site["prefix"] + name, count))
+    if left:
+        raise ValueError(f"{left} processes have no slot on {', '.join(slots)}")
+    return planned if dict(found) == dict(planned) else found
+
+
+def settled(spec: dict[str, Any], folder: str) -> dict[str, Any]:
+    """The spec with the nodes that the part and its job have in the end."""
+    grant, layout = kept(folder, GRANT), kept(folder, LAYOUT)
+    nodes = [(name, count) for name, count in grant.get("nodes", [])]
+    if not nodes:
+        return spec
+    first, prefix = spec["ranks"][0]["rank"], spec["site"]["prefix"]
+    ranks: list[dict[str, Any]] = []
+    for node, count in nodes:
+        ranks += [
+            {
+                "rank": first + len(ranks) + local,
+                "node": node,
+                "cpus": None,
+                "local_rank": local,
+                "local_size": count,
+            }
+            for local in range(count)
+        ]
+    names = {node: node.removeprefix(prefix) for node, _ in nodes}
+    changed = spec | {"ranks": ranks, "site": spec["site"] | {"names": names}}
+    if layout:
+        hosts = "".join(f"{name} slots={count}\n" for name, count in layout["hosts"])
+        changed |= {"nodelist": layout["nodelist"], "hostfile_text": hosts}
+        changed |= {"rendezvous": layout["rendezvous"] or spec["rendezvous"]}
+    return changed
