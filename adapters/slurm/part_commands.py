@@ -113,7 +113,7 @@ def minutes(spec: dict[str, Any], held_s: float = 0.0) -> int:
     Parameters
     ----------
     held_s : float
-        How long it may wait for the job's other parts besides, seconds.
+        For so long it may hold its nodes before it starts, seconds.
     """
     own_s, most_s = spec["time_limit_s"], spec["site"].get("max_time_s")
     wanted = -int(-(own_s + held_s + HOLD_S + spec["grace_s"]) // 60)
