@@ -225,7 +225,7 @@ class SlurmReader:
             ),
             running=running_jobs(settings, answers, entries),
             waiting=len(local_waiting(settings, answers)),
-            queues=settings.start == "sbatch" and not self._share.is_granted,
+            queues=settings.start != "salloc" and not self._share.is_granted,
             reservations=kept_nodes(settings, answers, entries, (self._share.name,)),
             handed=handed_jobs(settings, answers),
             unknown=unknown | unknown_jobs(answers.queue),

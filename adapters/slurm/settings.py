@@ -32,7 +32,7 @@ Slots = Literal["node", "cpus"]
 LoadSource = Literal["auto", "slurm", "none"]
 PendingUse = Literal["ignore", "respect"]
 AnswerForm = Literal["text", "json"]
-StartWay = Literal["salloc", "sbatch"]
+StartWay = Literal["auto", "salloc", "sbatch"]
 
 SETTINGS: Table = {
     "conf": Field(
@@ -96,9 +96,10 @@ SETTINGS: Table = {
     ),
     "start": Field(
         kind="text",
-        choices=("salloc", "sbatch"),
-        default="salloc",
-        doc="How parts are claimed: at once or not at all, or as batch jobs that may wait.",
+        choices=("auto", "salloc", "sbatch"),
+        default="auto",
+        doc="How parts are claimed: as the site lets us, at once or not at all, or as batch jobs "
+        "that may wait.",
     ),
     "address": SHARED["address"],
     "ports": SHARED["ports"],
@@ -168,7 +169,7 @@ class SlurmSettings(BatchSettings):
     pending: PendingUse = "ignore"
     answers: AnswerForm = "text"
     command_limit_s: float = 4.0
-    start: StartWay = "salloc"
+    start: StartWay = "auto"
     partition: str = ""
     qos: str = ""
     reservation: str = ""

@@ -35,9 +35,11 @@ from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import ShareUse
 
+WAITING_WAY = "at once, else as batch jobs that wait their turn"
 PLAIN_WAYS = {
+    "auto": WAITING_WAY,
     "salloc": "at once, where no local job waits",
-    "sbatch": "at once, else as batch jobs that wait their turn",
+    "sbatch": WAITING_WAY,
 }
 """How parts get in without a share."""
 LASTS_S = 600.0
