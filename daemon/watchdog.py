@@ -45,7 +45,7 @@ class Progress:
 
 
 def step_of(core: Coordinator, now: float) -> Hashable:
-    """The current step of the rounds: a policy of a round, a round that is due, or None.
+    """The current step of the rounds: an attempt of a policy, a round that is due, or None.
 
     Parameters
     ----------
@@ -54,7 +54,8 @@ def step_of(core: Coordinator, now: float) -> Hashable:
     """
     current = core.state.round
     if current is not None:
-        return current.number, current.policy
+        attempts = 0 if current.search is None else current.search.attempts
+        return current.number, current.policy, attempts, current.search is None
     due = core.state.rounds.due_at()
     return "due" if due is not None and due <= now else None
 

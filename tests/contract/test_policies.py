@@ -225,7 +225,8 @@ def test_options_are_read_with_exact_errors() -> None:
         "power_step": 0.5,
     }
     assert read_options({"skip": True}, table)["guard_after"] is None
-    assert read_options({}, lookup("auto").options)["guard_after"] == 10
+    defaults = read_options({}, lookup("auto").options)
+    assert (defaults["guard_after"], defaults["wait_limit"]) == (0, 86400.0)
     for text, error in (
         ("skip", "--set: 'skip' is not of the form name=value"),
         ("skip=3", "--set skip: 3 is not true or false"),

@@ -28,7 +28,7 @@ def blocks(page: str) -> list[str]:
 
 def test_the_documents_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     exec(blocks("python.md")[0], {})
-    assert capsys.readouterr().out == "optimal 840.0 840.0 True\n"
+    assert capsys.readouterr().out == "optimal 1860.0 1860.0 True\n"
 
 
 def test_the_policies_on_the_page_keep_the_contract() -> None:

@@ -316,10 +316,10 @@ def test_site_defaults_apply_to_the_first_matching_user_and_command() -> None:
 
 def test_the_history_forgets_old_runs() -> None:
     values: tuple[float, ...] = ()
-    for number in range(20):
+    for number in range(40):
         values = remembered(values, float(number))
     assert len(values) == KEPT
-    assert predicted(values) == 18.5
+    assert predicted(values) == 38.5
     assert predicted(()) is None
     assert history_key("a", "b") != history_key("a b", "")
 

@@ -307,12 +307,3 @@ def test_the_daemons_core_keeps_ratios_and_hands_them_out_where_asked(tmp_path: 
         assert "ann\nold" not in recall(store, 10).remembered.ratios
     finally:
         store.close()
-
-    plain = Site({"a": 1})
-    job = plain.submit()
-    plain.run(job)
-    plain.wait(50.0)
-    plain.finish(job)
-    plain.submit()
-    solves = [effect for effect in plain.effects if isinstance(effect, Solve)]
-    assert all(effect.history == NO_HISTORY for effect in solves)
