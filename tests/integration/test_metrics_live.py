@@ -17,7 +17,7 @@ Samples = dict[str, str]
 
 
 OF_SLURM = {"coalloc_share_nodes_kept", "coalloc_local_delay_seconds", "coalloc_idle_node_seconds"}
-"""Those that claims in a batch system's queue move (tests/slurm)."""
+"""Those that claims in a batch system's queue move (tests/unit/daemon)."""
 
 
 def declared() -> Samples:

@@ -5,6 +5,7 @@ from urllib.request import urlopen
 
 from coalloc.core.effects import Record, RoundFinished
 from coalloc.daemon.metrics import Metrics
+from coalloc.model.reading import ShareUse
 from tests.support.core_site import Site
 
 
@@ -48,6 +49,23 @@ def test_figures_are_served() -> None:
     assert figures["coalloc_clusters_stale"] == 1
     metrics.close()
     metrics.close()
+
+
+def test_what_claims_cost_on_clusters_in_use_is_counted() -> None:
+    metrics = Metrics()
+    site = Site({"a": 4, "b": 4}, solving=False)
+    share = ShareUse(nodes=3, kept=2, delay_mean_s=1.5, delay_max_s=4.0)
+    there = site.state.clusters["a"]
+    assert there.reading is not None
+    there.reading = replace(there.reading, share=share)
+    metrics.sample(site.state, {}, {})
+    metrics.recorded(started(idle_node_s=2.5))
+    metrics.recorded(replace(started(idle_node_s=0.5), kind="job_requeued"))
+    figure = metrics.registry.get_sample_value
+    assert figure("coalloc_idle_node_seconds_total") == 3.0
+    assert figure("coalloc_share_nodes_kept", {"cluster": "a"}) == 2
+    assert figure("coalloc_local_delay_seconds", {"cluster": "a", "of": "max"}) == 4.0
+    assert figure("coalloc_share_nodes_kept", {"cluster": "b"}) is None
 
 
 def test_two_registries_do_not_meet() -> None:
