@@ -26,7 +26,7 @@ def site(own: Bed, root: Path) -> Iterator[SlurmSite]:
     running = SlurmSite(
         root,
         own,
-        given={"command_limit_s": 3.0},
+        given={"command_limit_s": 3.0, "start": "salloc"},
         interval_s=SELDOM_S,
         start="backoff_first_s = 0.5\nbackoff_max_s = 1.0\nprepare_timeout_s = 10.0",
     )
