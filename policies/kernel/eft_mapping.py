@@ -261,7 +261,7 @@ def search(
         last = at
         left = enter(ground, board, group, want, at, start)
         x = 0
-        while x < size and (left or closes):
+        while x < size and left:
             level = ground.class_power[ground.group_class[group, x]]
             while x < size and ground.class_power[ground.group_class[group, x]] == level:
                 x += 1

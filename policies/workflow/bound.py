@@ -83,6 +83,7 @@ class WorkflowBound:
         self.power = np.unique(problem.class_power)[::-1]
         if self.power.size > BANDS:
             self.power = self.power[np.linspace(0, self.power.size - 1, BANDS + 1).astype(int)[:-1]]
+        self.spans = self._spans()
         self.room = self._room()
         self.intra = float(problem.inverse_intra.min(initial=0.0))
 
@@ -102,6 +103,12 @@ class WorkflowBound:
                 each[:, k] = slots[:, inside & (problem.class_cluster == k)].sum(axis=1)
             out[:, b] = each.max(axis=1, initial=0.0) if alone else each.sum(axis=1)
         return out
+
+    def _spans(self) -> list[tuple[float, float]]:
+        """Largest and least power of each band."""
+        power = self.planner.compiled.problem.class_power
+        band = self._band(power)
+        return [(float(top), float(power[band == b].min())) for b, top in enumerate(self.power)]
 
     def _band(self, power: Floats) -> Ints:
         """The band of each power: the last whose top is at least it."""
@@ -154,12 +161,19 @@ class WorkflowBound:
         return largest_refuted(self.case.heads.longest, PRECISION, self._refuted)
 
     def _refuted(self, guess: float) -> bool:
-        heads, power = self.case.heads, float(self.power[0])
+        heads = self.case.heads
         limit = guess - heads.start - heads.tail
-        total = 0.0
-        for n in self.counted.tolist():
-            total += self.forms[n].least_area(limit[n], power, self.intra) * power
+        total = sum(self._least_work(n, float(limit[n])) for n in self.counted.tolist())
         return total > self._offered_power(guess) * (1.0 + 1e-9)
+
+    def _least_work(self, n: int, seconds: float) -> float:
+        """Least power x seconds of an item that runs for at most so long.
+
+        Weaker nodes need more processes for that, but a fixed part takes less of their power.
+        """
+        form = self.forms[n]
+        spans = self.spans if form.partly_fixed(self.intra) else self.spans[:1]
+        return min(form.least_work(seconds, *span, self.intra) for span in spans)
 
     def _offered_power(self, until: float) -> float:
         supply = self.case.supply

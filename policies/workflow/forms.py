@@ -65,26 +65,38 @@ class Form:
         alone, shared = self.trade(power, intra)
         return alone + shared / min(self.high, most)
 
-    def least_area(self, seconds: float, power: float, intra: float) -> float:
-        """Least processes x seconds of what runs for at most so long; inf if nothing does."""
+    def partly_fixed(self, intra: float) -> bool:
+        """Whether a part of the run time is the same on nodes of any power."""
+        moves = self.comm * intra > 0.0
+        return moves or any(self.fixed) or any(mode[2] > 0.0 for mode in self.table)
+
+    def least_work(self, seconds: float, strongest: float, weakest: float, intra: float) -> float:
+        """Least processes x power x seconds of what runs for at most so long; inf if nothing does.
+
+        Parameters
+        ----------
+        strongest, weakest : float
+            Powers between which the weakest node used lies. The first says what is short enough;
+            the second what the fixed part takes, which is more on stronger nodes.
+        """
+        limit = seconds * (1.0 + 1e-12)
         if self.table:
             return min(
                 (
-                    m[0] * (m[1] / power + m[2])
-                    for m in self.table
-                    if m[1] / power + m[2] <= seconds * (1.0 + 1e-12)
+                    procs * (scaled + fixed * weakest)
+                    for procs, scaled, fixed, *_ in self.table
+                    if scaled / strongest + fixed <= limit
                 ),
                 default=inf,
             )
-        alone, shared = self.trade(power, intra)
-        if alone + shared / self.low <= seconds:
-            return alone * self.low + shared
-        if alone + shared / self.high > seconds * (1.0 + 1e-12):
+        alone, shared = self.trade(strongest, intra)
+        if alone + shared / self.high > limit:
             return inf
-        if shared == 0.0:
-            return alone * self.low
-        spare = max(seconds - alone, shared / self.high)
-        return alone * shared / spare + shared
+        fewest = float(self.low)
+        if alone + shared / self.low > seconds and shared > 0.0:
+            fewest = shared / max(seconds - alone, shared / self.high)
+        work = self.scaled[0] + self.fixed[0] * weakest
+        return work * fewest + self.scaled[1] + (self.fixed[1] + self.comm * intra) * weakest
 
     def corners(
         self, most: int, power: float, intra: float, tangents: int

@@ -115,6 +115,18 @@ def test_ties_of_jpn_span_the_range() -> None:
     assert totals["weak"] == max(totals.values()) > totals["strong"] * 1.04
 
 
+@pytest.mark.parametrize("ties", ["first", "strong", "weak"])
+def test_no_incumbent_of_jpn_runs_for_less_time_than_its_plan(ties: str) -> None:
+    """On the first cluster a job runs sooner than on the second, whose weak nodes `weak` takes."""
+    snapshot = site([{"id": "1", "procs": 4}])
+    policy, seen = lookup("jpn"), list[Plan]()
+    options = read_options({"ties": ties}, policy.options)
+    plan = policy.solve(snapshot, options, Budget(seed=1), seen.append)
+    assert plan.placements[0].end == (15.0 if ties == "weak" else 10.0)
+    values = [told.objective.value for told in (*seen, plan)]
+    assert values == sorted(values, reverse=True)
+
+
 def test_chunk_of_cbs() -> None:
     queue = [{"id": "1", "procs": 7, "proc_gbps": 0.01}]
     assert solve("cbs", site(queue), chunk=0.5).placements

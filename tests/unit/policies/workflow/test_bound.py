@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 from hypothesis import given, settings
 
-from coalloc.model.jobs import Edge, RigidJob, Task, WorkflowJob
+from coalloc.model.jobs import Edge, Job, MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
+from coalloc.model.speedup import AmdahlSpeedup, TableSpeedup
 from coalloc.policies.base import Budget
 from coalloc.policies.bounds import proofs_of
 from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.policies.workflow.bound import workflow_parts
-from coalloc.policies.workflow.forms import form_of
+from coalloc.policies.workflow.bound import WorkflowBound, workflow_parts
+from coalloc.policies.workflow.forms import Form, form_of
 from coalloc.simulation.reproduce.workflow_instances import table_1
 from tests.support.snapshots import snapshots
 
@@ -113,3 +116,29 @@ def test_jobs_beside_workflows_count() -> None:
 def test_without_workflows_there_is_none() -> None:
     job = RigidJob(id="j", procs=1, base_time=9.0)
     assert workflow_parts(Planner(Snapshot(clusters=ONE, queue=(job,)), {})) == {}
+
+
+MIXED = (Cluster(name="a", nodes=(Node(name="a0"), Node(name="a1", power=0.5))),)
+TABLE = TableSpeedup(procs=(2,), times=(10.0,))
+AMDAHL = AmdahlSpeedup(time_1=20.0, parallel_fraction=1.0)
+TEN_SECONDS: dict[str, Job] = {
+    "rigid": RigidJob(id="j", procs=2, base_time=10.0, sigma=0.0),
+    "table": MoldableJob(id="j", speedup=TABLE, min_procs=2, max_procs=2, sigma=0.0),
+    "amdahl": MoldableJob(id="j", speedup=AMDAHL, min_procs=1, max_procs=2, sigma=0.0),
+}
+
+
+@pytest.mark.parametrize("kind", TEN_SECONDS)
+def test_time_that_no_power_shortens_takes_less_work_on_weak_nodes(kind: str) -> None:
+    """10 s on both nodes; counted at the strongest node's power it would be more than 13 s."""
+    planner = Planner(Snapshot(clusters=MIXED, queue=(TEN_SECONDS[kind],)), {})
+    assert WorkflowBound(planner).window() == pytest.approx(10.0, rel=1e-6)
+
+
+def test_weak_nodes_need_more_processes_for_a_limit() -> None:
+    """12 / n + 4 s: 8 s on 3 of power 1, of power 1/2 on 6, which take the less of both."""
+    form = Form(scaled=(0.0, 12.0), fixed=(4.0, 0.0), low=1, high=6)
+    assert form.least_work(8.0, 1.0, 1.0, 0.0) == pytest.approx(3 * 8.0)
+    assert form.least_work(8.0, 0.5, 0.5, 0.0) == pytest.approx(6 * 8.0 / 2)
+    assert form.least_work(8.0, 1.0, 0.5, 0.0) == pytest.approx(3 * 4.0 * 0.5 + 12.0)
+    assert form.least_work(5.0, 0.5, 0.5, 0.0) == inf

@@ -12,7 +12,7 @@ from coalloc.policies.kernel.decoding import Planner
 from coalloc.policies.workflow.costs import DENSE
 from coalloc.policies.workflow.mapping import Mapper
 from tests.support.snapshots import snapshots
-from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
+from tests.unit.policies.kernel.kernel_case import case, cluster, planned, rigid, spans
 
 ALONE = {"coallocation": "forbidden"}
 
@@ -153,6 +153,15 @@ def test_a_link_bounds_how_jobs_are_spread() -> None:
     for n in (0, 1):
         assert mapper.place(n, n, [2, 2])
     assert mapper.board.end[:2].tolist() == [10.0, 20.0]
+
+
+def test_a_link_that_is_full_is_avoided_beside_reservations_too() -> None:
+    """Also where it is full at the very instant from which the job could start."""
+    clusters = [cluster("alpha", 2, 1.0), cluster("beta", 2)]
+    running = [{"id": "r", "nodes": {}, "start": 0.0, "end": 90.0, "link_gbps": {"alpha": 1.0}}]
+    kept = [{"id": "v", "nodes": ["alpha1"], "start": 10.0, "end": 71.0}]
+    snapshot = case(clusters, [rigid(1, 4, 5.0, proc_gbps=0.1)], running, kept)
+    assert spans(planned("m-heft", snapshot)) == {"1": (90.0, 95.0)}
 
 
 def test_data_of_started_tasks_arrive_when_they_do() -> None:
