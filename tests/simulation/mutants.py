@@ -157,7 +157,7 @@ MUTANTS: dict[str, Mutant] = {
         of=executor_turn.carry_out,
         old="    while waiting:\n",
         new="    _is_saved(core.progress(), hands)\n    while waiting:\n",
-        within=300,
+        steps=1000,
     ),
     "lease-ignored": Mutant(
         of=executor.ExecutorCore._ticked,
