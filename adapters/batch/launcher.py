@@ -32,7 +32,7 @@ class BatchFolder(PartFolder):
     """A part's folder; where its runner is dead, another takes it over."""
 
     def report(self) -> PartReport:
-        """How the part is, and where its claim might wait, what was granted."""
+        """Report of the part, with what was granted where its claim might wait."""
         report = super().report()
         if report.is_ended:
             return report

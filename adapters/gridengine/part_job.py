@@ -109,7 +109,7 @@ class GridEngineJob:
         return True
 
     def turn(self) -> Turn | None:
-        """How the jobs stand: their slots are those that were asked for, and are never told."""
+        """Ask for the jobs' states: their slots are those asked for, and are never told."""
         state, reason = self.state()
         return None if state is None else Turn(state, reason)
 

@@ -17,7 +17,7 @@ from coalloc.adapters.runner.rank import FaultError
 
 
 class Turn:
-    """How a job stands that was to wait in its batch system's queue.
+    """State of a job that was to wait in its batch system's queue.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class PartJob(Protocol):
         """
 
     def turn(self) -> Turn | None:
-        """How the job stands that waits in the queue; None: out of reach."""
+        """Ask for the state of the job that waits in the queue; None: out of reach."""
 
     def state(self) -> tuple[str | None, str]:
         """The job's state and its reason; None: not known; empty: there is no such job."""

@@ -1,4 +1,4 @@
-"""What a part whose claim might wait was granted, and what it was told of its job's other nodes.
+"""Nodes granted to a part whose claim might wait, and the layout of its job's other nodes.
 
 ``grant.json`` is the runner's: the part waits, or has these nodes. ``layout.json`` is the
 launcher's (`adapters.part_folder`): all nodes of the job, when every part has its own. Neither has
@@ -18,7 +18,7 @@ Nodes = list[tuple[str, int]]
 
 
 def kept(folder: str, name: str) -> dict[str, Any]:
-    """What one of the two files holds; empty where it is not there."""
+    """Content of one of the two files; empty where it is not there."""
     try:
         with open(f"{folder}/{name}", encoding="utf-8") as file:
             found = json.load(file)
@@ -49,7 +49,7 @@ def planned_nodes(spec: dict[str, Any]) -> Nodes:
 
 
 def is_whole(spec: dict[str, Any]) -> bool:
-    """Whether the part is the whole job."""
+    """True if the part is the whole job."""
     return bool(spec["size"] == len(spec["ranks"]))
 
 

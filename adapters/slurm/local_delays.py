@@ -31,7 +31,7 @@ class _Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
-    """What the local jobs of the last hour have suffered.
+    """Delays of the local jobs of the last hour.
 
     Attributes
     ----------
