@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from coalloc.model.speedup import (
     TableSpeedup,
     repaired,
 )
+from coalloc.model.workflow_graph import Graph, read_graph
 
 KINDS = {
     "rigid": tables.RIGID,
@@ -210,8 +211,29 @@ def read_speedup(
 
 
 def _workflow(fields: dict[str, Any], where: str, by: _Tables) -> WorkflowJob:
-    tasks = []
-    for i, item in enumerate(array(fields.pop("tasks"), f"{where}.tasks")):
+    given = fields.pop("tasks"), fields.pop("edges", ())
+    read = read_graph(*given) if by is _ADMITTED else None
+    tasks, edges = graph_by_key(*given, where, by) if read is None else read
+    started = []
+    for i, item in enumerate(array(fields.pop("started", ()), f"{where}.started")):
+        begun = Started(**read_fields(item, by.started, f"{where}.started[{i}]"))
+        if not begun.clusters:
+            raise InputError(f"{where}.started[{i}].clusters", "is empty")
+        started.append(begun)
+    if started or not are_in_order(tasks, edges):
+        check_graph(tasks, edges, where, started)
+    return WorkflowJob(tasks=tasks, edges=edges, started=tuple(started), **fields)
+
+
+def graph_by_key(tasks: Any, edges: Any, where: str, by: _Tables = _ADMITTED) -> Graph:
+    """Tasks and edges from JSON, key by key.
+
+    Raises
+    ------
+    InputError
+    """
+    vertices = []
+    for i, item in enumerate(array(tasks, f"{where}.tasks")):
         place = f"{where}.tasks[{i}]"
         task = read_fields(item, by.task, place)
         lowest = task.setdefault("min_procs", 1)
@@ -219,21 +241,26 @@ def _workflow(fields: dict[str, Any], where: str, by: _Tables) -> WorkflowJob:
             raise InputError(
                 f"{place}.max_procs", f"{task['max_procs']} is below min_procs {lowest}"
             )
-        tasks.append(Task(**task))
-    if not tasks:
+        vertices.append(Task(**task))
+    if not vertices:
         raise InputError(f"{where}.tasks", "is empty")
-    edges = []
-    for i, item in enumerate(array(fields.pop("edges", ()), f"{where}.edges")):
+    arcs = []
+    for i, item in enumerate(array(edges, f"{where}.edges")):
         edge = read_fields(item, by.edge, f"{where}.edges[{i}]")
-        edges.append(Edge(parent=edge["from"], child=edge["to"], gb=edge.get("gb", 0.0)))
-    started = []
-    for i, item in enumerate(array(fields.pop("started", ()), f"{where}.started")):
-        begun = Started(**read_fields(item, by.started, f"{where}.started[{i}]"))
-        if not begun.clusters:
-            raise InputError(f"{where}.started[{i}].clusters", "is empty")
-        started.append(begun)
-    check_graph(tasks, edges, where, started)
-    return WorkflowJob(tasks=tuple(tasks), edges=tuple(edges), started=tuple(started), **fields)
+        arcs.append(Edge(parent=edge["from"], child=edge["to"], gb=edge.get("gb", 0.0)))
+    return tuple(vertices), tuple(arcs)
+
+
+def are_in_order(tasks: Collection[Task], edges: Iterable[Edge]) -> bool:
+    """Every task comes once, and after its parents: so there is no cycle, and no end is missing.
+
+    True of most files; where it is not, `check_graph` says what there is.
+    """
+    place = {task.id: n for n, task in enumerate(tasks)}
+    if len(place) < len(tasks):
+        return False
+    missing = len(place)
+    return all(place.get(e.parent, missing) < place.get(e.child, -1) for e in edges)
 
 
 def check_graph(
@@ -287,6 +314,7 @@ _DEFAULTS = {
     "after": (),
     "held": False,
     "passed_over": 0,
+    "priority": 0.0,
 }
 
 

@@ -35,6 +35,8 @@ class JobFields:
         Not to be planned.
     passed_over : int
         How often a later job was started while this one waited.
+    priority : float
+        Of jobs that have waited too long, those with more go first.
     """
 
     id: str
@@ -49,6 +51,7 @@ class JobFields:
     after: tuple[str, ...] = ()
     held: bool = False
     passed_over: int = 0
+    priority: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

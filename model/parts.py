@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import quote, unquote
 
+from coalloc.model.batch_options import PLAIN, BatchOptions
+
 
 class PartState(StrEnum):
-    """Where a part is."""
+    """Stage of a part."""
 
     WAITING = "waiting"
     """Its claim is in the batch system's queue, behind other jobs; it holds nothing yet."""
@@ -30,7 +32,7 @@ PART_ENDED = frozenset({PartState.FINISHED, PartState.REFUSED, PartState.LOST})
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class PartKey:
-    """What names a part for ever: a job, the attempt to start it, the part's index."""
+    """Permanent name of a part: a job, the attempt to start it, the part's index."""
 
     job: str
     attempt: int
@@ -54,7 +56,7 @@ class PartKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueTerms:
-    """How a claim may wait in a batch system's queue, for any nodes of the shape asked for.
+    """Terms on which a claim waits in a batch system's queue, for any nodes of the shape asked for.
 
     Attributes
     ----------
@@ -114,6 +116,8 @@ class PartSpec:
         Run time after which the processes are ended, seconds.
     memory_mb_per_proc : int
         As its user asked, MiB; 0: not said.
+    name : str
+        The job's, for people.
     grace_s : float
         Between SIGTERM and SIGKILL, seconds.
     lease_s : float
@@ -126,6 +130,8 @@ class PartSpec:
         Its processes share them, each some in a row.
     queue : QueueTerms or None
         How its claim may wait; None: it is granted at once, on exactly `nodes`, or refused.
+    batch : BatchOptions
+        What the batch system is told.
     """
 
     job: str
@@ -149,15 +155,17 @@ class PartSpec:
     rendezvous: str = ""
     time_limit_s: float | None = None
     memory_mb_per_proc: int = 0
+    name: str = ""
     grace_s: float = 10.0
     lease_s: float = 60.0
     foreign: str = ""
     chunks: tuple[int, int, int] | None = None
     queue: QueueTerms | None = None
+    batch: BatchOptions = PLAIN
 
     @property
     def key(self) -> PartKey:
-        """What names this part."""
+        """Name of this part."""
         return PartKey(job=self.job, attempt=self.attempt, part=self.part)
 
     @property
@@ -213,7 +221,7 @@ class PartReport:
 
     @property
     def key(self) -> PartKey:
-        """What names this part."""
+        """Name of this part."""
         return PartKey(job=self.job, attempt=self.attempt, part=self.part)
 
     @property

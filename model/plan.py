@@ -22,7 +22,7 @@ class Status(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a job has no start in a plan; exactly one each round."""
+    """Reason why a job has no start in a plan; exactly one each round."""
 
     INFEASIBLE = "infeasible"
     """Can never run: more than exists."""

@@ -55,6 +55,8 @@ POWER = Range(low=1e-3, high=1.0)
 """Effective power of a node. The daemon gives no new work to a weaker one."""
 WEIGHT = Range(low=1e-6, high=1e9, zero=True)
 """Weights; quotients of weight and time stay normal numbers."""
+PRIORITY = Range(low=-1e3, high=1e3)
+"""Doublings of a weight: an operator's word, and shares."""
 GBPS = Range(low=1e-9, high=1e9, zero=True)
 """Bandwidths, Gbit/s: a link's capacity, a process's peak."""
 INSIDE_GBPS = Range(low=1e-9, high=1e9)

@@ -1,4 +1,4 @@
-"""What an adapter reads of a cluster."""
+"""Reading of a cluster by its adapter."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coalloc.model.platform import Node, NodeState
+from coalloc.model.site_rules import SiteRules
 from coalloc.model.snapshot import Reservation, Running
 
 
@@ -25,6 +26,10 @@ class NodeReading:
         How long ago `load` was measured, as far as is known, seconds.
     reason : str
         Why it takes no new work, in the batch system's words.
+    partitions : tuple of str
+        That it is in.
+    gres : mapping of name to count
+        Generic resources, with and without their type: ``gpu``, ``gpu:a100``.
     """
 
     name: str
@@ -37,6 +42,8 @@ class NodeReading:
     address: str = ""
     load_age_s: float = 0.0
     reason: str = ""
+    partitions: tuple[str, ...] = ()
+    gres: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     @classmethod
     def of(cls, node: Node) -> NodeReading:
@@ -52,7 +59,7 @@ class NodeReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandedJob:
+class NativeJob:
     """A job that its user submitted to the batch system, and that waits there for our order.
 
     Attributes
@@ -132,11 +139,13 @@ class ClusterReading:
         Work that is not ours.
     waiting : int
         Jobs in the batch system's own queue.
+    waited : tuple of (seconds, nodes)
+        How long the newest of the local jobs that run had waited in it, and how wide they are.
     queues : bool
         Claims of ours may wait in it too.
     reservations : tuple of Reservation
         Nodes that the batch system keeps from us.
-    handed : tuple of HandedJob
+    handed : tuple of NativeJob
         All that were handed over to us and have not begun.
     unknown : mapping of words to count
         What the batch system said and the adapter does not know.
@@ -146,16 +155,20 @@ class ClusterReading:
         How our parts get in beside local jobs, in words; empty: at once or not at all.
     share : ShareUse or None
         None: we go before no waiting job.
+    rules : SiteRules or None
+        What its batch system lets jobs do; None: not known.
     """
 
     cluster: str
     nodes: tuple[NodeReading, ...]
     running: tuple[Running, ...] = ()
     waiting: int = 0
+    waited: tuple[tuple[float, int], ...] = ()
     queues: bool = False
     reservations: tuple[Reservation, ...] = ()
-    handed: tuple[HandedJob, ...] = ()
+    handed: tuple[NativeJob, ...] = ()
     unknown: Mapping[str, int] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     way: str = ""
     share: ShareUse | None = None
+    rules: SiteRules | None = None

@@ -35,7 +35,7 @@ class Running:
     ours: bool = True
 
     def busy_until(self, time: float, overrun_s: float = OVERRUN_S) -> float:
-        """When its slots are taken to be free, seconds."""
+        """Time at which its slots are taken to be free, seconds."""
         return max(self.end, time + overrun_s)
 
 

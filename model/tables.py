@@ -63,6 +63,9 @@ JOB: Table = {
     "passed_over": Field(
         kind="integer", low=0, default=0, doc="Later jobs started while it waited."
     ),
+    "priority": amount(
+        ranges.PRIORITY, "Of jobs that waited too long, those with more go first.", default=0.0
+    ),
 }
 
 PROC_GBPS = amount(ranges.GBPS, "Peak bandwidth of one process, Gbit/s.", default=0.0)

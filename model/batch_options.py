@@ -1,0 +1,69 @@
+"""Options of a job that its batch systems are told, in sbatch's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+
+from coalloc.model.errors import InputError
+
+LONGEST = 256
+"""Characters of one option."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOptions:
+    """Options of a job for the batch systems that run it, each as sbatch has it; empty: not said.
+
+    Attributes
+    ----------
+    account : str
+        Of the batch system; a job's own may be mapped to another on each cluster.
+    qos : str
+    partition : str
+        One or several, with commas between them.
+    constraint : str
+        Of node features, where it is more than a list of features that every node must have.
+    reservation : str
+    licenses, gres : str
+    """
+
+    account: str = ""
+    qos: str = ""
+    partition: str = ""
+    constraint: str = ""
+    reservation: str = ""
+    licenses: str = ""
+    gres: str = ""
+
+    def given(self) -> Iterator[tuple[str, str]]:
+        """Option and value of those that were said, in the order of `NAMES`."""
+        return ((name, value) for name in NAMES if (value := getattr(self, name)))
+
+    def with_account(self, account: str) -> BatchOptions:
+        """The same for another account."""
+        return self if account == self.account else replace(self, account=account)
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partitions of which one is to take the job; empty: the default one."""
+        return tuple(name for name in self.partition.split(",") if name)
+
+
+NAMES = tuple(field.name for field in fields(BatchOptions))
+PLAIN = BatchOptions()
+"""Nothing is asked."""
+
+
+def check_options(options: BatchOptions, where: str = "batch") -> None:
+    """Refuse what is no value of an option of a command.
+
+    Raises
+    ------
+    InputError
+    """
+    for name, value in options.given():
+        if len(value) > LONGEST:
+            raise InputError(f"{where}.{name}", f"is longer than {LONGEST} characters")
+        if not value.isprintable() or any(letter.isspace() for letter in value):
+            raise InputError(f"{where}.{name}", f"{value!r} holds a blank or a control character")

@@ -1,0 +1,317 @@
+"""Rules of a cluster's batch system: partitions, QOS and associations, and whom they let in.
+
+What is not known stands in nobody's way: it is learnt from refusals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from coalloc.model.batch_options import PLAIN, BatchOptions
+
+Number = TypeVar("Number", int, float)
+UP = "UP"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds on one job of ours; None: there is none, or it is not known.
+
+    Attributes
+    ----------
+    time_s : float or None
+        Longest time limit, seconds.
+    nodes, procs : int or None
+        The most at once.
+    least_nodes : int
+    """
+
+    time_s: float | None = None
+    nodes: int | None = None
+    procs: int | None = None
+    least_nodes: int = 0
+
+    def and_those(self, other: Limits) -> Limits:
+        """The narrower of each."""
+        return Limits(
+            time_s=_least(self.time_s, other.time_s),
+            nodes=_least(self.nodes, other.nodes),
+            procs=_least(self.procs, other.procs),
+            least_nodes=max(self.least_nodes, other.least_nodes),
+        )
+
+
+def _least(one: Number | None, other: Number | None) -> Number | None:
+    return other if one is None else one if other is None else min(one, other)
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRules:
+    """One partition, or queue.
+
+    Attributes
+    ----------
+    state : str
+        ``UP`` where it starts jobs.
+    default_time_s : float or None
+        Of a job that names no time limit, seconds.
+    qos : str
+        Whose limits hold for all of its jobs; empty: none.
+    accounts, allowed_qos : tuple of str or None
+        Those that may use it; None: all.
+    denied_accounts, denied_qos : tuple of str
+    gids : tuple of int or None
+        Groups whose users may use it; None: all users may.
+    members : tuple of str
+        Users of those groups, as far as they are listed there.
+    """
+
+    name: str
+    state: str = UP
+    limits: Limits = NO_LIMITS
+    default_time_s: float | None = None
+    qos: str = ""
+    accounts: tuple[str, ...] | None = None
+    denied_accounts: tuple[str, ...] = ()
+    allowed_qos: tuple[str, ...] | None = None
+    denied_qos: tuple[str, ...] = ()
+    gids: tuple[int, ...] | None = None
+    members: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Association:
+    """A user of an account; the limits are those of the accounts above it too."""
+
+    account: str
+    user: str
+    is_default: bool = False
+    limits: Limits = NO_LIMITS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteRules:
+    """What a batch system lets jobs do.
+
+    Attributes
+    ----------
+    honoured : tuple of str
+        Options of jobs that it is told (`BatchOptions`).
+    usual : BatchOptions
+        What jobs are submitted with that do not say otherwise.
+    partitions : tuple of PartitionRules
+        Empty: not known.
+    qos : mapping of name to Limits
+    associations : tuple of Association or None
+        None: none is needed, or they are not known.
+    added_s : float
+        By so much at the most a part's time limit there is longer than its job's, seconds.
+    reservations : tuple of str
+        Ids of those, among the reading's, that no job may run into.
+    """
+
+    honoured: tuple[str, ...] = ("account",)
+    usual: BatchOptions = PLAIN
+    partitions: tuple[PartitionRules, ...] = ()
+    qos: Mapping[str, Limits] = field(default_factory=dict, hash=False)
+    associations: tuple[Association, ...] | None = None
+    added_s: float = 0.0
+    reservations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """Whoever asks for nodes of a cluster, and what the batch system would be told of it.
+
+    Attributes
+    ----------
+    user : str
+    uid, gid : int
+        -1: not known.
+    batch : BatchOptions
+        With the account that this cluster knows.
+    time_limit_s : float or None
+    procs : int
+        At the most in one part.
+    """
+
+    user: str
+    uid: int = -1
+    gid: int = -1
+    batch: BatchOptions = PLAIN
+    time_limit_s: float | None = None
+    procs: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a batch system would say to a job.
+
+    Attributes
+    ----------
+    never : str
+        Why it would never take it; empty: it would, as far as is known.
+    closed : str
+        Why it takes nothing of its kind now.
+    partitions : tuple of str or None
+        Those that would; None: any, or they are not known.
+    limits : Limits
+        Of each of its parts, the widest among those partitions.
+    default_time_s : float or None
+        Its time limit, where it has none of its own, seconds.
+    """
+
+    never: str = ""
+    closed: str = ""
+    partitions: tuple[str, ...] | None = None
+    limits: Limits = NO_LIMITS
+    default_time_s: float | None = None
+
+
+ANY = Verdict()
+
+
+def judged(rules: SiteRules, asking: Asking) -> Verdict:
+    """Judge a job by the rules of a batch system."""
+    for name, value in asking.batch.given():
+        if name not in rules.honoured:
+            return Verdict(never=f"--{name}={value} cannot be honoured there")
+    batch = _filled(rules.usual, asking.batch)
+    named = asking.batch.reservation
+    is_there = any(id.partition(":")[2] == named for id in rules.reservations)
+    if named and named != rules.usual.reservation and not is_there:
+        return Verdict(never=f"there is no reservation {named} of its nodes")
+    association, why = _association(rules, asking, batch.account)
+    if why:
+        return Verdict(never=why)
+    limits = NO_LIMITS if association is None else association.limits
+    account = batch.account or ("" if association is None else association.account)
+    if batch.qos:
+        limits = limits.and_those(rules.qos.get(batch.qos, NO_LIMITS))
+    if why := _too_long(limits.time_s, asking.time_limit_s, _whose(batch, account)):
+        return Verdict(never=why)
+    if not rules.partitions:
+        return Verdict(limits=limits)
+    return _by_partitions(rules, asking, replace(batch, account=account), limits)
+
+
+def _filled(usual: BatchOptions, own: BatchOptions) -> BatchOptions:
+    return replace(usual, **dict(own.given()))
+
+
+def _whose(batch: BatchOptions, account: str) -> str:
+    names = [f"QOS {batch.qos}"] if batch.qos else []
+    return " or ".join([*names, *([f"account {account}"] if account else [])]) or "an account"
+
+
+def _association(rules: SiteRules, asking: Asking, account: str) -> tuple[Association | None, str]:
+    """The association that counts, or why there is none."""
+    if rules.associations is None:
+        return None, ""
+    own = [each for each in rules.associations if each.user == asking.user]
+    if not own:
+        return None, f"{asking.user} has no account there"
+    if not account:
+        return next((each for each in own if each.is_default), None), ""
+    found = next((each for each in own if each.account == account), None)
+    if found is None:
+        names = ", ".join(dict.fromkeys(each.account for each in own))
+        return None, f"{asking.user} is not in account {account} there, only in {names}"
+    return found, ""
+
+
+def _by_partitions(
+    rules: SiteRules, asking: Asking, batch: BatchOptions, limits: Limits
+) -> Verdict:
+    by_name = {each.name: each for each in rules.partitions}
+    wanted = batch.partitions
+    never, closed, taking = [], [], []
+    for name in wanted:
+        if name not in by_name:
+            never.append(f"there is no partition {name}")
+            continue
+        partition = by_name[name]
+        widest = _of_partition(rules, partition).and_those(limits)
+        why = next(_objections(partition, widest, asking, batch), "")
+        if why:
+            never.append(why)
+        elif partition.state != UP:
+            closed.append(f"partition {name} is {partition.state}")
+        else:
+            taking.append((partition, widest))
+    if not wanted:
+        return Verdict(limits=limits)
+    if not taking:
+        return Verdict(never="" if closed else ", ".join(never), closed=", ".join(closed))
+    return Verdict(
+        partitions=tuple(partition.name for partition, _ in taking),
+        limits=_widest(each for _, each in taking),
+        default_time_s=min(
+            (p.default_time_s for p, _ in taking if p.default_time_s is not None), default=None
+        ),
+    )
+
+
+def _of_partition(rules: SiteRules, partition: PartitionRules) -> Limits:
+    return partition.limits.and_those(rules.qos.get(partition.qos, NO_LIMITS))
+
+
+def _objections(
+    partition: PartitionRules, limits: Limits, asking: Asking, batch: BatchOptions
+) -> Iterator[str]:
+    """Reasons for which a partition never takes the job."""
+    where = f"partition {partition.name}"
+    yield from filter(None, (_too_long(limits.time_s, asking.time_limit_s, where),))
+    account, qos = batch.account, batch.qos
+    if account and (
+        account in partition.denied_accounts
+        or (partition.accounts is not None and account not in partition.accounts)
+    ):
+        yield f"{where} is not for account {account}"
+    if qos and (
+        qos in partition.denied_qos
+        or (partition.allowed_qos is not None and qos not in partition.allowed_qos)
+    ):
+        yield f"{where} is not for QOS {qos}"
+    is_outside = asking.gid not in (partition.gids or ()) and asking.user not in partition.members
+    # Root may always; and of whom nothing is known, nothing is said.
+    if partition.gids is not None and is_outside and asking.uid > 0 and asking.gid >= 0:
+        yield f"{where} is not for {asking.user}"
+    if asking.procs < limits.least_nodes:
+        what = "1 process" if asking.procs == 1 else f"{asking.procs} processes"
+        yield f"{where} takes no fewer than {limits.least_nodes} nodes, the job has {what}"
+
+
+def _too_long(most_s: float | None, asked_s: float | None, who: str) -> str:
+    if most_s is None or asked_s is None or asked_s <= most_s:
+        return ""
+    return f"{who} allows {span_text(most_s)}, the job asks for {span_text(asked_s)}"
+
+
+def _widest(limits: Iterable[Limits]) -> Limits:
+    """What one of them allows."""
+
+    def most(values: list[Number | None]) -> Number | None:
+        known = [value for value in values if value is not None]
+        return max(known) if len(known) == len(values) else None
+
+    each = list(limits)
+    return Limits(
+        time_s=most([one.time_s for one in each]),
+        nodes=most([one.nodes for one in each]),
+        procs=most([one.procs for one in each]),
+        least_nodes=min(one.least_nodes for one in each),
+    )
+
+
+def span_text(seconds: float) -> str:
+    """A length of time in the largest unit that has no fraction: 90 s, 5 min, 2 h, 3 d."""
+    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= size and seconds % size == 0.0:
+            return f"{seconds / size:g} {unit}"
+    return f"{seconds:g} s"
