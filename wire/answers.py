@@ -195,6 +195,10 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
         How parts get in beside local jobs, in words.
     share : ShareUse or None
         None: they go before no waiting job.
+    version : str
+        Of its executor; empty: not said.
+    clock_ahead_s : float or None
+        How far its executor's wall clock is before the daemon's, as far as is known, seconds.
     """
 
     cluster: str
@@ -210,12 +214,51 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
     drain_reason: str = ""
     way: str = ""
     share: ShareUse | None = None
+    version: str = ""
+    clock_ahead_s: float | None = None
+
+
+class ReservationRow(Struct, frozen=True, kw_only=True):
+    """Nodes that are kept for some users, or for nobody.
+
+    Attributes
+    ----------
+    start, end : float
+        Seconds since the epoch; without an end it lasts until it is taken back.
+    users : tuple of str
+        Whose jobs may run there.
+    by : str
+        The operator who made it, or the cluster whose batch system has it.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    start: float
+    end: float | None = None
+    users: tuple[str, ...] = ()
+    by: str = ""
+    reason: str = ""
+
+
+class Reservation(Answer, frozen=True, kw_only=True, tag="done"):
+    """Nodes are kept, and that is on the daemon's disk.
+
+    Attributes
+    ----------
+    running : tuple of str
+        Jobs of other users that may still run there when it begins.
+    """
+
+    reservation: str
+    nodes: tuple[str, ...]
+    running: tuple[str, ...] = ()
 
 
 class NodesAnswer(Answer, frozen=True, kw_only=True, tag="nodes"):
-    """All clusters."""
+    """All clusters, and what is kept of their nodes."""
 
     clusters: tuple[ClusterRow, ...]
+    reservations: tuple[ReservationRow, ...] = ()
     time: float = 0.0
 
 
@@ -259,12 +302,15 @@ class PlanAnswer(Answer, frozen=True, kw_only=True, tag="plan"):
     ----------
     node_clusters : mapping of node name to cluster name
     edges : mapping of workflow to (parent, child) pairs
+    proc_gbps : mapping of job to Gbit/s
+        Bandwidth that one process needs, of jobs in the plan or running that need any.
     """
 
     plan: NewestPlan
     node_clusters: dict[str, str] = field(default_factory=dict)
     edges: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     running: tuple[RunningRow, ...] = ()
+    proc_gbps: dict[str, float] = field(default_factory=dict)
     time: float = 0.0
 
 

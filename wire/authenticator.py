@@ -16,7 +16,7 @@ Admits = Callable[[str, str], bool]
 """Domain, public key -> whether that key may connect there."""
 
 
-class Gatekeeper:
+class ZapAuthenticator:
     """Answers for all sockets of a context."""
 
     def __init__(

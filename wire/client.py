@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 import zmq
 
-from coalloc.wire.curve import REFUSED, SUCCEEDED, Calling, Handshakes
+from coalloc.wire.curve import REFUSED, SUCCEEDED, CurveClient, Handshakes
 from coalloc.wire.frames import PROTOCOL, WireError, decode_any, decode_object, encode
 
 T = TypeVar("T")
@@ -109,7 +109,7 @@ class AnswerFrame:
         return decode_object(self.frame)
 
 
-class Asker:
+class RequestConnection:
     """One connection to the daemon; requests may be pipelined.
 
     Parameters
@@ -123,7 +123,7 @@ class Asker:
     """
 
     def __init__(
-        self, endpoint: str, *, timeout_s: float = 10.0, security: Calling | None = None
+        self, endpoint: str, *, timeout_s: float = 10.0, security: CurveClient | None = None
     ) -> None:
         self.endpoint = endpoint
         self.timeout_s = timeout_s
@@ -213,7 +213,7 @@ class Asker:
         self._context.term()
 
 
-class Watcher:
+class EventSubscriber:
     """Subscribes to the daemon's publications.
 
     Parameters
@@ -226,7 +226,7 @@ class Watcher:
         self,
         endpoint: str,
         topics: tuple[str, ...] = ("",),
-        security: Calling | None = None,
+        security: CurveClient | None = None,
     ) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.SUB)

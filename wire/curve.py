@@ -55,7 +55,7 @@ class KeyPair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listening:
+class CurveServer:
     """A socket that takes only connections that the gatekeeper admits to its domain."""
 
     pair: KeyPair
@@ -70,7 +70,7 @@ class Listening:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calling:
+class CurveClient:
     """A socket that connects with a key, and only to the server of that public key."""
 
     pair: KeyPair
@@ -83,8 +83,13 @@ class Calling:
         socket.setsockopt(zmq.CURVE_SERVERKEY, self.server.encode())
 
 
-Security = Listening | Calling
+Security = CurveServer | CurveClient
 OnHandshake = Callable[[str], None]
+
+
+def is_supported() -> bool:
+    """Whether the ZeroMQ that is loaded was built with CURVE."""
+    return bool(zmq.has("curve"))
 
 
 def new_pair() -> KeyPair:

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """How far a workflow or a divisible job is.
+    """Progress of a workflow or a divisible job.
 
     Attributes
     ----------
@@ -229,8 +229,12 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
         Those that did not grant their part of the last attempt in time.
     barred : mapping of cluster name to reason
         Those that will not take it.
+    batch : mapping of option to value
+        What the batch systems are told.
     behind : str
         The cluster where other jobs went first.
+    priority : float
+        An operator's, in doublings of its weight.
     events : tuple of mapping
         ``seq``, ``time``, ``kind`` and what the event says, by rising ``seq``.
     """
@@ -267,6 +271,8 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
     late: tuple[str, ...] = ()
     behind: str = ""
     barred: dict[str, str] = field(default_factory=dict)
+    priority: float = 0.0
+    batch: dict[str, str] = field(default_factory=dict)
     tasks: tuple[TaskRow, ...] = ()
     pieces: tuple[PieceRow, ...] = ()
     events: tuple[dict[str, Any], ...] = ()

@@ -13,10 +13,10 @@ from typing import Any
 
 import zmq
 
-from coalloc.wire.authenticator import Admits, Gatekeeper
-from coalloc.wire.curve import Listening, OnHandshake
+from coalloc.wire.authenticator import Admits, ZapAuthenticator
+from coalloc.wire.curve import CurveServer, OnHandshake
 from coalloc.wire.frames import PROTOCOL, encode
-from coalloc.wire.sockets import Port, new_context
+from coalloc.wire.sockets import AsyncSocket, new_context
 from coalloc.wire.subscription_limits import FloodGuard, Subscriptions
 
 MAX_SUBSCRIPTION_BYTES = 1024
@@ -40,7 +40,7 @@ class Publisher:
     def __init__(
         self,
         endpoint: str,
-        security: Listening | None = None,
+        security: CurveServer | None = None,
         admits: Admits | None = None,
         on_handshake: OnHandshake | None = None,
         *,
@@ -49,8 +49,8 @@ class Publisher:
         self.endpoint, self.name = endpoint, name
         self.watch_seq = 0
         self._security, self._admits, self._on_handshake = security, admits, on_handshake
-        self._port: Port | None = None
-        self._gate: Gatekeeper | None = None
+        self._port: AsyncSocket | None = None
+        self._gate: ZapAuthenticator | None = None
         self._guard: FloodGuard | None = None
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -58,9 +58,9 @@ class Publisher:
         self._context = new_context()
         self._subscriptions = Subscriptions()
         if self._security is not None and self._admits is not None:
-            self._gate = Gatekeeper(self._context, (self._security.domain,), self._admits)
+            self._gate = ZapAuthenticator(self._context, (self._security.domain,), self._admits)
             self._gate.start()
-        self._port = Port(
+        self._port = AsyncSocket(
             self._context,
             zmq.XPUB,
             self._subscribed,
@@ -76,7 +76,7 @@ class Publisher:
         self._guard.start()
 
     @property
-    def ports(self) -> tuple[Port, ...]:
+    def ports(self) -> tuple[AsyncSocket, ...]:
         """The socket, while it is open."""
         return () if self._port is None else (self._port,)
 

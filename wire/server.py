@@ -19,9 +19,9 @@ import zmq
 from coalloc.core.messages import Numbered, Ping, Statement, TurnedAway, Welcome
 from coalloc.core.requests import Refused
 from coalloc.wire.answers import Answer, Refusal
-from coalloc.wire.authenticator import Gatekeeper
+from coalloc.wire.authenticator import ZapAuthenticator
 from coalloc.wire.codec import decode_from_executor, encode_message
-from coalloc.wire.curve import KeyPair, Listening
+from coalloc.wire.curve import CurveServer, KeyPair
 from coalloc.wire.frames import (
     LONGEST_ID,
     WireError,
@@ -31,7 +31,7 @@ from coalloc.wire.frames import (
     id_of,
 )
 from coalloc.wire.publisher import Publisher
-from coalloc.wire.sockets import OnFrames, Port, new_context
+from coalloc.wire.sockets import AsyncSocket, OnFrames, new_context
 
 PEERS_REMEMBERED = 10_000
 CLIENTS, EXECUTORS, WATCHERS = "clients", "executors", "watchers"
@@ -48,7 +48,7 @@ SHORT_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where an answer goes: a client's connection and its request's id.
+    """Address of an answer: a client's connection and its request's id.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Origin:
     key: str = ""
 
 
-class Peer(NamedTuple):
+class ExecutorPeer(NamedTuple):
     """An executor's connection, and the public key that it has shown; empty without CURVE."""
 
     connection: bytes
@@ -80,7 +80,7 @@ class Guard(Protocol):
         """A handshake has ended."""
 
     def refusal(self, key: str, size: int) -> Refused | None:
-        """Why a client's frame of this many bytes is not to be read; None: it is.
+        """Reason not to read a client's frame of this many bytes; None: it is.
 
         Without a message it is not even to be answered.
         """
@@ -105,7 +105,7 @@ class Endpoints:
 
 
 OnRequest = Callable[[Origin, Mapping[str, Any]], None]
-OnStatement = Callable[[Statement, Peer], None]
+OnStatement = Callable[[Statement, ExecutorPeer], None]
 OnFault = Callable[[str, str, str, bool], None]
 """Kind of socket, kind of fault, what was wrong, whether it is this peer's first."""
 
@@ -139,7 +139,7 @@ class Server:
         self._on_request, self._on_statement, self._on_fault = on_request, on_statement, on_fault
         self._faulty: set[tuple[str, bytes]] = set()
         self._context = new_context()
-        self._gate: Gatekeeper | None = None
+        self._gate: ZapAuthenticator | None = None
         self._clients = self._port(CLIENTS, self._from_client, max_bytes)
         # Executors are ours: a reading of thousands of nodes may be longer than a client's request.
         self._executors = self._port(EXECUTORS, self._from_executor, max(max_bytes, 64 << 20))
@@ -151,12 +151,12 @@ class Server:
             name=WATCHERS,
         )
 
-    def _listening(self, domain: str) -> Listening | None:
-        return None if self._guard is None else Listening(pair=self._guard.pair, domain=domain)
+    def _listening(self, domain: str) -> CurveServer | None:
+        return None if self._guard is None else CurveServer(pair=self._guard.pair, domain=domain)
 
-    def _port(self, domain: str, on_frames: OnFrames, max_bytes: int) -> Port:
+    def _port(self, domain: str, on_frames: OnFrames, max_bytes: int) -> AsyncSocket:
         guard = self._guard
-        return Port(
+        return AsyncSocket(
             self._context,
             zmq.ROUTER,
             on_frames,
@@ -175,7 +175,7 @@ class Server:
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         """Bind and begin to listen."""
         if self._guard is not None:
-            self._gate = Gatekeeper(self._context, (CLIENTS, EXECUTORS), self._guard.admits)
+            self._gate = ZapAuthenticator(self._context, (CLIENTS, EXECUTORS), self._guard.admits)
             self._gate.start()
         for port, endpoint in (
             (self._clients, self.endpoints.clients),
@@ -195,7 +195,7 @@ class Server:
         self._context.term()
 
     @property
-    def listeners(self) -> tuple[Port, ...]:
+    def listeners(self) -> tuple[AsyncSocket, ...]:
         """The sockets that are open."""
         return self._clients, self._executors, *self._publisher.ports
 
@@ -212,14 +212,14 @@ class Server:
             self.faults["answer_undeliverable"] += 1
 
     def tell(
-        self, cluster: str, peer: Peer, message: Numbered | Welcome | Ping | TurnedAway
+        self, cluster: str, peer: ExecutorPeer, message: Numbered | Welcome | Ping | TurnedAway
     ) -> bool:
         """Send to an executor; False if it is gone, cannot take it, or has lost its right to."""
         if self._guard is not None and not self._guard.may_speak_for(peer.key, cluster):
             return False
         return self._executors.send([peer.connection, encode_message(message)])
 
-    def turn_away(self, cluster: str, peer: Peer, why: str) -> None:
+    def turn_away(self, cluster: str, peer: ExecutorPeer, why: str) -> None:
         """Refuse a connection that would speak for a cluster, and count it as a fault."""
         self.tell(cluster, peer, TurnedAway(why=why))
         error = WireError("second_executor", f"{cluster}: {why}")
@@ -267,7 +267,7 @@ class Server:
         self.answer(origin, Refusal(code=refused.code, message=refused.message))
 
     def _from_executor(self, frames: list[bytes]) -> None:
-        peer = Peer(frames[0], self._executors.sender)
+        peer = ExecutorPeer(frames[0], self._executors.sender)
         try:
             if len(frames) != 2:
                 raise WireError("bad_frames", f"expected 1 frame, got {len(frames) - 1}")

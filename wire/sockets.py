@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import zmq
 
-from coalloc.wire.curve import Handshakes, Listening, OnHandshake, Security
+from coalloc.wire.curve import CurveServer, Handshakes, OnHandshake, Security
 from coalloc.wire.paths import FileId, file_id, make_folder
 
 OnFrames = Callable[[list[bytes]], None]
@@ -32,7 +32,7 @@ MAX_FRAMES_AT_ONCE, MAX_DRAIN_S = 2000, 0.01
 REST_S = 0.005
 
 
-class Port:
+class AsyncSocket:
     """One socket; `on_frames` gets every multipart message.
 
     Parameters
@@ -84,7 +84,7 @@ class Port:
         self.descriptor = -1
         self.busy_since: float | None = None
         self._is_publisher = kind == zmq.XPUB
-        self._is_shared = isinstance(security, Listening)
+        self._is_shared = isinstance(security, CurveServer)
         self._on_handshake = on_handshake
         self._handshakes: Handshakes | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

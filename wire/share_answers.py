@@ -1,0 +1,166 @@
+"""Answers of the daemon about shares and accounts, in the words of docs/PROTOCOL.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from coalloc.wire.answers import Answer
+
+
+class LeadRow(Struct, frozen=True, kw_only=True):
+    """How far a project, or in the end a user within it, is ahead of its siblings.
+
+    Attributes
+    ----------
+    share : float
+        Of everything, 0..1.
+    usage_proc_s : float
+        Decayed, processor-seconds.
+    seconds : float
+        Of its entitlement, ahead of the sibling with waiting jobs that is furthest behind.
+    """
+
+    name: str
+    share: float
+    usage_proc_s: float
+    seconds: float
+
+
+class PriorityRow(Struct, frozen=True, kw_only=True):
+    """The terms of a waiting job's effective weight; all but the weights in doublings.
+
+    Attributes
+    ----------
+    place : int
+        Among the waiting jobs by effective weight, from 1.
+    submitted, allowed, weight : float
+        As it was submitted, as its limits admit, and the effective one.
+    leads : tuple of LeadRow
+        From the highest project to the user; empty where shares do not count.
+    ahead_s : float
+        Entitlement of its project that the project's earlier jobs take, seconds.
+    """
+
+    job: str
+    user: str
+    project: str
+    place: int
+    submitted: float
+    allowed: float
+    operator: float
+    age: float
+    size: float
+    shares: float
+    weight: float
+    leads: tuple[LeadRow, ...] = ()
+    ahead_s: float = 0.0
+
+
+class PriorityAnswer(Answer, frozen=True, kw_only=True, tag="priority"):
+    """Waiting jobs by falling effective weight."""
+
+    jobs: tuple[PriorityRow, ...]
+    time: float = 0.0
+
+
+class AccountRow(Struct, frozen=True, kw_only=True):
+    """A job, a task or a piece that has ended.
+
+    Attributes
+    ----------
+    eligible : float
+        When it could have started first.
+    procs : int
+        Processes it ran on; those it asked for where it never ran.
+    requested_s : float or None
+        Its time limit, or what it was planned to run, seconds.
+    proc_s : float
+        Of its last attempt, processor-seconds.
+    clusters : mapping of cluster to processes
+        Empty where it never ran, and of the whole of a workflow or a divisible job.
+    """
+
+    id: str
+    name: str
+    user: str
+    project: str
+    state: str
+    submitted: float
+    eligible: float
+    started: float | None
+    ended: float
+    procs: int
+    requested_s: float | None
+    proc_s: float
+    clusters: dict[str, int] = field(default_factory=dict)
+    exit_code: int | None = None
+    command: str = ""
+
+
+class AccountAnswer(Answer, frozen=True, kw_only=True, tag="account"):
+    """A page of the accounts of ended jobs, by their end.
+
+    Attributes
+    ----------
+    after : str
+        What to ask with for the next page; empty: this is the last one.
+    """
+
+    jobs: tuple[AccountRow, ...]
+    after: str = ""
+    time: float = 0.0
+
+
+class UsageRow(Struct, frozen=True, kw_only=True):
+    """Use of one cluster by a user in a project on one day of UTC.
+
+    Attributes
+    ----------
+    day : str
+        Such as ``2026-11-22``.
+    proc_s, coallocated_proc_s : float
+        Processor-seconds of attempts that have ended, and those of jobs on several clusters.
+    jobs, wait_s : int, float
+        That ended on it, each at its first cluster, and their waits, seconds.
+    """
+
+    day: str
+    project: str
+    user: str
+    cluster: str
+    proc_s: float
+    coallocated_proc_s: float = 0.0
+    jobs: int = 0
+    wait_s: float = 0.0
+
+
+class UsageAnswer(Answer, frozen=True, kw_only=True, tag="usage"):
+    """A page of usage by day.
+
+    Attributes
+    ----------
+    more : bool
+        There are others behind it: ask again with the last row's `day`, `project`, `user` and
+        `cluster` as `after`.
+    """
+
+    rows: tuple[UsageRow, ...]
+    more: bool = False
+    time: float = 0.0
+
+
+class RulesAnswer(Answer, frozen=True, kw_only=True, tag="rules"):
+    """The input of a round that would begin now, and what it were without each rule in force.
+
+    Attributes
+    ----------
+    snapshot : mapping
+        In the snapshot format.
+    lifted : mapping of rule to snapshot
+        Of ``shares``, ``limits`` and ``guarantees`` those that are in force.
+    """
+
+    snapshot: dict[str, Any]
+    lifted: dict[str, dict[str, Any]] = field(default_factory=dict)
