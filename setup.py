@@ -8,6 +8,7 @@ ROOTS = (
     "client",
     "core",
     "daemon",
+    "dashboard",
     "executor",
     "model",
     "policies",

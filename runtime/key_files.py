@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from coalloc.wire.curve import Calling, KeyPair, is_key, public_of
+from coalloc.wire.curve import CurveClient, KeyPair, is_key, public_of
 
 FORMAT = "coalloc-key/1"
 MAX_BYTES = 4096
@@ -34,7 +34,7 @@ class KeyFile:
 
 
 def user_key_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where a user's key lies: ``$COALLOC_KEY``, else in his configuration folder."""
+    """Path of a user's key: ``$COALLOC_KEY``, else in his configuration folder."""
     if environ.get("COALLOC_KEY"):
         return Path(environ["COALLOC_KEY"])
     given = environ.get("XDG_CONFIG_HOME", "")
@@ -117,7 +117,7 @@ def write_key(path: Path, key: KeyFile) -> None:
         raise KeyFileError(f"{path}: {error.strerror}") from error
 
 
-def calling(key: KeyFile, server: str, path: Path) -> Calling:
+def calling(key: KeyFile, server: str, path: Path) -> CurveClient:
     """Security for a connection to the daemon that a key's file names, else to this server.
 
     Raises
@@ -129,7 +129,7 @@ def calling(key: KeyFile, server: str, path: Path) -> Calling:
         raise KeyFileError(f"{path}: does not name the daemon's key, nor does access.server_key")
     if server and not is_key(server):
         raise KeyFileError("access.server_key: is not a public key of 40 characters")
-    return Calling(pair=key.pair, server=key.server or server)
+    return CurveClient(pair=key.pair, server=key.server or server)
 
 
 def fingerprint(public: str) -> str:

@@ -1,4 +1,4 @@
-"""What a service shows of itself: messages to its manager, see sd_notify(3), and its name."""
+"""Signs of a running service: messages to its manager, see sd_notify(3), and its name."""
 
 from __future__ import annotations
 

@@ -14,9 +14,10 @@ from msgspec import inspect
 from msgspec.structs import replace
 
 from coalloc.model.errors import InputError
+from coalloc.model.fields import shown
 from coalloc.model.ranges import GBPS, SHARE, Range
-from coalloc.runtime.config.check import Fault, faults, key_text, shown
-from coalloc.runtime.config.lines import Path as KeyPath
+from coalloc.model.structs import Fault, faults, key_text
+from coalloc.model.structs import Path as KeyPath
 from coalloc.runtime.config.lines import key_lines, line_of
 from coalloc.runtime.config.schema import Config, ConfigError, JobDefaultsConfig
 
@@ -52,10 +53,15 @@ def find_config(explicit: Path | None, environ: Mapping[str, str] = os.environ) 
         return explicit
     if environ.get("COALLOC_CONFIG"):
         return Path(environ["COALLOC_CONFIG"])
-    for path in (_home(environ, "XDG_CONFIG_HOME", ".config") / USER_PATH, SYSTEM_PATH):
+    for path in (user_config(environ), SYSTEM_PATH):
         if path.exists():
             return path
     return None
+
+
+def user_config(environ: Mapping[str, str] = os.environ) -> Path:
+    """Path of a user's own file, if there is one."""
+    return _home(environ, "XDG_CONFIG_HOME", ".config") / USER_PATH
 
 
 def load(
@@ -83,7 +89,7 @@ def load(
     """
     uid = os.getuid() if uid is None else uid
     if path is None:
-        config = _settled(Config(), _folders(path, environ, uid), "", {})
+        config = _settled(Config(), usual_folders(path, environ, uid), "", {})
         _call(check, config, "built-in defaults", {})
         return config
     try:
@@ -93,7 +99,7 @@ def load(
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise ConfigError(f"{path}:{line}: is not UTF-8 text") from error
-    return parse(text, str(path), _folders(path, environ, uid), check)
+    return parse(text, str(path), usual_folders(path, environ, uid), check)
 
 
 def parse(
@@ -190,9 +196,30 @@ def _contradictions(config: Config) -> Iterator[Fault]:
     if 0 < config.solver.memory_mb < MIN_MEMORY_MB:
         what = f"{config.solver.memory_mb} is below {MIN_MEMORY_MB}, which compiled code needs"
         yield ("solver", "memory_mb"), what
+    yield from _unsendable(config)
+    yield from _project_faults(config)
     address = config.daemon.metrics_address
     if address and not _is_address(address):
         yield ("daemon", "metrics_address"), f"{shown(address)} is not host:port"
+
+
+def _project_faults(config: Config) -> Iterator[Fault]:
+    """Parents that are not there or lie in a circle, and guarantees of no cluster."""
+    projects, clusters = config.projects, {cluster.name for cluster in config.clusters}
+    for name, project in projects.items():
+        if not name or not name.isprintable() or any(c in name for c in " /,"):
+            yield ("projects", name), f"{shown(name)} is empty, or has a slash, comma or space"
+        if project.parent and project.parent not in projects:
+            yield ("projects", name, "parent"), f"there is no project {shown(project.parent)}"
+        above, step = {name}, project.parent
+        while step in projects and step not in above:
+            above.add(step)
+            step = projects[step].parent
+        if step in above:
+            yield ("projects", name, "parent"), f"{shown(name)} lies in a circle of parents"
+        for cluster in project.guarantees:
+            if cluster not in clusters:
+                yield ("projects", name, "guarantees", cluster), "there is no such cluster"
 
 
 def _outside(config: Config) -> Iterator[Fault]:
@@ -212,12 +239,27 @@ def _outside(config: Config) -> Iterator[Fault]:
             yield path, f"{value:g} is neither 0 nor in {within.low:g}..{within.high:g}"
 
 
+def _unsendable(config: Config) -> Iterator[Fault]:
+    """Ways of notification that can reach nobody, or somebody else."""
+    notify = config.notify
+    if notify.command and not notify.command[0].startswith("/"):
+        what = f"{shown(notify.command[0])} is not an absolute path"
+        yield ("notify", "command", 0), what
+    if notify.webhook and not notify.webhook.startswith(("https://", "http://")):
+        yield ("notify", "webhook"), f"{shown(notify.webhook)} is neither https:// nor http://"
+    for i, address in enumerate(notify.mail_to):
+        if address.startswith("-") or not address.isprintable() or " " in address:
+            yield ("notify", "mail_to", i), f"{shown(address)} is not an address"
+    if notify.events and not (notify.command or notify.webhook or notify.mail_to):
+        yield ("notify", "events"), "there is no command, webhook or mail_to to tell them"
+
+
 def _is_address(address: str) -> bool:
     host, colon, port = address.rpartition(":")
     return bool(host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 65536)
 
 
-def _folders(path: Path | None, environ: Mapping[str, str], uid: int) -> tuple[str, str, str]:
+def usual_folders(path: Path | None, environ: Mapping[str, str], uid: int) -> tuple[str, str, str]:
     """State, runtime and cache folder: systemd's, the system's, or the user's."""
     given = [
         environ.get(name, "").partition(":")[0]
@@ -300,13 +342,13 @@ def _endpoint_fault(end: str) -> str:
 
 
 def changes(old: Config, new: Config) -> list[str]:
-    """Keys whose values differ, as written in the file; arrays of tables as a whole."""
+    """Keys whose values differ, as written in the file; tables by name and arrays as a whole."""
     out = []
     for section in Config.__struct_fields__:
         a, b = getattr(old, section), getattr(new, section)
         if a == b:
             continue
-        if isinstance(a, tuple):
+        if isinstance(a, tuple | dict):
             out.append(section)
             continue
         out += [f"{section}.{k}" for k in a.__struct_fields__ if getattr(a, k) != getattr(b, k)]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import tomli
 
-Path = tuple[str | int, ...]
+from coalloc.model.structs import Path
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _BLANK = re.compile(r"[ \t]*")

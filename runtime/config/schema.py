@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from coalloc.model.ranges import INSIDE_GBPS, LATENCY, OVERRUN, SPAN
+from coalloc.model.ranges import INSIDE_GBPS, LATENCY, OVERRUN, SPAN, WEIGHT
 
 Text = Annotated[str, Meta(min_length=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
@@ -26,6 +26,8 @@ Fraction = Annotated[float, Meta(ge=0, le=1)]
 Share = Annotated[float, Meta(gt=0, le=1)]
 Count = Annotated[int, Meta(ge=0)]
 Number = Annotated[int, Meta(ge=1)]
+Doublings = Annotated[float, Meta(ge=0, le=30)]
+"""Of a weight."""
 
 
 VALUES_PER_TASK, MOST_VALUES = 25, 250_000
@@ -45,6 +47,7 @@ class DaemonConfig(Struct, frozen=True, kw_only=True):
     metrics_address: str = ""
     keep_events: Number = 200_000
     keep_ended: Number = 1000
+    keep_accounts_days: Count = 1100
     max_jobs_per_user: Count = 0
     max_array: Number = 10_000
     max_tasks: Number = 10_000
@@ -64,6 +67,23 @@ class AccessConfig(Struct, frozen=True, kw_only=True):
     requests_per_s: NotNegative = 200.0
     burst: Annotated[float, Meta(ge=1)] = 400.0
     root_jobs: bool = False
+
+
+NotifiedEvent = Literal["job_ended", "job_failed", "cluster_lost", "cluster_returned", "disk_low"]
+
+
+class NotifyConfig(Struct, frozen=True, kw_only=True):
+    """``[notify]``: what is told to whom; nothing, unless events and a way are named."""
+
+    events: tuple[NotifiedEvent, ...] = ()
+    command: tuple[Text, ...] = ()
+    webhook: str = ""
+    mail_to: tuple[Text, ...] = ()
+    sendmail: Text = "/usr/sbin/sendmail"
+    lost_after_s: Patience = 60.0
+    disk_low_mb: Count = 1024
+    queue: Number = 1000
+    timeout_s: Patience = 10.0
 
 
 class TriggerConfig(Struct, frozen=True, kw_only=True):
@@ -159,6 +179,51 @@ class JobsConfig(Struct, frozen=True, kw_only=True):
     match: tuple[JobMatchConfig, ...] = ()
 
 
+class PriorityConfig(Struct, frozen=True, kw_only=True):
+    """``[priority]``: what counts beside the weight that a job is submitted with."""
+
+    half_life_s: Annotated[float, Meta(ge=60, le=SPAN.high)] = 604_800.0
+    shares: Doublings | None = None
+    step_s: Annotated[float, Meta(ge=1, le=SPAN.high)] = 900.0
+    ahead_s: Annotated[float, Meta(ge=0, le=SPAN.high)] = 3600.0
+    age: Doublings = 0.0
+    age_full_s: Annotated[float, Meta(ge=1, le=SPAN.high)] = 604_800.0
+    size: Annotated[float, Meta(ge=-30, le=30)] = 0.0
+    others_share: Annotated[float, Meta(gt=0, le=1e6)] = 1.0
+
+
+class LimitsConfig(Struct, frozen=True, kw_only=True):
+    """Limits of one user or project; what is left out is unlimited."""
+
+    max_procs: Number | None = None
+    max_running_jobs: Number | None = None
+    max_waiting_jobs: Number | None = None
+    max_proc_hours: Annotated[float, Meta(gt=0, le=1e12)] | None = None
+    window_days: Annotated[int, Meta(ge=1, le=366)] = 30
+    max_weight: Annotated[float, Meta(ge=WEIGHT.low, le=WEIGHT.high)] | None = None
+
+
+class ProjectConfig(LimitsConfig, frozen=True, kw_only=True):
+    """``[projects.NAME]``: one project, with limits of its own and of each of its users."""
+
+    parent: str = ""
+    share: Annotated[float, Meta(gt=0, le=1e6)] = 1.0
+    users: tuple[Text, ...] = ()
+    each_user: LimitsConfig = LimitsConfig()
+    guarantees: dict[str, Number] = field(default_factory=dict)
+
+
+class DashboardConfig(Struct, frozen=True, kw_only=True):
+    """``[dashboard]``: the web page that ``coalloc dashboard`` serves."""
+
+    address: Text = "127.0.0.1:8642"
+    token_file: str = ""
+    user_header: str = ""
+    trusted_proxies: tuple[Text, ...] = ()
+    operators: tuple[Text, ...] = ()
+    keep_jobs: Number = 100_000
+
+
 class ClusterConfig(Struct, frozen=True, kw_only=True):
     """``[[clusters]]``: one cluster and the adapter that reads it and launches on it."""
 
@@ -168,6 +233,7 @@ class ClusterConfig(Struct, frozen=True, kw_only=True):
     intra_gbps: Annotated[float, Meta(ge=INSIDE_GBPS.low, le=INSIDE_GBPS.high)] | None = None
     link_latency_s: Latency = 0.0
     intra_latency_s: Latency = 0.0
+    accounts: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -176,12 +242,18 @@ class Config(Struct, frozen=True, kw_only=True):
 
     daemon: DaemonConfig = DaemonConfig()
     access: AccessConfig = AccessConfig()
+    notify: NotifyConfig = NotifyConfig()
     rounds: RoundsConfig = RoundsConfig()
     solver: SolverConfig = SolverConfig()
     power: PowerConfig = PowerConfig()
     readings: ReadingsConfig = ReadingsConfig()
     start: StartConfig = StartConfig()
     jobs: JobsConfig = JobsConfig()
+    priority: PriorityConfig = PriorityConfig()
+    projects: dict[str, ProjectConfig] = field(default_factory=dict)
+    users: dict[str, LimitsConfig] = field(default_factory=dict)
+
+    dashboard: DashboardConfig = DashboardConfig()
     clusters: tuple[ClusterConfig, ...] = (ClusterConfig(name="local"),)
 
 

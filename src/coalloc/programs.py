@@ -1,0 +1,61 @@
+"""The programs of the server, which say what to install where only the client is.
+
+``pip install coalloc`` is the client: commands that ask a daemon, `Client` and `Executor`.
+``pip install 'coalloc[server]'`` adds what daemon, executors, policies and the simulation import.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+
+SERVER = frozenset(
+    {
+        *("apscheduler", "highspy", "numba", "numpy", "prometheus_client", "psutil"),
+        *("pulp", "rich", "structlog", "tomli_w"),
+    }
+)
+"""What the extra ``server`` installs, by the names that are imported."""
+
+
+def missing_part(error: ModuleNotFoundError) -> str:
+    """What to install for a module that is missing; empty: it is none of the server's."""
+    name = (error.name or "").partition(".")[0]
+    if name not in SERVER:
+        return ""
+    return f"this needs the server ({name} is missing): pip install 'coalloc[server]'"
+
+
+def require_server() -> None:
+    """Refuse to begin where the server's processes could not be started.
+
+    Raises
+    ------
+    ModuleNotFoundError
+    """
+    for name in sorted(SERVER):
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def daemon() -> int:
+    """``coallocd``."""
+    return _run("coallocd", "coalloc.daemon.main")
+
+
+def executor() -> int:
+    """``coalloc-executor``."""
+    return _run("coalloc-executor", "coalloc.executor.main")
+
+
+def _run(name: str, module: str) -> int:
+    try:
+        code: int = import_module(module).main()
+    except ModuleNotFoundError as error:
+        todo = missing_part(error)
+        if not todo:
+            raise
+        print(f"{name}: error: {todo}", file=sys.stderr)
+        return 1
+    return code
