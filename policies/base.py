@@ -1,4 +1,4 @@
-"""What a policy is: a pure function from a snapshot to a plan."""
+"""Interface of a policy: a pure function from a snapshot to a plan."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def never() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How much a policy may do.
+    """Limits of what a policy may do.
 
     Attributes
     ----------

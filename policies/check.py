@@ -33,7 +33,7 @@ MOST = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What the checker found.
+    """Findings of the checker.
 
     Attributes
     ----------

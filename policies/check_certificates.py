@@ -30,7 +30,7 @@ CELLS = 20_000_000
 
 @dataclass(slots=True, kw_only=True)
 class Proved:
-    """What holds for every plan of the same jobs.
+    """Bounds that hold for every plan of the same jobs.
 
     Attributes
     ----------

@@ -84,7 +84,7 @@ def pool_of(snapshot: Snapshot, plan: Plan, nodes: NodeColumns) -> Pool:
 
 
 class _Room:
-    """What the usable nodes hold of each job when they are empty."""
+    """Processes of each job that the usable nodes hold when they are empty."""
 
     def __init__(self, snapshot: Snapshot, options: Mapping[str, Any], nodes: NodeColumns) -> None:
         self.nodes, self.options = nodes, options

@@ -83,7 +83,7 @@ class NodeColumns:
     kinds: tuple[frozenset[str], ...]
 
     def with_features(self, features: Iterable[str]) -> Flags:
-        """Which nodes have all these features, shape (N,)."""
+        """Mark the nodes that have all these features, shape (N,)."""
         wanted = frozenset(features)
         return np.array([wanted <= kind for kind in self.kinds], dtype=np.bool_)[self.kind]
 

@@ -70,7 +70,7 @@ def reasons(
 
 
 class _Room:
-    """How many processes each cluster holds when empty, by features and memory."""
+    """Processes that each cluster holds when empty, by features and memory."""
 
     def __init__(self, snapshot: Snapshot, nodes: NodeColumns) -> None:
         self._names = [cluster.name for cluster in snapshot.clusters]
@@ -119,7 +119,7 @@ def _fewest(job: Job) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """What placements are worth.
+    """Objectives of placements.
 
     Attributes
     ----------
@@ -246,7 +246,7 @@ def _as_set(placements: Sequence[Placement]) -> dict[tuple[str, str | None], lis
 def metrics_of(
     snapshot: Snapshot, plan: Plan, values: Values, coallocated: int, uses: Sequence[LinkUse]
 ) -> dict[str, float | None]:
-    """What `check` reports beside violations; seconds, ratios and counts."""
+    """Measure what `check` reports beside violations; seconds, ratios and counts."""
     makespan = values.value["makespan"]
     total = sum(cluster.slots for cluster in snapshot.clusters)
     return {

@@ -1,4 +1,4 @@
-"""What every policy owes, as one call for the tests of a package that brings its own.
+"""The contract of all policies, as one call for the tests of a package that brings its own.
 
 ::
 
@@ -82,7 +82,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
 
 
 def faults(policy: str | Policy) -> list[str]:
-    """What a policy does not keep in these cases, a line each; none if it keeps all.
+    """List the breaches of the contract in these cases, a line each; none if it is kept.
 
     Parameters
     ----------

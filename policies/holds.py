@@ -1,4 +1,4 @@
-"""What running work and reservations take of a snapshot: the one reading for all policies.
+"""Holds of running work and reservations in a snapshot: the one reading for all policies.
 
 The checker has a reading of its own (`check_occupation`), which this one agrees with.
 
@@ -22,7 +22,7 @@ from coalloc.policies.latest import keep_latest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeHold:
-    """What running work holds of a node; `until` in seconds."""
+    """Slots and memory of a node that running work holds; `until` in seconds."""
 
     work: str
     node: str
@@ -33,7 +33,7 @@ class NodeHold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkHold:
-    """How running work loads a cluster's link; `until` in seconds."""
+    """Load of a cluster's link by running work; `until` in seconds."""
 
     work: str
     cluster: str
@@ -43,7 +43,7 @@ class LinkHold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holds:
-    """What running work holds, in the snapshot's order.
+    """All holds of running work, in the snapshot's order.
 
     Attributes
     ----------

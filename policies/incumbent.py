@@ -132,7 +132,7 @@ class Incumbent(Generic[S]):
 
     @property
     def status(self) -> Status:
-        """How the search has ended, or would if it ended now."""
+        """Outcome of the search, were it to end now."""
         if self.proved and self.best is not None and not self._rank[0]:
             return Status.OPTIMAL
         if self.stopped:

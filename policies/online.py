@@ -4,55 +4,71 @@ Each order is EASY backfilling under a key that mixes run time, processes and th
 
     log r + b log n - c log((wait + max(r, 60 s)) / max(r, 60 s)) - log weight,
 
-r the predicted run time, n the processes, b one of 0, 1/2, 1 and c one of 1/2, 1, 2: from shortest
-first (b = 0) to smallest area first (b = 1), the faster overtaken by those who wait the larger c
-is. Each is decoded to the end of the queue as if jobs took as long as predicted, beside the
-bookings of jobs that have waited too long; the one with the least weighted completion of the jobs
-decides what starts. No rule is best on every queue, and to see which one serves this queue costs
-nine decodings.
+r the predicted run time, n the processes, b one of 0, 1/2, 1 and c one of 1/4, 1/2, 1: from
+shortest first (b = 0) to smallest area first (b = 1), the faster overtaken by those who wait the
+larger c is. Each is decoded to the end of the queue as if jobs took as long as predicted, beside
+what runs until its planned end; so a job may start beside the reservation of the order's head if by
+its prediction it is over in time. The order with the least weighted completion of the jobs decides
+what starts. No rule is best on every queue, and to see which one serves this queue costs nine
+decodings, fewer where orders are the same.
 
-The plan then holds by the planned run times. Jobs that have waited for `wait_limit` are overdue:
-they go first in every order, by arrival, and the first of them is booked before anything else. No
-other job starts before it does in the rolled queue.
+Where jobs may be split over clusters, the chosen order is rolled forward once more with jobs split
+only where no cluster can hold them; if by prediction the queue is done sooner so, nothing else is
+split in this round.
+
+The plan then holds by the planned run times: what starts now in the chosen order starts; of the
+others the next one has a reservation, and what ends before it by planned run times may start, too.
+
+A job that has waited for `wait_limit` is overdue. The first of these (by arrival; where a site
+shares out its clusters, by `priority` and then by arrival) is first in every order, so that the
+reservation is its own, and no other job has one until it starts.
 
 Notes
 -----
-*Bound on waiting.* From the first round in which a job is the first overdue one, it is booked at
-its earliest fit beside running work alone, by planned run times. That is not after the last end of
-what runs, at most the longest planned run time L. Running work ends no later than planned, and
-nothing starts where it delays the booking, so from round to round the booking does not become
+*Bound on waiting.* From the first round in which a job is the first overdue one, it is reserved its
+earliest fit beside running work alone, by planned run times. That is not after the last end of what
+runs, at most the longest planned run time L. Running work ends no later than planned, and nothing
+starts whose planned run time delays the reservation, so from round to round that does not become
 later, unless nodes fail or work outside this queue takes them. A job with k overdue jobs before it
-is thus started within `wait_limit` + (k + 1) L. A wrong prediction does not change that: bookings
-do not go by it.
+is thus started within `wait_limit` + (k + 1) L.
+
+*A wrong prediction* lets a job start that goes on after the reservation of a head that is not
+overdue: that head waits longer, each time for at most the planned run time of what was believed to
+be shorter. When it is the first overdue job, nothing that is predicted can delay it any more, and
+the bound above holds as it is.
 
 Deviations
 ----------
-To book all overdue jobs bounds their waits more closely, but made users of a machine with more
-work than it can do wait 3 % longer in the mean (docs/policies/auto.md).
+To put all overdue jobs first, or to reserve room for all, bounds their waits more closely, but
+users of a machine with more work than it can do wait longer in the mean (docs/policies/auto.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from copy import copy
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.model.plan import Plan, Status
-from coalloc.policies.base import Budget, OnIncumbent
+from coalloc.policies.base import Budget, OnIncumbent, never
 from coalloc.policies.bounds import lower_bound
-from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
+from coalloc.policies.kernel.arrays import any_mode, make_outcome
+from coalloc.policies.kernel.decoders import decode
+from coalloc.policies.kernel.decoding import WEIGHTED, Planner
+from coalloc.policies.kernel.state import EASY, Base, Outcome, Problem, Profile, Scratch
+from coalloc.policies.queue_orders import Traits
 from coalloc.policies.run_times import ratios
 from coalloc.policies.simple import traits
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 WIDTHS = (0.5, 0.0, 1.0)
 """Exponents b of the processes."""
-AGEINGS = (1.0, 0.5, 2.0)
+AGEINGS = (0.5, 0.25, 1.0)
 """Exponents c of the slowdown so far."""
 SHORT_S = 60.0
 """Shorter jobs age as if they took so long."""
@@ -60,16 +76,97 @@ SHORTEST_S = 1.0
 SAME_TIME_S = 1e-6
 MANY = 1_000
 """Of a longer queue, each order is told as soon as it is better."""
+NONE: Ints = np.zeros(0, np.int64)
 
 
-def overdue(planner: Planner, wait_limit: float | None) -> NDArray[np.int64]:
-    """Items to book first, in arrival order: of jobs that waited, or were passed over, too long."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """What waits, as the kernel sees it, at time 0.
+
+    Attributes
+    ----------
+    problem, base : Problem, Base
+        By planned run times.
+    profile, scratch : Profile, Scratch
+        Working memory.
+    jobs : Traits
+    weights, shares : array of float
+        Of items: weights, and predicted by planned run times.
+    first : array of int
+        The item that goes first, where a job is overdue; else empty.
+    """
+
+    problem: Problem
+    base: Base
+    profile: Profile
+    scratch: Scratch
+    jobs: Traits
+    weights: Floats
+    shares: Floats
+    first: Ints
+
+    def roll(self, problem: Problem, order: Ints) -> Outcome:
+        """EASY in this order."""
+        out, mode = make_outcome(problem), any_mode(order.size)
+        profile, scratch = self.profile, self.scratch
+        decode(problem, self.base, profile, scratch, out, mode, NONE, order, EASY, NONE)
+        return out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The order that was chosen.
+
+    Attributes
+    ----------
+    problem : Problem
+        By planned run times; what it may split is what the order splits.
+    order : array of int
+    believed : Outcome
+        What it comes to by predicted run times.
+    unplaced : int
+    completion : float
+        Sum of weight x predicted end.
+    name : str
+    rolled : int
+        Orders that were rolled forward.
+    stopped : bool
+        The caller wanted the plan before all were.
+    """
+
+    problem: Problem
+    order: Ints
+    believed: Outcome
+    unplaced: int
+    completion: float
+    name: str
+    rolled: int = 1
+    stopped: bool = False
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """Smaller is better."""
+        return self.unplaced, self.completion
+
+    @property
+    def starts_all(self) -> bool:
+        """Whether everything starts now."""
+        return bool((self.believed.start <= SAME_TIME_S).all())
+
+
+def overdue(planner: Planner, wait_limit: float | None) -> Ints:
+    """Items of jobs that waited, or were passed over, too long.
+
+    By falling `priority`, which is 0 for all jobs of a site without shares, then by arrival.
+    """
     guarded = np.zeros(len(planner.items), dtype=np.bool_)
     guarded[planner.guarded] = True
     if wait_limit is not None:
         eligible = np.array([not item.waits for item in planner.items], dtype=np.bool_)
         guarded |= eligible & (traits(planner).waited >= wait_limit)
-    return np.flatnonzero(guarded)
+    late = np.flatnonzero(guarded)
+    priority = np.array([planner.items[n].job.priority for n in late], dtype=np.float64)
+    return late[np.argsort(-priority, kind="stable")]
 
 
 def solve_round(
@@ -84,109 +181,153 @@ def solve_round(
     policy : str
         The name that the plan carries.
     """
-    late = planner.guarded
-    planner.guarded = late[:1]
-    shares = ratios(budget.history, (item.job.id for item in planner.items))
-    believed = rolled(planner, shares)
-    tolerance = 1.0 - float(planner.options.get("order_tolerance") or 0.0)
-    best: Schedule | None = None
-    name, tried, stopped = "", 0, False
-    for label, order in orders(planner, shares, late):
-        schedule = believed.decode(order, "easy")
-        tried += 1
-        if best is None or _rank(schedule) < (best.unplaced, tolerance * best.weighted_completion):
-            best, name = schedule, label
-            if on_incumbent is not None and len(order) > MANY:
-                on_incumbent(_written(planner, policy, budget, best, name, tried, False, None))
-        stopped = budget.stop()
-        if stopped or _starts_at_once(best, planner.snapshot.time):
-            break
-    assert best is not None
+    queue = Queue(
+        problem=planner.compiled.problem,
+        base=planner.compiled.base,
+        profile=planner.profile,
+        scratch=planner.scratch,
+        jobs=traits(planner),
+        weights=planner.weights,
+        shares=ratios(budget.history, (item.job.id for item in planner.items)),
+        first=planner.guarded[:1],
+    )
+
+    def tell(choice: Choice) -> None:
+        if on_incumbent is not None and len(planner.items) > MANY:
+            on_incumbent(_written(planner, queue, policy, budget, choice, None))
+
+    tolerance = float(planner.options.get("order_tolerance") or 0.0)
+    choice = choose(queue, tolerance, budget.stop, tell)
     bound = None
-    if budget.bounds and not stopped:
+    if budget.bounds and not choice.stopped:
         bound = lower_bound(planner, WEIGHTED, budget.stop).value
-    plan = _written(planner, policy, budget, best, name, tried, stopped, bound)
+    plan = _written(planner, queue, policy, budget, choice, bound)
     if on_incumbent is not None:
         on_incumbent(plan)
     return plan
 
 
-def _starts_at_once(schedule: Schedule, now: float) -> bool:
-    """Whether everything starts now, as it would in any other order."""
-    return bool((schedule.outcome.start <= now + SAME_TIME_S).all())
+def choose(
+    queue: Queue,
+    tolerance: float = 0.0,
+    stop: Callable[[], bool] = never,
+    tell: Callable[[Choice], None] = lambda _: None,
+) -> Choice:
+    """Roll the orders forward; the one with the least weighted completion.
+
+    Parameters
+    ----------
+    tolerance : float
+        Share that another order must gain before it replaces the first.
+    stop : callable
+        True once the best so far will do.
+    tell : callable
+        Gets each order that is better than those before.
+    """
+    planned = queue.problem
+    problem = predicted(planned, queue.shares)
+    best: Choice | None = None
+    seen: set[bytes] = set()
+    for name, order in orders(queue):
+        if order.tobytes() in seen:
+            continue
+        seen.add(order.tobytes())
+        found = _rolled(queue, planned, problem, name, order)
+        stopped = stop()
+        if best is None or found.rank < (best.unplaced, (1.0 - tolerance) * best.completion):
+            best = replace(found, rolled=len(seen), stopped=stopped)
+            tell(best)
+        # Where everything starts now, it would in any other order.
+        if stopped or best.starts_all:
+            break
+    assert best is not None
+    whole = None if stopped or best.starts_all else unsplit(queue)
+    if whole is not None:
+        problem = predicted(whole, queue.shares)
+        found = _rolled(queue, whole, problem, f"{best.name}, whole", best.order)
+        best = found if found.rank < best.rank else best
+    return replace(best, rolled=len(seen), stopped=stopped)
 
 
-def _rank(schedule: Schedule) -> tuple[int, float]:
-    return schedule.unplaced, schedule.weighted_completion
-
-
-def rolled(planner: Planner, shares: Floats) -> Planner:
-    """The planner of the same queue whose jobs take these shares of their planned run times."""
-    compiled = planner.compiled
-    problem = compiled.problem
-    of_modes = np.repeat(shares, np.diff(problem.mode_first))
-    out = copy(planner)
-    out.compiled = replace(
-        compiled,
-        problem=problem._replace(
-            mode_scaled=problem.mode_scaled * of_modes, mode_fixed=problem.mode_fixed * of_modes
-        ),
+def _rolled(queue: Queue, planned: Problem, problem: Problem, name: str, order: Ints) -> Choice:
+    """An order, rolled forward."""
+    out = queue.roll(problem, order)
+    placed = ~np.isnan(out.end)
+    return Choice(
+        problem=planned,
+        order=order,
+        believed=out,
+        unplaced=order.size - int(placed.sum()),
+        completion=float((queue.weights * np.where(placed, out.end, 0.0)).sum()),
+        name=name,
     )
-    return out
 
 
-def orders(
-    planner: Planner, shares: Floats, late: NDArray[np.int64]
-) -> Iterator[tuple[str, list[int]]]:
-    """The orders with their names, what is late first; equal jobs are in arrival order in all."""
-    jobs = traits(planner)
-    seconds = jobs.seconds * shares
+def unsplit(queue: Queue) -> Problem | None:
+    """The problem whose jobs are split only where no cluster can hold them; None if it is the same.
+
+    What a cluster can hold is what is free of it once all that runs has ended.
+    """
+    problem = queue.problem
+    classes = np.where(problem.need > 0, queue.base.free[-1] // np.maximum(problem.need, 1), 0)
+    fits = np.zeros((len(classes), problem.link_gbps.size), np.int64)
+    np.add.at(fits.T, problem.class_cluster, classes.T)
+    least = problem.mode_procs[problem.mode_first[:-1]]
+    splits = problem.item_splits & (least > fits.max(axis=1)[problem.item_group])
+    if np.array_equal(splits, problem.item_splits):
+        return None
+    return problem._replace(item_splits=splits)
+
+
+def predicted(problem: Problem, shares: Floats) -> Problem:
+    """The problem of the same queue whose jobs take these shares of their planned run times."""
+    of_modes = np.repeat(shares, np.diff(problem.mode_first))
+    return problem._replace(
+        mode_scaled=problem.mode_scaled * of_modes, mode_fixed=problem.mode_fixed * of_modes
+    )
+
+
+def orders(queue: Queue) -> Iterator[tuple[str, Ints]]:
+    """The orders with their names; equal jobs are in arrival order in all."""
+    jobs = queue.jobs
+    seconds = jobs.seconds * queue.shares
     length = np.maximum(seconds, SHORT_S)
     ageing = np.log1p(np.maximum(jobs.waited, 0.0) / length)
-    key = np.log(np.maximum(seconds, SHORTEST_S)) - np.log(np.maximum(planner.weights, 1e-12))
+    key = np.log(np.maximum(seconds, SHORTEST_S)) - np.log(np.maximum(queue.weights, 1e-12))
     procs = np.log(np.maximum(jobs.procs, 1.0))
     for c in AGEINGS:
         for b in WIDTHS:
             keys = key + b * procs - c * ageing
-            keys[late] = -inf
-            order = np.argsort(keys, kind="stable")
-            yield f"width {b:g}, ageing {c:g}", order.tolist()
+            keys[queue.first] = -inf
+            yield f"width {b:g}, ageing {c:g}", np.argsort(keys, kind="stable")
 
 
-def promised(planner: Planner, believed: Schedule) -> Schedule:
-    """The schedule by planned run times, in which nothing starts before it is believed to."""
-    compiled = planner.compiled
-    starts = np.where(np.isnan(believed.outcome.start), inf, believed.outcome.start)
-    release = compiled.problem.item_release.copy()
-    later = np.isfinite(starts) & (starts > planner.snapshot.time + SAME_TIME_S)
-    later[planner.guarded] = False
-    release[later] = np.maximum(release[later], starts[later])
-    out = copy(planner)
-    out.compiled = replace(compiled, problem=compiled.problem._replace(item_release=release))
-    return out.decode(np.argsort(starts, kind="stable").tolist(), "easy")
+def promised(queue: Queue, choice: Choice) -> Outcome:
+    """By planned run times, by predicted starts: what is believed to start now goes first."""
+    starts = np.where(np.isnan(choice.believed.start), inf, choice.believed.start)
+    starts[queue.first] = -inf
+    return queue.roll(choice.problem, np.argsort(starts, kind="stable"))
 
 
 def _written(
     planner: Planner,
+    queue: Queue,
     policy: str,
     budget: Budget,
-    believed: Schedule,
-    name: str,
-    tried: int,
-    stopped: bool,
+    choice: Choice,
     bound: float | None,
 ) -> Plan:
     """The plan of what an order came to."""
     return planner.plan(
-        promised(planner, believed),
+        planner.measure(promised(queue, choice), 0),
         policy,
         budget.seed,
         {
-            "work": tried * len(planner.items),
-            "order": name,
-            "tried": tried,
-            "predicted_completion": believed.weighted_completion,
+            "work": choice.rolled * len(planner.items),
+            "order": choice.name,
+            "tried": choice.rolled,
+            "predicted_completion": choice.completion,
         },
         bound=bound,
-        status=Status.TIME_LIMIT if stopped else Status.FEASIBLE,
+        status=Status.TIME_LIMIT if choice.stopped else Status.FEASIBLE,
     )

@@ -47,7 +47,7 @@ COMMON: Table = {
     ),
     "guard_after": GUARD,
 }
-"""What every policy on the kernel understands."""
+"""Options of every policy on the kernel."""
 
 STRICT: Table = {
     **COMMON,
@@ -74,8 +74,17 @@ ORDERS = (*EASY_ORDERS.values(), "fewest", "most", "longest")
 """Orders that EASY's queue and its backfilling can have."""
 
 
+WAIT_LIMIT = Field(
+    kind="number",
+    low=0,
+    nullable=True,
+    default=86_400.0,
+    doc="Seconds; jobs that have waited so long go first, in arrival order; null: none do.",
+)
+
+
 def easy_options(name: str) -> Table:
-    """What a form of EASY understands."""
+    """Options of a form of EASY."""
     order = EASY_ORDERS[name]
     return {
         **COMMON,
@@ -92,14 +101,7 @@ def easy_options(name: str) -> Table:
             default=order,
             doc="Order in which later jobs may start beside that reservation.",
         ),
-        "wait_limit": Field(
-            kind="number",
-            low=0,
-            nullable=True,
-            default=86_400.0,
-            doc="Seconds; jobs that have waited so long go first in both, in arrival order; null: "
-            "none do.",
-        ),
+        "wait_limit": WAIT_LIMIT,
     }
 
 
@@ -125,7 +127,7 @@ SEARCH: Table = {
         doc="Nodes that the exact search of a small window may explore; 0 leaves it out.",
     ),
 }
-"""What the search of `oas` understands."""
+"""Options of the search of `oas`."""
 
 SCENARIOS: Table = {
     "scenarios": Field(
@@ -162,7 +164,7 @@ SCENARIOS: Table = {
         doc="Jobs per hour that may arrive before the plan's end, drawn like those in the queue.",
     ),
 }
-"""What `oas` understands of scenarios."""
+"""Options of `oas` for scenarios."""
 
 OAS: Table = {
     **COMMON,
@@ -212,11 +214,11 @@ DEMT: Table = {
         doc="Random orders of the shelves that are tried after the order by length.",
     ),
 }
-"""What `demt` understands."""
+"""Options of `demt`."""
 
 
 BATCH: Table = {**COMMON, "selection": DEMT["selection"]}
-"""What `bicriteria-batch` understands."""
+"""Options of `bicriteria-batch`."""
 
 ROLLING: Table = {
     "form": Field(
@@ -255,19 +257,13 @@ ROLLING: Table = {
         "that has waited longest so measured does.",
     ),
 }
-"""What the rolling form of `bicriteria` understands besides."""
+"""Further options of the rolling form of `bicriteria`."""
 
 AUTO: Table = {
     **COMMON,
     "objective": _with_default(OBJECTIVE, "weighted_completion"),
     "guard_after": _with_default(GUARD, 0),
-    "wait_limit": Field(
-        kind="number",
-        low=0,
-        nullable=True,
-        default=86_400.0,
-        doc="Seconds; jobs that have waited so long are booked first, by arrival; null: none.",
-    ),
+    "wait_limit": WAIT_LIMIT,
     "order_tolerance": Field(
         kind="number",
         low=0,
@@ -280,7 +276,7 @@ AUTO: Table = {
     "exact_work": _with_default(SEARCH["exact_work"], 200_000),
     **{name: ROLLING[name] for name in ("allotment", "squeeze", "stretch", "reserve_after")},
 }
-"""What `auto` understands."""
+"""Options of `auto`."""
 
 BICRITERIA: Table = {
     **COMMON,
@@ -308,7 +304,7 @@ BICRITERIA: Table = {
     ),
     **ROLLING,
 }
-"""What `bicriteria` understands."""
+"""Options of `bicriteria`."""
 
 
 def read_options(given: Mapping[str, Any], table: Table, where: str = "options") -> dict[str, Any]:

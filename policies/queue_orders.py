@@ -55,12 +55,15 @@ class Traits:
         Processes, and estimated run time at power 1.
     submitted, waited : array of float
         Seconds.
+    priority : array of float or None
+        Order of those that are overdue; None: all alike.
     """
 
     procs: Floats
     seconds: Floats
     submitted: Floats
     waited: Floats
+    priority: Floats | None = None
 
     @property
     def r(self) -> Floats:
@@ -97,9 +100,11 @@ def order_jobs(name: str, jobs: Traits, overdue: NDArray[np.bool_] | None = None
     Parameters
     ----------
     overdue : array of bool, optional
-        Jobs that go first, in arrival order.
+        Jobs that go first, by falling priority, then in arrival order.
     """
     key = KEYS[name](jobs)
-    if overdue is not None:
-        key = np.where(overdue, -np.inf, key)
-    return np.argsort(key, kind="stable")
+    if overdue is None:
+        return np.argsort(key, kind="stable")
+    if jobs.priority is None:
+        return np.argsort(np.where(overdue, -np.inf, key), kind="stable")
+    return np.lexsort((np.where(overdue, -jobs.priority, key), ~overdue))

@@ -179,7 +179,7 @@ POLICIES: Mapping[str, Policy] = {
             WORKFLOW,
             "workflows as a whole: all of these, then a search, with bound and gap",
         ),
-        _row("plain", "coalloc.policies.plain", {}, "arrival order, starts now only; no compiler"),
+        _row("plain", "coalloc.policies.plain", {}, "EASY with estimates, without a compiler"),
     )
 }
 """Every policy of coalloc's own that the daemon, ``solve`` and ``simulate`` know."""

@@ -96,6 +96,7 @@ def traits(planner: Planner) -> Traits:
         seconds=_floats([item.modes[0][1] + item.modes[0][2] for item in items]),
         submitted=_floats([item.job.submitted for item in items]),
         waited=_floats(waited),
+        priority=_floats([item.job.priority for item in items]),
     )
 
 

@@ -15,7 +15,7 @@ Chooser = Callable[["Rest", Candidate], Uses | None]
 
 @dataclass(slots=True, kw_only=True)
 class Rest:
-    """What an allocation leaves free.
+    """Nodes and links that an allocation leaves free.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Rest:
 
 
 def rest_of(scene: Scene, allocation: Allocation) -> Rest:
-    """What is left beside an allocation."""
+    """Return what an allocation leaves free."""
     slots = [one.capacity for one in scene.classes]
     memory = [one.memory_mb * len(one.nodes) for one in scene.classes]
     for number, uses in zip(allocation.jobs, allocation.uses, strict=True):
@@ -89,7 +89,7 @@ def blind(rest: Rest, job: Candidate) -> Uses | None:
 
 
 def patient(rest: Rest, job: Candidate) -> dict[int, int]:
-    """What a job may use however weak its nodes turn out to be."""
+    """Return the classes that a job may use however weak its nodes turn out to be."""
     room = rest.room(job)
     weakest = min((rest.scene.classes[c].power for c in room), default=1.0)
     seconds = job.seconds(weakest)

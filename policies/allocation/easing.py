@@ -30,7 +30,7 @@ CHECKS = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eased:
-    """What easing reached.
+    """Result of easing.
 
     Attributes
     ----------

@@ -34,7 +34,7 @@ Vector = tuple[int, ...]
 
 @dataclass(slots=True, kw_only=True)
 class Found:
-    """What a search reached.
+    """Result of a search over levels.
 
     Attributes
     ----------

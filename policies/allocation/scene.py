@@ -1,4 +1,4 @@
-"""What could start at this instant: classes of free nodes, residual links, candidates.
+"""Resources and candidates of this instant: classes of free nodes, residual links, jobs.
 
 All policies of this package plan for one instant, now. Nodes that are alike at this instant (same
 cluster, power, features, memory, free slots and reservations) form a class, so that no model

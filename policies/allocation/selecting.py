@@ -32,7 +32,7 @@ Prove = Callable[[Allocation, int], Allocation | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Who starts now, a first allocation of them, and who does not."""
+    """Jobs that start now, a first allocation of them, and the deferred ones."""
 
     allocation: Allocation
     deferred: tuple[Deferred, ...]

@@ -29,7 +29,7 @@ Stop = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How far the bounds go.
+    """Effort of the bounds.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ def link_side(case: Case) -> list[Row]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excluded:
-    """Which of the widest items exclude each other.
+    """Pairs of the widest items that exclude each other.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What splits of a job cost on the links.
+"""Link loads of a job's splits.
 
 By equation (4), t of n processes inside a cluster load its link with h(t) = b t (n - t) / (n - 1),
 which is concave. With prices z on the links the cheapest split of a job is a linear price on a

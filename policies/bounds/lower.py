@@ -26,7 +26,7 @@ ROUNDING = 1e-11
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """What no plan can go below.
+    """A lower bound of all plans.
 
     Attributes
     ----------

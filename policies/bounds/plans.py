@@ -1,4 +1,4 @@
-"""How far a plan is from what is proved for the jobs that it places."""
+"""Distance of a plan from the bounds proved for the jobs that it places."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ GAME = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sets:
-    """Which of n items can run together.
+    """Sets of n items that can run together.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What is free over time, as a lower bound may count it: slots of classes, capacity of links.
+"""Supply over time, as a lower bound may count it: slots of classes, capacity of links.
 
 Notes
 -----

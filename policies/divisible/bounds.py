@@ -1,4 +1,4 @@
-"""What divisible jobs add to the bounds of other jobs.
+"""Share of divisible jobs in the bounds of other jobs.
 
 Notes
 -----

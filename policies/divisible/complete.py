@@ -133,7 +133,7 @@ def _valued(snapshot: Snapshot, plan: Plan, before: Plan) -> Plan:
 
 
 def values(snapshot: Snapshot, placements: Sequence[Placement]) -> dict[str, float]:
-    """What placements are worth; a job of several counts once, at the last.
+    """Measure placements; a job of several counts once, at the last.
 
     Returns
     -------

@@ -39,7 +39,7 @@ HALVINGS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """What filling adds to a plan.
+    """Additions of filling to a plan.
 
     Attributes
     ----------

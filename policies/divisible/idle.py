@@ -1,4 +1,4 @@
-"""What is idle beside running work, reservations and placements: gaps in lanes of equal nodes.
+"""Idle time beside running work, reservations and placements: gaps in lanes of equal nodes.
 
 Nodes that are equal, and are taken at the same times, are one group; so cost grows with what is
 placed, and only the reading of a snapshot with its nodes.
@@ -35,7 +35,7 @@ def slack(chunk: float) -> float:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Taking:
-    """What something takes of a node in [start, end)."""
+    """Use of a node in [start, end)."""
 
     start: float
     end: float

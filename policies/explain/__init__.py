@@ -1,1 +1,1 @@
-"""Why a job waits: what binds it, and one change that is solved and helps."""
+"""Explanation of a job's waiting: what binds it, and one change that is solved and helps."""

@@ -17,7 +17,7 @@ EACH = 4
 
 
 def gates(snapshot: Snapshot, job: Job) -> Iterator[Change]:
-    """What keeps the job whatever is free."""
+    """List what keeps the job whatever is free."""
     if job.held:
         yield Change(kind="release")
     known = {other.id for other in (*snapshot.queue, *snapshot.running)}
@@ -34,7 +34,7 @@ def gates(snapshot: Snapshot, job: Job) -> Iterator[Change]:
 
 
 def site_side(snapshot: Snapshot, job: Job, splits: bool) -> Iterator[Change]:
-    """What the site could change: links, readings, nodes, reservations."""
+    """List what the site could change: links, readings, nodes, reservations."""
     allowed = [c for c in snapshot.clusters if job.clusters is None or c.name in job.clusters]
     if len(snapshot.clusters) > 1 and _uses_links(job, splits):
         limited = [c.name for c in allowed if isfinite(c.link_gbps)]
@@ -60,7 +60,7 @@ def site_side(snapshot: Snapshot, job: Job, splits: bool) -> Iterator[Change]:
 
 
 def job_side(snapshot: Snapshot, job: Job, splits: bool) -> Iterator[Change]:
-    """What the user asked for beyond processes."""
+    """List what the user asked for beyond processes."""
     if job.clusters is not None:
         others = tuple(c.name for c in snapshot.clusters if c.name not in job.clusters)
         if others:

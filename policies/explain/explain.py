@@ -1,4 +1,4 @@
-"""Why a job waits: what binds, and one change after which it would run earlier.
+"""Explanation of a job's waiting: what binds, and one change after which it would run earlier.
 
 Nothing is guessed. Each constraint that is named was relaxed alone, and the snapshot planned again
 by the rule of the round (`rule`): the job ran earlier. Where none helps alone but all together do,
@@ -188,7 +188,7 @@ class _Inquiry:
         )
 
     def _tests(self) -> Iterable[Change]:
-        """What may bind, most likely first."""
+        """Candidates for what binds, most likely first."""
         yield from candidates.gates(self.snapshot, self.job)
         ahead = self._ahead()
         if ahead:

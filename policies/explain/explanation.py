@@ -1,4 +1,4 @@
-"""What an explanation says, in figures; frozen.
+"""Contents of an explanation, in figures; frozen.
 
 Times are seconds on the snapshot's axis.
 """
@@ -14,7 +14,7 @@ from coalloc.policies.explain.changes import Change
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slots:
-    """What is free for the job.
+    """Slots that are free for the job.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class LinkUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraint:
-    """What keeps the job, and what relaxing it alone would do.
+    """A constraint that keeps the job, and the effect of relaxing it alone.
 
     Attributes
     ----------

@@ -10,7 +10,7 @@ from coalloc.policies.explain.room import NEAR_S, Room
 
 
 class Figures:
-    """What a placement of the job uses, beside what is free.
+    """Use of a placement of the job, beside what is free.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What is free for one job at any time, beside what runs and what is planned for others.
+"""Room for one job at any time, beside running work and what is planned for others.
 
 Counted on the nodes of a plan, so the figures are those that an operator finds in it.
 """
@@ -23,7 +23,7 @@ NEAR_S = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """Who holds slots of a node, and until when."""
+    """A hold of slots of a node, and its end."""
 
     who: str
     start: float
@@ -35,7 +35,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Who loads a link, and until when."""
+    """A load of a link, and its end."""
 
     who: str
     start: float
@@ -44,7 +44,7 @@ class Load:
 
 
 class Room:
-    """What nodes and links offer to a job.
+    """Offer of nodes and links to a job.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class Room:
         return max(slots, 0)
 
     def enders(self, names: Iterable[str], at: float) -> list[Use]:
-        """Who gives back slots of these nodes at an instant, each once."""
+        """List the holders that give back slots of these nodes at an instant, each once."""
         found: dict[str, Use] = {}
         for name in names:
             for use in self.uses[name]:
@@ -168,7 +168,7 @@ class Room:
         return list(found.values())
 
     def holders(self, names: Iterable[str], at: float) -> list[Use]:
-        """Who holds slots of these nodes at an instant, each once."""
+        """List the holders of slots of these nodes at an instant, each once."""
         found: dict[str, Use] = {}
         for name in names:
             for use in self.uses[name]:

@@ -16,7 +16,7 @@ from coalloc.model.plan import Deferred, Placement, Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.auto import TRIALS
 from coalloc.policies.kernel.decoding import Planner, Schedule
-from coalloc.policies.plain import plain_fcfs
+from coalloc.policies.plain import plain_easy
 from coalloc.policies.relative_time import at_time, from_now
 from coalloc.policies.simple import SIMPLE, lay_simply, laying, sort_items
 
@@ -25,7 +25,7 @@ AUTO_DECODERS: Mapping[str, str] = {"easy": "easy", **dict(TRIALS)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """How to plan a snapshot.
+    """A rule by which to plan a snapshot.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Solved:
         self._schedule: Schedule | None = None
         self._plan: Plan | None = None
         if rule.decoder == "plain":
-            self._plan = at_time(plain_fcfs(from_now(snapshot)), snapshot.time)
+            self._plan = at_time(plain_easy(from_now(snapshot)), snapshot.time)
             return
         planner = Planner(from_now(snapshot), rule.options, snapshot.time)
         self._planner, self._schedule = planner, _laid(planner, rule)

@@ -2,9 +2,8 @@
 
 Notes
 -----
-Classes are the usable kinds, by power; of a kind that is cut (see `intake`), every node. The cost
-of a round grows with the number of classes: a cluster of 1,000 nodes whose queue asks for more
-memory than a slot's share costs what 1,000 different powers cost.
+The cost of a round grows with the number of classes (`classes`): a cluster of 1,000 nodes whose
+queue asks for more memory than a slot's share costs what 1,000 different powers cost.
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.model.platform import Node
+from coalloc.policies.kernel.classes import Classes, classes_of, occupied
 from coalloc.policies.kernel.intake import Intake, NodeTable
-from coalloc.policies.kernel.kinds import Kind, floored_power
+from coalloc.policies.kernel.kinds import Kind
 from coalloc.policies.kernel.modes import Item
 from coalloc.policies.kernel.state import (
     FULL,
@@ -37,7 +37,7 @@ from coalloc.policies.latest import keep_latest
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Classes = tuple[list[int], list[float], list[list[int]], Ints]
+Layout = tuple[Classes, Ints]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,82 +70,37 @@ def compile_intake(intake: Intake, power_step: float = 0.0) -> Compiled:
         Powers are rounded down to this step first; 0 keeps them.
     """
     if any(kind.cut for kind in intake.kinds):
-        classes = _classes(intake.nodes, intake.kinds, power_step)
+        classes, node_class = _layout(intake.nodes, intake.kinds, power_step)
     else:
-        classes = _whole_classes(intake.table, power_step)
-    class_kind, powers, members, node_class = classes
-    occupation = _occupation(intake, node_class)
+        classes, node_class = _whole_classes(intake.table, power_step)
+    occupation = _occupation(intake)
     return Compiled(
         intake=intake,
-        problem=_problem(intake, class_kind, powers),
-        base=_base(intake, class_kind, members, node_class, occupation),
-        class_nodes=members,
+        problem=_problem(intake, classes.kind, classes.power),
+        base=_base(intake, classes.kind, classes.nodes, node_class, occupation),
+        class_nodes=classes.nodes,
         node_class=node_class,
         occupation=occupation,
     )
 
 
 @keep_latest
-def _whole_classes(table: NodeTable, power_step: float) -> Classes:
+def _whole_classes(table: NodeTable, power_step: float) -> Layout:
     """The same where no kind is cut: the nodes alone decide."""
-    return _classes(table.nodes, table.kinds, power_step)
+    return _layout(table.nodes, table.kinds, power_step)
 
 
-def _classes(nodes: Sequence[Node], kinds: Sequence[Kind], power_step: float) -> Classes:
-    """The usable kinds by power: kind, power, nodes of each class, and the class of each node."""
-    class_kind: list[int] = []
-    powers: list[float] = []
-    members: list[list[int]] = []
+def _layout(nodes: Sequence[Node], kinds: Sequence[Kind], power_step: float) -> Layout:
+    """The classes, and that of each node."""
+    classes = classes_of(nodes, kinds, power_step)
     node_class = np.full(len(nodes), -1, dtype=np.int64)
-    for number, kind in enumerate(kinds):
-        if not kind.usable:
-            continue
-        found: dict[Any, int] = {}
-        for node in kind.nodes:
-            power = floored_power(nodes[node].power, power_step)
-            index = found.setdefault(node if kind.cut else power, len(members))
-            if index == len(members):
-                members.append([])
-                class_kind.append(number)
-                powers.append(power)
-            members[index].append(node)
-    # by falling power, equal ones in reverse: the kernel fills from the back, weak nodes first
-    order = sorted(range(len(powers)), key=lambda c: (-powers[c], -c))
-    class_kind = [class_kind[c] for c in order]
-    powers = [powers[c] for c in order]
-    members = [members[c] for c in order]
-    for c, mine in enumerate(members):
+    for c, mine in enumerate(classes.nodes):
         node_class[mine] = c
-    return class_kind, powers, members, node_class
+    return classes, node_class
 
 
-def _occupation(intake: Intake, node_class: Ints) -> Occupation:
-    """Cut the occupation of each usable node into stretches that end once.
-
-    `running` and ``free_at`` may overlap; at any time the smaller of their sum and the node counts.
-    """
-    now, held = intake.snapshot.time, intake.holds.nodes
-    place = intake.table.place
-    ends: dict[int, list[tuple[float, int, int]]] = {}
-    for hold in held:
-        ends.setdefault(place[hold.node], []).append((hold.until, hold.slots, hold.memory_mb))
-    for n in intake.table.late:
-        node = intake.nodes[n]
-        if node.free_at > now:
-            ends.setdefault(n, []).append((node.free_at, node.slots, node.memory_mb or 0))
-    rows: list[tuple[int, int, float]] = []
-    for n in sorted(ends):
-        if node_class[n] < 0:
-            continue
-        kind = intake.kinds[intake.node_kind[n]]
-        taken, spare = 0, kind.grain - 1
-        for until, count, memory_mb in sorted(ends[n], reverse=True):
-            part = min(count, kind.slots - taken)
-            if part > 0:
-                units = part * kind.grain
-                back = units - kind.units_held(part, memory_mb) if part == count else 0
-                rows.append((n, units - min(back, spare), until))
-                taken, spare = taken + part, spare - min(back, spare)
+def _occupation(intake: Intake) -> Occupation:
+    rows = occupied(intake)
     return Occupation(
         node=np.array([row[0] for row in rows], dtype=np.int64),
         units=np.array([row[1] for row in rows], dtype=np.int64),

@@ -92,6 +92,7 @@ class Planner:
             for n, item in enumerate(self.intake.items)
             if 0 < after <= item.job.passed_over and not item.waits
         ]
+        chosen.sort(key=lambda n: -self.intake.items[n].job.priority)
         return np.array(chosen, dtype=np.int64)
 
     def decode(

@@ -23,7 +23,12 @@ from zlib import crc32
 
 from numba import njit
 
-from coalloc.policies.kernel.linking import HelperCompiler, KernelCompiler, for_any_value
+from coalloc.policies.kernel.linking import (
+    HelperCompiler,
+    KernelCompiler,
+    LeanCompiler,
+    for_any_value,
+)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -115,7 +120,8 @@ def _loader(module: str) -> tuple[_Loader, str]:
 
 def _compiled(function: Function, **flags: Any) -> Function:
     function.__qualname__ += f"_{stamp(function.__module__)}"
-    flags = FLAGS | {"pipeline_class": KernelCompiler, **flags}
+    pipeline = KernelCompiler if flags["_nrt"] else LeanCompiler
+    flags = FLAGS | {"pipeline_class": pipeline, **flags}
     try:
         return cast(Function, njit(cache=True, **flags)(function))
     except RuntimeError:  # numba raises at import where nothing is writable for its cache

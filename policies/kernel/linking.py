@@ -46,22 +46,38 @@ class KernelCompiler(Compiler):
         super().__init__(typing, target, library, arguments, returned, _Flags(flags), locals_)
 
 
-class HelperCompiler(KernelCompiler):
-    """Compiles a function that is linked into others."""
+class _KernelLibrary(JITCodeLibrary):
+    """A library that is optimised once, as a whole.
+
+    Numba has it optimised three times: each function, then everything at no cost, so that counts of
+    references come to stand in one function and can be left out, then everything. Here nothing is
+    counted, and the first two rounds change nothing that the last would not.
+    """
+
+    def _optimize_functions(self, module: Any) -> None:
+        """Leave that to the optimisation of everything."""
+        module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(self._final_module, builder)
+
+
+class LeanCompiler(KernelCompiler):
+    """Compiles a function that counts no references into a library of its own."""
+
+    LIBRARY: type[JITCodeLibrary] = _KernelLibrary
 
     def compile_extra(self, function: Any) -> Any:
-        """Compile it into a library of its own."""
+        """Compile it."""
         codegen = self.state.targetctx.codegen()
-        self.state.library = _Library(codegen, function.__qualname__)
+        self.state.library = self.LIBRARY(codegen, function.__qualname__)
+        self.state.library.enable_object_caching()
         return super().compile_extra(function)
 
 
-class _Library(JITCodeLibrary):
+class _HelperLibrary(_KernelLibrary):
     """A library that is linked into others, and never run by itself."""
-
-    def _optimize_functions(self, module: Any) -> None:
-        """Leave that to the callers."""
-        module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
         """Leave that to the callers."""
@@ -79,6 +95,12 @@ class _Library(JITCodeLibrary):
     def codegen(self) -> Any:
         """Where the environment of a function with machine code would be set."""
         return _NoEnvironment
+
+
+class HelperCompiler(LeanCompiler):
+    """Compiles a function that is linked into others."""
+
+    LIBRARY = _HelperLibrary
 
 
 class _NoEnvironment:

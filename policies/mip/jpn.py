@@ -50,8 +50,12 @@ def traffic_of(scene: Scene, allocation: Allocation) -> Fraction:
     return sum(link_totals(scene, allocation), Fraction(0)) - sum(scene.loaded, Fraction(0))
 
 
+Terms = list[tuple[Any, float]]
+"""Variables of a program with their coefficients."""
+
+
 class Ties:
-    """The second objective and the order of nodes."""
+    """The objectives behind the traffic, and the order of nodes."""
 
     def __init__(self, model: ClassModel, rule: str, seed: int) -> None:
         self.model, self.rule = model, rule
@@ -72,20 +76,37 @@ class Ties:
             case _:
                 return float(c)
 
-    def objective(self) -> list[tuple[Any, float]]:
-        """What decides among allocations of the same traffic; to be minimised."""
+    def objectives(self) -> list[Terms]:
+        """What decides among allocations of the same traffic, one after the other; minimised.
+
+        All but the last are whole numbers.
+        """
         model = self.model
         if self.rule == "strong":
-            return model.run_times()
-        return [(z, self._cost(j, g)) for (j, g, _), z in model.z.items()]
+            return [model.run_times()]
+        if self.rule == "first":
+            return self._first()
+        return [[(z, self._cost(j, g)) for (j, g, _), z in model.z.items()]]
+
+    def _first(self) -> list[Terms]:
+        """The first clusters; then in each of them the strata whose nodes come first."""
+        strata, jobs = self.model.strata, self.model.jobs
+        inside = [0] * len(strata)
+        seen: dict[int, int] = {}
+        for g in sorted(range(len(strata)), key=lambda g: min(strata[g].classes)):
+            inside[g] = seen.get(strata[g].cluster, 0)
+            seen[strata[g].cluster] = inside[g] + 1
+        earlier = {j: len(jobs) - n for n, j in enumerate(jobs)}
+        items = self.model.z.items()
+        clusters = [(z, float(strata[g].cluster * earlier[j])) for (j, g, _), z in items]
+        if not any(inside):
+            return [clusters]
+        return [clusters, [(z, float(inside[g] * earlier[j])) for (j, g, _), z in items]]
 
     def _cost(self, j: int, g: int) -> float:
         stratum = self.model.strata[g]
         if self.rule == "random":
             return float(self.rng.random())
-        if self.rule == "first":
-            earlier = len(self.model.jobs) - self.model.jobs.index(j)
-            return float(stratum.cluster * earlier)
         classes = [self.model.scene.classes[c] for c in stratum.classes]
         power = sum(one.power * one.capacity for one in classes)
         most = sum(one.capacity for one in classes)
@@ -127,12 +148,18 @@ def solve(
         return plan()
     stats["least_traffic_gbps"] = float(traffic_of(scene, best))
     model.add("least", traffic, "<=", float(traffic_of(scene, best) * scale) + 0.5)
-    left = limits.less(stats["work"])
-    tied, found = solve_model(model, chosen.objective(), left, best, rank=chosen.rank)
-    stats["work"] += tied.nodes
-    if found is not None:
+    for number, objective in enumerate(chosen.objectives()):
+        left = limits.less(stats["work"])
+        tied, found = solve_model(model, objective, left, best, rank=chosen.rank)
+        stats["work"] += tied.nodes
+        status = _status(tied.end)
+        if found is None:
+            break
         best = found
-    status = _status(tied.end)
+        if tied.end is not End.OPTIMAL:
+            break
+        reached = sum(value * tied.value(z) for z, value in objective)
+        model.add(f"tie_{number}", objective, "<=", round(reached) + 0.5)
     return plan()
 
 
@@ -141,7 +168,7 @@ def _status(end: End) -> Status:
     return Status.TIME_LIMIT if end is End.STOPPED else Status.HEURISTIC
 
 
-def _scaled(model: ClassModel) -> tuple[list[tuple[Any, float]], Fraction]:
+def _scaled(model: ClassModel) -> tuple[Terms, Fraction]:
     """The traffic as terms in units of which one is the least difference, if that is practical."""
     terms = model.traffic()
     loads = [value for _, value in terms]

@@ -176,7 +176,7 @@ def _by_program(search: Search, threshold: float, budget: Budget) -> Plan:
 
 
 class Search:
-    """What makes the first allocation of a selection better."""
+    """Search that improves the first allocation of a selection."""
 
     def __init__(
         self,

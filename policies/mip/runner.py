@@ -41,7 +41,7 @@ Values = Callable[[Any], float]
 
 
 class End(StrEnum):
-    """How a search ended."""
+    """End of a search."""
 
     OPTIMAL = "optimal"
     STOPPED = "stopped"
@@ -53,7 +53,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How a model is solved and when its search ends.
+    """Solver of a model, and limits of its search.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a solver found.
+    """Result of a solver.
 
     Attributes
     ----------

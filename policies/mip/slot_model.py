@@ -277,7 +277,7 @@ class SlotModel:
                 self._add([(runs[j, t], 1), (self.X[j, r, t], -1)], ">=", 0)
 
     def _restrictions(self) -> None:
-        """What the paper's platform does not have; see the module's Deviations."""
+        """Restrictions that the paper's platform does not have; see the module's Deviations."""
         intake = self.grid.planner.intake
         taken = self._taken()
         for j, item in enumerate(self.items):

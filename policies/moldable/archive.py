@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 class Rated(Protocol):
-    """What can be compared: makespan in seconds, and weighted completion."""
+    """Both criteria of a schedule: makespan in seconds, and weighted completion."""
 
     @property
     def cmax(self) -> float: ...

@@ -1,4 +1,4 @@
-"""What `bicriteria-batch` remembers between rounds: the jobs of the batch that goes on."""
+"""Notes of `bicriteria-batch` between rounds: the jobs of the batch that goes on."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ CALL = 16
 
 
 class Prices:
-    """What each allotment costs at least, and where, at the best prices of an ascent.
+    """Least cost of each allotment, and its place, at the best prices of an ascent.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What `demt` was compared with: gang, sequential, and four lists of the two-shelf allotments.
+"""Comparators of `demt`: gang, sequential, and four lists of the two-shelf allotments.
 
 ========== ================================================ ==================================
 gang       every processor for one job at a time            falling w / p

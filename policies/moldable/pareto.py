@@ -1,4 +1,4 @@
-"""How far a schedule can be from one that is better in both criteria at once.
+"""Distance of a schedule from any that is better in both criteria at once.
 
 For every T, a schedule has a makespan above T or a weighted completion of at least LB(T). So none
 is better than (C, S) in both by more than the factor max(C / T, S / LB(T)), and the smallest of

@@ -1,4 +1,4 @@
-"""Which point of a front is wanted: ``cmax``, ``balanced``, ``minsum`` or ``cmax<=SECONDS``."""
+"""Choice of a point of a front: ``cmax``, ``balanced``, ``minsum`` or ``cmax<=SECONDS``."""
 
 from __future__ import annotations
 

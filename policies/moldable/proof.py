@@ -1,4 +1,4 @@
-"""What the bounds for moldable jobs prove of any plan of a queue."""
+"""Bounds for moldable jobs, as they hold for any plan of a queue."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ MARGIN = 1e-7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """What an interval costs, and when it ends.
+    """Intervals of the program: cost and end of each.
 
     Attributes
     ----------

@@ -50,7 +50,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What a round comes to.
+    """Result of a round.
 
     Attributes
     ----------

@@ -25,7 +25,7 @@ KEYS = ("work", "gap", "count", "last", "seen")
 
 @dataclass(slots=True, kw_only=True)
 class Arrivals:
-    """What is known of the jobs that have arrived so far.
+    """Statistics of the jobs that have arrived so far.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What starts now: jobs squeezed into what is free, or stretched over what nobody wants.
+"""Starts of this instant: jobs squeezed into what is free, or stretched over what no job wants.
 
 Counts only: free processors now, by class of nodes, and how long they stay free. Links, memory and
 reservations against some jobs are left to the decoder; what it cannot place now starts later.

@@ -46,7 +46,7 @@ AGEING = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What the rule asks for.
+    """Widths and order that the rule asks for.
 
     Attributes
     ----------

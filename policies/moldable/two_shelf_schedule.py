@@ -55,7 +55,7 @@ TRIES, LARGER = 40, 1.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShelfSchedule:
-    """When each job starts, and on how many processors.
+    """Start of each job, and its processors.
 
     Attributes
     ----------

@@ -166,7 +166,7 @@ def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchMo
 
 
 def threshold_of(planner: Planner) -> float:
-    """How far links may be loaded beyond their capacity."""
+    """Share by which links may be loaded beyond their capacity."""
     return float(planner.options.get("saturation_threshold", 1.0))
 
 

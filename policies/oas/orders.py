@@ -1,4 +1,4 @@
-"""Where the searches over orders begin: their incumbent, simple orders, and a first bound."""
+"""Beginning of the searches over orders: their incumbent, simple orders, and a first bound."""
 
 from __future__ import annotations
 

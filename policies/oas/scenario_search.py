@@ -77,7 +77,7 @@ def mean(values: list[float]) -> float:
 
 
 class Judge:
-    """What an order is worth over scenarios."""
+    """Evaluation of orders over scenarios."""
 
     def __init__(self, scenarios: list[Scenario], objective: str, measure: str) -> None:
         self.scenarios = scenarios

@@ -1,4 +1,4 @@
-"""How real run times vary around the planned ones; plain Python, read by the options' table too.
+"""Variation of real run times around the planned ones; plain Python, as the options read it too.
 
 A *ratio* is real run time / planned run time. Distributions are asked for quantiles, so that the
 samples of a job can be spread evenly over its distribution, and for quantiles above a value, for

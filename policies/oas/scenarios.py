@@ -45,7 +45,7 @@ HOUR = 3600.0
 
 
 class RunTimes:
-    """Which distribution of ratios each job has.
+    """Distribution of ratios of each job.
 
     Parameters
     ----------

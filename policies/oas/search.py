@@ -32,7 +32,7 @@ EXACT_CHUNK = 50_000
 
 
 class Search:
-    """What makes the best plan of a snapshot better.
+    """Search that improves the best plan of a snapshot.
 
     Parameters
     ----------

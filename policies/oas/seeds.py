@@ -1,4 +1,4 @@
-"""Where a search begins: simple orders, the balanced rule, and what was planned before.
+"""Beginnings of a search: simple orders, the balanced rule, and what was planned before.
 
 The *balanced* rule is the pattern that the extended OAS paper finds in optimal plans (section on
 the effects of the ordering): jobs with heavy processing, by sigma * base_time, on powerful nodes,

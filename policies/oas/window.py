@@ -1,4 +1,4 @@
-"""Which jobs are searched, and where the others go: behind, by list scheduling.
+"""Selection of the jobs that are searched; the others go behind, by list scheduling.
 
 The window is filled by fairness (how often a job was passed over), then weight, then arrival. What
 a chosen job waits for is chosen with it.

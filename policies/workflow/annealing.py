@@ -30,7 +30,7 @@ from coalloc.policies.workflow.search_case import Case, Search
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """How a cycle cools.
+    """Cooling of a cycle.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What no plan of a queue with workflows can go below.
+"""Lower bounds of all plans of a queue with workflows.
 
 Two bounds on the makespan. *window*: a guess is refuted if a task cannot meet it between the
 longest chains before and behind it, or if all tasks, each on the fewest processes that meet it,
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,7 +86,7 @@ class WorkflowBound:
             self.power = self.power[np.linspace(0, self.power.size - 1, BANDS + 1).astype(int)[:-1]]
         self.spans = self._spans()
         self.room = self._room()
-        self.intra = float(problem.inverse_intra.min(initial=0.0))
+        self.intra = float(problem.inverse_intra.min(initial=inf))
 
     def _room(self) -> Floats:
         """Processes of each group at each band's power and above: G x B."""

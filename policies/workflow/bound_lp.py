@@ -35,7 +35,7 @@ ROUNDS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What the program is made of; V corners, by item, E edges, B rows of area.
+    """Data of the program; V corners, by item, E edges, B rows of area.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How long each item runs, by processes and cluster, if the cluster were empty.
+"""Run time of each item, by processes and cluster, if the cluster were empty.
 
 Notes
 -----

@@ -50,7 +50,7 @@ REPORT_AFTER = 200_000
 
 
 class Engine:
-    """What makes the best plan of a queue with workflows better.
+    """Search that improves the best plan of a queue with workflows.
 
     Attributes
     ----------

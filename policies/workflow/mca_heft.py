@@ -68,7 +68,7 @@ GBIT = 8.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """What an item computes and sends, as the equations of the paper have it.
+    """Work and traffic of an item, as the equations of the paper have them.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Where the search for workflows begins: published policies, and allotments along two trajectories.
+"""Beginning of the search for workflows: published policies, and allotments along two trajectories.
 
 *CPA*: every task starts on its fewest processes; as long as the critical path is longer than the
 mean area, the tasks of the path grow whose time falls most for the area it costs. Some thirty

@@ -41,7 +41,7 @@ MOST_CELLS = 20_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What is searched.
+    """Instance that is searched.
 
     Attributes
     ----------
