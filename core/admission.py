@@ -1,17 +1,42 @@
-"""Admission of a submit: what each kind of job may ask for, and jobs that can never run.
+"""Admission of a submit, and of a job to clusters that refuse it.
 
-The formats say what a job is (`model.job_json`); this is what is refused besides.
+The formats say what a job is (`model.job_json`); this is what is refused besides: what a kind of
+job may not ask for, and what can never run. A job that a cluster will not take goes elsewhere, or
+is held with the reasons of all. A refusal that lasts (no association, a partition or a QOS that is
+forbidden) is not tried again. One that may be owed to the moment as well (over a limit of
+accounts) counts as lasting when it has been given `TRIES` times. `release` lets a job try every
+cluster again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from coalloc.core.effects import Wake
+from coalloc.core.eligibility import (
+    MOST_KEPT,
+    UNKNOWN_OWNER,
+    Owner,
+    bound_text,
+    nodes_text,
+    offered,
+    open_nodes,
+    owner_of,
+    verdict_of,
+    widest,
+)
+from coalloc.core.records import JobRecord, JobState
 from coalloc.core.requests import Submit, SubmitWorkflow
 from coalloc.core.state import State
 from coalloc.model.errors import InputError
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.refusals import LASTING, OVER_LIMIT
 from coalloc.model.split import TOLERANCE, low_side, split
+
+TRIES = 3
+NOT_ACCEPTED = "not_accepted"
+"""Why a job is held: no cluster takes it."""
 
 
 def check(command: Submit, job: Job, max_tasks: int) -> None:
@@ -89,11 +114,43 @@ def _check_workflow(command: Submit, job: WorkflowJob, max_tasks: int) -> None:
             raise InputError(f"commands.{missing}", "is missing: nothing says what this task runs")
 
 
-def never_fits(state: State, job: Job) -> str:
-    """Why the job cannot run on all that exists, whatever its state; empty if it can."""
-    slots = suitable_slots(state, job)
+def never_fits(state: State, job: Job, owner: Owner = UNKNOWN_OWNER) -> str:
+    """Reason why the job cannot run on all that exists, whatever its state; empty if it can.
+
+    Parameters
+    ----------
+    owner : Owner, optional
+        By whom the rules of batch systems judge it; absent: they have done so.
+    """
+    slots = suitable_slots(state, job, owner)
     if slots is None:
         return ""  # Unknown is not "no": the cluster may have what is asked for.
+    lacking = _lacking(state, job, slots)
+    rules = _rules_against(state, job, owner) if lacking else ""
+    if not rules:
+        return lacking
+    # Where no cluster takes it at all, its size is not what it lacks.
+    return f"{lacking} ({rules})" if any(slots.values()) else rules
+
+
+def _rules_against(state: State, job: Job, owner: Owner) -> str:
+    """What the rules of the clusters' batch systems have against a job, cluster by cluster."""
+    told = []
+    for name, cluster in state.clusters.items():
+        is_named = job.clusters is None or name in job.clusters
+        if not cluster.configured or not is_named or cluster.reading is None:
+            continue
+        verdict = verdict_of(cluster, job, owner)
+        why = verdict.never or bound_text(verdict, job)
+        if not why and not open_nodes(cluster, verdict, owner.batch):
+            why = f"no node there has {nodes_text(verdict, owner.batch)}"
+        if why:
+            told.append(f"{name}: {why}")
+    return "; ".join(told)
+
+
+def _lacking(state: State, job: Job, slots: Mapping[str, int]) -> str:
+    """Why the job cannot run on these slots, however free; empty if it can."""
     match job:
         case RigidJob(procs=procs, proc_gbps=gbps):
             exist = sum(slots.values())
@@ -129,7 +186,7 @@ def _features_of_no_node(state: State, job: Job) -> str:
 
 
 def _never_carried(state: State, procs: int, gbps: float, slots: Mapping[str, int]) -> str:
-    """Why the idle links cannot carry the job however it is split; empty if they can."""
+    """Reason why the idle links cannot carry the job however it is split; empty if they can."""
     largest = max(slots.values(), default=0)
     if procs <= largest:
         return ""
@@ -144,18 +201,21 @@ def _never_carried(state: State, procs: int, gbps: float, slots: Mapping[str, in
     )
 
 
-def suitable_slots(state: State, job: Job) -> dict[str, int] | None:
+def suitable_slots(state: State, job: Job, owner: Owner = UNKNOWN_OWNER) -> dict[str, int] | None:
     """Slots with the features and memory a job asks for, by cluster; None if one is unread.
 
     Kept until a cluster is read again: a stream of submits asks for the same few kinds.
     """
-    key = (job.clusters, job.features, job.memory_mb_per_proc)
+    rules = () if owner is UNKNOWN_OWNER else (owner, job.time_limit, widest(job))
+    key = (job.clusters, job.features, job.memory_mb_per_proc, rules)
     if key not in state.suitable:
-        state.suitable[key] = _counted(state, job)
+        if len(state.suitable) >= MOST_KEPT:
+            state.suitable.clear()
+        state.suitable[key] = _counted(state, job, owner)
     return state.suitable[key]
 
 
-def _counted(state: State, job: Job) -> dict[str, int] | None:
+def _counted(state: State, job: Job, owner: Owner) -> dict[str, int] | None:
     slots: dict[str, int] = {}
     wanted = set(job.features)
     for name, cluster in state.clusters.items():
@@ -166,10 +226,59 @@ def _counted(state: State, job: Job) -> dict[str, int] | None:
         if job.clusters is not None and name not in job.clusters:
             continue
         slots[name] = 0
-        for node in cluster.reading.nodes:
+        verdict = verdict_of(cluster, job, owner)
+        if verdict.never:
+            continue
+        for node in offered(cluster, job, owner, verdict, {}):
             if wanted.issubset(node.features):
                 fitting = node.slots
                 if node.memory_mb is not None and job.memory_mb_per_proc:
                     fitting = min(fitting, node.memory_mb // job.memory_mb_per_proc)
                 slots[name] += fitting
     return slots
+
+
+def bar(
+    state: State, record: JobRecord, now: float, cluster: str, reason: str, detail: str
+) -> bool:
+    """Take in a refusal of a part; whether it lasts, and was seen to here.
+
+    Tasks, pieces and jobs that were handed over are left to their back-off.
+    """
+    lasts = reason in LASTING or (reason == OVER_LIMIT and record.refusals + 1 >= TRIES)
+    if not lasts or record.flow or record.foreign:
+        return False
+    barred = {**record.barred, cluster: detail or reason}
+    allowed = record.job.clusters
+    names = state.clusters if allowed is None else allowed
+    left = tuple(name for name in names if name not in barred and name in state.clusters)
+    rest = replace(record.job, clusters=left)
+    lacking = never_fits(state, rest, owner_of(record)) if left else ""
+    told = "; ".join(f"{name}: {why}" for name, why in barred.items())
+    record = replace(
+        record,
+        refusals=0,
+        not_before=now,
+        parts=(),
+        link_gbps={},
+        deadline=None,
+        started=None,
+        queued=False,
+        arranged=False,
+        late=(),
+        behind="",
+        barred=barred,
+    )
+    if left and not lacking:
+        detail = f"{cluster}: {detail or reason}"
+        state.put(replace(record, state=JobState.PENDING, reason="backing_off", detail=detail))
+        state.emit(now, "job_requeued", record.id, detail=detail, pause_s=0.0)
+        state.log("cluster_barred", level="warning", job=record.id, cluster=cluster, why=detail)
+        state.backing_off.add(record.id)
+        state.out.append(Wake(at=now))
+        return True
+    why = f"{told}; without {', '.join(barred)} it {lacking}" if lacking else told
+    state.put(replace(record, state=JobState.HELD, reason=NOT_ACCEPTED, detail=why))
+    state.emit(now, "job_held", record.id, why=why)
+    state.log("job_held", level="warning", job=record.id, why=why)
+    return True

@@ -14,17 +14,21 @@ may have ended, and of jobs that came later it knows nothing. Executors know wha
   queue, and the next readings tell;
 - a part that was told to start, and whose start may have been dropped with the copy's orders, is
   told again, which does nothing to one that runs.
+
+The daemon's wall clock may be set back too; what lies ahead then stays as far ahead as it was. A
+clock that is set forward needs nothing: deadlines are over early, and what they end is tried
+again. One that is set back by an hour would otherwise hold every back-off, every deadline and the
+next round up for an hour.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from coalloc.core.composites import ChunkPool, WorkflowState, flow_of, named
 from coalloc.core.effects import SaveMeta
-from coalloc.core.flows import Flow, flow_of, named
 from coalloc.core.messages import Abort, Hello, Report, Start
-from coalloc.core.pieces import Pool
-from coalloc.core.records import REQUEUED, WAITING, JobRecord, JobState
+from coalloc.core.records import REQUEUED, WAITING, JobRecord, JobState, PartRecord
 from coalloc.core.state import State
 from coalloc.core.workflows import part_record, task_record
 from coalloc.model.jobs import DivisibleJob
@@ -39,7 +43,7 @@ CANCELLED = "cancelled"
 CLAIMED = frozenset({PartState.WAITING, PartState.PREPARING, PartState.READY})
 
 
-def overtaken(state: State, cluster: str, report: PartReport, now: float) -> bool:
+def started_after_backup(state: State, cluster: str, report: PartReport, now: float) -> bool:
     """Hold a job that an executor has started, and the store takes for waiting.
 
     Returns
@@ -78,16 +82,16 @@ def is_held(record: JobRecord | None) -> bool:
 def _hold_workflow(state: State, cluster: str, report: PartReport, now: float) -> bool:
     """A task or a piece that the store does not know to have begun."""
     whole, _ = flow_of(report.job)
-    if whole not in state.flows:
+    if whole not in state.composites:
         return False
-    flow = state.flows[whole]
+    flow = state.composites[whole]
     is_refused = report.state is PartState.REFUSED
-    if isinstance(flow, Flow):
-        _number_up(state, flow, report)
+    if isinstance(flow, WorkflowState):
+        _reserve_number(state, flow, report)
     elif is_refused and report.job in state.jobs:
         state.put(replace(state.jobs[report.job], attempt=report.attempt))
     else:
-        _disown(state, flow, report, now)
+        _give_chunks_back(state, flow, report, now)
     if is_refused:
         return False
     record = state.jobs[whole]
@@ -96,7 +100,7 @@ def _hold_workflow(state: State, cluster: str, report: PartReport, now: float) -
     return True
 
 
-def _number_up(state: State, flow: Flow, report: PartReport) -> None:
+def _reserve_number(state: State, flow: WorkflowState, report: PartReport) -> None:
     """Never give the number of a task's attempt to another one."""
     found = named(state.jobs[flow.id].job, flow_of(report.job)[1])
     if found is None or found[1] not in flow.open:
@@ -106,7 +110,7 @@ def _number_up(state: State, flow: Flow, report: PartReport) -> None:
         state.put(replace(record, attempt=report.attempt))
 
 
-def _disown(state: State, pool: Pool, report: PartReport, now: float) -> None:
+def _give_chunks_back(state: State, pool: ChunkPool, report: PartReport, now: float) -> None:
     """Never give a piece's number to other chunks; those it has here wait under a new one."""
     _, _, number = report.job.partition(".")
     if not number.isdecimal():
@@ -135,8 +139,8 @@ def _hold(
     detail = f"{task}attempt {report.attempt} on {cluster} is {how}; the store is an older copy"
     held = replace(record, state=JobState.HELD, attempt=attempt, reason=OVERTAKEN, detail=detail)
     state.put(held)
-    state.record(now, "job_held", record.id, why=detail)
-    state.note("job_overtaken", level="warning", job=record.id, detail=detail)
+    state.emit(now, "job_held", record.id, why=detail)
+    state.log("job_overtaken", level="warning", job=record.id, detail=detail)
 
 
 def is_cancelled(state: State, report: PartReport) -> bool:
@@ -145,7 +149,7 @@ def is_cancelled(state: State, report: PartReport) -> bool:
     return record is not None and record.state is JobState.CANCELLED and record.reason == CANCELLED
 
 
-def never_again(state: State, report: PartReport) -> None:
+def reserve_attempt(state: State, report: PartReport) -> None:
     """A number that an executor knows is not given to a new job."""
     text = report.job.partition("_")[0].partition(".")[0]
     if text.isdigit() and int(text) > state.last_job:
@@ -153,12 +157,12 @@ def never_again(state: State, report: PartReport) -> None:
         state.out.append(SaveMeta(key="last_job", value=text))
 
 
-def first_contact(state: State, hello: Hello) -> tuple[PartReport, ...]:
+def reconcile(state: State, hello: Hello) -> tuple[PartReport, ...]:
     """The parts that the store believes on a cluster, and its executor does not have.
 
     Every other start is told again. From now on the cluster counts as known.
     """
-    state.unsure.discard(hello.cluster)
+    state.unreconciled.discard(hello.cluster)
     state.out.append(SaveMeta(key=f"{MARK}{hello.cluster}", value=""))
     lost = missing_parts(state, hello, "its executor does not know it; the store is an older copy")
     repeat_starts(state, hello.cluster)
@@ -182,7 +186,7 @@ def _is_unknown(state: State, part: PartReport) -> bool:
     """A part of a job that the store does not have, or of a later attempt of one that has ended."""
     record = state.jobs.get(part.job)
     if record is None:
-        return flow_of(part.job)[0] not in state.flows
+        return flow_of(part.job)[0] not in state.composites
     return record.is_ended and part.attempt > record.attempt
 
 
@@ -214,3 +218,67 @@ def repeat_starts(state: State, cluster: str) -> None:
         waits = any(p.cluster == cluster and p.state is PartState.READY for p in record.parts)
         if record.state is JobState.STARTING and waits:
             state.send(cluster, Start(job=record.id, attempt=record.attempt))
+
+
+def set_back(state: State, now: float, seconds: float) -> None:
+    """Shift every time that the core compares with the clock.
+
+    Parameters
+    ----------
+    now : float
+        By the clock as it is from here on.
+    seconds : float
+        How far it was set back.
+    """
+    rounds = state.rounds
+    if rounds.last_start is not None:
+        rounds.last_start -= seconds
+    for cluster in state.clusters.values():
+        cluster.read_at -= seconds
+        if cluster.behind_since is not None:
+            seq, since = cluster.behind_since
+            cluster.behind_since = (seq, since - seconds)
+    if state.round is not None:
+        state.round.started -= seconds
+    state.plan_time -= seconds
+    state.reserved_due = None  # its alarm comes that much too early
+    state.later = {entry: at - seconds for entry, at in state.later.items()}
+    for record in _timed(state, now):
+        put_off = record.id in state.backing_off
+        state.put(
+            replace(
+                record,
+                not_before=record.not_before - seconds if put_off else min(record.not_before, now),
+                deadline=None if record.deadline is None else record.deadline - seconds,
+                parts=tuple(_earlier(part, seconds) for part in record.parts),
+            )
+        )
+    state.log("clock_set_back", level="warning", seconds=round(seconds, 3))
+
+
+def _earlier(part: PartRecord, seconds: float) -> PartRecord:
+    """A part whose claim was asked for and granted so much earlier."""
+    granted = None if part.granted is None else part.granted - seconds
+    return replace(part, asked=part.asked - seconds, granted=granted)
+
+
+def after_restart(state: State, now: float) -> None:
+    """Bring back what an earlier run set by a clock that was ahead of this one."""
+    limits = state.settings
+    for record in _timed(state, now):
+        not_before = min(record.not_before, now + limits.backoff_max_s)
+        deadline = record.deadline
+        if deadline is not None:
+            patience = limits.max_wait_s if record.queued else limits.prepare_timeout_s
+            deadline = min(deadline, now + patience)
+        if (not_before, deadline) != (record.not_before, record.deadline):
+            state.put(replace(record, not_before=not_before, deadline=deadline))
+
+
+def _timed(state: State, now: float) -> list[JobRecord]:
+    """Jobs with a deadline, or that may not be tried before some time to come."""
+    return [
+        record
+        for record in state.jobs.values()
+        if not record.is_ended and (record.deadline is not None or record.not_before > now)
+    ]

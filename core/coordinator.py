@@ -11,13 +11,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coalloc.core import (
-    clock,
+    accounting,
+    after_restore,
     dispatch,
     isolating,
     presence,
     queue,
+    reserving,
     rounds,
     starting,
+    updating,
 )
 from coalloc.core.effects import Effect, Wake
 from coalloc.core.events import (
@@ -30,7 +33,7 @@ from coalloc.core.events import (
     Solved,
     SolveFailed,
     SolverWarm,
-    Stated,
+    StatementReceived,
     StorageLost,
     StorageReturned,
     Ticked,
@@ -38,7 +41,8 @@ from coalloc.core.events import (
     Together,
     TokenRecalled,
 )
-from coalloc.core.records import JobRecord, JobState
+from coalloc.core.projects import ProjectTree
+from coalloc.core.records import JobRecord, JobState, Reserved, Wait
 from coalloc.core.requests import (
     Cancel,
     Done,
@@ -47,19 +51,24 @@ from coalloc.core.requests import (
     PauseRounds,
     Refused,
     Release,
+    Reserve,
     Resume,
     ResumeRounds,
     RoundNow,
+    SetPriority,
     Submit,
+    Unreserve,
+    Update,
 )
+from coalloc.core.round_control import RoundControl
 from coalloc.core.settings import ClusterSettings, Settings
 from coalloc.core.speedup_fit import Run
 from coalloc.core.state import ClusterState, State, arrival, forget_tokens
-from coalloc.core.triggers import RoundControl
+from coalloc.core.usage import Owner, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
+class StoredState:
     """The state that the store gives back at a start.
 
     Attributes
@@ -71,8 +80,11 @@ class Remembered:
     unacked : mapping of cluster to the lowest number still in its outbox
     drained : mapping of cluster or node to the reason given
     notes : mapping of policy to what it noted
-    unsure : set of clusters not heard of since the store was restored from a backup
+    waits : mapping of cluster to the newest waits of claims in its queue
+    unreconciled : set of clusters not heard of since the store was restored from a backup
     identities : mapping of cluster to the identity of its executor's state
+    usage : mapping of (project, user) to decayed usage
+    days : mapping of (project, user) to processor-seconds by day
     """
 
     jobs: Iterable[JobRecord] = ()
@@ -83,10 +95,14 @@ class Remembered:
     ratios: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     runs: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)
     drained: Mapping[str, str] = field(default_factory=dict)
+    reserved: Mapping[str, Reserved] = field(default_factory=dict)
     notes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    waits: Mapping[str, tuple[Wait, ...]] = field(default_factory=dict)
     paused: bool = False
-    unsure: frozenset[str] = frozenset()
+    unreconciled: frozenset[str] = frozenset()
     identities: Mapping[str, str] = field(default_factory=dict)
+    usage: Mapping[Owner, Usage] = field(default_factory=dict)
+    days: Mapping[Owner, Mapping[int, float]] = field(default_factory=dict)
     epoch: int = 1
     store: str = ""
     last_job: int = 0
@@ -94,24 +110,34 @@ class Remembered:
     last_round: int = 0
 
 
+def tree_of(settings: Settings) -> ProjectTree:
+    """The projects, with the limits of users."""
+    return ProjectTree(settings.projects, settings.users, settings.priority.others_share)
+
+
 class Coordinator:
     """Queue, rounds and starts of all clusters."""
 
-    def __init__(self, settings: Settings, remembered: Remembered | None = None) -> None:
-        past = remembered or Remembered()
+    def __init__(self, settings: Settings, remembered: StoredState | None = None) -> None:
+        past = remembered or StoredState()
         control = RoundControl(triggers=settings.triggers, min_interval_s=settings.min_interval_s)
         control.paused = past.paused
         self.state = State(settings=settings, rounds=control, epoch=past.epoch, store=past.store)
         state = self.state
         state.drained = dict(past.drained)
+        state.reserved = dict(past.reserved)
         state.numbers = {n: (seq, past.unacked.get(n, seq) - 1) for n, seq in past.seqs.items()}
         state.identities = dict(past.identities)
         state.tokens.update(past.tokens)
         state.history.update(past.history)
         state.notes.update(past.notes)
-        state.unsure.update(past.unsure)
+        state.waits.update(past.waits)
+        state.unreconciled.update(past.unreconciled)
         state.ratios.update(past.ratios)
         state.runs.update(past.runs)
+        state.usage.update(past.usage)
+        state.days = {owner: dict(days) for owner, days in past.days.items()}
+        state.tree = tree_of(settings)
         state.last_job, state.last_event = past.last_job, past.last_event
         state.last_round = past.last_round
         self._now: float | None = None
@@ -140,6 +166,7 @@ class Coordinator:
         dispatch.carry_on(state, now)
         rounds.begin_if_due(state, now)
         self._forget_oldest()
+        accounting.close_accounts(state)
         out, state.out = state.out, []
         return out
 
@@ -149,7 +176,7 @@ class Coordinator:
             case Requested():
                 self._requested(event, now)
                 forget_tokens(state)
-            case Stated():
+            case StatementReceived():
                 presence.stated(state, event, now)
             case Disconnected(cluster=name):
                 presence.lost(state, name, now, "not heard of")
@@ -189,9 +216,9 @@ class Coordinator:
 
     def _look_at_clock(self, now: float) -> None:
         if self._now is None:
-            clock.after_restart(self.state, now)
+            after_restore.after_restart(self.state, now)
         elif now < self._now:
-            clock.set_back(self.state, now, self._now - now)
+            after_restore.set_back(self.state, now, self._now - now)
         self._now = now
 
     def take_partial(self) -> list[Effect]:
@@ -201,6 +228,7 @@ class Coordinator:
 
     def _reconfigure(self, settings: Settings) -> None:
         self.state.settings = settings
+        self.state.tree = tree_of(settings)
         self.state.rounds.triggers = settings.triggers
         self.state.rounds.min_interval_s = settings.min_interval_s
         self.state.rounds.rearm()
@@ -223,13 +251,14 @@ class Coordinator:
                 cluster.next_seq, cluster.acked_seq = state.numbers.pop(name, (1, 0))
                 cluster.identity = state.identities.pop(name, "")
             cluster.settings = sites.get(name, cluster.settings)
+            cluster.verdicts.clear()
             cluster.configured = name in sites
             cluster.drained = name in state.drained or not cluster.configured
             state.clusters[name] = cluster
         for name, cluster in old.items():
             state.numbers[name] = (cluster.next_seq, cluster.acked_seq)
             state.identities[name] = cluster.identity
-        state.strangers.clear()
+        state.unknown_clusters.clear()
         state.suitable.clear()
 
     def _requested(self, event: Requested, now: float) -> None:
@@ -245,12 +274,24 @@ class Coordinator:
                 self._plan_outdated()
             case Release() as command:
                 queue.release(state, event, command, now)
-            case Drain() | Resume() | PauseRounds() | ResumeRounds() | RoundNow():
+            case Update() as command:
+                updating.update(state, event, command, now)
+                self._plan_outdated()
+            case (
+                SetPriority()
+                | Drain()
+                | Resume()
+                | Reserve()
+                | Unreserve()
+                | PauseRounds()
+                | ResumeRounds()
+                | RoundNow()
+            ):
                 self._operated(event, now)
 
     def _plan_outdated(self) -> None:
         """Ask for a round: jobs that the plan has next may have gone from the queue."""
-        if self.state.lanes is not None:
+        if self.state.plan_order is not None:
             self.state.rounds.outdated()
 
     def _operated(self, event: Requested, now: float) -> None:
@@ -261,6 +302,9 @@ class Coordinator:
             queue.answered(state, event, refusal)
             return
         match event.command:
+            case SetPriority() as command:
+                queue.set_priority(state, event, command, now)
+                return
             case Drain(target=target) | Resume(target=target) as command:
                 drain = isinstance(command, Drain)
                 # one line, as it is kept
@@ -270,24 +314,30 @@ class Coordinator:
                     queue.answered(state, event, Refused(code="not_found", message=message))
                     return
                 kind = "drained" if drain else "resumed"
-                state.record(now, kind, target=target, user=event.user, reason=reason)
-                state.note(kind, target=target, user=event.user, reason=reason)
+                state.emit(now, kind, target=target, user=event.user, reason=reason)
+                state.log(kind, target=target, user=event.user, reason=reason)
                 state.save_drained()
                 if not drain:
                     state.rounds.happened("cluster_returned")
+            case Reserve() as command:
+                reserving.reserve(state, event, command, now)
+                return
+            case Unreserve() as command:
+                reserving.unreserve(state, event, command, now)
+                return
             case PauseRounds():
                 state.rounds.paused = True
                 state.save_paused()
-                state.record(now, "rounds_paused", user=event.user)
-                state.note("rounds_paused", user=event.user)
+                state.emit(now, "rounds_paused", user=event.user)
+                state.log("rounds_paused", user=event.user)
             case ResumeRounds():
                 state.rounds.paused = False
                 state.save_paused()
-                state.record(now, "rounds_resumed", user=event.user)
-                state.note("rounds_resumed", user=event.user)
+                state.emit(now, "rounds_resumed", user=event.user)
+                state.log("rounds_resumed", user=event.user)
                 state.rounds.want("resumed")
             case _:
-                state.record(now, "round_requested", user=event.user)
+                state.emit(now, "round_requested", user=event.user)
                 if not state.rounds.is_solving:
                     state.rounds.wanted = ""
                 state.rounds.want("operator")
@@ -311,6 +361,7 @@ class Coordinator:
     def _ticked(self, now: float) -> None:
         state = self.state
         starting.give_up_late(state, now)
+        reserving.end_due(state, now)
         dispatch.return_due(state, now)
         ready = [
             record.not_before

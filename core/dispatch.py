@@ -10,12 +10,14 @@ from __future__ import annotations
 import heapq
 from math import isfinite
 
+from coalloc.core.composites import WorkflowState
 from coalloc.core.effects import Wake
-from coalloc.core.flows import Flow
+from coalloc.core.limits import LimitBook, holds, start_of
 from coalloc.core.occupation import Occupation, misfit, occupation
 from coalloc.core.placing import place, startable
-from coalloc.core.plan_order import Entry, Lanes
+from coalloc.core.plan_order import Entry, PlanOrder
 from coalloc.core.records import JobState
+from coalloc.core.reserving import is_kept_from
 from coalloc.core.state import State
 from coalloc.model.cost import edge_delay
 from coalloc.model.plan import Placement, Plan
@@ -25,15 +27,15 @@ from coalloc.model.platform import Cluster
 def adopt(state: State, plan: Plan, round: int) -> None:
     """Follow a new plan from now on; one without tasks leaves nothing to follow."""
     if not any(placement.task is not None for placement in plan.placements):
-        state.lanes = None
+        state.plan_order = None
         return
-    state.lanes = Lanes.of(plan, round, lambda entry: _waits(state, entry))
-    state.lanes.is_fresh = True
-    planned = state.lanes.placements
-    state.lanes.is_whole = all(
-        (flow.id, task) in planned for flow in state.flows.values() for task in flow.open
+    state.plan_order = PlanOrder.of(plan, round, lambda entry: _waits(state, entry))
+    state.plan_order.is_fresh = True
+    planned = state.plan_order.placements
+    state.plan_order.is_whole = all(
+        (flow.id, task) in planned for flow in state.composites.values() for task in flow.open
     )
-    state.freed.update(state.lanes.nodes())
+    state.freed.update(state.plan_order.nodes())
 
 
 def _waits(state: State, entry: Entry) -> bool:
@@ -42,59 +44,62 @@ def _waits(state: State, entry: Entry) -> bool:
     if not task:
         record = state.jobs.get(job)
         return record is not None and record.state is JobState.PENDING
-    flow = state.flows.get(job)
-    return isinstance(flow, Flow) and task in flow.open
+    flow = state.composites.get(job)
+    return isinstance(flow, WorkflowState) and task in flow.open
 
 
 def carry_on(state: State, now: float) -> None:
     """Start what the plan has next, after whatever has just happened."""
-    lanes = state.lanes
+    plan_order = state.plan_order
     if not state.freed and not state.ripe:
         return
     freed, state.freed = state.freed, set()
     ripe, state.ripe = state.ripe, {}
     if state.rounds.paused or state.rounds.blocked:
         return
-    if lanes is None:
+    if plan_order is None:
         if ripe:
             state.rounds.happened("job_finished")
         return
-    is_news, lanes.is_fresh = not lanes.is_fresh, False
-    more = state.pending_jobs > 0 or not lanes.is_whole
+    is_news, plan_order.is_fresh = not plan_order.is_fresh, False
+    more = state.pending_jobs > 0 or not plan_order.is_whole
     todo: list[tuple[float, Entry]] = []
     for node in freed:
-        fronts = _fronts(state, lanes, node)
-        todo += [(lanes.placements[entry].start, entry) for entry in fronts if entry[1]]
+        fronts = _fronts(state, plan_order, node)
+        todo += [(plan_order.placements[entry].start, entry) for entry in fronts if entry[1]]
         # Others start in rounds: when it is their turn here, or when nothing is planned here.
         if is_news and (any(not task for _, task in fronts) or (more and not fronts)):
             state.rounds.happened("job_finished")
     for entry in ripe:
-        if entry in lanes.placements:
-            todo.append((lanes.placements[entry].start, entry))
+        if entry in plan_order.placements:
+            todo.append((plan_order.placements[entry].start, entry))
         elif _waits(state, entry):
             state.rounds.happened("job_finished")
     heapq.heapify(todo)
-    _start_all(state, lanes, todo, now)
+    _start_all(state, plan_order, todo, now)
 
 
-def _fronts(state: State, lanes: Lanes, node: str) -> list[Entry]:
+def _fronts(state: State, plan_order: PlanOrder, node: str) -> list[Entry]:
     """The next entries on the lanes of a node; entries that wait no more are dropped."""
     while True:
-        fronts = list(lanes.next_on(node))
+        fronts = list(plan_order.next_on(node))
         gone = [entry for entry in fronts if not _waits(state, entry)]
         if not gone:
             return fronts
         for entry in gone:
-            lanes.drop(entry)
+            plan_order.drop(entry)
 
 
-def _start_all(state: State, lanes: Lanes, todo: list[tuple[float, Entry]], now: float) -> None:
+def _start_all(
+    state: State, plan_order: PlanOrder, todo: list[tuple[float, Entry]], now: float
+) -> None:
     view: Occupation | None = None
+    book = LimitBook(state, now) if state.tree.has_limits else None
     seen: set[Entry] = set()
     while todo:
         _, entry = heapq.heappop(todo)
-        placement = lanes.placements.get(entry)
-        if placement is None or entry in seen or not lanes.is_next(entry):
+        placement = plan_order.placements.get(entry)
+        if placement is None or entry in seen or not plan_order.is_next(entry):
             continue
         seen.add(entry)
         record = startable(state, placement, now)
@@ -110,19 +115,25 @@ def _start_all(state: State, lanes: Lanes, todo: list[tuple[float, Entry]], now:
                 state.later[entry] = arrives
                 state.out.append(Wake(at=arrives))
             continue
-        behind = list(lanes.behind(entry))
-        place(state, record, placement, view, now, policy=lanes.policy, round=lanes.round)
+        if book is not None and holds(state, book, record, placement):
+            continue
+        behind = list(plan_order.behind(entry))
+        place(state, record, placement, view, now, policy=plan_order.policy, round=plan_order.round)
+        if book is not None:
+            book.take(record, *start_of(record, placement))
         for other in behind:
-            if other[1] and other in lanes.placements:
-                heapq.heappush(todo, (lanes.placements[other].start, other))
+            if other[1] and other in plan_order.placements:
+                heapq.heappush(todo, (plan_order.placements[other].start, other))
 
 
 def _is_reserved(state: State, placement: Placement, view: Occupation, now: float) -> bool:
-    """A batch system keeps one of the nodes for others while the task would run.
+    """A batch system, or an operator, keeps one of the nodes for others while the task would run.
 
     The plan has it after such a time; who starts earlier must end before it.
     """
     end = now + placement.end - placement.start
+    if is_kept_from(state, state.jobs[placement.job].user, placement.nodes, now, end):
+        return True
     for name in dict.fromkeys(view.cluster_of[node] for node in placement.nodes):
         reading = state.clusters[name].reading
         for kept in () if reading is None else reading.reservations:
@@ -133,10 +144,10 @@ def _is_reserved(state: State, placement: Placement, view: Occupation, now: floa
 
 
 def _arrival(state: State, placement: Placement, view: Occupation, now: float) -> float:
-    """When the data of a task's parents have reached the clusters it is planned on, seconds."""
+    """Arrival of the data of a task's parents on the clusters it is planned on, seconds."""
     assert placement.task is not None
-    flow = state.flows[placement.job]
-    assert isinstance(flow, Flow)
+    flow = state.composites[placement.job]
+    assert isinstance(flow, WorkflowState)
     there = {view.cluster_of[node] for node in placement.nodes}
     latest = float("-inf")
     for edge in flow.parents[placement.task]:

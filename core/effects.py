@@ -72,6 +72,64 @@ class SaveHistory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DropHistory:
+    """Forget the run-time history of a user's command."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveUsage:
+    """Write the decayed usage of a user in a project, processor-seconds at a time."""
+
+    project: str
+    user: str
+    proc_s: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddUsage:
+    """Add to what a user in a project has used of a cluster on one day of UTC.
+
+    Attributes
+    ----------
+    coallocated_proc_s : float
+        Of it, by jobs on several clusters.
+    jobs : int
+        That ended, each on the day of its end and at its first cluster.
+    wait_s : float
+        Of these.
+    """
+
+    day: int
+    project: str
+    user: str
+    cluster: str
+    proc_s: float
+    coallocated_proc_s: float = 0.0
+    jobs: int = 0
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveAccount:
+    """Write the account of a job that has ended.
+
+    Attributes
+    ----------
+    project : str
+        To which it is charged.
+    proc_s : float
+        Of its last attempt.
+    """
+
+    record: JobRecord
+    project: str
+    proc_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SavePlan:
     """Keep the plan of a round; older rounds beyond a number are forgotten."""
 
@@ -89,7 +147,7 @@ class SaveNotes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Send:
+class SendOrder:
     """Put an order into a cluster's outbox, then send it."""
 
     cluster: str
@@ -98,7 +156,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resend:
+class ResendOrders:
     """Send the outbox of a cluster again, from this number on."""
 
     cluster: str
@@ -106,7 +164,7 @@ class Resend:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drop:
+class DropOrders:
     """The cluster has carried out its orders up to this number."""
 
     cluster: str
@@ -114,7 +172,7 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Greet:
+class SendWelcome:
     """Answer an executor's hello."""
 
     cluster: str
@@ -139,7 +197,7 @@ class TurnAway:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class AppendEvent:
     """Append to the event stream, then publish it."""
 
     seq: int
@@ -213,7 +271,7 @@ class Wake:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class LogLine:
     """Write a log line."""
 
     event: str
@@ -227,19 +285,23 @@ Effect = (
     | SaveToken
     | SaveMeta
     | SaveHistory
+    | DropHistory
+    | SaveUsage
+    | AddUsage
+    | SaveAccount
     | SavePlan
     | SaveNotes
-    | Send
-    | Resend
-    | Drop
-    | Greet
+    | SendOrder
+    | ResendOrders
+    | DropOrders
+    | SendWelcome
     | AskHello
     | TurnAway
-    | Record
+    | AppendEvent
     | Reply
     | Publish
     | Solve
     | RoundFinished
     | Wake
-    | Note
+    | LogLine
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from coalloc.core.dependencies import cannot_be_met
 from coalloc.core.messages import Abort, Dismiss
 from coalloc.core.records import JobRecord, JobState
 from coalloc.core.state import State
@@ -31,8 +32,8 @@ def _end_unrun(
     state.put(
         replace(record, state=end, ended=now, reason=reason or str(end), detail=detail, parts=())
     )
-    state.record(now, "job_ended", record.id, state=str(end), detail=detail)
-    state.note("job_ended", job=record.id, state=str(end), exit_code=None, detail=detail)
+    state.emit(now, "job_ended", record.id, state=str(end), detail=detail)
+    state.log("job_ended", job=record.id, state=str(end), exit_code=None, detail=detail)
     if record.foreign and reason != "cancelled_there":
         dismiss(state, record)
 
@@ -56,12 +57,3 @@ def release_dependents(state: State, job: str, now: float) -> None:
             if why:
                 _end_unrun(state, waiting, now, JobState.CANCELLED, why, "dependency")
                 ended.append(other)
-
-
-def cannot_be_met(kind: str, needed: JobRecord) -> str:
-    """Why a dependency on this job will never be met; empty if it is, or may be."""
-    if not needed.is_ended or kind == "afterany":
-        return ""
-    if (kind == "afterok") is (needed.state is JobState.COMPLETED):
-        return ""
-    return f"{kind}:{needed.id} cannot be met: job {needed.id} is {needed.state}"

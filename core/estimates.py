@@ -13,9 +13,10 @@ user runtime estimates", IEEE TPDS 18(6), 2007: the mean of the last two runs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypeVar
 
 from coalloc.core.settings import JobDefaults
 from coalloc.core.speedup_fit import Run, fitted
@@ -25,15 +26,36 @@ from coalloc.model.job_json import read_speedup, write_speedup
 from coalloc.model.ranges import SPAN
 from coalloc.model.speedup import Speedup
 
+T = TypeVar("T")
+
+MOST_KEYS = 10_000
+"""Programs and names remembered; the one whose last run is longest ago is forgotten first."""
+_NUMBER = re.compile(r"[0-9]+")
 KEPT = 32
 """Run times kept of each user and command."""
 POOLED = 64
 """Commands whose ratios, the newest, stand for all others."""
 
 
-def history_key(user: str, command: str) -> str:
-    """The name under which runs of this user's command are remembered."""
-    return f"{user}\n{command}"
+def history_key(user: str, program: str) -> str:
+    """The name under which runs of this user's program are remembered."""
+    return f"{user}\n{program}"
+
+
+def history_keys(user: str, program: str, name: str) -> tuple[str, ...]:
+    """Names under which a run is remembered: the job's name among the program's, then all of it.
+
+    Numbers in a job's name do not count: ``run-7`` is like ``run-8``.
+    """
+    general = history_key(user, program)
+    if name in {"", program}:
+        return (general,)
+    return (f"{general}\n{_NUMBER.sub('#', name)}", general)
+
+
+def best_known(table: Mapping[str, tuple[T, ...]], keys: Sequence[str]) -> tuple[T, ...]:
+    """History under the first of these keys that has any."""
+    return next((table[key] for key in keys if key in table), ())
 
 
 def remembered(values: Sequence[float], base_time: float) -> tuple[float, ...]:
@@ -41,17 +63,23 @@ def remembered(values: Sequence[float], base_time: float) -> tuple[float, ...]:
     return (*values, base_time)[-KEPT:]
 
 
-def history_for(ratios: Mapping[str, tuple[float, ...]], keys: Mapping[str, str]) -> History:
+def history_for(
+    ratios: Mapping[str, tuple[float, ...]], keys: Mapping[str, Sequence[str]]
+) -> History:
     """Of some jobs, how long those like them took by what was planned.
 
     Parameters
     ----------
     ratios : mapping of history key to real by planned run times
         The newest last.
-    keys : mapping of job to history key
+    keys : mapping of job to history keys
+        Of each, the first that has anything counts.
     """
     places: dict[str, int] = {}
-    of = {job: places.setdefault(key, len(places)) for job, key in keys.items() if key in ratios}
+    known = {
+        job: next((key for key in names if key in ratios), None) for job, names in keys.items()
+    }
+    of = {job: places.setdefault(key, len(places)) for job, key in known.items() if key is not None}
     newest = list(ratios.values())[-POOLED:]
     return History(
         pool=tuple(value for values in newest for value in values),
@@ -80,6 +108,7 @@ def completed(
     history: Sequence[float],
     fallback_base_time: float,
     runs: tuple[Run, ...] = (),
+    launcher: str = "",
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Fill in what a submitted job leaves out.
 
@@ -87,6 +116,10 @@ def completed(
     ----------
     fields : mapping
         The job as submitted, in the snapshot format's keys.
+    command : str
+        The program; defaults may name what launches it, too.
+    launcher : str
+        The first word of its command line.
     defaults : sequence of JobDefaults
         In order; the first one that matches and has a value gives it.
     history : sequence of float
@@ -109,8 +142,11 @@ def completed(
     """
     out = dict(fields)
     sources: dict[str, str] = {}
+    names = {command, launcher or command}
     matching = [
-        d for d in defaults if fnmatchcase(user, d.user) and fnmatchcase(command, d.command)
+        d
+        for d in defaults
+        if fnmatchcase(user, d.user) and any(fnmatchcase(name, d.command) for name in names)
     ]
     known = ["time_limit", "sigma"]
     if out.get("kind", "rigid") in ("rigid", "moldable"):  # A list is no kind either.

@@ -8,16 +8,7 @@ from dataclasses import dataclass
 from coalloc.core.messages import Statement
 from coalloc.core.requests import Command
 from coalloc.core.settings import Settings
-from coalloc.model.jobs import Edge, Task
 from coalloc.model.plan import Plan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Graph:
-    """The tasks and edges of a workflow, each as it should be, and not yet looked at together."""
-
-    tasks: tuple[Task, ...]
-    edges: tuple[Edge, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +23,6 @@ class Requested:
     uid, gid : int
     operator : bool
         May act on other people's jobs and on the service.
-    graph : Graph or None
-        What the job of a submitted workflow says of its tasks and edges, where it was read already.
     """
 
     origin: Hashable
@@ -42,11 +31,10 @@ class Requested:
     gid: int
     operator: bool
     command: Command
-    graph: Graph | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stated:
+class StatementReceived:
     """An executor says something.
 
     Attributes
@@ -153,7 +141,7 @@ class Reconfigured:
 
 SingleEvent = (
     Requested
-    | Stated
+    | StatementReceived
     | Disconnected
     | TimerFired
     | Ticked

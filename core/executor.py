@@ -31,17 +31,17 @@ from coalloc.core.executor_effects import (
     EndPart,
     ExecutorEffect,
     ExecutorEvent,
-    Heard,
+    ExecutorLogLine,
     Key,
+    MessageReceived,
     PartEffect,
     PartNews,
     ProgressUnwritten,
     RemovePart,
     RenewLeases,
     SaveProgress,
-    Say,
+    SendStatement,
     StartPart,
-    Tell,
     Ticked,
 )
 from coalloc.core.messages import (
@@ -71,10 +71,11 @@ HELLO_EVERY_S = 1.0
 
 @dataclass(slots=True)
 class ExecutorState:
-    """What one executor knows."""
+    """State of one executor."""
 
     cluster: str
     identity: str = ""
+    version: str = ""
     store: str = ""
     epoch: int = 0
     last_seq: int = 0
@@ -122,26 +123,27 @@ class ExecutorCore:
             store=state.store,
             last_seq=self._written(),
             parts=tuple(state.parts.values()),
+            version=state.version,
         )
-        return [Say(statement=hello)]
+        return [SendStatement(statement=hello)]
 
     def handle(self, event: ExecutorEvent, now: float) -> list[ExecutorEffect]:
         """Take in one event; the caller carries out the effects, in order."""
         self._out = []
         match event:
-            case Heard(message=Welcome() as welcome):
+            case MessageReceived(message=Welcome() as welcome):
                 self._welcomed(welcome, now)
-            case Heard(message=Ping(epoch=epoch, known=known)):
+            case MessageReceived(message=Ping(epoch=epoch, known=known)):
                 if epoch == self.state.epoch:
                     self.state.last_heard = now
                     self._out.append(RenewLeases())
                 if epoch > self.state.epoch or (epoch == self.state.epoch and not known):
                     self._ask_welcome(now)
-            case Heard(message=TurnedAway(why=why)):
+            case MessageReceived(message=TurnedAway(why=why)):
                 if not self.state.turned_away:
-                    self._tell("turned_away", "warning", why=why)
+                    self._log("turned_away", "warning", why=why)
                 self.state.turned_away = True
-            case Heard(message=Numbered() as numbered):
+            case MessageReceived(message=Numbered() as numbered):
                 self._ordered(numbered, now)
             case PartNews(report=report):
                 self._news(report, now)
@@ -159,18 +161,18 @@ class ExecutorCore:
     def _welcomed(self, welcome: Welcome, now: float) -> None:
         state = self.state
         if welcome.store == state.store and welcome.epoch < state.epoch:
-            self._tell("old_daemon_refused", "warning", epoch=welcome.epoch, known=state.epoch)
+            self._log("old_daemon_refused", "warning", epoch=welcome.epoch, known=state.epoch)
             return
         if (welcome.store, welcome.epoch) != (state.store, state.epoch):
             self._end_unstarted()
         if welcome.store != state.store:
             if state.store:
-                self._tell("daemon_store_changed", "warning", store=welcome.store)
+                self._log("daemon_store_changed", "warning", store=welcome.store)
             state.store, state.last_seq = welcome.store, welcome.base_seq - 1
         state.base_seq = welcome.base_seq - 1
         state.last_seq = max(state.last_seq, state.base_seq)
         if not state.welcomed or welcome.epoch != state.epoch or state.silent:
-            self._tell("daemon_connected", "info", epoch=welcome.epoch, parts=len(state.parts))
+            self._log("daemon_connected", "info", epoch=welcome.epoch, parts=len(state.parts))
         state.silent = state.turned_away = False
         state.epoch, state.lease_s = welcome.epoch, welcome.lease_s
         state.welcomed, state.last_heard = True, now
@@ -182,7 +184,7 @@ class ExecutorCore:
         state = self.state
         if not state.welcomed or numbered.epoch != state.epoch:
             if self._ask_welcome(now):
-                self._tell("order_refused", "warning", epoch=numbered.epoch, known=state.epoch)
+                self._log("order_refused", "warning", epoch=numbered.epoch, known=state.epoch)
             return
         state.last_heard = now
         if numbered.seq <= state.last_seq:
@@ -191,7 +193,7 @@ class ExecutorCore:
         if numbered.seq > state.last_seq + 1:
             if self._ask_welcome(now):
                 expected = state.last_seq + 1
-                self._tell("orders_missed", "warning", expected=expected, got=numbered.seq)
+                self._log("orders_missed", "warning", expected=expected, got=numbered.seq)
             return
         self._carry_out(numbered.order, now)
         state.last_seq = numbered.seq
@@ -268,7 +270,7 @@ class ExecutorCore:
             return
         self.state.parts[key] = report
         self._out.append(
-            Say(
+            SendStatement(
                 statement=Report(
                     cluster=self.state.cluster, last_seq=self._written(), parts=(report,)
                 )
@@ -342,7 +344,7 @@ class ExecutorCore:
         if now - state.last_heard > state.lease_s:
             if state.welcomed and not state.silent:
                 state.silent = True
-                self._tell("daemon_silent", "warning", seconds=round(now - state.last_heard, 1))
+                self._log("daemon_silent", "warning", seconds=round(now - state.last_heard, 1))
             for key, report in state.parts.items():
                 if report.state in HELD and key not in state.let_go:
                     self._out.append(EndPart(key=key, reason="lease over: the daemon is silent"))
@@ -359,14 +361,14 @@ class ExecutorCore:
             state.last_said = now
         parts = tuple(p for p in state.parts.values() if job is None or p.job == job)
         report = Report(cluster=state.cluster, last_seq=self._written(), parts=parts)
-        self._out.append(Say(statement=report))
+        self._out.append(SendStatement(statement=report))
 
     def _written(self) -> int:
         """The last order that is carried out, and on disk as soon as this is said."""
         return self.state.last_seq if self.state.kept_seq is None else self.state.kept_seq
 
     def progress(self) -> SaveProgress:
-        """What a restart has to know."""
+        """Progress that a restart has to know."""
         state = self.state
         return SaveProgress(
             store=state.store,
@@ -380,5 +382,5 @@ class ExecutorCore:
         self.state.kept_seq = None
         self._out.append(self.progress())
 
-    def _tell(self, event: str, level: str, **fields: object) -> None:
-        self._out.append(Tell(event=event, fields=fields, level=level))
+    def _log(self, event: str, level: str, **fields: object) -> None:
+        self._out.append(ExecutorLogLine(event=event, fields=fields, level=level))

@@ -13,7 +13,7 @@ Key = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class MessageReceived:
     """A message of the daemon arrived."""
 
     message: Numbered | Welcome | Ping | TurnedAway
@@ -98,14 +98,14 @@ class SaveProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Say:
+class SendStatement:
     """Send a statement to the daemon."""
 
     statement: Statement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
+class ExecutorLogLine:
     """Write a log line."""
 
     event: str
@@ -122,8 +122,8 @@ ExecutorEffect = (
     | DismissJob
     | RenewLeases
     | SaveProgress
-    | Say
-    | Tell
+    | SendStatement
+    | ExecutorLogLine
 )
 
 
@@ -151,4 +151,4 @@ class ProgressUnwritten:
     kept: SaveProgress | None
 
 
-ExecutorEvent = Heard | PartNews | Ticked | EffectFailed | ProgressUnwritten
+ExecutorEvent = MessageReceived | PartNews | Ticked | EffectFailed | ProgressUnwritten

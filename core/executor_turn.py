@@ -23,13 +23,13 @@ from coalloc.core.executor_effects import (
     ProgressUnwritten,
     RemovePart,
     SaveProgress,
-    Say,
+    SendStatement,
     StartPart,
 )
 from coalloc.core.messages import Statement
 
 
-class Hands(Protocol):
+class Actions(Protocol):
     """Carries out an executor's effects; each call may raise anything."""
 
     def perform(self, effect: ExecutorEffect) -> Iterable[ExecutorEvent]:
@@ -50,7 +50,7 @@ class Hands(Protocol):
 
 
 def carry_out(
-    core: ExecutorCore, effects: Iterable[ExecutorEffect], hands: Hands, now: float
+    core: ExecutorCore, effects: Iterable[ExecutorEffect], hands: Actions, now: float
 ) -> None:
     """Carry out the effects of one turn, and what follows from them."""
     waiting = deque(effects)
@@ -61,26 +61,28 @@ def carry_out(
         match waiting.popleft():
             case SaveProgress():
                 is_to_be_saved = True  # as it is at the end of the turn
-            case Say(statement=statement):
+            case SendStatement(statement=statement):
                 said.append(statement)
             case effect:
                 found = _performed(core, effect, hands, now)
-                said_after += [each.statement for each in found if isinstance(each, Say)]
+                said_after += [each.statement for each in found if isinstance(each, SendStatement)]
                 # Before the rest: a claim that failed is given up before its start.
-                waiting.extendleft(each for each in reversed(found) if not isinstance(each, Say))
+                waiting.extendleft(
+                    each for each in reversed(found) if not isinstance(each, SendStatement)
+                )
     if is_to_be_saved and not _is_saved(core.progress(), hands):
         unwritten = ProgressUnwritten(kept=hands.kept)
-        said = [e.statement for e in core.handle(unwritten, now) if isinstance(e, Say)]
+        said = [e.statement for e in core.handle(unwritten, now) if isinstance(e, SendStatement)]
         said_after = []
     for statement in said + said_after:
         try:
             hands.say(statement)
         except Exception as error:
-            _explained(Say(statement=statement), error, hands)
+            _explained(SendStatement(statement=statement), error, hands)
 
 
 def _performed(
-    core: ExecutorCore, effect: ExecutorEffect, hands: Hands, now: float
+    core: ExecutorCore, effect: ExecutorEffect, hands: Actions, now: float
 ) -> list[ExecutorEffect]:
     """Carry out one effect; returns what the core makes of it."""
     try:
@@ -93,7 +95,7 @@ def _performed(
     return [found for event in events for found in core.handle(event, now)]
 
 
-def _is_saved(progress: SaveProgress, hands: Hands) -> bool:
+def _is_saved(progress: SaveProgress, hands: Actions) -> bool:
     try:
         hands.save(progress)
     except Exception as error:
@@ -102,7 +104,7 @@ def _is_saved(progress: SaveProgress, hands: Hands) -> bool:
     return True
 
 
-def _explained(effect: ExecutorEffect, error: Exception, hands: Hands) -> str:
+def _explained(effect: ExecutorEffect, error: Exception, hands: Actions) -> str:
     with contextlib.suppress(Exception):  # a log that fails must not cost an effect
         return hands.explain(effect, error)
     return type(error).__name__

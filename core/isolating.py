@@ -17,7 +17,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from coalloc.core import snapshots
-from coalloc.core.isolation import Aside, Isolation
+from coalloc.core.eligibility import Offers
+from coalloc.core.round_control import Aside, Isolation
 from coalloc.core.state import RoundState, State
 from coalloc.model.job_json import outside
 
@@ -50,8 +51,8 @@ def set_aside(state: State, current: RoundState, search: Isolation, now: float) 
             continue
         detail = f"left out of planning, since with it {current.policy} fails: {search.why}"
         state.aside[job] = Aside(reason=SET_ASIDE, detail=detail, seen=_seen(state, job, now))
-        state.record(now, "job_set_aside", job, policy=current.policy, why=search.why)
-        state.note(
+        state.emit(now, "job_set_aside", job, policy=current.policy, why=search.why)
+        state.log(
             "job_set_aside",
             level="warning",
             round=current.number,
@@ -70,7 +71,7 @@ def still_aside(state: State, now: float) -> set[str]:
             del state.aside[job]
         elif aside.seen is not None and aside.seen != _seen(state, job, now):
             del state.aside[job]
-            state.note("job_tried_again", job=job)
+            state.log("job_tried_again", job=job)
     return set(state.aside)
 
 
@@ -80,14 +81,15 @@ def set_aside_outside(state: State) -> None:
         if fault := outside(record.job):
             detail = f"admitted by an earlier release, and not planned by this one: {fault}"
             state.aside[record.id] = Aside(reason=OUT_OF_RANGE, detail=detail, seen=None)
-            state.note("job_out_of_range", level="warning", job=record.id, why=fault)
+            state.log("job_out_of_range", level="warning", job=record.id, why=fault)
 
 
 def _seen(state: State, job: str, now: float) -> Sequence[object]:
     """Facts about a job and the clusters of which a change is worth another try."""
     names = frozenset(state.clusters)
     there = {*state.waiting, *state.placed}
-    view = snapshots.waiting_view(state.jobs[job], state, names, there, now)
+    offers = Offers(state=state, now=now, busy={})
+    view = snapshots.waiting_view(state.jobs[job], state, names, there, now, offers)
     if view is not None:
         view = replace(view, passed_over=0, submitted=0.0, earliest=0.0)
     clusters = [

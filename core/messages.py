@@ -1,4 +1,4 @@
-"""What the daemon and an executor say to each other (docs/PROTOCOL.md outranks this file).
+"""Messages between the daemon and an executor (docs/PROTOCOL.md outranks this file).
 
 Messages to an executor are numbered, kept until acknowledged, and replayed; every one may
 be repeated harmlessly, by (job, attempt). Messages from an executor are statements of the
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coalloc.core.records import Launch
+from coalloc.model.batch_options import PLAIN, BatchOptions
 from coalloc.model.parts import PartReport, QueueTerms
 from coalloc.model.reading import ClusterReading
 
@@ -50,6 +51,8 @@ class Prepare:
         many it has, and how many the job has; 0 chunks: it is no piece.
     queue : QueueTerms or None
         How the claim may wait in the batch system's queue; None: granted at once, or refused.
+    batch : BatchOptions
+        What the cluster's batch system is told.
     """
 
     job: str
@@ -74,6 +77,7 @@ class Prepare:
     chunks: int = 0
     chunks_total: int = 0
     queue: QueueTerms | None = None
+    batch: BatchOptions = PLAIN
     launch: Launch | None = None
 
 
@@ -175,6 +179,8 @@ class Hello:
     ----------
     identity : str
         Of its state: made with it, and the same for as long as it is kept; empty: not said.
+    version : str
+        Of the executor; empty: not said.
     """
 
     cluster: str
@@ -182,6 +188,7 @@ class Hello:
     store: str = ""
     last_seq: int = 0
     parts: tuple[PartReport, ...] = ()
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +215,8 @@ class Read:
     epoch : int
         Of the daemon that the executor followed then; 0: not said. What it read before it
         followed this daemon may be older than what the daemon knows.
+    sent : float
+        The executor's wall clock when this was sent, seconds; 0: not said.
     """
 
     cluster: str
@@ -216,6 +225,7 @@ class Read:
     at: float = 0.0
     run: str = ""
     epoch: int = 0
+    sent: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

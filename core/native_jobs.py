@@ -23,14 +23,13 @@ from coalloc.core.admission import never_fits
 from coalloc.core.after_restore import is_held
 from coalloc.core.effects import SaveLaunch, SaveMeta, SaveToken
 from coalloc.core.ending import dismiss, end_waiting
-from coalloc.core.queue import planned_job
-from coalloc.core.records import JobRecord, JobState, Launch
+from coalloc.core.queue import submitted_job
+from coalloc.core.records import CANCELLED_THERE, JobRecord, JobState, Launch
 from coalloc.core.requests import Submit
-from coalloc.core.starting import CANCELLED_THERE
 from coalloc.core.state import NOBODY, ClusterState, State
 from coalloc.model.errors import InputError
 from coalloc.model.jobs import Job
-from coalloc.model.reading import ClusterReading, HandedJob
+from coalloc.model.reading import ClusterReading, NativeJob
 
 WAITS_THERE = "waits_there"
 INFEASIBLE = "infeasible"
@@ -38,7 +37,7 @@ HELD_FOR = frozenset({WAITS_THERE, INFEASIBLE})
 """Why we hold a handed job; `coalloc release` does not undo what the batch system says."""
 
 
-def token_of(cluster: str, entry: HandedJob) -> str:
+def token_of(cluster: str, entry: NativeJob) -> str:
     """The permanent token of a native job."""
     return f"handed:{cluster}/{entry.id}/{entry.submitted:.0f}"
 
@@ -69,9 +68,9 @@ def taken_in(
             _queue(state, name, entry, now)
         elif not entry.claimed and (record := state.jobs.get(job)) is not None:
             _follow(state, record, entry, now)
-    if not is_of_now or name in state.unsure:
+    if not is_of_now or name in state.unreconciled:
         return
-    known = state.handed.get(name, {})
+    known = state.native_jobs.get(name, {})
     absent = frozenset(
         there
         for there, job in known.items()
@@ -87,12 +86,12 @@ def taken_in(
     cluster.unseen = absent
 
 
-def _known_as(state: State, name: str, entry: HandedJob) -> str | None:
+def _known_as(state: State, name: str, entry: NativeJob) -> str | None:
     """The job that this entry is: one that has not ended, or was cancelled here.
 
     A batch system may put a job back into its queue while we end it.
     """
-    living = state.handed.get(name, {}).get(entry.id)
+    living = state.native_jobs.get(name, {}).get(entry.id)
     if living is not None:
         return living
     records = (state.jobs[job] for job in reversed(state.ended))
@@ -106,7 +105,7 @@ def _was_cancelled(record: JobRecord, name: str, there: str) -> bool:
     return is_that and (ended_here or bool(record.cancelled_by))
 
 
-def _fields(name: str, entry: HandedJob) -> dict[str, Any]:
+def _fields(name: str, entry: NativeJob) -> dict[str, Any]:
     """The entry as the fields of a job."""
     fields: dict[str, Any] = {"kind": "rigid", "procs": entry.procs, "clusters": [name]}
     if entry.time_limit is not None:
@@ -119,17 +118,17 @@ def _fields(name: str, entry: HandedJob) -> dict[str, Any]:
 
 
 def _planned(
-    state: State, name: str, entry: HandedJob, now: float
+    state: State, name: str, entry: NativeJob, now: float
 ) -> tuple[Job, Mapping[str, str]]:
     command = Submit(token=token_of(name, entry), job=_fields(name, entry), launch=_launch(entry))
-    return planned_job(state, entry.user, command, now)
+    return submitted_job(state, entry.user, command, now)
 
 
-def _launch(entry: HandedJob) -> Launch:
+def _launch(entry: NativeJob) -> Launch:
     return Launch(argv=(entry.name or entry.id,))
 
 
-def _queue(state: State, name: str, entry: HandedJob, now: float) -> None:
+def _queue(state: State, name: str, entry: NativeJob, now: float) -> None:
     if entry.claimed:
         return  # a part that this daemon does not know has it: its store is an older copy
     try:
@@ -137,7 +136,7 @@ def _queue(state: State, name: str, entry: HandedJob, now: float) -> None:
     except InputError as error:
         if (name, entry.id) not in state.refused_there:
             state.refused_there.add((name, entry.id))
-            state.note(
+            state.log(
                 "handed_job_refused",
                 level="warning",
                 cluster=name,
@@ -167,13 +166,13 @@ def _queue(state: State, name: str, entry: HandedJob, now: float) -> None:
     )
     record = _held_or_not(state, record, entry)
     state.put(record)
-    state.record(now, "job_handed_over", number, user=entry.user, cluster=name, job_there=entry.id)
-    state.note("job_handed_over", job=number, user=entry.user, cluster=name, job_there=entry.id)
+    state.emit(now, "job_handed_over", number, user=entry.user, cluster=name, job_there=entry.id)
+    state.log("job_handed_over", job=number, user=entry.user, cluster=name, job_there=entry.id)
     if record.state is JobState.PENDING:
         state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
 
 
-def _held_or_not(state: State, record: JobRecord, entry: HandedJob) -> JobRecord:
+def _held_or_not(state: State, record: JobRecord, entry: NativeJob) -> JobRecord:
     """Held while the batch system has a reason of its own, or the job can never run."""
     if entry.waits:
         why = f"{record.origin} says {entry.waits}"
@@ -185,7 +184,7 @@ def _held_or_not(state: State, record: JobRecord, entry: HandedJob) -> JobRecord
     return record
 
 
-def _follow(state: State, record: JobRecord, entry: HandedJob, now: float) -> None:
+def _follow(state: State, record: JobRecord, entry: NativeJob, now: float) -> None:
     """Take over what was changed in the batch system while the job waits."""
     if record.state is JobState.CANCELLED and record.reason != CANCELLED_THERE:
         dismiss(state, record)  # it was cancelled here, and is still there
@@ -204,11 +203,11 @@ def _follow(state: State, record: JobRecord, entry: HandedJob, now: float) -> No
     if changed != record:
         state.put(changed)
         if changed.state is JobState.PENDING and record.state is JobState.HELD:
-            state.record(now, "job_released", record.id, user=record.user)
+            state.emit(now, "job_released", record.id, user=record.user)
             state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
 
 
-def _differs(record: JobRecord, entry: HandedJob) -> bool:
+def _differs(record: JobRecord, entry: NativeJob) -> bool:
     job = record.job
     return (
         getattr(job, "procs", 0) != entry.procs

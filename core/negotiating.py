@@ -12,12 +12,13 @@ were late, if it can.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from statistics import median
 
-from coalloc.core.effects import Wake
+from coalloc.core.effects import SaveMeta, Wake
 from coalloc.core.messages import Arrange
 from coalloc.core.occupation import meeting_place
 from coalloc.core.records import JobRecord, JobState, PartRecord, Wait
@@ -29,8 +30,12 @@ from coalloc.model.reading import NodeReading
 
 Claims = Counter[tuple[str, str]]
 """How many wait, by cluster and user."""
-REMEMBERED_WAITS = 12
+REMEMBERED_WAITS = 24
 """Of each cluster: the newest."""
+ENOUGH_WAITS = 2
+"""Waits of claims of about the same width count alone where there are so many."""
+WAITS_KEY = "waits."
+"""Begins the store's keys of them, before the cluster's name."""
 WORTH_WAITING_S = 2.0
 """A part that would come earlier than the last by less than this, or than half of what that waits,
 is not put off, seconds: what is known of waits is rough."""
@@ -72,12 +77,17 @@ def parts_to_queue(
         When the plan has them start; None: at once.
     """
     ahead = {part.cluster: jobs_ahead(state, part.cluster) for part in record.parts}
-    longest = max(expected_wait(state, name, count) for name, count in ahead.items())
+    widths = {part.cluster: width_of(state, part) for part in record.parts}
+    expect = {
+        name: expected_wait(state, name, count, width=widths[name]) for name, count in ahead.items()
+    }
+    longest = max(expect.values())
     parts = []
     for part in record.parts:
-        early = longest - expected_wait(state, part.cluster, ahead[part.cluster], put_off=True)
-        is_early = early > max(WORTH_WAITING_S, longest / 2.0)
-        is_early &= expected_wait(state, part.cluster, ahead[part.cluster]) < longest
+        name = part.cluster
+        then = expected_wait(state, name, ahead[name], width=widths[name], put_off=True)
+        early = longest - then
+        is_early = early > max(WORTH_WAITING_S, longest / 2.0) and expect[name] < longest
         parts.append(
             replace(
                 part,
@@ -97,24 +107,54 @@ def jobs_ahead(state: State, cluster: str) -> int:
     return ours + (0 if reading is None else reading.waiting)
 
 
-def expected_wait(state: State, cluster: str, ahead: int, *, put_off: bool = False) -> float:
-    """How long a claim waits behind so many jobs, as far as the last ones tell, seconds.
+def expected_wait(
+    state: State, cluster: str, ahead: int, *, width: float | None = None, put_off: bool = False
+) -> float:
+    """Expected wait of a claim behind so many jobs, as far as the last ones tell, seconds.
+
+    Where none of ours has waited yet, as long as the local jobs did that run now.
 
     Parameters
     ----------
+    width : float or None
+        Nodes that it asks for; None: any.
     put_off : bool
         From its later begin on: where the queue keeps places, it has come to its head by then.
     """
     waits = state.waits.get(cluster, ())
-    alike = [wait.seconds for wait in waits if wait.was_put_off]
+    alike = _of_width([wait for wait in waits if wait.was_put_off], width)
     if put_off and alike:
-        return median(alike)
-    own = [wait.seconds / (1 + wait.ahead) for wait in waits if not wait.was_put_off]
-    return median(own) * (1 + ahead) if own else 0.0
+        return median(wait.seconds for wait in alike)
+    own = _of_width([wait for wait in waits if not wait.was_put_off], width)
+    if own:
+        return median(wait.seconds / (1 + wait.ahead) for wait in own) * (1 + ahead)
+    reading = state.clusters[cluster].reading
+    if reading is None or not reading.waiting:
+        return 0.0
+    local = [Wait(seconds=seconds, width=nodes) for seconds, nodes in reading.waited]
+    return median(w.seconds for w in _of_width(local, width)) if local else 0.0
+
+
+def _of_width(waits: list[Wait], width: float | None) -> list[Wait]:
+    """Those of claims about as wide, where there are enough of them; else all."""
+    if width is None:
+        return waits
+    alike = [wait for wait in waits if width <= 2.0 * wait.width <= 4.0 * width]
+    return alike if len(alike) >= ENOUGH_WAITS else waits
+
+
+def width_of(state: State, part: PartRecord) -> float:
+    """Nodes that a part asks for."""
+    return _nodes_held(state.clusters[part.cluster], part.nodes)
+
+
+def kept_waits(text: str) -> tuple[Wait, ...]:
+    """The waits of one cluster, as the store has them."""
+    return tuple(Wait(*fields) for fields in json.loads(text))
 
 
 def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> QueueTerms:
-    """How a part's claim may wait."""
+    """Terms on which a part's claim may wait."""
     cluster = state.clusters[part.cluster]
     held = _nodes_held(cluster, part.nodes)
     alone = len(record.parts) == 1
@@ -149,12 +189,11 @@ def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> 
         return record
     if is_granted:
         waited = max(0.0, now - part.asked)
-        wait = Wait(seconds=waited, ahead=part.ahead, was_put_off=part.was_put_off)
-        state.waits[part.cluster] = (*state.waits.get(part.cluster, ()), wait)[-REMEMBERED_WAITS:]
+        _remember(state, before, waited)
         if before.is_waiting:
             if state.pending_jobs:
                 state.rounds.want("claim_granted")
-            state.record(
+            state.emit(
                 now,
                 "claim_granted",
                 record.id,
@@ -163,7 +202,7 @@ def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> 
                 waited_s=round(waited, 3),
             )
     else:
-        state.record(now, "claim_queued", record.id, cluster=part.cluster)
+        state.emit(now, "claim_queued", record.id, cluster=part.cluster)
     if record.state is not JobState.PREPARING or any(p.state in PART_ENDED for p in record.parts):
         return record
     if all(p.granted is not None for p in record.parts):
@@ -173,6 +212,19 @@ def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> 
     state.put(record)
     state.out.append(Wake(at=record.deadline or now))
     return record
+
+
+def _remember(state: State, part: PartRecord, waited_s: float) -> None:
+    """Keep how long a claim has waited, for the next negotiations, also of a later daemon."""
+    wait = Wait(
+        seconds=waited_s,
+        ahead=part.ahead,
+        was_put_off=part.was_put_off,
+        width=width_of(state, part),
+    )
+    waits = (*state.waits.get(part.cluster, ()), wait)[-REMEMBERED_WAITS:]
+    state.waits[part.cluster] = waits
+    state.out.append(SaveMeta(key=f"{WAITS_KEY}{part.cluster}", value=json.dumps(waits)))
 
 
 def _arranged(state: State, record: JobRecord, last: PartRecord, now: float) -> JobRecord:
@@ -193,7 +245,7 @@ def _arranged(state: State, record: JobRecord, last: PartRecord, now: float) -> 
 
 
 def _deadline(state: State, record: JobRecord, now: float) -> float:
-    """When the attempt is given up, or at least looked at again, unless a part is granted."""
+    """Time at which the attempt is given up, or looked at again, unless a part is granted."""
     limits = state.settings
     patience = limits.max_wait_s * 2.0 ** min(record.refusals, MOST_DOUBLINGS)
     until = max(part.asked for part in record.parts) + patience
@@ -244,7 +296,7 @@ def ungranted(record: JobRecord) -> tuple[str, ...]:
 
 
 def why_given_up(state: State, record: JobRecord, now: float) -> str:
-    """Why an attempt that is over its deadline is given up; empty: it goes on waiting."""
+    """Reason to give up an attempt that is over its deadline; empty: it goes on waiting."""
     if all(part.state is PartState.PREPARING for part in record.parts):
         return f"not ready within {state.settings.prepare_timeout_s:g} s"
     idle = idle_node_s(state, record, now)

@@ -68,7 +68,7 @@ def occupation(state: State, now: float) -> Occupation:
 
 
 def misfit(placement: Placement, record: JobRecord, view: Occupation) -> str:
-    """Why the placement no longer fits; empty if it does."""
+    """Reason why the placement no longer fits; empty if it does."""
     for node, count in placement.nodes.items():
         if node not in view.free:
             return f"node {node} no longer takes work"
@@ -78,7 +78,7 @@ def misfit(placement: Placement, record: JobRecord, view: Occupation) -> str:
 
 
 def misfit_of_links(loads: Mapping[str, float], view: Occupation) -> str:
-    """Why the links no longer carry a placement; empty if they do."""
+    """Reason why the links no longer carry a placement; empty if they do."""
     for cluster, load in loads.items():
         capacity = view.link_free[cluster]
         if load > capacity + LINK_TOLERANCE * max(1.0, load):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from coalloc.core.flows import Flow, is_stopping
+from coalloc.core.composites import REST, ChunkPool, Share, WorkflowState, is_stopping, shares
+from coalloc.core.dependencies import open_needs
 from coalloc.core.negotiating import parts_to_queue
 from coalloc.core.occupation import Occupation, loads_of, meeting_place, parts_of
-from coalloc.core.pieces import REST, Pool, Share, shares
 from coalloc.core.records import JobRecord, JobState
 from coalloc.core.starting import prepare
 from coalloc.core.state import State
@@ -23,24 +23,21 @@ NOW_S = 1e-6
 def startable(state: State, placement: Placement, now: float) -> JobRecord | None:
     """The record of a placement that may start now as far as its job is concerned."""
     record = state.jobs.get(placement.job)
-    if record is None or waits_for_others(state, record):
+    if record is None or open_needs(state, record):
+        return None
+    if _is_outdated(state, record):
         return None
     if placement.task is None:
         waits = record.state is JobState.PENDING and record.not_before <= now
-        return record if waits and record.id not in state.flows else None
-    flow = state.flows.get(placement.job)
-    if not isinstance(flow, Flow) or not flow.is_ready(placement.task):
+        return record if waits and record.id not in state.composites else None
+    flow = state.composites.get(placement.job)
+    if not isinstance(flow, WorkflowState) or not flow.is_ready(placement.task):
         return None
     if record.state not in {JobState.PENDING, JobState.RUNNING} or record.not_before > now:
         return None
     if flow.resting.get(placement.task, 0.0) > now:
         return None
     return task_record(state, flow, placement.task)
-
-
-def waits_for_others(state: State, record: JobRecord) -> bool:
-    """A job that it depends on has not ended."""
-    return any(job in state.jobs and not state.jobs[job].is_ended for _, job in record.needs)
 
 
 def place(
@@ -88,26 +85,33 @@ def place(
         begin(state, state.jobs[chosen.flow], chosen, now)
     prepare(state, chosen, now)
     view.take({} if later is not None else placement.nodes, loads)
-    if state.lanes is not None:
-        state.lanes.drop((placement.job, placement.task or ""))
+    if state.plan_order is not None:
+        state.plan_order.drop((placement.job, placement.task or ""))
     return chosen
 
 
-def divisible(state: State, placement: Placement, now: float) -> Pool | None:
+def _is_outdated(state: State, record: JobRecord) -> bool:
+    """The plan of the round is for the job as it was."""
+    return state.round is not None and record.id in state.round.changed
+
+
+def divisible(state: State, placement: Placement, now: float) -> ChunkPool | None:
     """The chunks that a placement may start with now; None where it may not, or is no piece."""
-    pool, record = state.flows.get(placement.job), state.jobs.get(placement.job)
-    if placement.chunks is None or not isinstance(pool, Pool) or record is None:
+    pool, record = state.composites.get(placement.job), state.jobs.get(placement.job)
+    if placement.chunks is None or not isinstance(pool, ChunkPool) or record is None:
+        return None
+    if _is_outdated(state, record):
         return None
     if record.state not in {JobState.PENDING, JobState.RUNNING} or record.not_before > now:
         return None
-    if is_stopping(record, pool) or waits_for_others(state, record) or not pool.left(now):
+    if is_stopping(record, pool) or open_needs(state, record) or not pool.left(now):
         return None
     return pool
 
 
 def place_pieces(
     state: State,
-    pool: Pool,
+    pool: ChunkPool,
     placement: Placement,
     view: Occupation,
     followers: Iterable[float],
@@ -132,7 +136,7 @@ def place_pieces(
     return placed
 
 
-def _piece(state: State, pool: Pool, share: Share) -> JobRecord:
+def _piece(state: State, pool: ChunkPool, share: Share) -> JobRecord:
     """The record of a piece; what one that is tried again gets no room for goes to a new one."""
     if share.piece == REST:
         record = part_record(state.jobs[pool.id], pool.last + 1)

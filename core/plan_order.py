@@ -24,7 +24,7 @@ Entry = tuple[str, str]
 
 
 @dataclass(slots=True)
-class Lanes:
+class PlanOrder:
     """The newest plan's order of work on every slot.
 
     Attributes
@@ -48,7 +48,7 @@ class Lanes:
     _of: dict[Entry, list[deque[Entry]]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: Plan, round: int, waits: Callable[[Entry], bool]) -> Lanes:
+    def of(cls, plan: Plan, round: int, waits: Callable[[Entry], bool]) -> PlanOrder:
         """Lanes of a plan.
 
         Left out are placements without their nodes, as in very large ones, and pieces of divisible
@@ -59,13 +59,13 @@ class Lanes:
         waits : callable
             Whether a placement has still to be started.
         """
-        lanes = cls(policy=plan.policy, round=round)
+        plan_order = cls(policy=plan.policy, round=round)
         free: dict[str, list[tuple[float, int]]] = {}
         for placement in sorted(plan.placements, key=lambda p: p.start):
             entry = entry_of(placement)
             if placement.nodes and placement.chunks is None and waits(entry):
-                lanes._add(entry, placement, free)
-        return lanes
+                plan_order._add(entry, placement, free)
+        return plan_order
 
     def _add(
         self, entry: Entry, placement: Placement, free: dict[str, list[tuple[float, int]]]

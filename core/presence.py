@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from coalloc.core import after_restore, readings, starting
-from coalloc.core.effects import AskHello, Drop, Greet, Resend, SaveMeta, TurnAway
-from coalloc.core.events import Stated
+from coalloc.core.effects import AskHello, DropOrders, ResendOrders, SaveMeta, SendWelcome, TurnAway
+from coalloc.core.events import StatementReceived
 from coalloc.core.messages import Goodbye, Hello, Read, Report
 from coalloc.core.state import ClusterState, State
 from coalloc.model.parts import PartReport
@@ -33,17 +33,20 @@ DETAIL = "its executor has lost its state, and does not know it any more"
 SECOND = "another executor, with a state of its own, speaks for this cluster"
 STALLED_S = 3.0
 """An executor that says for this long that it is at the same order gets the rest again."""
-STRANGERS_NAMED = 100
+UNKNOWN_CLUSTERS_NAMED = 100
 
 
-def stated(state: State, event: Stated, now: float) -> None:
+def stated(state: State, event: StatementReceived, now: float) -> None:
     """Take in a statement, if it comes from the executor that speaks for its cluster."""
     statement, name = event.statement, event.statement.cluster
     cluster = state.clusters.get(name)
     if cluster is None:
-        if name not in state.strangers and len(state.strangers) < STRANGERS_NAMED:
-            state.strangers.add(name)
-            state.note("unknown_cluster_spoke", level="warning", cluster=name)
+        if (
+            name not in state.unknown_clusters
+            and len(state.unknown_clusters) < UNKNOWN_CLUSTERS_NAMED
+        ):
+            state.unknown_clusters.add(name)
+            state.log("unknown_cluster_spoke", level="warning", cluster=name)
         return
     if isinstance(statement, Hello):
         _greeted(state, cluster, statement, event.peer, now)
@@ -84,10 +87,11 @@ def _greeted(state: State, cluster: ClusterState, hello: Hello, peer: Hashable, 
         return
     missing = taken_over(state, cluster, hello)
     if not cluster.connected:
-        state.note("executor_connected", cluster=hello.cluster, parts=len(hello.parts))
-        state.record(now, "executor_connected", cluster=hello.cluster)
+        state.log("executor_connected", cluster=hello.cluster, parts=len(hello.parts))
+        state.emit(now, "executor_connected", cluster=hello.cluster)
     was_stale = cluster.is_stale(now, state.settings.reading_max_age_s)
     cluster.connected, cluster.peer = True, peer
+    cluster.version = hello.version
     if was_stale and not cluster.is_stale(now, state.settings.reading_max_age_s):
         # It was read while its executor was not known to be there; no other reading tells.
         state.rounds.happened("cluster_returned")
@@ -95,11 +99,11 @@ def _greeted(state: State, cluster: ClusterState, hello: Hello, peer: Hashable, 
         if hello.last_seq >= cluster.next_seq:
             starting.skip_numbers(state, hello.cluster, hello.last_seq)
         _acked(state, cluster, hello.cluster, hello.last_seq)
-    if hello.cluster in state.unsure:
-        missing = after_restore.first_contact(state, hello)
+    if hello.cluster in state.unreconciled:
+        missing = after_restore.reconcile(state, hello)
     base = cluster.acked_seq + 1
-    state.out.append(Greet(cluster=hello.cluster, base_seq=base))
-    state.out.append(Resend(cluster=hello.cluster, from_seq=base))
+    state.out.append(SendWelcome(cluster=hello.cluster, base_seq=base))
+    state.out.append(ResendOrders(cluster=hello.cluster, from_seq=base))
     for report in (*missing, *hello.parts):
         starting.reported(state, hello.cluster, report, now)
 
@@ -111,17 +115,17 @@ def lost(state: State, name: str, now: float, why: str) -> None:
         return
     cluster.connected, cluster.peer = False, None
     cluster.error = why
-    if state.lanes is not None and state.lanes.on_cluster(state.node_cluster(), name):
+    if state.plan_order is not None and state.plan_order.on_cluster(state.node_cluster(), name):
         state.rounds.want("cluster_lost")
-    state.record(now, "executor_disconnected", cluster=name, why=why)
-    state.note("executor_disconnected", level="warning", cluster=name, why=why)
+    state.emit(now, "executor_disconnected", cluster=name, why=why)
+    state.log("executor_disconnected", level="warning", cluster=name, why=why)
 
 
 def _acked(state: State, cluster: ClusterState, name: str, last_seq: int) -> None:
     if cluster.acked_seq < last_seq < cluster.next_seq:
         cluster.acked_seq = last_seq
         cluster.asked = {key: seq for key, seq in cluster.asked.items() if seq > last_seq}
-        state.out.append(Drop(cluster=name, through_seq=last_seq))
+        state.out.append(DropOrders(cluster=name, through_seq=last_seq))
 
 
 def _behind(state: State, cluster: ClusterState, report: Report, now: float) -> None:
@@ -132,7 +136,7 @@ def _behind(state: State, cluster: ClusterState, report: Report, now: float) -> 
         cluster.behind_since = (report.last_seq, now)
     elif now - cluster.behind_since[1] >= STALLED_S:
         cluster.behind_since = (report.last_seq, now)
-        state.out.append(Resend(cluster=report.cluster, from_seq=report.last_seq + 1))
+        state.out.append(ResendOrders(cluster=report.cluster, from_seq=report.last_seq + 1))
 
 
 def _is_admitted(
@@ -140,7 +144,7 @@ def _is_admitted(
 ) -> bool:
     """Whether this executor may speak for its cluster now; else it says hello again."""
     known = cluster.identity
-    if hello.identity == known or not known or hello.cluster in state.unsure:
+    if hello.identity == known or not known or hello.cluster in state.unreconciled:
         return True
     if not hello.identity and (not cluster.connected or cluster.peer == peer):
         return True  # of a version before there were identities
@@ -150,7 +154,7 @@ def _is_admitted(
     waits = cluster.connected or 0.0 <= now - cluster.heard_at < TAKEOVER_S
     if waits and cluster.rival != hello.identity:
         cluster.rival = hello.identity
-        state.note("second_executor_waits", level="warning", cluster=hello.cluster)
+        state.log("second_executor_waits", level="warning", cluster=hello.cluster)
     return not waits
 
 
@@ -165,12 +169,12 @@ def taken_over(state: State, cluster: ClusterState, hello: Hello) -> tuple[PartR
         return ()
     cluster.identity, cluster.rival = hello.identity, ""
     state.out.append(SaveMeta(key=f"{MARK}{hello.cluster}", value=hello.identity))
-    if not known or hello.cluster in state.unsure:
+    if not known or hello.cluster in state.unreconciled:
         return ()
     forget_orders(state, hello.cluster)
     lost = after_restore.missing_parts(state, hello, DETAIL)
     jobs = ",".join(dict.fromkeys(part.job for part in lost))
-    state.note("executor_state_lost", level="warning", cluster=hello.cluster, jobs=jobs)
+    state.log("executor_state_lost", level="warning", cluster=hello.cluster, jobs=jobs)
     after_restore.repeat_starts(state, hello.cluster)
     return lost
 
@@ -180,5 +184,5 @@ def forget_orders(state: State, name: str) -> None:
     cluster = state.clusters[name]
     if cluster.acked_seq < cluster.next_seq - 1:
         cluster.acked_seq = cluster.next_seq - 1
-        state.out.append(Drop(cluster=name, through_seq=cluster.acked_seq))
+        state.out.append(DropOrders(cluster=name, through_seq=cluster.acked_seq))
     cluster.asked.clear()

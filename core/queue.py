@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core import admission, workflows
+from coalloc.core import admission, dependencies, limits, workflows
+from coalloc.core.composites import WorkflowState, flow_of, named
 from coalloc.core.effects import Reply, SaveLaunch, SaveMeta, SaveToken
-from coalloc.core.ending import abort_parts, cannot_be_met, end_waiting
-from coalloc.core.estimates import completed, history_key
-from coalloc.core.events import Graph, Requested
-from coalloc.core.flows import Flow, are_in_order, flow_of, named
+from coalloc.core.eligibility import Owner
+from coalloc.core.ending import abort_parts, end_waiting
+from coalloc.core.estimates import best_known, completed, history_keys
+from coalloc.core.events import Requested
+from coalloc.core.programs import program_of
 from coalloc.core.records import JobRecord, JobState, Launch
 from coalloc.core.requests import (
     Answer,
@@ -20,15 +22,18 @@ from coalloc.core.requests import (
     Hold,
     Refused,
     Release,
+    SetPriority,
     Submit,
     SubmitWorkflow,
 )
 from coalloc.core.state import State
+from coalloc.model.batch_options import check_options
 from coalloc.model.errors import InputError
-from coalloc.model.job_json import check_graph, read_job
+from coalloc.model.job_json import read_job
 from coalloc.model.jobs import DivisibleJob, Job, WorkflowJob
 
-NEEDS = ("afterok", "afterany", "afternotok")
+MOST_PRIORITY = 30.0
+"""Doublings of a weight that an operator may give or take."""
 REPAIRED = "repaired"
 """Among the sources: what was repaired of the speed-up a user gave."""
 
@@ -46,18 +51,28 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
         answered(state, event, Done(body={"job": known, "jobs": ids, "again": True}))
         return
     refusal = _too_many(state, event, command)
-    needs = met_needs(state, command.needs)
-    if refusal is None and isinstance(needs, Refused):
-        refusal = needs
+    name = command.name or _program(command)
+    needs = dependencies.resolved(
+        state, command.needs, user=event.user, name=name, array=command.array or (None,)
+    )
+    if isinstance(needs, Refused):
+        answered(state, event, refusal or needs)
+        return
+    if refusal is None and (why := state.tree.refusal(command.batch.account, event.user)):
+        refusal = Refused(code="not_allowed", message=f"account: {why}")
     if refusal is None:
         try:
-            job, sources = planned_job(state, event.user, command, now, event.graph)
+            job, sources = submitted_job(state, event.user, command, now)
         except InputError as error:
             refusal = Refused(code="bad_request", message=str(error))
     if refusal is not None:
         answered(state, event, refusal)
         return
-    lacking = admission.never_fits(state, job)
+    project = state.tree.project(command.batch.account, event.user)
+    owner = Owner(user=event.user, uid=event.uid, gid=event.gid, batch=command.batch)
+    lacking = admission.never_fits(state, job, owner) or limits.never_fits(
+        state, project, event.user, job
+    )
     hold = command.hold
     if lacking and not command.hold_infeasible:
         answered(state, event, Refused(code="infeasible", message=lacking))
@@ -76,24 +91,31 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
     base = JobRecord(
         id=number,
         job=job,
-        name=command.name or _command_name(command),
+        name=name,
         user=event.user,
         uid=event.uid,
         gid=event.gid,
-        command=_command_name(command),
+        command=_program(command),
         submitted=now,
         sources=sources,
-        needs=needs if isinstance(needs, tuple) else (),
         state=JobState.HELD if hold else JobState.PENDING,
         reason="infeasible" if lacking else "",
         detail=lacking,
         retries=command.retries,
         keep_going=command.keep_going,
+        requeue=command.requeue,
+        batch=command.batch,
     )
     for job_id, index in zip(ids, command.array or (None,), strict=True):
-        record = replace(base, id=job_id, job=replace(job, id=job_id), array_index=index)
+        record = replace(
+            base,
+            id=job_id,
+            job=replace(job, id=job_id),
+            needs=needs[index],
+            array_index=index,
+        )
         state.put(record)
-        state.record(now, "job_submitted", job_id, user=event.user, name=record.name)
+        state.emit(now, "job_submitted", job_id, user=event.user, name=record.name)
         if not hold:
             state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
     warnings = [f"job {number}: {sources[REPAIRED]}"] if REPAIRED in sources else []
@@ -110,64 +132,75 @@ def _save_commands(state: State, number: str, command: SubmitWorkflow, job: Work
         state.out.append(SaveLaunch(job=f"{number}.{place}", launch=launch))
 
 
-def _command_name(command: Submit) -> str:
-    return command.launch.argv[0].rpartition("/")[2] if command.launch.argv else command.name
+def _program(command: Submit) -> str:
+    return program_of(command.launch.argv) or command.name
 
 
-def planned_job(
-    state: State, user: str, command: Submit, now: float, graph: Graph | None = None
+def submitted_job(
+    state: State, user: str, command: Submit, now: float
 ) -> tuple[Job, Mapping[str, str]]:
-    """The job as the planner will see it, and where its figures came from.
-
-    Parameters
-    ----------
-    graph : Graph, optional
-        Tasks and edges of `command.job`, read already.
+    """The job of a submit as the planner will see it, and where its figures came from.
 
     Raises
     ------
     InputError
     """
-    name = _command_name(command)
-    for key in ("id", "submitted", "passed_over", "held", "after"):
-        if key in command.job:
-            raise InputError(f"job.{key}", "is set by the daemon")
-    fields, sources = completed(
+    program = _program(command)
+    launcher = command.launch.argv[0].rpartition("/")[2] if command.launch.argv else ""
+    job, sources = planned_job(
+        state,
+        user,
         command.job,
+        now,
+        program=program,
+        name=command.name or program,
+        launcher=launcher,
+    )
+    admission.check(command, job, state.settings.max_tasks)
+    check_options(command.batch)
+    return job, sources
+
+
+def planned_job(
+    state: State,
+    user: str,
+    asked: Mapping[str, Any],
+    now: float,
+    *,
+    program: str,
+    name: str,
+    launcher: str = "",
+) -> tuple[Job, Mapping[str, str]]:
+    """A job with what its user left out, and where its figures came from.
+
+    Raises
+    ------
+    InputError
+    """
+    for key in ("id", "submitted", "passed_over", "held", "after", "priority"):
+        if key in asked:
+            raise InputError(f"job.{key}", "is set by the daemon")
+    keys = history_keys(user, program, name)
+    fields, sources = completed(
+        asked,
         user=user,
-        command=name,
+        command=program,
         defaults=state.settings.defaults,
-        history=state.history.get(history_key(user, name), ()),
-        runs=state.runs.get(history_key(user, name), ()),
+        launcher=launcher,
+        history=best_known(state.history, keys),
+        runs=best_known(state.runs, keys),
         fallback_base_time=state.settings.fallback_base_time,
     )
     body: dict[str, Any] = {**fields, "id": "new"}
     for cluster in body.get("clusters") or ():
         if cluster not in state.clusters or not state.clusters[cluster].configured:
             raise InputError("job.clusters", f"there is no cluster {cluster!r}")
-    job, warnings = _read(body, graph, now)
+    job, warnings = read_job(body, "job", now)
     if warnings:
         sources[REPAIRED] = "; ".join(warnings).removeprefix("job new: ")
-    admission.check(command, job, state.settings.max_tasks)
     if job.earliest < now:
         job = replace(job, earliest=now)
     return job, sources
-
-
-def _read(body: dict[str, Any], graph: Graph | None, now: float) -> tuple[Job, list[str]]:
-    """The job, and what was repaired of it.
-
-    Raises
-    ------
-    InputError
-    """
-    if graph is None or "started" in body:
-        return read_job(body, "job", now)
-    job, warnings = read_job({**body, "tasks": body["tasks"][:1], "edges": ()}, "job", now)
-    if not are_in_order(graph.tasks, graph.edges):
-        check_graph(graph.tasks, graph.edges, "job")
-    assert isinstance(job, WorkflowJob)
-    return replace(job, tasks=graph.tasks, edges=graph.edges), warnings
 
 
 def _too_many(state: State, event: Requested, command: Submit) -> Refused | None:
@@ -186,33 +219,11 @@ def _too_many(state: State, event: Requested, command: Submit) -> Refused | None
             return Refused(
                 code="too_many", message=f"{event.user} has {mine} waiting jobs, at most {limit}"
             )
+    project = state.tree.project(command.batch.account, event.user)
+    more = max(1, len(command.array))
+    if why := limits.waiting_refusal(state, project, event.user, more):
+        return Refused(code="too_many", message=why)
     return None
-
-
-def met_needs(
-    state: State, needs: tuple[tuple[str, str], ...]
-) -> tuple[tuple[str, str], ...] | Refused:
-    """Dependencies on jobs; one on an array's number is one on each of its members."""
-    out: list[tuple[str, str]] = []
-    for kind, job in needs:
-        if kind not in NEEDS:
-            choices = ", ".join(NEEDS)
-            return Refused(
-                code="bad_request", message=f"dependency: {kind!r} is not one of {choices}"
-            )
-        members = [job] if job in state.jobs else members_of(state, job)
-        if not members:
-            return Refused(code="not_found", message=f"dependency: there is no job {job}")
-        for member in members:
-            if why := cannot_be_met(kind, state.jobs[member]):
-                return Refused(code="wrong_state", message=f"dependency: {why}")
-            out.append((kind, member))
-    return tuple(out)
-
-
-def members_of(state: State, number: str) -> list[str]:
-    """Ids of the jobs of the array of this number."""
-    return [name for name in state.jobs if name.startswith(f"{number}_")]
 
 
 def _own(state: State, event: Requested, job: str) -> JobRecord | Refused:
@@ -224,15 +235,15 @@ def _own(state: State, event: Requested, job: str) -> JobRecord | Refused:
     return record
 
 
-def _chosen(state: State, event: Requested, job: str) -> list[JobRecord] | Refused:
-    """The job, or all jobs of the array of that number."""
+def chosen_jobs(state: State, event: Requested, job: str) -> list[JobRecord] | Refused:
+    """The job that a caller may change, or all jobs of the array of that number."""
     number, task = flow_of(job)
-    flow = state.flows.get(number)
+    flow = state.composites.get(number)
     if flow is not None:
         owner = _own(state, event, number)
         if isinstance(owner, Refused):
             return owner
-        if not isinstance(flow, Flow):
+        if not isinstance(flow, WorkflowState):
             absent = Refused(code="not_found", message=f"job {number} has no piece {task}")
             return [state.jobs[job]] if job in state.jobs else absent
         place = named(owner.job, task)
@@ -242,7 +253,7 @@ def _chosen(state: State, event: Requested, job: str) -> list[JobRecord] | Refus
     if job in state.jobs or "_" in job:
         found = _own(state, event, job)
         return found if isinstance(found, Refused) else [found]
-    members = [_own(state, event, name) for name in members_of(state, job)]
+    members = [_own(state, event, name) for name in dependencies.members_of(state, job)]
     records = [record for record in members if isinstance(record, JobRecord)]
     if records:
         return records
@@ -254,7 +265,7 @@ def _chosen(state: State, event: Requested, job: str) -> list[JobRecord] | Refus
 
 def cancel(state: State, event: Requested, command: Cancel, now: float) -> None:
     """End a job: at once if it waits, else through its executors."""
-    chosen = _chosen(state, event, command.job)
+    chosen = chosen_jobs(state, event, command.job)
     if isinstance(chosen, Refused):
         answered(state, event, chosen)
         return
@@ -264,9 +275,9 @@ def cancel(state: State, event: Requested, command: Cancel, now: float) -> None:
         answered(state, event, Refused(code="wrong_state", message=message))
         return
     for record in living:
-        if record.id in state.flows:
+        if record.id in state.composites:
             workflows.cancel(state, record, event.user, now)
-        elif record.flow in state.flows:
+        elif record.flow in state.composites:
             workflows.cancel_task(state, record, event.user, now)
         elif record.is_waiting:
             end_waiting(state, record, now, JobState.CANCELLED, f"cancelled by {event.user}")
@@ -275,8 +286,8 @@ def cancel(state: State, event: Requested, command: Cancel, now: float) -> None:
             end_waiting(state, record, now, JobState.CANCELLED, f"cancelled by {event.user}")
         elif not record.cancelled_by:
             state.put(replace(record, cancelled_by=event.user))
-            state.record(now, "job_cancelling", record.id, user=event.user)
-            state.note("job_cancelling", job=record.id, user=event.user)
+            state.emit(now, "job_cancelling", record.id, user=event.user)
+            state.log("job_cancelling", job=record.id, user=event.user)
             abort_parts(state, record, f"cancelled by {event.user}")
     answered(state, event, Done(body={"jobs": [record.id for record in living]}))
 
@@ -290,14 +301,36 @@ def release(state: State, event: Requested, command: Release, now: float) -> Non
     """Let held jobs be planned."""
     _switch(state, event, command.job, now, JobState.HELD, JobState.PENDING, "job_released")
     state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
-    if command.job in state.flows:
+    if command.job in state.composites:
         state.rounds.want("released")
+
+
+def set_priority(state: State, event: Requested, command: SetPriority, now: float) -> None:
+    """Give waiting jobs another place among the others."""
+    chosen = chosen_jobs(state, event, command.job)
+    if isinstance(chosen, Refused):
+        answered(state, event, chosen)
+        return
+    if not abs(command.priority) <= MOST_PRIORITY:
+        what = f"priority: {command.priority:g} is outside -{MOST_PRIORITY:g}..{MOST_PRIORITY:g}"
+        answered(state, event, Refused(code="bad_request", message=what))
+        return
+    waiting = [record for record in chosen if record.is_waiting or record.id in state.composites]
+    if not waiting:
+        message = f"job {command.job} is {chosen[0].state}, and waits no more"
+        answered(state, event, Refused(code="wrong_state", message=message))
+        return
+    for record in waiting:
+        state.put(replace(record, priority=command.priority))
+        state.emit(now, "job_priority_set", record.id, user=event.user, priority=command.priority)
+    state.rounds.want("priority_set")
+    answered(state, event, Done(body={"jobs": [record.id for record in waiting]}))
 
 
 def _switch(
     state: State, event: Requested, job: str, now: float, old: JobState, new: JobState, kind: str
 ) -> None:
-    chosen = _chosen(state, event, job)
+    chosen = chosen_jobs(state, event, job)
     if isinstance(chosen, Refused):
         answered(state, event, chosen)
         return
@@ -315,7 +348,7 @@ def _switch(
         begun = new is JobState.PENDING and record.started is not None
         to = JobState.RUNNING if begun else new
         state.put(replace(record, state=to, reason="", detail="", barred={}))
-        state.record(now, kind, record.id, user=event.user)
+        state.emit(now, kind, record.id, user=event.user)
     answered(state, event, Done(body={"jobs": [record.id for record in chosen]}))
 
 

@@ -4,20 +4,42 @@ A job whose nodes are free now is claimed now, as always. Where jobs of others w
 are rarely left for it: what the plan has later on such a cluster is sent into its queue at once,
 in the plan's order, up to `max_waiting` claims of each user, and the batch system decides when it
 runs. Where no job of others waits, our own order is kept, and nothing is sent ahead of its time.
+
+Policies that plan starts of now only leave a job that does not fit now without a placement. On
+crowded clusters it would never fit: it is sent to one that can hold it, the quickest of late, or
+over as few as can, within what their links have left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
-from coalloc.core.negotiating import Claims, is_crowded, may_queue, waiting_claims
-from coalloc.core.occupation import Occupation, loads_of, misfit_of_links
+from coalloc.core.eligibility import offered, owner_of, verdict_of
+from coalloc.core.limits import LimitBook, holds, start_of
+from coalloc.core.negotiating import (
+    Claims,
+    expected_wait,
+    is_crowded,
+    jobs_ahead,
+    may_queue,
+    others,
+    suits,
+    waiting_claims,
+)
+from coalloc.core.occupation import LINK_TOLERANCE, Occupation, loads_of, misfit_of_links
 from coalloc.core.placing import NOW_S, place, startable
-from coalloc.core.records import JobRecord
+from coalloc.core.records import JobRecord, JobState
 from coalloc.core.state import RoundState, State
-from coalloc.core.turns import left_out, turn_of
-from coalloc.model.plan import Placement, Plan
+from coalloc.model.cost import run_time
+from coalloc.model.jobs import Job, MoldableJob, RigidJob
+from coalloc.model.parts import PartState
+from coalloc.model.plan import Placement, Plan, Reason
+from coalloc.model.platform import NodeState
+from coalloc.model.reading import NodeReading
+from coalloc.model.split import low_side, split
 
+LEFT_OUT = frozenset({Reason.NOT_SELECTED, Reason.OUT_OF_TIME})
+"""Reasons of jobs that the plan leaves for later without saying when."""
 SOON_S = 1.0
 """A turn of which the plan says nothing is expected after this, seconds, until more is heard."""
 
@@ -47,19 +69,34 @@ def must_wait(state: State, placement: Placement, view: Occupation) -> bool:
     return may_queue(state, names) and any(is_crowded(state, name) for name in names)
 
 
-def count(claims: Claims, record: JobRecord) -> None:
-    """Count the claims of a job that was placed."""
-    if record.queued:
-        claims.update((part.cluster, record.user) for part in record.parts)
+def commit(
+    state: State,
+    current: RoundState,
+    record: JobRecord,
+    placement: Placement,
+    view: Occupation,
+    claims: Claims,
+    now: float,
+    *,
+    policy: str,
+    queued: bool,
+) -> None:
+    """Place a job in this round, and count it and its claims that may wait."""
+    chosen = place(
+        state, record, placement, view, now, policy=policy, round=current.number, queued=queued
+    )
+    if chosen.queued:
+        claims.update((part.cluster, chosen.user) for part in chosen.parts)
+    current.coallocated += len(chosen.parts) > 1
+    current.committed.add(record.id)
 
 
-def queue_up(
-    state: State, current: RoundState, plan: Plan, view: Occupation, now: float
-) -> list[JobRecord]:
-    """Send what the plan has later on crowded clusters into their queues; returns those jobs."""
+def queue_up(state: State, current: RoundState, plan: Plan, view: Occupation, now: float) -> None:
+    """Send what the plan has later on crowded clusters into their queues."""
     if not any(is_crowded(state, name) for name in state.clusters):
-        return []
-    claims, queued = waiting_claims(state), []
+        return
+    claims = waiting_claims(state)
+    book = LimitBook(state, now) if state.tree.has_limits else None
     for placement in _later(state, current, plan, view, now):
         record = startable(state, placement, now)
         if record is None or record.job.earliest > now:
@@ -72,25 +109,19 @@ def queue_up(
             continue
         if misfit_of_links(loads_of(placement, record, view), view):
             continue
-        chosen = place(
-            state,
-            record,
-            placement,
-            view,
-            now,
-            policy=plan.policy,
-            round=current.number,
-            queued=True,
+        if book is not None and holds(state, book, record, placement):
+            continue
+        commit(
+            state, current, record, placement, view, claims, now, policy=plan.policy, queued=True
         )
-        count(claims, chosen)
-        queued.append(chosen)
-    return queued
+        if book is not None:
+            book.take(record, *start_of(record, placement))
 
 
 def _later(
     state: State, current: RoundState, plan: Plan, view: Occupation, now: float
 ) -> Iterator[Placement]:
-    """What the plan has later, and then what it leaves out."""
+    """Later placements of the plan, then jobs that it leaves out."""
     begun = current.snapshot.time + NOW_S
     for placement in sorted(plan.placements, key=lambda p: p.start):
         if placement.start > begun and placement.task is None:
@@ -107,3 +138,123 @@ def _is_due(state: State, names: Collection[str], now: float) -> bool:
     age = state.settings.reading_max_age_s
     there = (state.clusters[name] for name in names)
     return all(not cluster.drained and not cluster.is_stale(now, age) for cluster in there)
+
+
+def left_out(plan: Plan) -> list[str]:
+    """The jobs, in the plan's order, that have no start in it and may take a turn."""
+    placed = {placement.job for placement in plan.placements}
+    return [
+        deferred.job
+        for deferred in plan.deferred
+        if deferred.reason in LEFT_OUT and deferred.task is None and deferred.job not in placed
+    ]
+
+
+def turn_of(state: State, record: JobRecord, view: Occupation, start: float) -> Placement | None:
+    """A placement of a rigid job as if its clusters were idle; None where there is none."""
+    job = record.job
+    if not isinstance(job, RigidJob):
+        return None
+    rooms = _rooms(state, record, start)
+    slots = [sum(node.slots for node in nodes) for nodes in rooms.values()]
+    low = [
+        low_side(job.procs, job.proc_gbps, view.link_free[name], LINK_TOLERANCE) for name in rooms
+    ]
+    shares = _even(job.procs, slots, low) or split(job.procs, slots, low)
+    if shares is None:
+        return None
+    nodes: dict[str, int] = {}
+    power = 1.0
+    for share, room in zip(shares, rooms.values(), strict=True):
+        left = share
+        for node in room:
+            count = min(node.slots, left)
+            if count:
+                nodes[node.name] = count
+                power = min(power, node.power)
+                left -= count
+    end = start + run_time(job.base_time, job.sigma, max(power, 1e-6))
+    return Placement(job=record.id, start=start, end=end, nodes=nodes)
+
+
+def _even(procs: int, slots: Sequence[int], low: Sequence[int]) -> list[int] | None:
+    """Spread a job that no cluster can hold evenly: the fuller a cluster, the longer the wait.
+
+    None where one can hold it, or a link would not carry its share.
+    """
+    total = sum(slots)
+    if max(slots, default=0) >= procs or total < procs:
+        return None
+    shares = [procs * count // total for count in slots]
+    for k in sorted(range(len(slots)), key=lambda k: shares[k] - slots[k]):
+        more = min(slots[k] - shares[k], procs - sum(shares), 1)
+        shares[k] += more
+    carried = all(t <= w or t >= procs - w for t, w in zip(shares, low, strict=True))
+    return shares if carried and sum(shares) == procs else None
+
+
+def _crowd(state: State, name: str) -> tuple[float, float]:
+    """The queue before a job in a cluster, for each of its nodes, and as time."""
+    reading = state.clusters[name].reading if name in state.clusters else None
+    if reading is None:
+        return 0.0, 0.0
+    ahead = jobs_ahead(state, name)
+    return ahead / max(1, len(reading.nodes)), expected_wait(state, name, ahead)
+
+
+def _rooms(state: State, record: JobRecord, now: float) -> dict[str, list[NodeReading]]:
+    """The nodes that suit the job, of clusters where it may wait: the quickest cluster first."""
+    allowed = others(state, record, record.late) or record.job.clusters or tuple(state.clusters)
+    age, owner = state.settings.reading_max_age_s, owner_of(record)
+    rooms: dict[str, list[NodeReading]] = {}
+    for name in sorted(allowed, key=lambda name: _crowd(state, name)):
+        cluster = state.clusters.get(name)
+        if cluster is None or cluster.drained or cluster.reading is None:
+            continue
+        if not may_queue(state, (name,)) or cluster.is_stale(now, age):
+            continue
+        verdict = verdict_of(cluster, record.job, owner)
+        if verdict.never or verdict.closed:
+            continue
+        rooms[name] = [
+            node
+            for node in offered(cluster, record.job, owner, verdict, {})
+            if node.state is NodeState.UP
+            and node.name not in cluster.drained_nodes
+            and suits(record, node)
+        ]
+    return rooms
+
+
+def wanted_slots(state: State, name: str) -> int:
+    """Slots of a cluster that waiting jobs could fill, or that unclaimed parts will.
+
+    No more than the cluster has: a workflow or a divisible job could fill it.
+    """
+    cluster = state.clusters[name]
+    if cluster.reading is None or cluster.drained or state.rounds.paused:
+        return 0
+    most = sum(node.slots for node in cluster.reading.nodes)
+    wanted = sum(
+        sum(part.nodes.values())
+        for record in state.placed_records()
+        for part in record.parts
+        if part.cluster == name and part.state is PartState.PREPARING
+    )
+    for job in state.waiting:
+        if wanted >= most:
+            return most
+        record = state.jobs[job]
+        is_allowed = record.job.clusters is None or name in record.job.clusters
+        if is_allowed and record.state is not JobState.HELD:
+            wanted += _slots(record.job, most)
+    return min(wanted, most)
+
+
+def _slots(job: Job, most: int) -> int:
+    match job:
+        case RigidJob(procs=procs):
+            return procs
+        case MoldableJob(max_procs=procs):
+            return procs
+    return most

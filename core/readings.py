@@ -12,6 +12,8 @@ from coalloc.core.state import ClusterState, State
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import ClusterReading, NodeReading
 
+CLOCKS_COMPARED = 10
+"""Messages by which clocks are compared: one that was late makes a clock look behind."""
 OLD_READINGS_S = 15.0
 """For this long after a reading, older ones of another run of the executor are dropped; then it
 was restarted with its clock set back."""
@@ -19,22 +21,30 @@ was restarted with its clock set back."""
 
 def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> None:
     """Use what an executor has read of its cluster, or note why it could not."""
+    if read.sent:
+        cluster.clock_leads_s = (*cluster.clock_leads_s, read.sent - now)[-CLOCKS_COMPARED:]
     if read.reading is None:
         if not cluster.error:
-            state.note("reading_failed", level="warning", cluster=read.cluster, why=read.error)
+            state.log("reading_failed", level="warning", cluster=read.cluster, why=read.error)
         cluster.error = read.error
         return
     if _is_late(cluster, read, now):
         return
     if clash := _clash(state, read.cluster, read.reading):
         if cluster.error != clash:
-            state.note("reading_refused", level="error", cluster=read.cluster, why=clash)
+            state.log("reading_refused", level="error", cluster=read.cluster, why=clash)
         cluster.error = clash
         return
     was_stale = cluster.is_stale(now, state.settings.reading_max_age_s)
     before = cluster.reading
     if before is None or before.nodes != read.reading.nodes:
         state.suitable.clear()
+        cluster.openings.clear()
+    if before is None or before.rules != read.reading.rules:
+        state.suitable.clear()
+        cluster.verdicts.clear()
+        if before is not None:
+            state.rounds.happened("cluster_returned")
     cluster.reading, cluster.read_at, cluster.error = read.reading, now, ""
     cluster.reading_at, cluster.reading_run = read.at, read.run
     limits = state.settings
@@ -59,11 +69,11 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
     _name_unknown(state, cluster, read.reading)
     for notice in read.reading.notices:
         if before is None or notice not in before.notices:
-            state.note("cluster_noticed", level="warning", cluster=read.cluster, what=notice)
+            state.log("cluster_noticed", level="warning", cluster=read.cluster, what=notice)
     _say_way_in(state, before, read.reading)
     if was_stale and cluster.connected:
         slots = sum(node.slots for node in read.reading.nodes)
-        state.note(
+        state.log(
             "cluster_returned", cluster=read.cluster, nodes=len(read.reading.nodes), slots=slots
         )
         state.rounds.happened("cluster_returned")
@@ -76,13 +86,13 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
 def _say_way_in(state: State, before: ClusterReading | None, now: ClusterReading) -> None:
     """Log how parts get in beside local jobs, and that they do not for a while, when it changes."""
     if now.way and (before is None or before.way != now.way):
-        state.note("way_in_chosen", cluster=now.cluster, starts=now.way)
+        state.log("way_in_chosen", cluster=now.cluster, starts=now.way)
     paused = before.share.paused if before is not None and before.share is not None else ""
     why = now.share.paused if now.share is not None else ""
     if why and not paused:
-        state.note("claims_paused", level="warning", cluster=now.cluster, why=why)
+        state.log("claims_paused", level="warning", cluster=now.cluster, why=why)
     elif paused and not why:
-        state.note("claims_resumed", cluster=now.cluster)
+        state.log("claims_resumed", cluster=now.cluster)
 
 
 def _queue_moved(before: ClusterReading, after: ClusterReading) -> bool:
@@ -118,11 +128,11 @@ def _name_unknown(state: State, cluster: ClusterState, reading: ClusterReading) 
     words = {w: n for w, n in reading.unknown.items() if w not in cluster.unknown}
     if words:
         cluster.unknown |= frozenset(words)
-        state.note("unknown_words_read", level="warning", cluster=reading.cluster, words=words)
+        state.log("unknown_words_read", level="warning", cluster=reading.cluster, words=words)
 
 
 def _clash(state: State, name: str, reading: ClusterReading) -> str:
-    """Why a reading cannot be used beside those of the other clusters; empty if it can."""
+    """Reason why a reading cannot be used beside those of the other clusters; empty if it can."""
     mine = {node.name for node in reading.nodes}
     for other, cluster in state.clusters.items():
         if other != name and cluster.reading is not None:

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from coalloc.model.batch_options import PLAIN, BatchOptions
 from coalloc.model.jobs import Job
 from coalloc.model.parts import PartState
+from coalloc.model.ranges import EVENT
 
 
 class JobState(StrEnum):
-    """Where a job is between submit and end."""
+    """Stage of a job between submit and end."""
 
     PENDING = "pending"
     HELD = "held"
@@ -35,6 +37,8 @@ ENDED = frozenset(
 )
 
 
+CANCELLED_THERE = "cancelled_there"
+"""Its user, or an administrator, ended it in the batch system."""
 REQUEUED = "requeued"
 """Reason of a part that ended: the batch system that handed its job over has it in its queue again.
 """
@@ -133,6 +137,8 @@ class JobRecord:
         Of a workflow or a divisible job: how often what has failed of it is run again.
     keep_going : bool
         Of the same: after a failure, run what does not depend on it.
+    requeue : bool
+        It runs again where a batch system has preempted it.
     failures : int
         Of a task or a piece: runs that have failed.
     chunk_first, chunks : int
@@ -150,6 +156,10 @@ class JobRecord:
         The cluster that refused the last attempt because other jobs go first there.
     barred : mapping of cluster name to reason
         Those that will not take it.
+    priority : float
+        An operator's, in doublings of its weight.
+    batch : BatchOptions
+        What the batch systems are told, as its user said it.
     """
 
     id: str
@@ -187,6 +197,7 @@ class JobRecord:
     task: str = ""
     retries: int = 0
     keep_going: bool = False
+    requeue: bool = False
     failures: int = 0
     chunk_first: int = 0
     chunks: int = 0
@@ -196,6 +207,13 @@ class JobRecord:
     late: tuple[str, ...] = ()
     behind: str = ""
     barred: Mapping[str, str] = field(default_factory=dict)
+    priority: float = 0.0
+    batch: BatchOptions = PLAIN
+
+    @property
+    def account(self) -> str:
+        """To which its use is charged; empty: not said."""
+        return self.batch.account
 
     @property
     def is_waiting(self) -> bool:
@@ -214,7 +232,7 @@ class JobRecord:
 
 
 class Wait(NamedTuple):
-    """How long a claim has waited for its turn.
+    """Wait of a claim for its turn.
 
     Attributes
     ----------
@@ -224,11 +242,14 @@ class Wait(NamedTuple):
         Jobs that were in the queue before it.
     was_put_off : bool
         It had kept its place since before that.
+    width : float
+        Nodes that it asked for.
     """
 
     seconds: float
     ahead: int = 0
     was_put_off: bool = False
+    width: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,3 +273,26 @@ class Launch:
     cwd: str = "/"
     stdout: str = ""
     stderr: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """Nodes kept for the jobs of some users in [start, end).
+
+    Attributes
+    ----------
+    users : tuple of str
+        Empty: for nobody.
+    start, end : float
+        Seconds since the epoch; one without an end lasts until it is taken back.
+    by, reason : str
+        Who made it, and why.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    start: float
+    end: float = EVENT.high
+    users: tuple[str, ...] = ()
+    by: str = ""
+    reason: str = ""

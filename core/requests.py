@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coalloc.core.records import Launch
+from coalloc.model.batch_options import PLAIN, BatchOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +19,7 @@ class Submit:
     job : mapping
         Fields of a job as in the snapshot format, without ``id`` and ``submitted``.
     needs : tuple of (kind, id)
-        ``afterok``, ``afterany`` or ``afternotok`` and a job's id.
+        A kind of `core.dependencies` and a job's id.
     array : tuple of int
         Indices; one job for each.
     hold_infeasible : bool
@@ -27,6 +28,10 @@ class Submit:
         Of a workflow or a divisible job: how often what has failed of it is run again.
     keep_going : bool
         Of the same: after a failure, run what does not depend on it.
+    requeue : bool
+        Run it again, from its beginning, where a batch system has preempted it.
+    batch : BatchOptions
+        What the batch systems are told.
     """
 
     token: str
@@ -39,6 +44,8 @@ class Submit:
     hold_infeasible: bool = False
     retries: int = 0
     keep_going: bool = False
+    requeue: bool = False
+    batch: BatchOptions = PLAIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +86,36 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """Change a waiting job, or the waiting members of an array.
+
+    Attributes
+    ----------
+    fields : mapping
+        Fields of the job as `Submit` has them; None takes one away.
+    name : str, optional
+    needs : tuple of (kind, id), optional
+        Instead of its dependencies.
+    batch : mapping of option to text
+        Of `BatchOptions`, those that change; an empty text takes one away.
+    """
+
+    job: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    name: str | None = None
+    needs: tuple[tuple[str, str], ...] | None = None
+    batch: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPriority:
+    """Double the weight of a waiting job so many times; below 0 it is halved."""
+
+    job: str
+    priority: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
     """Start nothing new on a cluster or a node."""
 
@@ -91,6 +128,38 @@ class Resume:
     """Undo `Drain`."""
 
     target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """Keep nodes for the jobs of some users, or for nobody.
+
+    Attributes
+    ----------
+    targets : tuple of str
+        Nodes, and clusters for all of theirs.
+    count : int, optional
+        So many of them, those that are free the soonest; otherwise all.
+    start : float, optional
+        Seconds since the epoch; otherwise now.
+    duration_s : float, optional
+        Otherwise until it is taken back.
+    """
+
+    targets: tuple[str, ...]
+    count: int | None = None
+    start: float | None = None
+    duration_s: float | None = None
+    users: tuple[str, ...] = ()
+    name: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreserve:
+    """Take a reservation back."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +183,12 @@ Command = (
     | Cancel
     | Hold
     | Release
+    | Update
+    | SetPriority
     | Drain
     | Resume
+    | Reserve
+    | Unreserve
     | PauseRounds
     | ResumeRounds
     | RoundNow

@@ -9,15 +9,19 @@ the next policy of the fallback chain has its turn.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
+from itertools import accumulate
 
-from coalloc.core import dispatch, isolating, queueing, snapshots
+from coalloc.core import dispatch, isolating, limits, queueing, snapshots
+from coalloc.core.dependencies import open_needs
 from coalloc.core.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
-from coalloc.core.estimates import history_for, history_key
+from coalloc.core.eligibility import refused_by_all
+from coalloc.core.estimates import history_for, history_keys
 from coalloc.core.events import IncumbentFound, Solved, SolveFailed
 from coalloc.core.negotiating import waiting_claims
 from coalloc.core.occupation import misfit, occupation
-from coalloc.core.placing import NOW_S, divisible, place, place_pieces, startable
+from coalloc.core.placing import NOW_S, divisible, place_pieces, startable
 from coalloc.core.records import JobRecord, JobState, Outlook
 from coalloc.core.state import RoundState, State, arrival
 from coalloc.model.history import NO_HISTORY
@@ -36,13 +40,14 @@ def begin_if_due(state: State, now: float) -> None:
         return
     trigger, policy = state.rounds.take(now)
     aside = isolating.still_aside(state, now)
-    snapshot = snapshots.snapshot(state, now, held=False, without=aside)
+    limits.hold_back(state, now)
+    snapshot = snapshots.snapshot(state, now, held=False, without=aside.union(state.limited))
     wanted = policy or state.settings.policy
     chain = [wanted, *(name for name in state.settings.fallbacks if name != wanted)]
     if not snapshot.queue:
         chain = ["plain"]  # Nothing to decide: no need to wake the solver.
         if aside:
-            snapshot = snapshots.snapshot(state, now, held=False)
+            snapshot = snapshots.snapshot(state, now, held=False, without=state.limited)
     state.last_round += 1
     state.round = RoundState(
         number=state.last_round,
@@ -66,7 +71,7 @@ def _solve(state: State, snapshot: Snapshot, policy: str) -> Solve:
             for job in (*snapshot.queue, *snapshot.running)
             if job.id in state.jobs
         ]
-        keys = {record.id: history_key(record.user, record.command) for record in records}
+        keys = {r.id: history_keys(r.user, r.command, r.name) for r in records}
         history = history_for(state.ratios, keys)
     return Solve(
         round=state.last_round,
@@ -141,7 +146,7 @@ def _attempt(state: State, current: RoundState, now: float) -> bool:
     search = current.search
     if search is None or not isolating.may_go_on(current, search, now):
         return False
-    without = {*search.left_out(), *state.aside}
+    without = {*search.left_out(), *state.aside, *state.limited}
     current.snapshot = snapshots.snapshot(state, now, held=False, without=without)
     state.out.append(_solve(state, current.snapshot, current.policy))
     return True
@@ -153,7 +158,7 @@ def _next_policy(state: State, current: RoundState, now: float) -> None:
     if current.search is not None:
         current.attempts, current.search = current.search.attempts, None
     following = current.chain.pop(0) if current.chain else ""
-    state.note(
+    state.log(
         "policy_failed",
         level="error",
         round=current.number,
@@ -165,11 +170,12 @@ def _next_policy(state: State, current: RoundState, now: float) -> None:
     if following:
         current.policy = following
         if current.committed or searched:
-            current.snapshot = snapshots.snapshot(state, now, held=False, without=set(state.aside))
+            without = {*state.aside, *state.limited}
+            current.snapshot = snapshots.snapshot(state, now, held=False, without=without)
         snapshot = current.snapshot
         state.out.append(_solve(state, snapshot, following))
         return
-    state.note("round_failed", level="error", round=current.number, queued=current.queued)
+    state.log("round_failed", level="error", round=current.number, queued=current.queued)
     state.round = None
     state.rounds.finished(now, placed=False, jobs=state.pending_jobs, procs=state.pending_procs)
 
@@ -181,6 +187,7 @@ def _commit(state: State, plan: Plan, now: float) -> None:
     time = current.snapshot.time
     view = occupation(state, now)
     claims = waiting_claims(state)
+    book = limits.LimitBook(state, now) if state.tree.has_limits else None
     started: list[str] = []
     for placement in plan.placements:
         if placement.start > time + NOW_S or placement.chunks is not None:
@@ -194,22 +201,16 @@ def _commit(state: State, plan: Plan, now: float) -> None:
         if why:
             _superseded(state, current, record.id, why)
             continue
+        if book is not None and limits.holds(state, book, record, placement):
+            continue
         queued = queueing.may_wait(state, record, placement, view, claims)
         if not queued and not record.foreign and queueing.must_wait(state, placement, view):
             continue  # As many claims as may wait there already, and others go first.
-        chosen = place(
-            state,
-            record,
-            placement,
-            view,
-            now,
-            policy=plan.policy,
-            round=current.number,
-            queued=queued,
+        queueing.commit(
+            state, current, record, placement, view, claims, now, policy=plan.policy, queued=queued
         )
-        queueing.count(claims, chosen)
-        current.coallocated += len(chosen.parts) > 1
-        current.committed.add(record.id)
+        if book is not None:
+            book.take(record, *limits.start_of(record, placement))
         started.append(record.id)
     if started:
         _count_passed_over(state, started, now)
@@ -220,15 +221,13 @@ def _queue_up(state: State, plan: Plan, now: float) -> None:
     current = state.round
     if current is None:
         return
-    queued = queueing.queue_up(state, current, plan, occupation(state, now), now)
-    current.coallocated += sum(len(record.parts) > 1 for record in queued)
-    current.committed.update(record.id for record in queued)
+    queueing.queue_up(state, current, plan, occupation(state, now), now)
 
 
 def _superseded(state: State, current: RoundState, job: str, why: str) -> None:
     outlook = Outlook(round=current.number, reason=Reason.SUPERSEDED, detail=why)
     state.outlook[job] = outlook
-    state.note("start_superseded", job=job, why=why)
+    state.log("start_superseded", job=job, why=why)
     state.rounds.want("superseded")
 
 
@@ -245,9 +244,12 @@ def _fill(state: State, plan: Plan, now: float) -> None:
     if not pieces:
         return
     view, starts = occupation(state, now), _starts(current.snapshot, plan)
-    for placement in pieces:
-        pool = divisible(state, placement, now)
+    for planned in pieces:
+        pool = divisible(state, planned, now)
         if pool is None:
+            continue
+        placement = limits.trimmed(state, state.jobs[pool.id], planned, now)
+        if placement is None:
             continue
         why = misfit(placement, state.jobs[pool.id], view)
         if why:
@@ -261,7 +263,7 @@ def _fill(state: State, plan: Plan, now: float) -> None:
 
 
 def _starts(snapshot: Snapshot, plan: Plan) -> dict[str, list[float]]:
-    """When jobs and reservations, not pieces, start on each node after the plan's own time."""
+    """Starts on each node after the plan's own time, of jobs and reservations, not of pieces."""
     starts: dict[str, list[float]] = {}
     others = [(p.start, p.nodes) for p in plan.placements if p.chunks is None]
     others += [(kept.start, dict.fromkeys(kept.nodes, 1)) for kept in snapshot.reservations]
@@ -275,11 +277,18 @@ def _starts(snapshot: Snapshot, plan: Plan) -> dict[str, list[float]]:
 def _count_passed_over(state: State, started: list[str], now: float) -> None:
     """Waiting jobs that arrived before one that was started now were passed over.
 
-    Those that may not start yet were not: they are in no order.
+    Those that may not start yet were not: they are in no order. Nor were they by a job whose turn
+    it was before theirs, see `core.priority`.
     """
-    last = max(map(arrival, started))
+    current = state.round
+    first = {} if current is None else {job.id: job.priority for job in current.snapshot.queue}
+    begun = sorted((first.get(job.partition(".")[0], 0.0), arrival(job)) for job in started)
+    levels = [level for level, _ in begun]
+    latest = list(accumulate((arrived for _, arrived in begun), max))
     for job in state.waiting:
-        if arrival(job) < last and _is_eligible(state, state.jobs[job], now):
+        not_before = bisect_right(levels, first.get(job, 0.0))
+        is_over = not_before > 0 and arrival(job) < latest[not_before - 1]
+        if is_over and _is_eligible(state, state.jobs[job], now):
             state.passed_over[job] = state.passed_over.get(job, 0) + 1
 
 
@@ -287,7 +296,7 @@ def _is_eligible(state: State, record: JobRecord, now: float) -> bool:
     """Whether a waiting job may start now, if there is room."""
     if record.state is not JobState.PENDING or record.job.earliest > now:
         return False
-    return all(name not in state.jobs or state.jobs[name].is_ended for _, name in record.needs)
+    return not open_needs(state, record)
 
 
 def _look_ahead(state: State, plan: Plan) -> None:
@@ -297,8 +306,12 @@ def _look_ahead(state: State, plan: Plan) -> None:
         return
     for deferred in plan.deferred:
         if deferred.job in state.waiting:
+            reason, detail = str(deferred.reason), deferred.detail
+            refused = refused_by_all(state, state.jobs[deferred.job])
+            if refused and deferred.task is None:
+                reason, detail = str(Reason.INSUFFICIENT), refused
             state.outlook[deferred.job] = Outlook(
-                round=current.number, reason=str(deferred.reason), detail=deferred.detail
+                round=current.number, reason=reason, detail=detail
             )
     for placement in sorted(plan.placements, key=lambda p: p.start, reverse=True):
         if placement.job in state.waiting and placement.start > current.snapshot.time + NOW_S:
@@ -323,7 +336,7 @@ def _finish(state: State, plan: Plan, solve_s: float, now: float) -> None:
             stale=current.stale,
         )
     )
-    state.note(
+    state.log(
         "round_finished",
         round=current.number,
         trigger=current.trigger,

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal
 
+from coalloc.core.projects import Project, UserLimits
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger:
@@ -43,13 +45,20 @@ DEFAULT_TRIGGERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """Settings of a cluster; readings say the rest."""
+    """Settings of a cluster; readings say the rest.
+
+    Attributes
+    ----------
+    accounts : mapping
+        From jobs' accounts to those of its batch system: see `core.batch_accounts`.
+    """
 
     name: str
     link_gbps: float = inf
     intra_gbps: float = inf
     link_latency_s: float = 0.0
     intra_latency_s: float = 0.0
+    accounts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +80,43 @@ class JobDefaults:
     sigma: float | None = None
     proc_gbps: float | None = None
     speedup: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrioritySettings:
+    """What counts beside the submitted weight, see `core.priority`; doublings of the weight.
+
+    Attributes
+    ----------
+    half_life_s : float
+        Usage this long ago counts half.
+    shares : float
+        The most that a project or user who is ahead of its share loses; 0: shares do not count.
+    step_s : float
+        One doubling for each such lead, seconds of what a project is entitled to.
+    ahead_s : float
+        A running job is charged for so many seconds ahead.
+    age, age_full_s : float
+        Gained by a job that has waited so long, in proportion until then.
+    size : float
+        Gained by a job as wide as all clusters, in proportion; below 0, small jobs gain.
+    others_share : float
+        Of users without a project, against the highest projects.
+    """
+
+    half_life_s: float = 604_800.0
+    shares: float = 0.0
+    step_s: float = 900.0
+    ahead_s: float = 3600.0
+    age: float = 0.0
+    age_full_s: float = 604_800.0
+    size: float = 0.0
+    others_share: float = 1.0
+
+    @property
+    def has_factors(self) -> bool:
+        """Whether any of them changes a weight."""
+        return bool(self.shares or self.age or self.size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,4 +187,7 @@ class Settings:
     task_tolerance: float = 0.2
     task_tolerance_s: float = 1.0
     defaults: tuple[JobDefaults, ...] = ()
+    priority: PrioritySettings = PrioritySettings()
+    projects: tuple[Project, ...] = ()
+    users: tuple[UserLimits, ...] = ()
     options: Mapping[str, object] = field(default_factory=dict)

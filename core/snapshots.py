@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from coalloc.core.flows import Flow, is_stopping
+from coalloc.core import guarantees, limits, priority, reserving
+from coalloc.core.composites import ChunkPool, WorkflowState, is_stopping
+from coalloc.core.dependencies import open_needs
+from coalloc.core.eligibility import Offers
 from coalloc.core.negotiating import others
-from coalloc.core.pieces import Pool
 from coalloc.core.power import floored
 from coalloc.core.records import JobRecord, JobState
 from coalloc.core.state import ClusterState, State, ViewedNodes
@@ -18,9 +21,29 @@ from coalloc.model.ranges import EVENT, POWER
 from coalloc.model.reading import NodeReading
 from coalloc.model.snapshot import Reservation, Running, Snapshot
 
+SHARES, LIMITS, GUARANTEES = RULES = ("shares", "limits", "guarantees")
+"""What a site lays down that may make a plan worse."""
+
+
+def rules_of(state: State) -> list[str]:
+    """The rules that are in force."""
+    tree = state.tree
+    is_on = {
+        SHARES: state.settings.priority.shares > 0.0,
+        LIMITS: tree.has_limits,
+        GUARANTEES: bool(tree.guaranteed),
+    }
+    return [rule for rule in RULES if is_on[rule]]
+
 
 def snapshot(
-    state: State, now: float, *, held: bool = True, without: Collection[str] = ()
+    state: State,
+    now: float,
+    *,
+    held: bool = True,
+    without: Collection[str] = (),
+    also: JobRecord | None = None,
+    lifted: Collection[str] = (),
 ) -> Snapshot:
     """Clusters, queue and running work at this instant.
 
@@ -30,6 +53,10 @@ def snapshot(
         A round leaves held jobs out: there is nothing to decide of them.
     without : collection of str
         Jobs to leave out, with all that wait for them.
+    also : JobRecord, optional
+        A job that was not submitted, behind the others.
+    lifted : collection of str
+        Rules of `RULES` that do not count, to see what they cost.
 
     Notes
     -----
@@ -40,30 +67,103 @@ def snapshot(
     clusters = tuple(
         cluster_view(name, cluster, state, now) for name, cluster in state.clusters.items()
     )
+    offers = Offers(state=state, now=now, busy=_busy(state))
     known = {node.name for cluster in clusters for node in cluster.nodes}
     names = frozenset(cluster.name for cluster in clusters)
     running = [running_view(record, known, now) for record in state.placed_records()]
     seen = set(state.placed)
+    extra = () if also is None else (also,)
+    waiting = (*state.waiting_records(), *extra)
+    users = _users_of_reservations(waiting, state)
     reservations: list[Reservation] = []
     reservations += (kept for r in state.placed_records() for kept in _expected(r, known, now))
     for cluster in state.clusters.values():
         if cluster.reading is not None:
             running += map(_told_running, cluster.reading.running)
-            reservations += map(_told_reservation, cluster.reading.reservations)
-    queue: list[Job] = []
-    for record in state.waiting_records():  # What a job waits for has arrived before it.
+            reservations += (
+                _told_reservation(kept, users.get(kept.id, ()))
+                for kept in cluster.reading.reservations
+            )
+    reservations += reserving.views(state, known)
+    views: list[tuple[JobRecord, Job]] = []
+    for record in waiting:  # What a job waits for has arrived before it.
         if record.id not in without and (held or record.state is not JobState.HELD):
-            view = waiting_view(record, state, names, seen, now)
+            view = waiting_view(record, state, names, seen, now, offers)
             if view is not None:
-                queue.append(view)
+                views.append((record, view))
                 seen.add(view.id)
+    if LIMITS not in lifted:
+        views = _capped(state, views, now)
+    queue = _weighted(state, views, now, shared=SHARES not in lifted)
+    if GUARANTEES not in lifted:
+        reservations += guarantees.reservations(state, views, clusters, running, now)
     return Snapshot(
         time=now,
-        clusters=clusters,
+        clusters=_marked(clusters, offers.marks.of_nodes),
         queue=tuple(queue),
         running=tuple(running),
         reservations=tuple(reservations),
         overrun_s=state.settings.overrun_s,
+    )
+
+
+def _capped(
+    state: State, views: list[tuple[JobRecord, Job]], now: float
+) -> list[tuple[JobRecord, Job]]:
+    """The waiting jobs, no wider than their limits leave room for."""
+    if not state.tree.has_limits:
+        return views
+    book = limits.LimitBook(state, now)
+    return [(record, limits.capped(book, record, job)) for record, job in views]
+
+
+def _weighted(
+    state: State, views: Sequence[tuple[JobRecord, Job]], now: float, *, shared: bool
+) -> list[Job]:
+    """The waiting jobs with their effective weights, in which shares may not count."""
+    jobs = [job for _, job in views]
+    if not priority.is_on(state):
+        return jobs
+    made = priority.factors(state, (record for record, _ in views), now)
+    return [
+        replace(job, weight=found.weight, priority=found.precedence)
+        if shared
+        else replace(job, weight=found.unshared, priority=found.operator)
+        for job, (_, found) in zip(jobs, made, strict=True)
+    ]
+
+
+def _busy(state: State) -> dict[str, int]:
+    """Slots that are taken, by node, as far as offers of few nodes go by them."""
+    taken: Counter[str] = Counter()
+    for cluster in state.clusters.values():
+        if cluster.reading is not None:
+            for work in cluster.reading.running:
+                taken.update(work.nodes)
+    for record in state.placed_records():
+        for part in record.parts:
+            if part.state not in PART_ENDED and not part.is_waiting:
+                taken.update(part.nodes)
+    return taken
+
+
+def _marked(
+    clusters: tuple[Cluster, ...], marks: Mapping[str, Collection[str]]
+) -> tuple[Cluster, ...]:
+    """The clusters with further features of their nodes."""
+    if not marks:
+        return clusters
+    return tuple(
+        replace(
+            cluster,
+            nodes=tuple(
+                replace(node, features=(*node.features, *marks[node.name]))
+                if node.name in marks
+                else node
+                for node in cluster.nodes
+            ),
+        )
+        for cluster in clusters
     )
 
 
@@ -124,10 +224,21 @@ def _told_running(work: Running) -> Running:
     return replace(work, start=_within(work.start), end=_within(work.end))
 
 
-def _told_reservation(kept: Reservation) -> Reservation:
-    if EVENT.holds(kept.start) and EVENT.holds(kept.end):
+def _told_reservation(kept: Reservation, jobs: Collection[str]) -> Reservation:
+    if EVENT.holds(kept.start) and EVENT.holds(kept.end) and not jobs:
         return kept
-    return replace(kept, start=_within(kept.start), end=_within(kept.end))
+    start, end = _within(kept.start), _within(kept.end)
+    return replace(kept, start=start, end=end, jobs=(*kept.jobs, *jobs))
+
+
+def _users_of_reservations(records: Iterable[JobRecord], state: State) -> dict[str, list[str]]:
+    """The jobs that name a reservation of a batch system, by its id."""
+    users: dict[str, list[str]] = {}
+    for record in records:
+        if record.batch.reservation:
+            for name in state.clusters:
+                users.setdefault(f"{name}:{record.batch.reservation}", []).append(record.id)
+    return users
 
 
 def _within(time: float) -> float:
@@ -135,7 +246,7 @@ def _within(time: float) -> float:
 
 
 def weakness(cluster: ClusterState, node: NodeReading) -> str:
-    """Why so weak a node gets no new work: it would run for years; empty where it does."""
+    """Reason why so weak a node gets no new work: it would run for years; empty where it does."""
     steps = cluster.powers.get(node.name)
     power = node.power if steps is None else steps.smoothed
     return "" if power >= POWER.low else f"its power {power:.2g} is below {POWER.low:g}"
@@ -178,7 +289,12 @@ def _expected(record: JobRecord, known: set[str], now: float) -> list[Reservatio
 
 
 def waiting_view(
-    record: JobRecord, state: State, clusters: frozenset[str], seen: Collection[str], now: float
+    record: JobRecord,
+    state: State,
+    clusters: frozenset[str],
+    seen: Collection[str],
+    now: float,
+    offers: Offers,
 ) -> Job | None:
     """A waiting job as the planner sees it; None where nothing of it is to be planned.
 
@@ -186,11 +302,14 @@ def waiting_view(
     ----------
     seen : collection of str
         What is in the snapshot, as far as the job may wait for it.
+    offers : Offers
+        Clusters and nodes that would take it.
     """
     job: Job | None = record.job
-    if isinstance(job, WorkflowJob):
+    is_composite = record.id in state.composites
+    if is_composite and isinstance(job, WorkflowJob):
         job = rest_of(record, state, clusters, now)
-    elif isinstance(job, DivisibleJob):
+    elif is_composite and isinstance(job, DivisibleJob):
         job = chunks_left(record, state, now)
     unmet = _unmet(record, state, seen)
     if job is None or unmet is None:
@@ -202,15 +321,19 @@ def waiting_view(
         changes["held"] = True
     if job.submitted > now:  # The clock was set back since.
         changes["submitted"] = now
-    earliest = max(record.not_before, now if job.earliest <= job.submitted > now else job.earliest)
+    offer = offers.of(record)
+    begin = now if job.earliest <= job.submitted > now else job.earliest
+    earliest = max(record.not_before, begin, offer.earliest)
     if earliest != job.earliest:
         changes["earliest"] = earliest
     if passed := state.passed_over.get(record.id, 0):
         changes["passed_over"] = passed
     named = others(state, record, record.late) if record.late else None
     named = job.clusters if named is None else named
-    taking = clusters.difference(record.barred)
-    if named is None and record.barred:
+    if offer.mark:
+        changes["features"] = (*job.features, offer.mark)
+    taking = clusters.difference(record.barred, offer.refusing)
+    if named is None and len(taking) < len(clusters):
         changes["clusters"] = tuple(sorted(taking))
     elif named is not None and (named != job.clusters or not taking.issuperset(named)):
         changes["clusters"] = tuple(name for name in named if name in taking)
@@ -223,10 +346,10 @@ def _unmet(record: JobRecord, state: State, seen: Collection[str]) -> list[str] 
     What of a workflow or a divisible job is placed runs under ids of its own.
     """
     unmet = []
-    for _, needed in record.needs:
-        if needed not in state.jobs or state.jobs[needed].is_ended:
-            continue
-        flow = state.flows.get(needed)
+    for kind, needed in open_needs(state, record):
+        if kind == "after":
+            return None  # It may start once that one has, which is not planned.
+        flow = state.composites.get(needed)
         parts = () if flow is None else map(flow.job_of, flow.placed)
         there = [name for name in (needed, *parts) if name in seen]
         if not there:
@@ -237,9 +360,9 @@ def _unmet(record: JobRecord, state: State, seen: Collection[str]) -> list[str] 
 
 def chunks_left(record: JobRecord, state: State, now: float) -> DivisibleJob | None:
     """Chunks left of a divisible job: those of no piece, and of pieces to be tried again."""
-    job, pool = record.job, state.flows[record.id]
+    job, pool = record.job, state.composites[record.id]
     assert isinstance(job, DivisibleJob)
-    assert isinstance(pool, Pool)
+    assert isinstance(pool, ChunkPool)
     left = 0 if is_stopping(record, pool) else pool.left(now)
     if not left:
         return None
@@ -253,9 +376,9 @@ def rest_of(
 
     Tasks that rest after a failure are left out with all that needs them.
     """
-    job, flow = record.job, state.flows[record.id]
+    job, flow = record.job, state.composites[record.id]
     assert isinstance(job, WorkflowJob)
-    assert isinstance(flow, Flow)
+    assert isinstance(flow, WorkflowState)
     if is_stopping(record, flow):
         return None
     if len(flow.open) == len(flow.tasks) and not flow.resting:

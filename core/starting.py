@@ -13,19 +13,26 @@ from dataclasses import replace
 from typing import Any
 
 from coalloc.core import negotiating
-from coalloc.core.after_restore import is_cancelled, never_again, overtaken, repeat_starts
-from coalloc.core.barring import bar
-from coalloc.core.effects import Publish, SaveHistory, SaveMeta, Wake
+from coalloc.core.accounting import charge
+from coalloc.core.admission import bar
+from coalloc.core.after_restore import (
+    is_cancelled,
+    repeat_starts,
+    reserve_attempt,
+    started_after_backup,
+)
+from coalloc.core.batch_accounts import told
+from coalloc.core.composites import part_fields
+from coalloc.core.dependencies import has_started
+from coalloc.core.effects import Publish, SaveMeta, Wake
 from coalloc.core.ending import abort_parts, end_waiting, release_dependents
-from coalloc.core.estimates import history_key, remembered
-from coalloc.core.flows import part_fields
 from coalloc.core.messages import Abort, Forget, Prepare, Start
-from coalloc.core.records import REQUEUED, JobRecord, JobState, PartRecord
+from coalloc.core.outcome import remember, verdict
+from coalloc.core.records import CANCELLED_THERE, REQUEUED, JobRecord, JobState, PartRecord
 from coalloc.core.settings import Settings
-from coalloc.core.speedup_fit import remembered_runs
 from coalloc.core.state import State
 from coalloc.core.workflows import settle, task_ended, tries_again
-from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob
+from coalloc.model.jobs import DivisibleJob
 from coalloc.model.parts import PART_ENDED, PartReport, PartState
 from coalloc.model.refusals import PERMANENT
 
@@ -68,6 +75,7 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
             chunks=record.chunks,
             chunks_total=total,
             queue=negotiating.terms(state, record, part, now) if record.queued else None,
+            batch=told(state.clusters[part.cluster].settings, record),
         )
         state.send(part.cluster, order)
         decision = {
@@ -82,7 +90,7 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
             "round": record.round,
         }
         state.out.append(Publish(topic=f"decision.{part.cluster}.{record.id}", body=decision))
-    state.record(
+    state.emit(
         now,
         "job_placed",
         record.id,
@@ -150,7 +158,7 @@ _STEPS = {
 
 
 def _step(state: PartState, *, has_nodes: bool) -> int:
-    """How far a part is: what is said of an earlier step comes late."""
+    """Progress of a part: what is said of an earlier step comes late."""
     if state is PartState.PREPARING and has_nodes:
         return GRANTED
     return _STEPS.get(state, OVER)
@@ -169,8 +177,8 @@ def _answer_stranger(state: State, cluster: str, report: PartReport, now: float)
     of an unknown job, or of a later attempt, is left alone: a database restored from an older
     copy must not end people's jobs.
     """
-    never_again(state, report)
-    left_alone = overtaken(state, cluster, report, now)
+    reserve_attempt(state, report)
+    left_alone = started_after_backup(state, cluster, report, now)
     record = state.jobs.get(report.job)
     if report.state in PART_ENDED:
         state.send(cluster, Forget(job=report.job, attempt=report.attempt))
@@ -187,7 +195,7 @@ def _answer_stranger(state: State, cluster: str, report: PartReport, now: float)
             cluster, Abort(job=report.job, attempt=report.attempt, reason="superseded attempt")
         )
     else:
-        state.note(
+        state.log(
             "unknown_part_found",
             level="warning",
             cluster=cluster,
@@ -214,6 +222,7 @@ def _advance(state: State, record: JobRecord, now: float) -> None:
         back = next((p for p in record.parts if p.reason == REQUEUED), None)
         if record.foreign and back is not None and not record.cancelled_by:
             state.clusters[back.cluster].put_back[record.foreign] = back.ended or 0.0
+            charge(state, record, now, is_last=False)
             _give_back(state, record, now, back.cluster, back.reason, back.detail)
             return
         started = any(p.started is not None or p.state is PartState.LOST for p in record.parts)
@@ -239,14 +248,15 @@ def _all_run(state: State, record: JobRecord, now: float) -> JobRecord:
         idle_node_s=record.idle_node_s + idle,
     )
     state.put(record)
+    has_started(state, record)
     fields: dict[str, Any] = {"clusters": ",".join(part.cluster for part in record.parts)}
     fields |= part_fields(record)
     if record.queued:
         fields["idle_node_s"] = round(idle, 3)
     if skew is not None:
         fields["skew_ms"] = round(skew * 1e3, 3)
-    state.record(now, "job_started", record.id, **fields)
-    state.note("job_started", job=record.id, **fields)
+    state.emit(now, "job_started", record.id, **fields)
+    state.log("job_started", job=record.id, **fields)
     return record
 
 
@@ -267,12 +277,12 @@ def _some_ended(state: State, record: JobRecord) -> None:
     abort_parts(state, record, f"part on {bad.cluster}: {why}")
 
 
+PREEMPTED = "preempted"
+"""Reason of a part that its batch system ended for the sake of another job."""
 GAVE_WAY = "gave_way"
 """Reason of an attempt that was given up because it stood in the way of an older job's."""
 NOT_GRANTED = "not_granted"
 """Reason of an attempt that was given up while some of its claims still waited."""
-CANCELLED_THERE = "cancelled_there"
-"""Its user, or an administrator, ended it in the batch system."""
 
 
 def _give_back(
@@ -323,12 +333,12 @@ def _give_back(
     fields: dict[str, Any] = {"detail": text, "pause_s": pause}
     if record.queued:
         fields["idle_node_s"] = round(idle, 3)
-    state.record(now, "job_requeued", record.id, **fields)
-    state.note("job_requeued", level="warning", job=record.id, **fields)
+    state.emit(now, "job_requeued", record.id, **fields)
+    state.log("job_requeued", level="warning", job=record.id, **fields)
     state.backing_off.add(record.id)
     state.out.append(Wake(at=now + pause))
-    if record.flow in state.flows:
-        settle(state, state.flows[record.flow], now)
+    if record.flow in state.composites:
+        settle(state, state.composites[record.flow], now)
 
 
 def _pause(limits: Settings, refusals: int, reason: str) -> float:
@@ -345,7 +355,7 @@ def _pause(limits: Settings, refusals: int, reason: str) -> float:
 
 
 def _end(state: State, record: JobRecord, now: float) -> None:
-    end, reason, detail, code = _verdict(record)
+    end, reason, detail, code = verdict(record)
     starts = [part.started for part in record.parts if part.started is not None]
     ends = [part.ended for part in record.parts if part.ended is not None]
     record = replace(
@@ -358,80 +368,28 @@ def _end(state: State, record: JobRecord, now: float) -> None:
         detail=detail,
         deadline=None,
     )
-    if record.flow and tries_again(state, record, now):
+    is_tried_again = bool(record.flow) and tries_again(state, record, now)
+    preempted = next((part for part in record.parts if part.reason == PREEMPTED), None)
+    is_requeued = preempted is not None and record.requeue and not record.cancelled_by
+    charge(state, record, now, is_last=not (is_tried_again or is_requeued))
+    if is_tried_again:
+        return
+    if preempted is not None and is_requeued:
+        again = replace(record, ended=None, exit_code=None, skew_s=None)
+        _give_back(state, again, now, preempted.cluster, PREEMPTED, preempted.detail)
         return
     state.put(record)
     if end is JobState.COMPLETED and not record.flow:
-        _remember(state, record)
+        remember(state, record)
     fields: dict[str, Any] = {"state": str(end), "exit_code": code, "detail": detail}
     fields |= part_fields(record)
-    state.record(now, "job_ended", record.id, **fields)
-    state.note("job_ended", job=record.id, **fields)
+    state.emit(now, "job_ended", record.id, **fields)
+    state.log("job_ended", job=record.id, **fields)
     release_dependents(state, record.id, now)
     if record.flow:
         task_ended(state, record, now)
         return
     state.rounds.happened("job_finished")
-
-
-def _verdict(record: JobRecord) -> tuple[JobState, str, str, int | None]:
-    """End state, reason, detail and exit code of a job all of whose parts ended."""
-    parts = record.parts
-    # A part that we ended because another one failed does not decide the job's exit code.
-    own = [p for p in parts if p.exit_code and p.reason not in {"aborted", "cancelled"}] or parts
-    code = max((p.exit_code for p in own if p.exit_code is not None), default=None)
-    lost = next((p for p in parts if p.state is PartState.LOST), None)
-    limited = next((p for p in parts if p.reason == "time_limit"), None)
-    refused = next((p for p in parts if p.state is PartState.REFUSED), None)
-    if record.cancelled_by:
-        return JobState.CANCELLED, "cancelled", f"cancelled by {record.cancelled_by}", code
-    there = next((p for p in parts if p.reason == CANCELLED_THERE), None)
-    if there is not None:
-        detail = f"cancelled in {there.cluster}: {there.detail}" if there.detail else ""
-        return JobState.CANCELLED, "cancelled", detail or f"cancelled in {there.cluster}", code
-    if limited is not None:
-        return JobState.TIMEOUT, "time_limit", limited.detail, code
-    if lost is not None:
-        return JobState.LOST, "lost", f"{lost.cluster}: {lost.detail}", code
-    if refused is not None:
-        detail = f"the part on {refused.cluster} never started: {refused.detail or refused.reason}"
-        return JobState.FAILED, "part_missing", detail, code
-    if code:
-        worst = next(p for p in parts if p.exit_code == code)
-        detail = f"{worst.cluster}: {worst.detail}" if worst.detail else f"exit code {code}"
-        return JobState.FAILED, worst.reason or "exit", detail, code
-    return JobState.COMPLETED, "", "", code
-
-
-def _remember(state: State, record: JobRecord) -> None:
-    """Keep how long it ran, for those like it that name no run time."""
-    job = record.job
-    if record.started is None or record.ended is None:
-        return
-    size = sum(sum(part.nodes.values()) for part in record.parts)
-    match job:
-        case RigidJob(base_time=expected):
-            pass
-        case MoldableJob(speedup=speedup) if size > 0:
-            expected = speedup.time(size)
-        case _:
-            return
-    slowdown = record.planned / expected if expected > 0.0 else 1.0
-    base = max(record.ended - record.started, 1e-3) / max(slowdown, 1e-9)
-    key = history_key(record.user, record.command)
-    if isinstance(job, RigidJob):
-        state.history[key] = remembered(state.history.get(key, ()), base)
-    state.ratios[key] = remembered(state.ratios.pop(key, ()), base / max(expected, 1e-3))
-    if not record.flow:
-        state.runs[key] = remembered_runs(state.runs.get(key, ()), size, base)
-    state.out.append(
-        SaveHistory(
-            key=key,
-            values=state.history.get(key, ()),
-            ratios=state.ratios[key],
-            runs=state.runs.get(key, ()),
-        )
-    )
 
 
 def skip_numbers(state: State, cluster: str, last_seq: int) -> None:
@@ -442,7 +400,7 @@ def skip_numbers(state: State, cluster: str, last_seq: int) -> None:
     *abort* or *forget* is asked for again, and only a *start* has to be repeated here.
     """
     target = state.clusters[cluster]
-    state.note(
+    state.log(
         "order_numbers_skipped",
         level="warning",
         cluster=cluster,

@@ -10,21 +10,22 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from coalloc.core.effects import Effect, Note, Record, SaveJob, SaveMeta, Send
-from coalloc.core.flows import Flow
-from coalloc.core.isolation import Aside, Isolation
+from coalloc.core.composites import ChunkPool, WorkflowState
+from coalloc.core.effects import AppendEvent, Effect, LogLine, SaveJob, SaveMeta, SendOrder
 from coalloc.core.messages import Abort, Dismiss, Forget, Order
-from coalloc.core.pieces import Pool
-from coalloc.core.plan_order import Lanes
+from coalloc.core.plan_order import PlanOrder
 from coalloc.core.power import PowerState
-from coalloc.core.records import WAITING, JobRecord, JobState, Outlook, Wait
+from coalloc.core.projects import ProjectTree
+from coalloc.core.records import WAITING, JobRecord, JobState, Outlook, Reserved, Wait
+from coalloc.core.round_control import Aside, Isolation, RoundControl
 from coalloc.core.settings import ClusterSettings, Settings
 from coalloc.core.speedup_fit import Run
-from coalloc.core.triggers import RoundControl
+from coalloc.core.usage import Owner, Usage
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan
 from coalloc.model.platform import Node
-from coalloc.model.reading import ClusterReading
+from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.site_rules import Verdict
 from coalloc.model.snapshot import Snapshot
 
 NOBODY = ""
@@ -71,6 +72,10 @@ class ClusterState:
     reading_run: str = ""
     """Of the executor whose clock that is."""
     error: str = "no reading yet"
+    version: str = ""
+    """Of its executor; empty: not said."""
+    clock_leads_s: tuple[float, ...] = ()
+    """Its executor's wall clock before ours, less the way of each of the latest messages."""
     powers: dict[str, PowerState] = field(default_factory=dict)
     drained: bool = False
     drained_nodes: set[str] = field(default_factory=set)
@@ -87,8 +92,19 @@ class ClusterState:
     """Words of the batch system that nobody here knows, and that were logged."""
     asked: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """Orders under way that say nothing new when repeated, with their numbers."""
+    verdicts: dict[Hashable, Verdict] = field(default_factory=dict, compare=False, repr=False)
+    """What its batch system would say to jobs, by the rules it was read with."""
+    openings: dict[Hashable, tuple[NodeReading, ...]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """Its nodes in some partitions, with some generic resources."""
     viewed: ViewedNodes | None = field(default=None, compare=False, repr=False)
     """Its nodes as the latest snapshot had them."""
+
+    @property
+    def clock_ahead_s(self) -> float | None:
+        """How far its executor's clock is before ours, by the message that was quickest here."""
+        return max(self.clock_leads_s, default=None)
 
     def is_stale(self, now: float, max_age_s: float) -> bool:
         """Nothing may be concluded from what was read last."""
@@ -108,6 +124,8 @@ class RoundState:
     chain: list[str]
     snapshot: Snapshot
     committed: set[str] = field(default_factory=set)
+    changed: set[str] = field(default_factory=set)
+    """Jobs that were changed since its snapshot."""
     coallocated: int = 0
     why: str = ""
     """How the policy failed."""
@@ -127,6 +145,10 @@ class State:
     store: str = ""
     drained: dict[str, str] = field(default_factory=dict)
     """Clusters and nodes that an operator has drained, with the reason given."""
+    reserved: dict[str, Reserved] = field(default_factory=dict)
+    """Reservations of operators, by name."""
+    reserved_due: float | None = None
+    """When the first of them ends, and we are called."""
     backing_off: set[str] = field(default_factory=set)
     jobs: dict[str, JobRecord] = field(default_factory=dict)
     waiting: dict[str, None] = field(default_factory=dict)
@@ -136,13 +158,13 @@ class State:
     """What occupies nodes: jobs, and tasks and pieces in place of theirs."""
     ended: dict[str, None] = field(default_factory=dict)
     """May be forgotten, the oldest first: not the tasks of a workflow that lives."""
-    flows: dict[str, Flow | Pool] = field(default_factory=dict)
+    composites: dict[str, WorkflowState | ChunkPool] = field(default_factory=dict)
     """The workflows and divisible jobs that have not ended."""
     meeting: set[str] = field(default_factory=set)
     """Where the ranks of the placed jobs meet."""
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
     """The waiting jobs that depend on a job."""
-    handed: dict[str, dict[str, str]] = field(default_factory=dict)
+    native_jobs: dict[str, dict[str, str]] = field(default_factory=dict)
     """Jobs that were handed over and have not ended: cluster to id there to id here."""
     pending_jobs: int = 0
     pending_procs: int = 0
@@ -152,6 +174,8 @@ class State:
     passed_over: dict[str, int] = field(default_factory=dict)
     aside: dict[str, Aside] = field(default_factory=dict)
     """What rounds leave out."""
+    limited: dict[str, str] = field(default_factory=dict)
+    """Jobs that the latest round left out because of a limit, which it says in words."""
     clusters: dict[str, ClusterState] = field(default_factory=dict)
     numbers: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Next number and last acknowledged one of the orders to clusters that are not here now."""
@@ -159,9 +183,9 @@ class State:
     """Of the executors' states of clusters that are not here now."""
     refused_there: set[tuple[str, str]] = field(default_factory=set)
     """Handed jobs that cannot be planned; each is logged once."""
-    unsure: set[str] = field(default_factory=set)
+    unreconciled: set[str] = field(default_factory=set)
     """Clusters not heard of since the store was restored from a backup."""
-    strangers: set[str] = field(default_factory=set)
+    unknown_clusters: set[str] = field(default_factory=set)
     """Clusters that spoke without being configured; each is logged once."""
     history: dict[str, tuple[float, ...]] = field(default_factory=dict)
     ratios: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -170,6 +194,13 @@ class State:
     """Processes and base times of finished runs, by the keys of `history`."""
     waits: dict[str, tuple[Wait, ...]] = field(default_factory=dict)
     """By cluster, how long claims waited in its queue: the newest last."""
+    tree: ProjectTree = field(default_factory=lambda: ProjectTree(()))
+    usage: dict[Owner, Usage] = field(default_factory=dict)
+    """Decayed, of jobs that have ended."""
+    days: dict[Owner, dict[int, float]] = field(default_factory=dict)
+    """Processor-seconds of ended jobs by day, as far back as a limit looks."""
+    prioritised: set[str] = field(default_factory=set)
+    """Waiting jobs to which an operator has given a priority."""
     last_job: int = 0
     last_event: int = 0
     last_round: int = 0
@@ -178,7 +209,7 @@ class State:
     notes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """What policies noted for their next round."""
     plan_time: float = 0.0
-    lanes: Lanes | None = None
+    plan_order: PlanOrder | None = None
     """What the plan has next on each node, where it places tasks of workflows."""
     freed: set[str] = field(default_factory=set)
     """Nodes on which work of ours has ended since somebody looked at the lanes."""
@@ -202,22 +233,32 @@ class State:
         self._follow(record)
         for table, belongs in (
             (self.waiting, self._is_planned(record)),
-            (self.placed, record.is_placed and record.id not in self.flows),
-            (self.ended, record.is_ended and record.flow not in self.flows),
+            (self.placed, record.is_placed and record.id not in self.composites),
+            (self.ended, record.is_ended and record.flow not in self.composites),
         ):
             if belongs:
                 table[record.id] = None
             else:
                 table.pop(record.id, None)
         self._count(record)
-        if old is not None and old.is_placed and not record.is_placed and self.lanes is not None:
+        if (
+            old is not None
+            and old.is_placed
+            and not record.is_placed
+            and self.plan_order is not None
+        ):
             self.freed.update(node for part in old.parts for node in part.nodes)
         if not record.is_waiting:
             self.outlook.pop(record.id, None)
             self.passed_over.pop(record.id, None)
             self.aside.pop(record.id, None)
+            self.limited.pop(record.id, None)
+        if record.priority and record.id in self.waiting:
+            self.prioritised.add(record.id)
+        else:
+            self.prioritised.discard(record.id)
         if record.origin and not record.is_ended:
-            self.handed.setdefault(record.origin, {})[record.foreign] = record.id
+            self.native_jobs.setdefault(record.origin, {})[record.foreign] = record.id
         elif record.origin:
             self._unhand(record)
 
@@ -227,7 +268,13 @@ class State:
         Most are waiting jobs that nothing else refers to, and belong in two tables only.
         """
         for record in records:
-            if record.state not in WAITING or record.flow or record.origin or record.needs:
+            if (
+                record.state not in WAITING
+                or record.flow
+                or record.origin
+                or record.needs
+                or record.priority
+            ):
                 self.index(record)
             elif isinstance(record.job, RigidJob):
                 self.jobs[record.id] = record
@@ -243,28 +290,28 @@ class State:
             self.last_job = max(self.last_job, arrival(records[-1].id)[0])
 
     def _is_planned(self, record: JobRecord) -> bool:
-        return record.id in self.flows or (record.is_waiting and not record.flow)
+        return record.id in self.composites or (record.is_waiting and not record.flow)
 
     def _follow(self, record: JobRecord) -> None:
         """Keep the tables of workflows and divisible jobs."""
         if record.flow:
-            flow = self.flows.get(record.flow)
+            flow = self.composites.get(record.flow)
             if flow is not None:
                 self.ripe.update(((flow.id, task), None) for task in flow.take(record))
         elif isinstance(record.job, WorkflowJob | DivisibleJob):
             if record.is_ended:
-                flow = self.flows.pop(record.id, None)
+                flow = self.composites.pop(record.id, None)
                 if flow is not None:
                     self.ended.update((job, None) for job in flow.jobs() if job in self.jobs)
-            elif record.id not in self.flows:
-                self.flows[record.id] = (
-                    Flow.of(record.id, record.job)
+            elif record.id not in self.composites:
+                self.composites[record.id] = (
+                    WorkflowState.of(record.id, record.job)
                     if isinstance(record.job, WorkflowJob)
-                    else Pool.of(record.id, record.job)
+                    else ChunkPool.of(record.id, record.job)
                 )
 
     def _unhand(self, record: JobRecord) -> None:
-        there = self.handed.get(record.origin, {})
+        there = self.native_jobs.get(record.origin, {})
         if there.get(record.foreign) == record.id:
             del there[record.foreign]
 
@@ -300,11 +347,13 @@ class State:
             self._unhand(record)
         for table in (self.waiting, self.placed, self.ended):
             table.pop(job, None)
-        self.flows.pop(job, None)
+        self.composites.pop(job, None)
         self.outlook.pop(job, None)
         self.passed_over.pop(job, None)
         self.aside.pop(job, None)
+        self.limited.pop(job, None)
         self.backing_off.discard(job)
+        self.prioritised.discard(job)
 
     def send(self, cluster: str, order: Order) -> None:
         """Put an order into a cluster's outbox.
@@ -318,7 +367,7 @@ class State:
             if target.asked.get(asked, 0) > target.acked_seq:
                 return
             target.asked[asked] = target.next_seq
-        self.out.append(Send(cluster=cluster, seq=target.next_seq, order=order))
+        self.out.append(SendOrder(cluster=cluster, seq=target.next_seq, order=order))
         target.next_seq += 1
         self.out.append(SaveMeta(key=f"seq.{cluster}", value=str(target.next_seq)))
 
@@ -338,14 +387,16 @@ class State:
         """Have written whether rounds are paused."""
         self.out.append(SaveMeta(key="paused", value="1" if self.rounds.paused else ""))
 
-    def record(self, now: float, kind: str, job: str = "", /, **fields: Any) -> None:
+    def emit(self, now: float, kind: str, job: str = "", /, **fields: Any) -> None:
         """Append to the event stream."""
         self.last_event += 1
-        self.out.append(Record(seq=self.last_event, time=now, kind=kind, job=job, fields=fields))
+        self.out.append(
+            AppendEvent(seq=self.last_event, time=now, kind=kind, job=job, fields=fields)
+        )
 
-    def note(self, event: str, /, level: str = "info", **fields: Any) -> None:
+    def log(self, event: str, /, level: str = "info", **fields: Any) -> None:
         """Write a log line."""
-        self.out.append(Note(event=event, fields=fields, level=level))
+        self.out.append(LogLine(event=event, fields=fields, level=level))
 
     def waiting_records(self) -> Iterator[JobRecord]:
         """Waiting jobs in arrival order."""

@@ -1,6 +1,6 @@
 """Workflows: tasks that end, are tried again, or take the rest with them; the end of the whole.
 
-Divisible jobs are treated alike: a piece is a task that nothing stands behind (`core.pieces`).
+Divisible jobs are treated alike: a piece is a task that nothing stands behind (`core.composites`).
 
 Rules
 -----
@@ -18,10 +18,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from coalloc.core.composites import ChunkPool, WorkflowState, is_stopping, part_fields, spans
+from coalloc.core.dependencies import has_started
 from coalloc.core.effects import Wake
 from coalloc.core.ending import abort_parts, release_dependents
-from coalloc.core.flows import Flow, is_stopping, part_fields
-from coalloc.core.pieces import Pool, spans
 from coalloc.core.records import JobRecord, JobState
 from coalloc.core.state import State
 from coalloc.model.jobs import RigidJob
@@ -31,7 +31,7 @@ TASK_FAILED = "task_failed"
 PIECE_FAILED = "piece_failed"
 
 
-def task_record(state: State, flow: Flow, task: str) -> JobRecord:
+def task_record(state: State, flow: WorkflowState, task: str) -> JobRecord:
     """The record of a task; a new one where it was never placed."""
     known = state.jobs.get(flow.job_of(task))
     return known or first_record(state.jobs[flow.id], task, flow.numbers[task])
@@ -68,6 +68,7 @@ def part_record(workflow: JobRecord, number: int) -> JobRecord:
         command=workflow.command,
         submitted=workflow.submitted,
         flow=workflow.id,
+        batch=workflow.batch,
     )
 
 
@@ -76,8 +77,9 @@ def begin(state: State, workflow: JobRecord, first: JobRecord, now: float) -> No
     if workflow.started is not None:
         return
     state.put(replace(workflow, state=JobState.RUNNING, started=now))
-    state.record(now, "job_started", workflow.id, **part_fields(first))
-    state.note("job_started", job=workflow.id, **part_fields(first))
+    has_started(state, workflow)
+    state.emit(now, "job_started", workflow.id, **part_fields(first))
+    state.log("job_started", job=workflow.id, **part_fields(first))
 
 
 def tries_again(state: State, record: JobRecord, now: float) -> bool:
@@ -88,7 +90,7 @@ def tries_again(state: State, record: JobRecord, now: float) -> bool:
     record : JobRecord
         With the state it would end in.
     """
-    flow, workflow = state.flows.get(record.flow), state.jobs.get(record.flow)
+    flow, workflow = state.composites.get(record.flow), state.jobs.get(record.flow)
     if flow is None or workflow is None or record.state not in RETRIED:
         return False
     if record.failures >= workflow.retries or is_stopping(workflow, flow):
@@ -116,11 +118,11 @@ def tries_again(state: State, record: JobRecord, now: float) -> bool:
     fields: dict[str, Any] = {**part_fields(record), "failures": failures, "pause_s": pause}
     fields |= {"exit_code": record.exit_code, "detail": why}
     if record.chunks:
-        state.record(now, "piece_tried_again", record.id, **fields)
+        state.emit(now, "piece_tried_again", record.id, **fields)
     else:
-        state.record(now, "task_tried_again", record.id, **fields)
+        state.emit(now, "task_tried_again", record.id, **fields)
     kind = "piece_tried_again" if record.chunks else "task_tried_again"
-    state.note(kind, level="warning", job=record.id, **fields)
+    state.log(kind, level="warning", job=record.id, **fields)
     state.backing_off.add(record.id)
     state.out.append(Wake(at=now + pause))
     state.rounds.outdated()
@@ -129,7 +131,7 @@ def tries_again(state: State, record: JobRecord, now: float) -> bool:
 
 def task_ended(state: State, record: JobRecord, now: float) -> None:
     """Draw the consequences of a task's end, which is on its record, for its workflow."""
-    flow, workflow = state.flows.get(record.flow), state.jobs.get(record.flow)
+    flow, workflow = state.composites.get(record.flow), state.jobs.get(record.flow)
     if flow is None or workflow is None:
         return
     if record.state is not JobState.COMPLETED:
@@ -144,7 +146,7 @@ def task_ended(state: State, record: JobRecord, now: float) -> None:
     settle(state, flow, now)
 
 
-def _first_failure(state: State, flow: Flow | Pool) -> tuple[str, str]:
+def _first_failure(state: State, flow: WorkflowState | ChunkPool) -> tuple[str, str]:
     """Reason and detail of a workflow, some task of which has ended otherwise than completed."""
     failed = [state.jobs[flow.job_of(task)] for task in flow.failed]
     first = min(failed, key=lambda record: record.ended or 0.0)
@@ -162,7 +164,7 @@ def _is_off(state: State, record: JobRecord) -> bool:
     return off > max(limits.task_tolerance_s, limits.task_tolerance * record.planned)
 
 
-def settle(state: State, flow: Flow | Pool, now: float) -> None:
+def settle(state: State, flow: WorkflowState | ChunkPool, now: float) -> None:
     """End a workflow of which nothing runs, and nothing will."""
     workflow = state.jobs[flow.id]
     if flow.placed or (flow.open and not is_stopping(workflow, flow)):
@@ -175,17 +177,17 @@ def settle(state: State, flow: Flow | Pool, now: float) -> None:
             state.put(
                 replace(record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why)
             )
-            state.record(now, "job_ended", record.id, state="cancelled", detail=why)
+            state.emit(now, "job_ended", record.id, state="cancelled", detail=why)
     state.put(replace(end, ended=now))
     fields: dict[str, Any] = {"state": str(end.state), "exit_code": end.exit_code}
     fields["detail"] = end.detail
-    state.record(now, "job_ended", flow.id, **fields)
-    state.note("job_ended", job=flow.id, **fields)
+    state.emit(now, "job_ended", flow.id, **fields)
+    state.log("job_ended", job=flow.id, **fields)
     release_dependents(state, flow.id, now)
     state.rounds.happened("job_finished")
 
 
-def _end_of(state: State, workflow: JobRecord, flow: Flow | Pool) -> JobRecord:
+def _end_of(state: State, workflow: JobRecord, flow: WorkflowState | ChunkPool) -> JobRecord:
     if workflow.cancelled_by:
         why = f"cancelled by {workflow.cancelled_by}; {_tally(flow)}"
         return replace(workflow, state=JobState.CANCELLED, reason="cancelled", detail=why)
@@ -203,8 +205,8 @@ def _end_of(state: State, workflow: JobRecord, flow: Flow | Pool) -> JobRecord:
     )
 
 
-def _tally(flow: Flow | Pool) -> str:
-    if isinstance(flow, Pool):
+def _tally(flow: WorkflowState | ChunkPool) -> str:
+    if isinstance(flow, ChunkPool):
         text = f"{flow.done} of {flow.total} chunks completed"
         return f"{text}, failed: {spans(flow, flow.failed)}" if flow.failed else text
     total, done, failed = len(flow.tasks), len(flow.completed), len(flow.failed)
@@ -217,14 +219,14 @@ def _tally(flow: Flow | Pool) -> str:
 
 def cancel(state: State, workflow: JobRecord, user: str, now: float) -> None:
     """End what runs of a workflow, and start nothing more of it."""
-    flow = state.flows[workflow.id]
+    flow = state.composites[workflow.id]
     if not workflow.cancelled_by:
         state.put(replace(workflow, cancelled_by=user))
-        state.record(now, "job_cancelling", workflow.id, user=user)
-        state.note("job_cancelling", job=workflow.id, user=user)
+        state.emit(now, "job_cancelling", workflow.id, user=user)
+        state.log("job_cancelling", job=workflow.id, user=user)
     for task in tuple(flow.placed):
         end_placed(state, state.jobs[flow.job_of(task)], user, now)
-    if workflow.id in state.flows:
+    if workflow.id in state.composites:
         settle(state, flow, now)
 
 
@@ -238,8 +240,8 @@ def cancel_task(state: State, record: JobRecord, user: str, now: float) -> None:
         record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why, parts=()
     )
     state.put(record)
-    state.record(now, "job_ended", record.id, state=str(record.state), detail=why)
-    state.note("job_ended", job=record.id, state=str(record.state), exit_code=None, detail=why)
+    state.emit(now, "job_ended", record.id, state=str(record.state), detail=why)
+    state.log("job_ended", job=record.id, state=str(record.state), exit_code=None, detail=why)
     task_ended(state, record, now)
 
 
@@ -252,10 +254,10 @@ def end_placed(state: State, record: JobRecord, user: str, now: float) -> None:
             record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why, parts=()
         )
         state.put(ended)
-        state.record(now, "job_ended", record.id, state=str(ended.state), detail=why)
-        state.note("job_ended", job=record.id, state=str(ended.state), exit_code=None, detail=why)
+        state.emit(now, "job_ended", record.id, state=str(ended.state), detail=why)
+        state.log("job_ended", job=record.id, state=str(ended.state), exit_code=None, detail=why)
         task_ended(state, ended, now)
     elif not record.cancelled_by:
         state.put(replace(record, cancelled_by=user))
-        state.record(now, "job_cancelling", record.id, user=user)
-        state.note("job_cancelling", job=record.id, user=user)
+        state.emit(now, "job_cancelling", record.id, user=user)
+        state.log("job_cancelling", job=record.id, user=user)

@@ -1,0 +1,76 @@
+"""Outcome of an ended job: its state and exit code, and what its run time teaches."""
+
+from __future__ import annotations
+
+from coalloc.core.effects import DropHistory, SaveHistory
+from coalloc.core.estimates import MOST_KEYS, history_keys, remembered
+from coalloc.core.records import CANCELLED_THERE, JobRecord, JobState
+from coalloc.core.speedup_fit import remembered_runs
+from coalloc.core.state import State
+from coalloc.model.jobs import MoldableJob, RigidJob
+from coalloc.model.parts import PartState
+
+
+def verdict(record: JobRecord) -> tuple[JobState, str, str, int | None]:
+    """End state, reason, detail and exit code of a job all of whose parts ended."""
+    parts = record.parts
+    # A part that we ended because another one failed does not decide the job's exit code.
+    own = [p for p in parts if p.exit_code and p.reason not in {"aborted", "cancelled"}] or parts
+    code = max((p.exit_code for p in own if p.exit_code is not None), default=None)
+    lost = next((p for p in parts if p.state is PartState.LOST), None)
+    limited = next((p for p in parts if p.reason == "time_limit"), None)
+    refused = next((p for p in parts if p.state is PartState.REFUSED), None)
+    if record.cancelled_by:
+        return JobState.CANCELLED, "cancelled", f"cancelled by {record.cancelled_by}", code
+    there = next((p for p in parts if p.reason == CANCELLED_THERE), None)
+    if there is not None:
+        detail = f"cancelled in {there.cluster}: {there.detail}" if there.detail else ""
+        return JobState.CANCELLED, "cancelled", detail or f"cancelled in {there.cluster}", code
+    if limited is not None:
+        return JobState.TIMEOUT, "time_limit", limited.detail, code
+    if lost is not None:
+        return JobState.LOST, "lost", f"{lost.cluster}: {lost.detail}", code
+    if refused is not None:
+        detail = f"the part on {refused.cluster} never started: {refused.detail or refused.reason}"
+        return JobState.FAILED, "part_missing", detail, code
+    if code:
+        worst = next(p for p in parts if p.exit_code == code)
+        detail = f"{worst.cluster}: {worst.detail}" if worst.detail else f"exit code {code}"
+        return JobState.FAILED, worst.reason or "exit", detail, code
+    return JobState.COMPLETED, "", "", code
+
+
+def remember(state: State, record: JobRecord) -> None:
+    """Keep how long it ran, for those like it that name no run time."""
+    job = record.job
+    if record.started is None or record.ended is None:
+        return
+    size = sum(sum(part.nodes.values()) for part in record.parts)
+    match job:
+        case RigidJob(base_time=expected):
+            pass
+        case MoldableJob(speedup=speedup) if size > 0:
+            expected = speedup.time(size)
+        case _:
+            return
+    slowdown = record.planned / expected if expected > 0.0 else 1.0
+    base = max(record.ended - record.started, 1e-3) / max(slowdown, 1e-9)
+    for key in history_keys(record.user, record.command, record.name):
+        if isinstance(job, RigidJob):
+            state.history[key] = remembered(state.history.get(key, ()), base)
+        state.ratios[key] = remembered(state.ratios.pop(key, ()), base / max(expected, 1e-3))
+        if not record.flow:
+            state.runs[key] = remembered_runs(state.runs.get(key, ()), size, base)
+        state.out.append(
+            SaveHistory(
+                key=key,
+                values=state.history.get(key, ()),
+                ratios=state.ratios[key],
+                runs=state.runs.get(key, ()),
+            )
+        )
+    while len(state.ratios) > MOST_KEYS:
+        oldest = next(iter(state.ratios))
+        for table in (state.ratios, state.history, state.runs):
+            table.pop(oldest, None)
+        state.out.append(DropHistory(key=oldest))

@@ -1,0 +1,222 @@
+"""Projects as a tree of shares, and the limits that hold for projects and users.
+
+The configuration gives both. A job belongs to the project that its submit names, else to the first
+one that lists its user, else to none: `OTHERS`, a project of its own beside the highest ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from math import inf
+
+OTHERS = ""
+"""The project of jobs that belong to none."""
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of one user, or of one project; None is unlimited.
+
+    Attributes
+    ----------
+    max_procs : int or None
+        Processes that run at once.
+    max_running_jobs, max_waiting_jobs : int or None
+    max_proc_hours : float or None
+        Processor-hours within `window_days`.
+    window_days : int
+        Days of UTC, today among them.
+    max_weight : float or None
+        The most that a submitted weight counts for.
+    """
+
+    max_procs: int | None = None
+    max_running_jobs: int | None = None
+    max_waiting_jobs: int | None = None
+    max_proc_hours: float | None = None
+    window_days: int = 30
+    max_weight: float | None = None
+
+    @property
+    def holds_starts(self) -> bool:
+        """Whether a job may have to wait for it."""
+        most = (self.max_procs, self.max_running_jobs, self.max_proc_hours)
+        return any(limit is not None for limit in most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserLimits:
+    """Limits of each user whose name matches a shell pattern."""
+
+    pattern: str
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """One project.
+
+    Attributes
+    ----------
+    parent : str
+        Empty: it is one of the highest.
+    share : float
+        Against its siblings.
+    users : tuple of str
+        Shell patterns; empty admits every user, and is the default project of none.
+    limits, each_user : Limits
+        Of all that runs in it and below it, and of each of its users in it.
+    guarantees : mapping of cluster name to processes
+        Kept for its jobs while they wait.
+    """
+
+    name: str
+    parent: str = ""
+    share: float = 1.0
+    users: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    each_user: Limits = Limits()
+    guarantees: Mapping[str, int] = field(default_factory=dict)
+
+    def lists(self, user: str) -> bool:
+        """Whether it names a user."""
+        return any(fnmatchcase(user, pattern) for pattern in self.users)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Jobs that one set of limits holds for.
+
+    Attributes
+    ----------
+    project, user : str or None
+        None: of all of them. A project stands for those below it too.
+    """
+
+    project: str | None
+    user: str | None
+    limits: Limits
+
+    def __str__(self) -> str:
+        if self.project is None:
+            return f"user {self.user}"
+        return f"project {self.project}" + (f", user {self.user}" if self.user is not None else "")
+
+
+class ProjectTree:
+    """The projects of the configuration, with what follows from their order.
+
+    Attributes
+    ----------
+    shares : dict of project to float
+        Of everything, 0..1.
+    window_days : int
+        Days for which usage must be known.
+    guaranteed : tuple of Project
+        Those that have guarantees.
+    """
+
+    def __init__(
+        self,
+        projects: Sequence[Project],
+        users: Sequence[UserLimits] = (),
+        others_share: float = 1.0,
+    ) -> None:
+        self.projects = {project.name: project for project in projects}
+        self.users = tuple(users)
+        self._paths: dict[str, tuple[str, ...]] = {}
+        self._of_user: dict[str, str] = {}
+        """Users' projects, which patterns take long to find."""
+        self._scopes: dict[tuple[str, str], tuple[Scope, ...]] = {}
+        every = [row.limits for row in users]
+        for project in projects:
+            every += [project.limits, project.each_user]
+        self.has_limits = any(limits.holds_starts for limits in every)
+        self.has_weights = any(limits.max_weight is not None for limits in every)
+        windows = [one.window_days for one in every if one.max_proc_hours is not None]
+        self.window_days = max(windows, default=0)
+        self.guaranteed = tuple(project for project in projects if project.guarantees)
+        self.shares = self._shares(others_share)
+
+    def path(self, project: str) -> tuple[str, ...]:
+        """A project and those above it, the highest first; of one that is not there, `OTHERS`."""
+        found = self._paths.get(project)
+        if found is None:
+            names = []
+            step = project
+            while step in self.projects and step not in names:
+                names.append(step)
+                step = self.projects[step].parent
+            found = self._paths[project] = tuple(reversed(names)) or (OTHERS,)
+        return found
+
+    def project(self, account: str, user: str) -> str:
+        """The project that a user's job is charged to, where it names an account."""
+        if account and (not self.projects or account in self.projects):
+            return account
+        return self.of_user(user)
+
+    def owner(self, project: str, user: str) -> tuple[str, str]:
+        """Whose share is used: what is charged to a project that is not there is the others'."""
+        return (project if project in self.projects else OTHERS), user
+
+    def of_user(self, user: str) -> str:
+        """The project of a user's jobs that name none."""
+        found = self._of_user.get(user)
+        if found is None:
+            listing = (p.name for p in self.projects.values() if p.lists(user))
+            found = self._of_user[user] = next(listing, OTHERS)
+        return found
+
+    def refusal(self, account: str, user: str) -> str:
+        """Why a user's job may not name this project; empty if it may."""
+        if not account or not self.projects:
+            return ""
+        project = self.projects.get(account)
+        if project is None:
+            return f"there is no project {account!r}; there are {', '.join(self.projects)}"
+        if project.users and not project.lists(user):
+            return f"{user} is not a user of project {account}"
+        return ""
+
+    def scopes(self, project: str, user: str) -> tuple[Scope, ...]:
+        """The limits that a user's job of a project is under, the widest project first."""
+        found = self._scopes.get((project, user))
+        if found is None:
+            found = self._scopes[project, user] = tuple(self._scopes_of(project, user))
+        return found
+
+    def _scopes_of(self, project: str, user: str) -> Iterator[Scope]:
+        for name in self.path(project):
+            if name in self.projects:
+                here = self.projects[name]
+                yield Scope(project=name, user=None, limits=here.limits)
+                yield Scope(project=name, user=user, limits=here.each_user)
+        for row in self.users:
+            if fnmatchcase(user, row.pattern):
+                yield Scope(project=None, user=user, limits=row.limits)
+                return
+
+    def max_weight(self, project: str, user: str) -> float:
+        """The most that a weight of this user's jobs counts for."""
+        if not self.has_weights:
+            return inf
+        given = (scope.limits.max_weight for scope in self.scopes(project, user))
+        return min((weight for weight in given if weight is not None), default=inf)
+
+    def _shares(self, others_share: float) -> dict[str, float]:
+        """Each project's share of everything, 0..1: its part of its siblings', down the tree."""
+        siblings: dict[str, float] = {OTHERS: others_share}
+        for project in self.projects.values():
+            siblings[project.parent] = siblings.get(project.parent, 0.0) + project.share
+        out = {OTHERS: others_share / siblings[OTHERS] if siblings[OTHERS] else 1.0}
+        for name in self.projects:
+            share = 1.0
+            for step in self.path(name):
+                project = self.projects[step]
+                share *= project.share / siblings[project.parent]
+            out[name] = share
+        return out
