@@ -15,6 +15,7 @@ from coalloc.model.parts import PartKey, PartReport, PartSpec
 from coalloc.model.reading import ClusterReading, NodeReading
 
 __all__ = [
+    "Act",
     "Adapter",
     "AdapterError",
     "Claim",
@@ -129,6 +130,27 @@ class Handover(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """Something to be done in the batch system, which a reading has shown to be due.
+
+    Attributes
+    ----------
+    what : str
+        For logs.
+    run : callable
+        Does it; raises `AdapterError` where it cannot. The next reading shows it again then.
+    """
+
+    what: str
+    run: Callable[[], None]
+
+
+def none_due() -> tuple[Act, ...]:
+    """No act at all."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Adapter:
     """The faces of one cluster; one that only reads has no launcher, most hand nothing over.
 
@@ -136,9 +158,12 @@ class Adapter:
     ----------
     on_demand : callable, optional
         Told again and again how many slots of the cluster waiting jobs could fill.
+    due : callable
+        The acts that the last reading has shown to be due.
     """
 
     reader: Reader
     launcher: Launcher | None = None
     handover: Handover | None = None
     on_demand: Callable[[int], None] | None = None
+    due: Callable[[], tuple[Act, ...]] = none_due

@@ -48,6 +48,8 @@ class PartLauncher:
     folder_type: type[PartFolder] = PartFolder
     runner: str
     """``module:class`` that carries a part, the module within this package."""
+    honours: frozenset[str] = frozenset({"account"})
+    """Options of jobs that are carried out here; an account may stand for nothing."""
 
     def __init__(self, state_dir: Path) -> None:
         self._root = state_dir.resolve()
@@ -225,6 +227,10 @@ class PartLauncher:
         if any(number is not None and number < 0 for number in (part.uid, part.gid)):
             # to the kernel -1 means "as it is", which would be root
             raise ClaimRefusedError("bad_spec", f"{part.uid}:{part.gid} is no user and group")
+        for option, value in part.batch.given():
+            if option not in self.honours:
+                why = f"--{option}={value} cannot be honoured there"
+                raise ClaimRefusedError("not_permitted", why)
         if any("\0" in text for text in (*part.argv, part.cwd, part.stdout, part.stderr)):
             raise ClaimRefusedError("bad_spec", "a command or path holds a NUL character")
 

@@ -315,6 +315,7 @@ def _runner_spec(
         ]
     return {
         "job": spec.job,
+        "name": spec.name,
         "attempt": spec.attempt,
         "part": spec.part,
         "epoch": spec.epoch,

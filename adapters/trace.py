@@ -7,38 +7,29 @@ again whenever it changes, so that editing a node's power or state plays an inci
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from coalloc.adapters.base import Adapter, AdapterError
 from coalloc.adapters.formats.platforms import read_platform
 from coalloc.model.errors import InputError
-from coalloc.model.fields import Field, Table, read_fields
 from coalloc.model.reading import ClusterReading, NodeReading
-
-SETTINGS: Table = {
-    "platform": Field(kind="text", needed=True, doc="Platform file: TOML, JSON or SimGrid XML."),
-    "cluster": Field(kind="text", doc="Its cluster to show; default: the one of the same name."),
-}
+from coalloc.model.structs import read_struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceSettings:
-    """Choice of what a trace shows.
-
-    Attributes
-    ----------
-    name : str
-        The cluster's name in the service.
-    platform : Path
-    cluster : str
-        Its name in the platform file.
-    """
+class TraceSettings(Struct, frozen=True, kw_only=True):
+    """Choice of what a trace shows; `name` is the cluster's name in the service."""
 
     name: str
-    platform: Path
-    cluster: str
+    platform: Annotated[
+        str, Meta(min_length=1, description="Platform file: TOML, JSON or SimGrid XML.")
+    ]
+    cluster: Annotated[
+        str, Meta(description="Its cluster to show; default: the one of the same name.")
+    ] = ""
 
 
 def read_settings(value: Any, cluster: str, where: str) -> TraceSettings:
@@ -48,12 +39,8 @@ def read_settings(value: Any, cluster: str, where: str) -> TraceSettings:
     ------
     InputError
     """
-    fields = read_fields(value, SETTINGS, where)
-    return TraceSettings(
-        name=cluster,
-        platform=Path(fields["platform"]),
-        cluster=fields.get("cluster") or cluster,
-    )
+    settings = read_struct(value, TraceSettings, where, {"name": cluster})
+    return replace(settings, cluster=settings.cluster or cluster)
 
 
 def open_trace(settings: TraceSettings) -> Adapter:
@@ -91,7 +78,7 @@ class TraceReader:
             The file cannot be read, or has no such cluster: it is unknown then, not empty.
         """
         try:
-            status = self._settings.platform.stat()
+            status = Path(self._settings.platform).stat()
         except OSError as error:
             raise AdapterError(f"{self._settings.platform}: {error.strerror}") from error
         version = (status.st_mtime_ns, status.st_size)
@@ -103,7 +90,7 @@ class TraceReader:
     def _load(self) -> ClusterReading:
         settings = self._settings
         try:
-            platform = read_platform(settings.platform)
+            platform = read_platform(Path(settings.platform))
         except InputError as error:
             raise AdapterError(str(error)) from error
         for cluster in platform.clusters:

@@ -1,83 +1,76 @@
-"""What the settings of every batch system have in common."""
+"""Settings that every batch system has, and the types of those that each adds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Any, TypeVar
+
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from coalloc.model.errors import InputError
-from coalloc.model.fields import Field, Table, mapping, read_fields, shown
+from coalloc.model.fields import shown
 from coalloc.model.nodeset import expand
+from coalloc.model.structs import read_struct
 
-SHARED: Table = {
-    "nodes": Field(kind="text", default="", doc="Only these nodes, a node set; default: all."),
-    "qualified": Field(
-        kind="flag",
-        default=False,
-        doc="Publish cluster/node, where another cluster has nodes of the same names.",
-    ),
-    "power": Field(
-        kind="number",
-        low=0,
-        above=True,
-        high=1,
-        default=1.0,
-        doc="Speed of a node of which nothing else is said, relative to the fastest.",
-    ),
-    "power_by_node": Field(
-        kind="loads", low=0, above=True, high=1, default={}, doc="Speed by node set."
-    ),
-    "address": Field(
-        kind="text",
-        default="",
-        doc="Where the nodes reach the executor's machine; default its full name.",
-    ),
-    "ports": Field(
-        kind="integers",
-        low=1,
-        high=65535,
-        default=[],
-        doc="First and last port on which the executor's machine listens to the nodes, one for "
-        "each part; default any that is free.",
-    ),
-    "python": Field(
-        kind="text", default="python3", doc="Python 3.9 or later on the nodes, by name or path."
-    ),
-}
-"""Settings that mean the same in every batch system."""
+Folder = Annotated[str, Meta(pattern="^(/|$)", extra={"kind": "an absolute path"})]
+Power = Annotated[float, Meta(gt=0, le=1)]
+Port = Annotated[int, Meta(ge=1, le=65535)]
+CommandLimit = Annotated[float, Meta(gt=0, le=86_400)]
+"""Of one command, seconds."""
+Wait = Annotated[float, Meta(ge=1, le=1e9)]
+"""Seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchSettings:
+class BatchSettings(Struct, frozen=True, kw_only=True, dict=True):
     """One cluster of a batch system.
 
     Attributes
     ----------
     cluster : str
         Its name in the service.
-    bin : str
-        Folder of the system's commands; empty: those on PATH.
-    nodes : frozenset of str or None
-        Only these, by the system's names; None: all.
-    qualified : bool
-        The service knows the node n1 of the cluster alpha as alpha/n1.
-    power : float
-        (0, 1]; `power_by_node` comes before it.
-    address, ports, python
-        Where the nodes reach the executor's machine, (0, 0) being any port; their Python.
+    power_by_node : dict
+        Once read, by the batch system's names of nodes.
     """
 
     cluster: str
-    bin: str = ""
-    nodes: frozenset[str] | None = None
-    qualified: bool = False
-    power: float = 1.0
-    power_by_node: Mapping[str, float] = field(default_factory=dict)
-    address: str = ""
-    ports: tuple[int, int] = (0, 0)
-    python: str = "python3"
-    account: str = ""
+    bin: Annotated[
+        Folder, Meta(description="Folder of the batch system's commands; default those on PATH.")
+    ] = ""
+    nodes: Annotated[str, Meta(description="Only these nodes, a node set; default: all.")] = ""
+    qualified: Annotated[
+        bool,
+        Meta(
+            description="Publish cluster/node, where another cluster has nodes of the same names."
+        ),
+    ] = False
+    power: Annotated[
+        Power,
+        Meta(description="Speed of a node of which nothing else is said, relative to the fastest."),
+    ] = 1.0
+    power_by_node: Annotated[dict[str, Power], Meta(description="Speed by node set.")] = field(
+        default_factory=dict
+    )
+    address: Annotated[
+        str,
+        Meta(description="Where the nodes reach the executor's machine; default its full name."),
+    ] = ""
+    ports: Annotated[
+        tuple[Port, ...],
+        Meta(
+            description="First and last port on which the executor's machine listens to the "
+            "nodes, one for each part; default any that is free."
+        ),
+    ] = ()
+    python: Annotated[
+        str, Meta(description="Python 3.9 or later on the nodes, by name or path.")
+    ] = "python3"
+
+    @cached_property
+    def only(self) -> frozenset[str] | None:
+        """Names of the nodes that are ours to use; None: all."""
+        return frozenset(expand(self.nodes, "nodes")) if self.nodes else None
 
     def published(self, node: str) -> str:
         """The name under which the service knows a node of the batch system's."""
@@ -88,74 +81,42 @@ class BatchSettings:
         return name.removeprefix(f"{self.cluster}/") if self.qualified else name
 
 
-def read_batch(
-    value: Any, table: Table, where: str, folders: Iterable[str]
-) -> tuple[dict[str, Any], str]:
-    """Read a mapping of settings, and look at what no table of fields can say.
+Settings = TypeVar("Settings", bound=BatchSettings)
+
+
+def read_batch(value: Any, form: type[Settings], cluster: str, where: str) -> Settings:
+    """Read the settings of a batch system, with the sets of ``power_by_node`` expanded.
 
     Parameters
     ----------
-    folders : iterable of str
-        Keys that hold absolute paths.
-
-    Returns
-    -------
-    fields : dict
-        What was given.
-    prefix : str
-        What stands before a key in errors.
+    value : mapping
+        As it stands in the configuration.
+    form : type
+        The batch system's own settings.
+    cluster : str
+    where : str
+        Path of `value` in the configuration, for errors.
 
     Raises
     ------
     InputError
     """
-    fields = read_fields(mapping(value, where), table, where)
+    settings = read_struct(value, form, where, {"cluster": cluster})
     prefix = f"{where}." if where else ""
-    for key in folders:
-        if fields.get(key) and not fields[key].startswith("/"):
-            raise InputError(f"{prefix}{key}", f"{shown(fields[key])} is not an absolute path")
-    ports = fields.get("ports", ())
+    ports = settings.ports
     if ports and (len(ports) != 2 or ports[0] > ports[1]):
         raise InputError(f"{prefix}ports", f"{shown(list(ports))} is not a first and a last port")
-    return fields, prefix
+    if settings.nodes:
+        expand(settings.nodes, f"{prefix}nodes")
+    by_node = _by_node(settings.power_by_node, f"{prefix}power_by_node")
+    return replace(settings, power_by_node=by_node)
 
 
-def common_fields(fields: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """The fields with node sets expanded, as `BatchSettings` has them.
-
-    Raises
-    ------
-    InputError
-        A node set cannot be read, or two sets of ``power_by_node`` share a node.
-    """
+def _by_node(by_set: Mapping[str, float], where: str) -> dict[str, float]:
     by_node: dict[str, float] = {}
-    for text, power in fields.get("power_by_node", {}).items():
-        for name in expand(text, f"{prefix}power_by_node.{text}"):
+    for text, power in by_set.items():
+        for name in expand(text, f"{where}.{text}"):
             if name in by_node:
-                raise InputError(f"{prefix}power_by_node.{text}", f"{name} is named twice")
+                raise InputError(f"{where}.{text}", f"{name} is named twice")
             by_node[name] = power
-    only = fields.get("nodes", "")
-    return {
-        **fields,
-        "ports": tuple(fields.get("ports", ())) or (0, 0),
-        "power_by_node": by_node,
-        "nodes": frozenset(expand(only, f"{prefix}nodes")) if only else None,
-    }
-
-
-def check_word(text: str, where: str, system: str, pattern: str = "") -> None:
-    """Refuse what a command would read as several arguments, as an option, or as a pattern.
-
-    Parameters
-    ----------
-    system : str
-        Name of the batch system, for errors.
-    pattern : str
-        Characters that stand for others there.
-
-    Raises
-    ------
-    InputError
-    """
-    if text.startswith("-") or any(c in text for c in " \t\n,|=\"'" + pattern):
-        raise InputError(where, f"{shown(text)} is not a name in {system}")
+    return by_node

@@ -39,6 +39,7 @@ class GridEngineLauncher(BatchLauncher):
     """
 
     runner = "gridengine.part_job:GridEnginePart"
+    honours = frozenset({"account", "partition"})
 
     def __init__(self, settings: GridEngineSettings, state_dir: Path) -> None:
         self._settings = settings
@@ -57,6 +58,9 @@ class GridEngineLauncher(BatchLauncher):
         is_old = time.monotonic() - self._slots_read > SLOTS_MAX_AGE_S
         if is_old or not counts.keys() <= self._slots.keys():
             self._read_slots()
+        if part.batch.partition not in {"", self._settings.queue}:
+            why = f"only queue {self._settings.queue} is used here, not {part.batch.partition}"
+            raise ClaimRefusedError("not_permitted", why)
         unknown = sorted(counts.keys() - self._slots.keys())
         if unknown:
             raise ClaimRefusedError("unknown_node", f"there is no node {', '.join(unknown)}")
@@ -82,7 +86,7 @@ class GridEngineLauncher(BatchLauncher):
         names = {name: site.plain(name) for name, _ in part.nodes}
         options = [
             word
-            for option, value in (("-P", site.project), ("-A", site.account))
+            for option, value in (("-P", part.batch.account or site.project), ("-A", site.account))
             if value
             for word in (option, value)
         ]
@@ -102,7 +106,7 @@ class GridEngineLauncher(BatchLauncher):
             "names": names,
             "options": options,
             "address": site.address,
-            "ports": list(site.ports),
+            "ports": list(site.ports or (0, 0)),
             "python": site.python,
         }
 

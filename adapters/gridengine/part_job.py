@@ -25,7 +25,12 @@ from coalloc.adapters.gridengine.part_commands import (
 )
 from coalloc.adapters.runner.batch_job import Turn, account_of, node_counts
 from coalloc.adapters.runner.batch_part import BatchPart
-from coalloc.adapters.runner.command import Account, BatchError, RefusedError, UnreachableError
+from coalloc.adapters.runner.command import (
+    Account,
+    BatchError,
+    CommandRefusedError,
+    UnreachableError,
+)
 from coalloc.adapters.runner.payload import VARIABLE, payload
 from coalloc.adapters.runner.rank import FaultError
 
@@ -146,6 +151,9 @@ class GridEngineJob:
             with contextlib.suppress(BatchError):
                 self._delete()
 
+    def withdraw(self) -> None:
+        """Nothing: Grid Engine accounts a deleted job as it does one that has ended."""
+
     def release(self, *, has_run: bool) -> bool:
         """Give the slots back; whether it is known that they are.
 
@@ -205,7 +213,7 @@ class GridEngineJob:
 
     def _delete(self) -> None:
         """Have the jobs deleted; those that are gone are no error."""
-        with contextlib.suppress(RefusedError):
+        with contextlib.suppress(CommandRefusedError):
             self._run("qdel", *self._numbers)
 
     def _undo(self) -> bool:

@@ -24,7 +24,9 @@ from coalloc.adapters.gridengine.reading import (
 )
 from coalloc.adapters.gridengine.settings import GridEngineSettings
 from coalloc.adapters.runner.command import BatchError
+from coalloc.model.batch_options import BatchOptions
 from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.site_rules import PartitionRules, SiteRules
 
 UTC = {"TZ": "UTC"}
 RESOURCES = "num_proc,mem_total,load_short,slots,h_rt,arch"
@@ -80,6 +82,11 @@ class GridEngineReader:
             running=running_jobs(settings, entries, now, claims),
             waiting=waiting_count(status, claims),
             unknown=unknown,
+            rules=SiteRules(
+                honoured=("account", "partition"),
+                usual=BatchOptions(partition=settings.queue),
+                partitions=(PartitionRules(name=settings.queue),),
+            ),
         )
 
     def _node(self, entry: QueueEntry, load: Load) -> NodeReading:
@@ -97,6 +104,7 @@ class GridEngineReader:
             address=entry.host if name != entry.host else "",
             load_age_s=load.age_s,
             reason=reason,
+            partitions=(settings.queue,),
         )
 
 

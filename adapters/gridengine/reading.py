@@ -58,7 +58,7 @@ def chosen_queues(settings: GridEngineSettings, status: Status) -> list[QueueEnt
         for entry in status.queues
         if entry.queue == settings.queue
         and entry.slots > 0
-        and (settings.nodes is None or entry.host in settings.nodes)
+        and (settings.only is None or entry.host in settings.only)
     ]
 
 
@@ -172,7 +172,7 @@ def _taken(entry: QueueEntry) -> int:
 
 
 def span_of(job: JobEntry, entry: QueueEntry, now: float) -> tuple[float, float]:
-    """When a running job started, and when it must have ended, seconds."""
+    """Start of a running job, and the time at which it must have ended, seconds."""
     start = now if job.start is None else min(job.start, now)
     if "d" in job.state:
         return start, now

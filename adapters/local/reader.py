@@ -28,6 +28,7 @@ import psutil
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.local.settings import LocalSettings
 from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.site_rules import SiteRules
 
 LEAST_INTERVAL_S = 0.2
 """Two readings closer than this are one: the kernel counts in ticks of 10 ms."""
@@ -110,7 +111,7 @@ class LocalReader:
                     address=self._settings.address,
                 )
             )
-        return ClusterReading(cluster=self._settings.cluster, nodes=tuple(nodes))
+        return ClusterReading(rules=SiteRules(), cluster=self._settings.cluster, nodes=tuple(nodes))
 
     def _sample(self, now: float) -> Sample:
         busy = tuple(

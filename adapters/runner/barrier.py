@@ -34,6 +34,7 @@ class Node:
         self.spec = spec
         self.connection: LineConnection | None = None
         self.records: dict[int, dict[str, Any]] = {}
+        self.is_let_go = False
 
     @property
     def count(self) -> int:
@@ -96,7 +97,7 @@ class Barrier:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Port on which it listens."""
         return int(self._sock.getsockname()[1])
 
     def all_said(self, step: int) -> bool:
@@ -157,6 +158,15 @@ class Barrier:
         for node in self.nodes.values():
             if node.connection is not None:
                 self._tell(node, *words)
+
+    def let_go(self, code: int) -> None:
+        """Let the wrappers end that wait for it: those that ended last, with this exit code.
+
+        It becomes that of the batch system's job.
+        """
+        for node in self.nodes.values():
+            if END in node.records and not node.is_let_go:
+                self._let_go(node, code)
 
     def drop_unauthenticated(self) -> None:
         """Close the connections that have not proved the key in time."""
@@ -252,10 +262,14 @@ class Barrier:
                 word, _, text = line.partition(" ")
                 if word in {str(READY), str(RUN), str(END)}:
                     node.records.setdefault(int(word), json.loads(text))
-                if word == str(END):
-                    self._tell(node, "over")
+                if word == str(END) and not self.all_said(END):
+                    self._let_go(node, 0)
         except (TalkError, ValueError):
             self._lose(node)
+
+    def _let_go(self, node: Node, code: int) -> None:
+        node.is_let_go = True
+        self._tell(node, "over", str(code))
 
     def _tell(self, node: Node, *words: str) -> None:
         if node.connection is None:

@@ -1,4 +1,4 @@
-"""What holding a part needs of a batch system: the job by which its nodes are claimed.
+"""A batch system as the holder of a part sees it: the job by which its nodes are claimed.
 
 A runner (`runner.batch_part`) makes one `PartJob` for its part. An adapter of another batch system
 writes this class, a launcher (`batch.launcher`), and a reader; barrier, wrapper, orders,
@@ -62,7 +62,7 @@ class PartJob(Protocol):
 
     @property
     def number(self) -> str:
-        """What the batch system calls it; empty: there is none that is known of."""
+        """The batch system's number of it; empty: there is none that is known of."""
 
     @property
     def has_lost_step(self) -> bool:
@@ -96,6 +96,9 @@ class PartJob(Protocol):
     def kill(self) -> None:
         """Kill what runs; harmless when it has ended, or the batch system is out of reach."""
 
+    def withdraw(self) -> None:
+        """Cancel the job, where the batch system keeps accounts; harmless when it has ended."""
+
     def release(self, *, has_run: bool) -> bool:
         """Give the nodes back; whether it is known that they are."""
 
@@ -104,7 +107,7 @@ class PartJob(Protocol):
 
 
 def node_specs(spec: dict[str, Any], folder: str) -> dict[str, dict[str, Any]]:
-    """What each node of a part is told to run, by the batch system's name of the node."""
+    """Specifications of what each node of a part runs, by the batch system's name of the node."""
     shared = {key: value for key, value in spec.items() if key not in {"ranks", "site", "key"}}
     for name in ("script", "hostfile"):
         if f"{name}_text" in spec:
@@ -131,7 +134,7 @@ def node_counts(spec: dict[str, Any]) -> dict[str, int]:
 
 
 def account_of(spec: dict[str, Any]) -> Account | None:
-    """Whose a part's job is; None: this process's own user's.
+    """Account of a part's job; None: this process's own user's.
 
     Raises
     ------

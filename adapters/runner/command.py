@@ -44,7 +44,7 @@ class UnreachableError(BatchError):
     """
 
 
-class RefusedError(BatchError):
+class CommandRefusedError(BatchError):
     """The batch system answered, and said no.
 
     Attributes
@@ -60,7 +60,7 @@ class RefusedError(BatchError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Whose process a command is.
+    """User and groups that a command runs as.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a command printed, and how it ended."""
+    """Output of a command, and its exit code."""
 
     code: int
     out: str
@@ -113,6 +113,11 @@ class Started:
     def has_ended(self) -> bool:
         """Whether it has."""
         return self._process.poll() is not None
+
+    @property
+    def code(self) -> int:
+        """Its exit code; it has ended."""
+        return self._process.wait()
 
     def wait(self, limit_s: float) -> bool:
         """Wait for its end, at most so long; whether it has ended."""
@@ -291,7 +296,7 @@ class Commands:
         return {}
 
     def words(self, said: str) -> str:
-        """What a command said, on one line, without what it puts before every line."""
+        """Output of a command on one line, without the prefix of each line."""
         return one_line(said)
 
     def failure(self, name: str, answer: Answer) -> BatchError:
@@ -300,7 +305,7 @@ class Commands:
         lowered = answer.err.lower()
         if any(phrase in lowered for phrase in self.unreachable):
             return UnreachableError(name, why)
-        return RefusedError(name, why, answer.code)
+        return CommandRefusedError(name, why, answer.code)
 
 
 def one_line(text: str) -> str:
@@ -313,7 +318,7 @@ def one_line(text: str) -> str:
 
 
 def _identity(account: Account | None) -> dict[str, Any]:
-    """What makes a process somebody else's."""
+    """Arguments that make a process another user's."""
     if account is None or account.uid == os.geteuid() != 0:
         return {}
     return {"user": account.uid, "group": account.gid, "extra_groups": account.groups}

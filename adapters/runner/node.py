@@ -33,7 +33,13 @@ PATIENCE_S = 900.0
 
 
 class NodeRunner(Runner):
-    """The processes of one node."""
+    """The processes of one node.
+
+    Attributes
+    ----------
+    exit_code : int
+        The wrapper's own, as the part's runner has said.
+    """
 
     def __init__(
         self, address: RunnerAddress, connection: LineConnection, spec: dict[str, Any], folder: str
@@ -45,6 +51,7 @@ class NodeRunner(Runner):
         self.spec = spec
         self._records: dict[int, dict[str, Any]] = {}
         self._patience_end = float("inf")
+        self.exit_code = 0
 
     def _load(self) -> None:
         os.set_blocking(self.orders_fd, True)
@@ -109,7 +116,9 @@ class NodeRunner(Runner):
         end = time.monotonic() + OVER_LIMIT_S
         while self._connection is not None:
             try:
-                if self._connection.wait_line(end - time.monotonic()) == "over":
+                word, _, code = self._connection.wait_line(end - time.monotonic()).partition(" ")
+                if word == "over":
+                    self.exit_code = int(code or 0)
                     return True
             except TalkError:
                 self._hang_up()
@@ -194,4 +203,4 @@ def main() -> None:
         runner.run()
     finally:
         runner.clean()
-    os._exit(0)
+    os._exit(runner.exit_code)

@@ -1,4 +1,4 @@
-"""What a node is sent so that it can run the wrapper: our own modules, in one variable.
+"""Our own modules in one variable, sent to a node so that it can run the wrapper.
 
 Code that this interpreter has compiled is sent beside its text: a node with the same Python
 need not compile it again, which would be most of the time a wrapper takes to be ready.

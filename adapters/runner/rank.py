@@ -196,7 +196,7 @@ class Rank:
 
 
 def chunk_variables(chunks: list[int] | None, rank: int, size: int) -> dict[str, str]:
-    """What a process of a divisible job's piece sees: which chunks are its own.
+    """Variables that tell a process of a divisible job's piece its own chunks.
 
     Parameters
     ----------

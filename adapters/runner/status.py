@@ -1,4 +1,4 @@
-"""What a part's runner writes down, and how its launcher reads it.
+"""The status file: written by a part's runner, read by its launcher.
 
 Imports the standard library only: the runner loads it without the rest of the package.
 
@@ -117,7 +117,7 @@ class StatusFile:
 
 
 def boot_id() -> str:
-    """What names the present boot of this machine."""
+    """Name of the present boot of this machine."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
 

@@ -36,8 +36,10 @@ RECONNECT_S = 20.0
 KILL_MARGIN_S = 5.0
 REBIND_S = 30.0
 REBIND_POLL_S = 0.2
-SIGNAL_EXIT = 128
-"""A shell adds the signal's number to this."""
+SIGNAL_EXIT, HIGHEST_EXIT = 128, 255
+"""A shell adds the signal's number to the first."""
+OWN_ENDS = frozenset({"exited", "signalled"})
+"""Reasons of processes that nothing of ours, and no batch system, has ended."""
 
 
 class PartSupervisor(OrderLoop):
@@ -265,6 +267,7 @@ class PartSupervisor(OrderLoop):
                     self.stop(node.records[END]["reason"], node.records[END]["detail"])
                     return
         if barrier.all_said(END):
+            self._let_wrappers_go()
             self._is_over = True
             return
         self._see_missing()
@@ -355,8 +358,20 @@ class PartSupervisor(OrderLoop):
 
     # -- the end
 
+    def _let_wrappers_go(self) -> None:
+        """Let the batch system's job end with the processes' exit code.
+
+        One whose processes were ended for another reason than their own is cancelled instead.
+        """
+        ends = [node.records[END] for node in self._barrier.nodes.values()]
+        codes = [code for end in ends for code in end["codes"] if code is not None]
+        if self._reason or any(end["reason"] not in OWN_ENDS for end in ends):
+            self._job.withdraw()
+        worst = max((code if code >= 0 else SIGNAL_EXIT - code for code in codes), default=0)
+        self._barrier.let_go(min(worst, HIGHEST_EXIT))
+
     def _start_times(self) -> dict[str, Any]:
-        """When the part's first process was started."""
+        """Start of the part's first process."""
         runs = [n.records[RUN] for n in self._barrier.nodes.values() if RUN in n.records]
         runs = [run for run in runs if run.get("started") is not None]
         if not runs:

@@ -8,7 +8,7 @@
     runner  wait                                where it is not yet known what the node is to run
     runner  spec {...}                          the part, as far as this node's processes go
     node    1 {...}, 2 {...}, 3 {...}           a record of `runner.status` (READY, RUN, END)
-    runner  go | renew | abort - TEXT | cancel SIGNAL GRACE | over
+    runner  go | renew | abort - TEXT | cancel SIGNAL GRACE | over CODE
 
 Each side proves that it holds the part's key, which travels with the batch job and nowhere else:
 any other at the port learns nothing and starts nothing. Imports the standard library only: it
@@ -53,7 +53,7 @@ def nonce() -> str:
 
 
 def proof(key: str, side: str, *parts: str) -> str:
-    """What only a holder of the key can say."""
+    """Proof of the key for a nonce."""
     said = " ".join([side, *parts]).encode(errors="surrogateescape")
     return blake2b(said, key=bytes.fromhex(key), digest_size=32).hexdigest()
 

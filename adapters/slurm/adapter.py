@@ -11,7 +11,7 @@ from pathlib import Path
 
 from coalloc.adapters.base import Adapter, Claim, Launcher
 from coalloc.adapters.slurm.launcher import SlurmLauncher, commands_of
-from coalloc.adapters.slurm.native_jobs import HandedLauncher
+from coalloc.adapters.slurm.native_jobs import NativeLauncher
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
@@ -34,34 +34,29 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
     commands = commands_of(settings)
     share = Share(settings=settings, slurm=commands)
     own = SlurmLauncher(settings, state_dir, share)
-    if not settings.hands_over:
-        reader = SlurmReader(
-            settings,
-            commands,
-            state_dir=state_dir,
-            claims=own.claims,
-            given_back=own.given_back,
-            share=share,
-        )
-        return Adapter(reader=reader, launcher=own, on_demand=share.want)
-    handed = HandedLauncher(settings, commands, state_dir)
+    handed = NativeLauncher(settings, commands, state_dir) if settings.hands_over else None
     reader = SlurmReader(
         settings,
         commands,
         state_dir=state_dir,
         claims=own.claims,
         given_back=own.given_back,
-        claimed=handed.claimed,
+        claimed=frozenset if handed is None else handed.claimed,
         share=share,
     )
-    launcher = CombinedLauncher(own, handed)
-    return Adapter(reader=reader, launcher=launcher, handover=handed, on_demand=share.want)
+    return Adapter(
+        reader=reader,
+        launcher=own if handed is None else CombinedLauncher(own, handed),
+        handover=handed,
+        on_demand=share.want,
+        due=reader.due,
+    )
 
 
 class CombinedLauncher:
     """Our own parts' launcher and that of jobs handed over, as one; each part goes to its own."""
 
-    def __init__(self, own: Launcher, handed: HandedLauncher) -> None:
+    def __init__(self, own: Launcher, handed: NativeLauncher) -> None:
         self._own, self._handed = own, handed
 
     def _of(self, key: PartKey) -> Launcher:

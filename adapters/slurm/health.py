@@ -34,16 +34,24 @@ def target_partition(
 def closed_nodes(
     settings: SlurmSettings, partitions: tuple[PartitionEntry, ...], nodes: Iterable[NodeEntry]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Nodes on which Slurm would start nothing of ours, with the reason of each; notices."""
+    """Nodes on which Slurm would start nothing of ours, with the reason of each; notices.
+
+    One outside the partition where parts run is open to jobs that name another of its partitions.
+    """
     target = target_partition(settings, partitions)
+    open_names = {p.name for p in partitions if p.state == "UP"} - {settings.handover_partition}
+    if settings.partitions:
+        open_names &= {*settings.partitions, settings.partition}
+    why, notices = "", tuple[str, ...]()
     if target is None:
         why = f"there is no partition {settings.partition or 'by default'}"
     elif target.state != "UP":
         why = f"partition {target.name} is {target.state}"
+    if why:
+        notices = (f"{why}: nothing can be started that names no other partition",)
     else:
-        outside = f"not in partition {target.name}"
-        return {n.name: outside for n in nodes if target.name not in n.partitions}, ()
-    return {node.name: why for node in nodes}, (f"{why}: nothing can be started",)
+        why = "in no partition that is up"
+    return {n.name: why for n in nodes if not open_names.intersection(n.partitions)}, notices
 
 
 def shut(node: NodeEntry, why: str) -> NodeEntry:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
+from coalloc.model.batch_options import NAMES
 from coalloc.model.nodeset import fold
 from coalloc.model.parts import PartKey, PartSpec
+from coalloc.model.site_rules import Asking, judged
 
 KEPT_CLAIMS = 5000
 """Claims of ended parts in memory and, at least, on disk: the newest."""
@@ -43,6 +46,7 @@ class SlurmLauncher(BatchLauncher):
     """
 
     runner = "slurm.part_job:SlurmPart"
+    honours = frozenset(NAMES)
 
     def __init__(
         self, settings: SlurmSettings, state_dir: Path, share: Share | None = None
@@ -93,24 +97,21 @@ class SlurmLauncher(BatchLauncher):
         if part.queue is None:
             return ""
         avoided = {self._settings.plain(name) for name in part.queue.avoid} & self._names
-        if self._settings.nodes is not None:
-            avoided |= self._names - self._settings.nodes
+        if self._settings.only is not None:
+            avoided |= self._names - self._settings.only
         return fold(sorted(avoided)) if avoided else ""
 
     def _site(self, part: PartSpec) -> dict[str, Any]:
         """What the runner has to know of the cluster."""
         site = self._settings
-        reservation = site.reservation or (self._share.name if self._share.nodes else "")
-        options = [
-            f"--{name}={value}"
-            for name, value in (
-                ("partition", site.partition),
-                ("account", site.account),
-                ("qos", site.qos),
-                ("reservation", reservation),
-            )
-            if value
-        ]
+        own = {
+            "partition": site.partition,
+            "account": site.account,
+            "qos": site.qos,
+            "reservation": site.reservation or (self._share.name if self._share.nodes else ""),
+        }
+        asked = own | dict(part.batch.given())
+        options = [f"--{name}={value}" for name, value in asked.items() if value]
         return {
             "conf": self._slurm.conf,
             "bin": site.bin,
@@ -120,13 +121,25 @@ class SlurmLauncher(BatchLauncher):
             "exclusive": site.slots == "node",
             "names": {name: site.plain(name) for name, _ in part.nodes},
             "options": options,
-            "max_time_s": self._share.max_time_s,
+            "max_time_s": self._longest_s(part),
             "memory_mb": part.memory_mb_per_proc
             or self._share.memory_of(site.plain(name) for name, _ in part.nodes),
             "address": site.address,
-            "ports": list(site.ports),
+            "ports": list(site.ports or (0, 0)),
             "python": site.python,
         }
+
+    def _longest_s(self, part: PartSpec) -> float | None:
+        """The longest time limit that Slurm lets the part have, as far as its rules are known."""
+        rules = self._share.rules
+        if rules is None:
+            return None
+        try:
+            user = pwd.getpwuid(os.getuid() if part.uid is None else part.uid).pw_name
+        except KeyError:
+            user = ""
+        asking = Asking(user=user, batch=part.batch, time_limit_s=part.time_limit_s)
+        return judged(rules, asking).limits.time_s
 
 
 class Ledger:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -32,7 +33,7 @@ class Stage(StrEnum):
 
 
 @dataclass(slots=True, kw_only=True)
-class HandedPart:
+class NativePart:
     """What is kept of one part.
 
     Attributes
@@ -47,6 +48,10 @@ class HandedPart:
         Before we touched it.
     released_at : float
         Seconds; 0 before.
+    keeps_shape : bool
+        Slurm chooses its nodes, of the shape that its user asked for.
+    granted : dict of node name to slots, or None
+        Where Slurm has chosen them: what it runs on, by the names known to the service.
     started : float or None
     stopping : str
         Why we want it ended; empty: we do not.
@@ -66,6 +71,8 @@ class HandedPart:
     node_count: str = ""
     was_held: bool = False
     released_at: float = 0.0
+    keeps_shape: bool = False
+    granted: dict[str, int] | None = None
     started: float | None = None
     stopping: str = ""
     state: str = str(PartState.PREPARING)
@@ -112,6 +119,7 @@ class HandedPart:
             ended=self.ended,
             reason=self.reason,
             detail=self.detail,
+            nodes=self.granted or {},
         )
 
     def write(self, folder: Path) -> None:
@@ -125,7 +133,7 @@ class HandedPart:
         written.replace(folder / self.key.folder)
 
     @classmethod
-    def read(cls, path: Path) -> HandedPart | None:
+    def read(cls, path: Path) -> NativePart | None:
         """What was kept; None where that is not sound."""
         try:
             body = json.loads(path.read_text())
@@ -144,6 +152,8 @@ class JobFacts:
         It was given nodes.
     code : int
         Exit code, or minus the number of the signal.
+    layout : frozenset of str
+        What its user has said of how it lies on its nodes (`LAYOUT`).
     """
 
     state: str
@@ -154,6 +164,7 @@ class JobFacts:
     code: int
     started: float | None
     ended: float | None
+    layout: frozenset[str] = frozenset()
 
     @property
     def is_held(self) -> bool:
@@ -164,6 +175,25 @@ class JobFacts:
     def holds_nodes(self) -> bool:
         """Runs, or is about to, or has not quite ended."""
         return self.state in HOLDS_NODES
+
+
+NODES, TASKS_PER_NODE, EXCLUSIVE, CONTIGUOUS = "nodes", "tasks", "exclusive", "contiguous"
+CPUS_PER_NODE = "cpus"
+LAYOUT: Mapping[str, tuple[str, str]] = {
+    NODES: ("NumNodes", r"\d+-\d+"),
+    TASKS_PER_NODE: ("NtasksPerN:B:S:C", r"[1-9]\d*:.*"),
+    CPUS_PER_NODE: ("MinCPUsNode", r"0*([2-9]|[1-9]\d+)"),
+    EXCLUSIVE: ("OverSubscribe", r"NO|EXCLUSIVE|USER|MCS"),
+    CONTIGUOUS: ("Contiguous", r"1"),
+}
+"""Fields of a pending job that say how it is to lie on its nodes, and the values that do."""
+
+
+def layout_of(pairs: Mapping[str, str]) -> frozenset[str]:
+    """Layout that a job's user asked for."""
+    return frozenset(
+        name for name, (key, said) in LAYOUT.items() if re.fullmatch(said, pairs.get(key, ""))
+    )
 
 
 def job_facts(pairs: Mapping[str, str]) -> JobFacts:
@@ -186,6 +216,7 @@ def job_facts(pairs: Mapping[str, str]) -> JobFacts:
         code=exit_code(pairs["ExitCode"], where),
         started=read_time(pairs.get("StartTime", ""), where),
         ended=read_time(pairs.get("EndTime", ""), where),
+        layout=layout_of(pairs),
     )
 
 
@@ -225,7 +256,7 @@ def exit_code(text: str, where: str) -> int:
     return -int(number) if int(number or 0) else int(code)
 
 
-def judge(part: HandedPart, facts: JobFacts) -> bool:
+def judge(part: NativePart, facts: JobFacts) -> bool:
     """Take in how a job ended; False where it has not ended, or that is not known."""
     verdict = VERDICTS.get(facts.state)
     if verdict is None:

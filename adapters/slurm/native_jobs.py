@@ -23,19 +23,21 @@ from contextlib import suppress
 from pathlib import Path
 
 from coalloc.adapters.base import AdapterError, Claim, ClaimRefusedError
-from coalloc.adapters.runner.command import BatchError, RefusedError, UnreachableError
+from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.native_job import (
     CANCELLED_THERE,
+    CONTIGUOUS,
     REQUEUED,
-    HandedPart,
     JobFacts,
+    NativePart,
     Stage,
     account_facts,
     job_facts,
     judge,
 )
 from coalloc.adapters.slurm.parse_text import parse_fields, parse_queue, queue_format
+from coalloc.adapters.slurm.reading import spread
 from coalloc.adapters.slurm.records import HOLDS_NODES, ParseError, QueueEntry
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.nodeset import fold
@@ -48,7 +50,7 @@ LONGEST_PAUSE_S = 15.0
 GONE = "Invalid job id"
 
 
-class HandedLauncher:
+class NativeLauncher:
     """Launches handed jobs of one cluster; a `Launcher` and a `Handover`.
 
     Parameters
@@ -73,7 +75,7 @@ class HandedLauncher:
     ) -> None:
         self._settings, self._slurm, self._clock = settings, slurm, clock
         self._folder = state_dir / "handed"
-        self._parts: dict[PartKey, HandedPart] = {}
+        self._parts: dict[PartKey, NativePart] = {}
         self._claimed: frozenset[str] = frozenset()
         self._look_at = 0.0
         self._every_s = self._pause_s = look_every_s
@@ -95,7 +97,7 @@ class HandedLauncher:
         """
         if part.key in self._parts:
             return Claim(key=part.key, is_new=False)
-        mine = HandedPart(
+        mine = NativePart(
             job=part.job,
             attempt=part.attempt,
             part=part.part,
@@ -111,12 +113,15 @@ class HandedLauncher:
             raise ClaimRefusedError(CANCELLED_THERE, f"job {mine.foreign} is {state} in Slurm")
         mine.partition, mine.node_count = facts.partition, facts.node_count
         mine.was_held = facts.is_held
+        # Slots say nothing of layouts: where its user does, Slurm finds the nodes.
+        bound = facts.layout & {CONTIGUOUS} if self._settings.slots == "node" else facts.layout
+        mine.keeps_shape = bool(bound)
         self._keep(mine)
         try:
             self._bind(mine)
         except BatchError as error:
             self._give_back(mine, "refused_by_slurm", str(error))
-            if isinstance(error, RefusedError):
+            if isinstance(error, CommandRefusedError):
                 raise ClaimRefusedError("nodes_taken", str(error)) from error
             raise AdapterError(str(error)) from error
         return Claim(key=part.key)
@@ -169,7 +174,7 @@ class HandedLauncher:
         paths = sorted(self._folder.iterdir()) if self._folder.is_dir() else []
         for path in paths:
             key = PartKey.of_folder(path.name)
-            part = None if key is None else HandedPart.read(path)
+            part = None if key is None else NativePart.read(path)
             if part is not None and part.key == key:
                 self._parts[part.key] = part
         self._note_claimed()
@@ -209,16 +214,16 @@ class HandedLauncher:
             if GONE not in error.why:
                 raise AdapterError(str(error)) from error
 
-    def _look(self, living: list[HandedPart]) -> None:
+    def _look(self, living: list[NativePart]) -> None:
         entries = self._entries([part.foreign for part in living])
         for part in living:
             try:
                 self._step(part, entries.get(part.foreign))
-            except RefusedError as error:
+            except CommandRefusedError as error:
                 if part.stage is Stage.CLAIMING:
                     self._give_back(part, "nodes_taken", str(error))
 
-    def _step(self, part: HandedPart, entry: QueueEntry | None) -> None:
+    def _step(self, part: NativePart, entry: QueueEntry | None) -> None:
         """One part, and what Slurm's queue says of its job; None: it is not in the queue."""
         if part.stage is Stage.RETURNING:
             self._return(part)
@@ -231,15 +236,24 @@ class HandedLauncher:
         elif part.stage is Stage.RELEASED:
             self._waits(part, entry)
 
-    def _runs(self, part: HandedPart, entry: QueueEntry) -> None:
+    def _runs(self, part: NativePart, entry: QueueEntry) -> None:
         if part.started is None or part.state != PartState.RUNNING:
             part.stage, part.state = Stage.RELEASED, str(PartState.RUNNING)
             part.started = self._clock() if entry.start is None else entry.start
+            if part.keeps_shape:
+                part.granted = self._slots(entry)
             self._keep(part)
         if part.stopping:
             self._command("scancel", part.foreign)
 
-    def _waits(self, part: HandedPart, entry: QueueEntry) -> None:
+    def _slots(self, entry: QueueEntry) -> dict[str, int]:
+        """Slots of a job on each of its nodes, as a reading counts them."""
+        whole = self._settings.slots == "node"
+        return {
+            self._settings.published(name): 1 if whole else count for name, count in spread(entry)
+        }
+
+    def _waits(self, part: NativePart, entry: QueueEntry) -> None:
         """Released, and it waits: not started yet, or started and requeued."""
         if part.started is not None:
             self._give_back(part, REQUEUED, "requeued by Slurm", PartState.FINISHED)
@@ -248,9 +262,9 @@ class HandedLauncher:
         elif entry.reason.startswith("JobHeld"):
             self._release(part.foreign)
 
-    def _stop(self, part: HandedPart) -> None:
+    def _stop(self, part: NativePart) -> None:
         """Take a released job back, or cancel it where it runs already."""
-        with suppress(RefusedError):  # it runs, or has ended
+        with suppress(CommandRefusedError):  # it runs, or has ended
             self._command("scontrol", "hold", part.foreign)
         facts = self._facts(part.foreign)
         if facts is None:
@@ -262,7 +276,7 @@ class HandedLauncher:
         elif facts.holds_nodes and part.stopping:
             self._command("scancel", part.foreign)
 
-    def _ended(self, part: HandedPart) -> None:
+    def _ended(self, part: NativePart) -> None:
         """Not in the queue: ask what became of it, and then the accounts."""
         facts = self._facts(part.foreign)
         if facts is None and part.stage is not Stage.RELEASED:
@@ -276,21 +290,22 @@ class HandedLauncher:
         part.stage = Stage.ENDED
         self._keep(part)
 
-    def _bind(self, part: HandedPart) -> None:
+    def _bind(self, part: NativePart) -> None:
         """Hold it, move it, name its nodes."""
         self._command("scontrol", "hold", part.foreign)
         target = self._settings.partition or part.partition
+        count = len(part.nodes)
+        nodes = (f"NumNodes={count}-{count}", f"ReqNodeList={fold(part.nodes)}")
         self._command(
             *("scontrol", "update", f"JobId={part.foreign}", f"Partition={target}"),
-            f"NumNodes={len(part.nodes)}-{len(part.nodes)}",
-            f"ReqNodeList={fold(part.nodes)}",
+            *(() if part.keeps_shape else nodes),
         )
         part.stage, part.state = Stage.READY, str(PartState.READY)
         self._keep(part)
 
     def _give_back(
         self,
-        part: HandedPart,
+        part: NativePart,
         reason: str,
         detail: str,
         state: PartState = PartState.REFUSED,
@@ -302,17 +317,16 @@ class HandedLauncher:
         with suppress(UnreachableError):  # the next look tries again
             self._return(part)
 
-    def _return(self, part: HandedPart) -> None:
+    def _return(self, part: NativePart) -> None:
         try:
             self._command("scontrol", "hold", part.foreign)
             self._command(
                 *("scontrol", "update", f"JobId={part.foreign}", f"Partition={part.partition}"),
-                f"NumNodes={part.node_count}",
-                "ReqNodeList=",
+                *(() if part.keeps_shape else (f"NumNodes={part.node_count}", "ReqNodeList=")),
             )
             if not part.was_held:
                 self._release(part.foreign)
-        except RefusedError:
+        except CommandRefusedError:
             pass  # it is gone, or its user has changed it: the next reading shows it as it is
         part.stage = Stage.ENDED
         self._keep(part)
@@ -330,7 +344,7 @@ class HandedLauncher:
         """What Slurm says of a job; None where it knows of none."""
         try:
             text = self._command("scontrol", "-o", "show", "job", foreign)
-        except RefusedError as error:
+        except CommandRefusedError as error:
             if GONE in error.why:
                 return None
             raise
@@ -343,7 +357,7 @@ class HandedLauncher:
                 *("sacct", "-n", "-P", "-X", "-j", foreign),
                 *("-o", "State,ExitCode,Start,End,NodeList"),
             )
-        except RefusedError:
+        except CommandRefusedError:
             return None
         lines = text.split("\n")
         return account_facts(lines[0]) if lines[0] else None
@@ -355,13 +369,13 @@ class HandedLauncher:
                 *("squeue", "-h", "-r", "-a", "-t", "all", "-j", ",".join(ids)),
                 *("-o", queue_format(mark)),
             )
-        except RefusedError as error:
+        except CommandRefusedError as error:
             if GONE in error.why:
                 return {}
             raise
         return {entry.id: entry for entry in parse_queue(text, mark)}
 
-    def _keep(self, part: HandedPart) -> None:
+    def _keep(self, part: NativePart) -> None:
         part.write(self._folder)
         self._parts[part.key] = part
         self._note_claimed()

@@ -21,7 +21,6 @@ from itertools import pairwise
 from coalloc.adapters.slurm.records import (
     NodeEntry,
     ParseError,
-    PartitionEntry,
     QueueEntry,
     ReservationEntry,
     job_state,
@@ -195,7 +194,7 @@ def _queue_entry(record: str, mark: str) -> QueueEntry:
         uid=_identity(found["uid"]),
         gid=_identity(found["gid"]),
         name=found["name"],
-        comment=_present(found["comment"]),
+        comment=present(found["comment"]),
         cpus=read_integer(found["cpus"], line, "CPUs"),
         node_count=read_integer(found["node_count"], line, "nodes"),
         nodes=read_nodes(found["nodes"], line),
@@ -204,11 +203,11 @@ def _queue_entry(record: str, mark: str) -> QueueEntry:
         end=read_time(found["end"], line),
         submitted=read_time(found["submitted"], line),
         time_limit=read_duration(found["time_limit"], line),
-        features=_present(found["features"]),
+        features=present(found["features"]),
         exclusive=found["exclusive"].strip() == "NO",
-        reservation=_present(found["reservation"]),
-        required_nodes=_present(found["required_nodes"]),
-        dependency=_present(found["dependency"]),
+        reservation=present(found["reservation"]),
+        required_nodes=present(found["required_nodes"]),
+        dependency=present(found["dependency"]),
     )
 
 
@@ -217,7 +216,8 @@ def _identity(text: str) -> int:
     return int(text) if re.fullmatch(r"[0-9]{1,10}", text, re.A) else -1
 
 
-def _present(text: str) -> str:
+def present(text: str) -> str:
+    """The text, or nothing where it says so."""
     return "" if text.strip() in NONE else text
 
 
@@ -228,7 +228,8 @@ def parse_node_list(text: str) -> tuple[NodeEntry, ...]:
     ------
     ParseError
     """
-    nodes = [_node_entry(pairs, where) for pairs, where in _records(text, "NodeName", _NODE_KEYS)]
+    found = read_records(text, "NodeName", _NODE_KEYS)
+    nodes = [_node_entry(pairs, where) for pairs, where in found]
     if not nodes:
         raise ParseError(text, "no NodeName")
     return tuple(nodes)
@@ -249,12 +250,13 @@ def _node_entry(pairs: Mapping[str, str], where: str) -> NodeEntry:
         cpu_load=_number(pairs.get("CPULoad", "")),
         memory_mb=_megabytes(pairs.get("RealMemory", "")),
         free_mb=_megabytes(pairs.get("FreeMem", "")),
-        features=_words(pairs.get("ActiveFeatures", pairs.get("Features", ""))),
+        features=read_words(pairs.get("ActiveFeatures", pairs.get("Features", ""))),
         weight=read_integer(pairs.get("Weight", "1"), where, "Weight"),
-        partitions=_words(pairs.get("Partitions", "")),
-        address=_present(pairs.get("NodeAddr", "")),
-        reason=_present(pairs.get("Reason", "")),
-        extra=_present(pairs.get("Extra", "")),
+        partitions=read_words(pairs.get("Partitions", "")),
+        address=present(pairs.get("NodeAddr", "")),
+        reason=present(pairs.get("Reason", "")),
+        gres=_gres(pairs.get("Gres", "")),
+        extra=present(pairs.get("Extra", "")),
     )
 
 
@@ -268,7 +270,7 @@ def parse_reservations(text: str) -> tuple[ReservationEntry, ...]:
     if text.strip() == "No reservations in the system":
         return ()
     found = []
-    for pairs, where in _records(text, "ReservationName", _RESERVATION_KEYS):
+    for pairs, where in read_records(text, "ReservationName", _RESERVATION_KEYS):
         nodes = read_nodes(pairs.get("Nodes", ""), where)
         start, end = (read_time(pairs.get(key, ""), where) for key in ("StartTime", "EndTime"))
         if start is None or end is None:
@@ -280,34 +282,10 @@ def parse_reservations(text: str) -> tuple[ReservationEntry, ...]:
                     nodes=nodes,
                     start=start,
                     end=end,
-                    users=_words(pairs.get("Users", "")),
-                    flags=_words(pairs.get("Flags", "")),
+                    users=read_words(pairs.get("Users", "")),
+                    flags=read_words(pairs.get("Flags", "")),
                 )
             )
-    return tuple(found)
-
-
-def parse_partitions(text: str) -> tuple[PartitionEntry, ...]:
-    """What ``scontrol show partition`` printed.
-
-    Raises
-    ------
-    ParseError
-    """
-    found = []
-    for pairs, where in _records(text, "PartitionName", None):
-        if "State" not in pairs:
-            raise ParseError(where, "no State")
-        found.append(
-            PartitionEntry(
-                name=pairs["PartitionName"],
-                state=pairs["State"].upper(),
-                is_default=pairs.get("Default", "").upper() == "YES",
-                max_time_s=read_duration(pairs.get("MaxTime", ""), where),
-            )
-        )
-    if not found:
-        raise ParseError(text, "no PartitionName")
     return tuple(found)
 
 
@@ -343,25 +321,26 @@ def parse_fields(text: str, first: str = "JobId") -> Mapping[str, str]:
     """
     if not text.lstrip().startswith(f"{first}="):
         raise ParseError(text, f"no {first}")
-    return _pairs(text, None)
+    return read_pairs(text, None)
 
 
-def _records(
+def read_records(
     text: str, first: str, keys: frozenset[str] | None
 ) -> Iterator[tuple[Mapping[str, str], str]]:
+    """The records of ``scontrol show``, which each begin with the key `first`, and their text."""
     starts = [match.start() for match in re.finditer(rf"^[ \t]*{first}=", text, re.M)]
     head = text[: starts[0]] if starts else text
     if head.strip():
         raise ParseError(head.strip(), f"no {first}")
     for begin, end in pairwise([*starts, len(text)]):
         where = text[begin:end].strip()
-        pairs = _pairs(where, keys)
+        pairs = read_pairs(where, keys)
         if not pairs.get(first):
             raise ParseError(where, f"empty {first}")
         yield pairs, where
 
 
-def _pairs(text: str, keys: frozenset[str] | None) -> dict[str, str]:
+def read_pairs(text: str, keys: frozenset[str] | None) -> dict[str, str]:
     """Values run up to the next key; free text stands last, so it cannot overrule a field."""
     found = [m for m in _KEY.finditer(text) if keys is None or m[1] in keys]
     pairs: dict[str, str] = {}
@@ -371,9 +350,30 @@ def _pairs(text: str, keys: frozenset[str] | None) -> dict[str, str]:
     return pairs
 
 
-def _words(text: str) -> tuple[str, ...]:
+def read_words(text: str) -> tuple[str, ...]:
+    """Words with commas or blanks between them; none where it says so."""
     text = text.strip()
     return () if text in NONE else tuple(word for word in re.split(r"[, ]+", text) if word)
+
+
+def bound(text: str) -> int | None:
+    """A count, or None where it is unlimited."""
+    text = text.strip()
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text, re.A) else None
+
+
+def _gres(text: str) -> dict[str, int]:
+    """``gpu:a100:4(S:0-1),gpu:v100:2`` as counts of ``gpu``, ``gpu:a100`` and ``gpu:v100``."""
+    counts: dict[str, int] = {}
+    for item in read_words(re.sub(r"\([^)]*\)", "", text)):
+        *names, last = item.split(":")
+        number = bound(last)
+        if number is None:
+            names, number = [*names, last], 1
+        for depth in range(1, len(names) + 1):
+            name = ":".join(names[:depth])
+            counts[name] = counts.get(name, 0) + number
+    return counts
 
 
 def _number(text: str) -> float | None:

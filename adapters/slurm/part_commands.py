@@ -12,6 +12,7 @@ from coalloc.adapters.runner.batch_job import node_counts
 from coalloc.adapters.runner.command import BatchError, UnreachableError
 from coalloc.adapters.runner.payload import BOOT
 
+LONGEST_NAME = 200
 HOLD_S = 20.0
 """Between a grant and the start: the other parts and the wrappers come up, seconds."""
 ALIVE = frozenset(
@@ -20,10 +21,19 @@ ALIVE = frozenset(
 """States of a Slurm job whose processes may run, or will."""
 ENDING = "COMPLETING"
 """State that stands before a job's end state until its nodes are free."""
+REQUEUED = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"})
+"""States of a job that has run and is to run once more."""
 
 NODE_COUNT = '"$SLURM_JOB_NUM_NODES"'
+STEP = (
+    *("--wait=0", "--mpi=none", "--cpu-bind=none", "--input=none"),
+    *("--kill-on-bad-exit=1", "--export=ALL"),
+)
+"""Options of the step that the wrappers are."""
+ONE_ON_EACH_NODE = 'exec 2>&1; [ "${SLURM_LOCALID:-0}" = 0 ] || exit 0; exec "$@"'
+"""Slurm counts CPUs that are not equally many on each node as tasks; the first brings all up."""
 FULL = ("job queue full", "temporarily unable to accept")
-"""What salloc and sbatch say before they try again for a minute: MaxJobCount, most often."""
+"""Message of srun and sbatch before they try again for a minute: MaxJobCount, most often."""
 OTHERS_FIRST = "others_first"
 WAITABLE = frozenset({OTHERS_FIRST, "nodes_taken", "node_unavailable"})
 """Refusals of a claim at once after which it may wait its turn."""
@@ -39,6 +49,11 @@ REFUSALS = (
     ("requested node not in this partition", "unknown_node"),
     ("invalid account", "not_permitted"),
     ("invalid qos", "not_permitted"),
+    ("invalid feature", "not_permitted"),
+    ("invalid generic resource", "not_permitted"),
+    ("invalid license", "not_permitted"),
+    ("requested reservation is invalid", "not_permitted"),
+    ("access denied to requested reservation", "not_permitted"),
     ("permission denied", "not_permitted"),
     ("not permitted", "not_permitted"),
     ("invalid user id", "user_unknown"),
@@ -60,6 +75,20 @@ NEVER = {
     "JobHeldAdmin": "held_there",
 }
 """Why a job that waits will not start by itself, and the reason of the refusal."""
+UNDECIDED = frozenset({"", "None"})
+"""Reasons of a job that Slurm has not looked at yet."""
+PENDING = (
+    ("Priority", OTHERS_FIRST),
+    ("Resources", "nodes_taken"),
+    ("ReqNodeNotAvail", "node_unavailable"),
+    ("Nodes_required_for_job_are_DOWN", "node_unavailable"),
+    ("Reserved", "node_unavailable"),
+    ("Assoc", "over_limit"),
+    ("QOS", "over_limit"),
+    *NEVER.items(),
+)
+"""Beginnings of Slurm's reasons to let a claim wait, with the reason of the refusal; first match.
+"""
 ENDS = {
     "TIMEOUT": ("time_limit", "Slurm's own time limit ended the job"),
     "DEADLINE": ("time_limit", "Slurm's deadline ended the job"),
@@ -74,22 +103,22 @@ ENDS = {
 
 
 def allocation(spec: dict[str, Any], *, is_shape: bool = False) -> list[str]:
-    """The options by which a part's nodes are asked for, of salloc and sbatch alike.
+    """The options by which a part's nodes are asked for, of srun and sbatch alike.
 
     Parameters
     ----------
     is_shape : bool
         Any nodes that have room for as many processes, not exactly its own.
     """
-    site, token = spec["site"], spec["token"]
-    words = [f"--job-name={token['name']}", f"--comment={token['comment']}"]
+    site = spec["site"]
+    words = [f"--job-name={shown_name(spec)}", f"--comment={spec['token']['comment']}"]
     counts = node_counts(spec)
     if is_shape:
         words += _shape(spec)
-    elif site["exclusive"]:
+    elif site["exclusive"] or len(set(counts.values())) == 1:
         names, size = ",".join(counts), str(len(counts))
-        words += ["--exclusive", f"--nodelist={names}", "-N", size, "-n", size]
-        words += ["--ntasks-per-node=1"]
+        each = "--exclusive" if site["exclusive"] else f"--cpus-per-task={max(counts.values())}"
+        words += [each, f"--nodelist={names}", "-N", size, "-n", size, "--ntasks-per-node=1"]
     else:
         # One word for each CPU: the only way to ask for other numbers on other nodes.
         names = ",".join(name for name, count in counts.items() for _ in range(count))
@@ -135,9 +164,20 @@ def _shape(spec: dict[str, Any]) -> list[str]:
     return words
 
 
-def salloc_words(spec: dict[str, Any]) -> list[str]:
-    """Claim at once, or be refused at once."""
-    return ["--no-shell", "--immediate", "--no-bell", *allocation(spec)]
+def shown_name(spec: dict[str, Any]) -> str:
+    """The name under which Slurm lists and accounts a part: its job's own."""
+    name = "".join(c if c.isprintable() else "?" for c in spec["name"]).strip()
+    return name[:LONGEST_NAME] or f"coalloc-{spec['job']}"
+
+
+def srun_words(spec: dict[str, Any]) -> list[str]:
+    """Claim exactly the part's nodes, and run a wrapper on each.
+
+    Without ``--immediate``, whose refusals Slurm accounts as failed jobs: a claim that comes to
+    wait is withdrawn (`part_job`). The wrappers' end is the job's, with their exit code.
+    """
+    words = ["-v", *allocation(spec), *STEP]
+    return [*words, "/bin/sh", "-c", ONE_ON_EACH_NODE, "sh", *_wrapper(spec)]
 
 
 def sbatch_words(spec: dict[str, Any]) -> list[str]:
@@ -146,16 +186,19 @@ def sbatch_words(spec: dict[str, Any]) -> list[str]:
     return [*own, *allocation(spec, is_shape=True)]
 
 
-def srun_words(spec: dict[str, Any], size: str) -> list[str]:
-    """One wrapper on each of so many nodes, with all that was allocated there."""
-    words = ["-N", size, "-n", size, "--ntasks-per-node=1", "--overlap", "--whole", "--mem=0"]
-    words += ["--mpi=none", "--cpu-bind=none", "--input=none", "--kill-on-bad-exit=1"]
-    return [*words, "--export=ALL", spec["site"]["python"], "-I", "-S", "-c", BOOT]
+def _step_words(spec: dict[str, Any]) -> list[str]:
+    """One wrapper on each node of a batch job, with all that was allocated there."""
+    words = ["-N", NODE_COUNT, "-n", NODE_COUNT, "--ntasks-per-node=1", "--overlap", "--whole"]
+    return [*words, "--mem=0", *STEP, *_wrapper(spec)]
+
+
+def _wrapper(spec: dict[str, Any]) -> list[str]:
+    return [spec["site"]["python"], "-I", "-S", "-c", BOOT]
 
 
 def batch_script(spec: dict[str, Any], srun: str) -> str:
     """What sbatch is given; only where it runs is it known on how many nodes."""
-    words = srun_words(spec, NODE_COUNT)
+    words = _step_words(spec)
     quoted = " ".join(
         word if word == NODE_COUNT else "'" + word.replace("'", "'\\''") + "'" for word in words
     )
@@ -164,9 +207,27 @@ def batch_script(spec: dict[str, Any], srun: str) -> str:
 
 
 def granted(said: str) -> str:
-    """The job's number in what salloc or sbatch said; empty where there is none."""
-    match = re.search(r"Granted job allocation (\d+)", said) or re.match(r"(\d+)(;|\s|$)", said)
+    """The job's number in what srun or sbatch said; empty where there is none."""
+    match = re.search(r"jobid (\d+): nodes", said) or re.match(r"(\d+)(;|\s|$)", said)
     return match.group(1) if match else ""
+
+
+def told(said: str) -> str:
+    """What srun has said, without what it was asked for (``-v``) and how it goes about it."""
+    lines = said.rpartition("end of defined options")[2].splitlines()
+    return "\n".join(line for line in lines if "error:" in line) or "\n".join(lines)
+
+
+def pending_claim(said: str) -> str:
+    """The number of a claim of srun's that waits; empty where it does not."""
+    match = re.search(r"job (\d+) queued and waiting", said)
+    return match.group(1) if match else ""
+
+
+def waits_for(reason: str) -> str:
+    """The reason of a refusal, of a claim that Slurm lets wait for this."""
+    known = (ours for theirs, ours in PENDING if reason.startswith(theirs))
+    return next(known, "refused_by_slurm")
 
 
 def refusal(error: BatchError) -> str:

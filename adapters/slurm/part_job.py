@@ -12,13 +12,15 @@ from calendar import timegm
 from collections.abc import Callable
 from typing import Any
 
-from coalloc.adapters.runner.batch_job import Turn, account_of, node_counts
+from coalloc.adapters.runner.batch_job import Turn, account_of
 from coalloc.adapters.runner.batch_part import BatchPart
 from coalloc.adapters.runner.command import (
+    Answer,
     BatchError,
-    RefusedError,
+    CommandRefusedError,
     Started,
     UnreachableError,
+    one_line,
 )
 from coalloc.adapters.runner.payload import VARIABLE, payload
 from coalloc.adapters.runner.rank import FaultError
@@ -27,23 +29,32 @@ from coalloc.adapters.slurm.part_commands import (
     ALIVE,
     ENDING,
     NEVER,
+    REQUEUED,
+    UNDECIDED,
     WAITABLE,
     allocated,
     batch_script,
     explained,
     granted,
+    pending_claim,
     refusal,
-    salloc_words,
     sbatch_words,
     shown_field,
     srun_words,
+    told,
+    waits_for,
 )
 
 STEP_END_S = 1.0
 RELEASE_S = 5.0
 SETTLE_S = 15.0
 """An ending job's nodes are waited for so long before its end is reported without their cause."""
-POLL_S = 0.01
+LEAVE_S = 30.0
+"""A job whose wrappers have ended ends by itself within this time, or is cancelled, seconds."""
+POLL_S, LONGEST_POLL_S = 0.01, 0.2
+GRANT_POLL_S = 0.005
+LONGEST_LOG = 1 << 20
+LIST = ("-h", "-a", "-o", "%i %k")
 UNDO_S = 60.0
 """A submission that was never answered is looked for so long, seconds."""
 PAYLOAD = payload()
@@ -75,14 +86,14 @@ class SlurmJob:
     system = "Slurm"
 
     def __init__(self, spec: dict[str, Any], folder: str, number: str = "") -> None:
-        self._spec, self._folder = spec, folder
+        self._spec, self._log = spec, f"{folder}/step.log"
         self.number = number
         self.is_unsure = False
         site = spec["site"]
         self._slurm = Slurm(conf=site["conf"], bin_dir=site["bin"], timeout_s=site["limit_s"])
         self._account = account_of(spec)
         self._step: Started | None = None
-        self._undo_until = 0.0
+        self._undo_until = self._leave_until = 0.0
 
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
         """Claim the nodes at once, or take a turn in the queue; whether it waits there.
@@ -92,62 +103,97 @@ class SlurmJob:
         FaultError
         """
         queue = self._spec["queue"]
-        if queue is not None and not self._is_granted_at_once():
+        if queue is not None and not self._is_granted_at_once(port):
             self.submit(port)
             keep()
             return True
         if queue is None:
-            self.allocate()
+            self.allocate(port)
         keep()
-        self.start_step(port)
         return False
 
-    def _is_granted_at_once(self) -> bool:
+    def _is_granted_at_once(self, port: int) -> bool:
         """Whether a claim that might wait need not."""
         if not self._spec["queue"]["at_once"]:
             return False
         try:
-            self.allocate()
+            self.allocate(port)
         except FaultError as fault:
             if fault.reason in WAITABLE:
+                self.number = ""
                 return False
             raise
         return True
 
-    def allocate(self) -> None:
-        """Claim the nodes at once.
+    def allocate(self, port: int) -> None:
+        """Claim the nodes at once, and start the wrappers there; they come to this port.
+
+        srun lives as long as they do, and outlives this process.
 
         Raises
         ------
         FaultError
         """
         try:
-            answer = self._slurm.ask("salloc", *salloc_words(self._spec), account=self._account)
-            self.number = granted(answer.err)
-            if answer.code != 0 or not self.number:
-                raise self._slurm.failure("salloc", answer)
-        except BatchError as error:
-            self._refuse(error)
-
-    def start_step(self, port: int) -> None:
-        """Start the wrappers in what was allocated; they come to this port.
-
-        Raises
-        ------
-        FaultError
-        """
-        try:
-            with open(f"{self._folder}/step.log", "ab") as log:
-                self._step = self._slurm.start(
+            with open(self._log, "ab") as log:
+                srun = self._slurm.start(
                     "srun",
-                    f"--jobid={self.number}",
-                    *srun_words(self._spec, str(len(node_counts(self._spec)))),
+                    *srun_words(self._spec),
                     log=log,
                     env=self._environment(port),
                     account=self._account,
                 )
+            try:
+                self._await_grant(srun)
+            except BaseException:
+                srun.kill()
+                raise
+            self._step = srun
         except BatchError as error:
             self._refuse(error)
+
+    def _await_grant(self, srun: Started) -> None:
+        """Read that the nodes are granted; a claim that is to wait is withdrawn.
+
+        What srun says goes to a file, which no reader has to empty while it runs on.
+
+        Raises
+        ------
+        BatchError, FaultError
+        """
+        limit_s = self._spec["site"]["limit_s"]
+        end = time.monotonic() + limit_s
+        while True:
+            has_ended, said = srun.has_ended, self._said()
+            if number := granted(said):
+                self.number = number
+                return
+            self.number = pending_claim(said)
+            if has_ended:
+                raise self._slurm.failure("srun", Answer(code=srun.code, out="", err=told(said)))
+            reason = self._why_pending()
+            if reason not in UNDECIDED:
+                self.cancel()
+                srun.wait(STEP_END_S)
+                raise FaultError(waits_for(reason), f"srun: not granted at once ({reason})")
+            if time.monotonic() >= end:
+                words = one_line(told(said))
+                why = f"no answer within {limit_s:g} s"
+                raise UnreachableError("srun", f"{why}: {words}" if words else why)
+            time.sleep(GRANT_POLL_S)
+
+    def _said(self) -> str:
+        """All that srun and the wrappers have said."""
+        try:
+            with open(self._log, encoding="utf-8", errors="replace") as file:
+                return file.read(LONGEST_LOG)
+        except OSError:
+            return ""
+
+    def _why_pending(self) -> str:
+        """What a claim waits for; empty: it does not, or that is not known yet."""
+        state, reason = self.state() if self.number else ("", "")
+        return reason if state == "PENDING" else ""
 
     def submit(self, port: int) -> None:
         """Claim the nodes through the queue; the wrappers come to this port.
@@ -183,7 +229,7 @@ class SlurmJob:
             text = self._slurm.run("scontrol", "-o", "show", "job", self.number)
         except UnreachableError:
             return None, ""
-        except RefusedError:
+        except CommandRefusedError:
             return self._accounted()
         return shown_field(text, "JobState"), shown_field(text, "Reason")
 
@@ -199,7 +245,7 @@ class SlurmJob:
             return Turn(state, reason, slots=self._slots(text) if state == "RUNNING" else {})
         except UnreachableError:
             return None
-        except RefusedError:
+        except CommandRefusedError:
             ended, why = self._accounted()
             return Turn(ended or "", why)
 
@@ -246,8 +292,13 @@ class SlurmJob:
         UnreachableError
         """
         if self.number:
-            with contextlib.suppress(RefusedError):
+            with contextlib.suppress(CommandRefusedError):
                 self._slurm.run("scancel", *options, self.number, account=self._account)
+
+    def withdraw(self) -> None:
+        """Cancel the job; harmless when it has ended, or slurmctld is out of reach."""
+        with contextlib.suppress(BatchError):
+            self.cancel()
 
     def release(self, *, has_run: bool) -> bool:
         """Give the nodes back to Slurm; whether it is known that they are.
@@ -259,28 +310,35 @@ class SlurmJob:
         """
         if not self.number and not self.is_unsure:
             return True
-        if self._step is not None and has_run:
-            self._step.wait(STEP_END_S)
         try:
             if not self.number:
                 return self._undo()
-            if has_run and self._step is None and self._is_gone(STEP_END_S):
-                return True
+            if has_run:
+                left = self._ends_by_itself()
+                if not left:
+                    return True
+                if left not in REQUEUED and time.monotonic() < self._leave_until:
+                    return False
             self.cancel()
-            self._is_gone(RELEASE_S)  # later than that it is Slurm that is late
+            self._listed_after(RELEASE_S)  # later than that it is Slurm that is late
+            self._end_step()
             return True
         except BatchError:
             return False
-        finally:
-            self._end_step()
+
+    def _ends_by_itself(self) -> str:
+        """State of a job whose wrappers have ended, once it had time to end; empty: it has.
+
+        Only one that ends by itself is accounted as completed.
+        """
+        self._leave_until = self._leave_until or time.monotonic() + LEAVE_S
+        if self._step is not None and self._step.wait(STEP_END_S):
+            self._leave_until = min(self._leave_until, time.monotonic() + STEP_END_S)
+        return self._listed_after(RELEASE_S, over=REQUEUED)
 
     def last_words(self) -> str:
         """The last line of the step's own output."""
-        try:
-            with open(f"{self._folder}/step.log", encoding="utf-8", errors="replace") as file:
-                lines = [line.strip() for line in file if line.strip()]
-        except OSError:
-            return ""
+        lines = [line.strip() for line in told(self._said()).splitlines() if line.strip()]
         return lines[-1][:200] if lines else ""
 
     def _refuse(self, error: BatchError) -> None:
@@ -302,9 +360,11 @@ class SlurmJob:
         counts only after a while; until then the caller asks again.
         """
         self._undo_until = self._undo_until or time.monotonic() + UNDO_S
-        name = self._spec["token"]["name"]
-        if self._slurm.run("squeue", "-h", f"--name={name}", "-o", "%i").strip():
-            self._slurm.run("scancel", f"--name={name}", account=self._account)
+        mark = self._spec["token"]["comment"]
+        rows = (line.split(" ", 1) for line in self._slurm.run("squeue", *LIST).splitlines())
+        found = [number for number, *comment in rows if comment == [mark]]
+        if found:
+            self._slurm.run("scancel", *found, account=self._account)
             return True
         return time.monotonic() >= self._undo_until
 
@@ -312,18 +372,23 @@ class SlurmJob:
         if self._step is not None and not self._step.wait(STEP_END_S):
             self._step.kill()
 
-    def _is_gone(self, limit_s: float) -> bool:
-        """Whether the job has left its nodes within this time."""
+    def _listed_after(self, limit_s: float, over: frozenset[str] = frozenset()) -> str:
+        """The job's state in the queue once it is gone or one of these, or after this time."""
         end = time.monotonic() + limit_s
+        pause_s = POLL_S
         while True:
-            try:
-                if not self._slurm.run("squeue", "-h", "-j", self.number, "-o", "%T").strip():
-                    return True
-            except RefusedError:
-                return True  # "Invalid job id specified"
-            if time.monotonic() >= end:
-                return False
-            time.sleep(POLL_S)
+            state = self._listed()
+            if not state or state in over or time.monotonic() + pause_s >= end:
+                return state
+            time.sleep(pause_s)
+            pause_s = min(2.0 * pause_s, LONGEST_POLL_S)
+
+    def _listed(self) -> str:
+        """The job's state in the queue; empty: it is not there."""
+        try:
+            return self._slurm.run("squeue", "-h", "-j", self.number, "-o", "%T").strip()
+        except CommandRefusedError:
+            return ""  # "Invalid job id specified"
 
     def _accounted(self) -> tuple[str | None, str]:
         """What accounting remembers of the job, where there is accounting."""

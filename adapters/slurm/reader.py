@@ -1,10 +1,9 @@
 """Reads a Slurm cluster: nodes, queue, reservations and load, with one command for each.
 
 Four commands make a cycle, however long the queue is: ``squeue``, and ``scontrol show`` of nodes,
-partitions and reservations. Others are seldom: ``scontrol hold`` where a job was handed over in a
-partition that would start it, ``scontrol show config`` for slurmctld's clock once in a while,
-``scancel`` for a job whose end slurmctld forgot. All run with a clean environment, in UTC, and
-under one time limit. Whatever fails, the cluster is unknown, not empty.
+partitions and reservations; ``scontrol show config`` asks for slurmctld's clock once in a while.
+All run with a clean environment, in UTC, and under one time limit. Whatever fails, the cluster is
+unknown, not empty. What a reading shows to be due in Slurm (`slurm.upkeep`) is left to the caller.
 """
 
 from __future__ import annotations
@@ -12,12 +11,11 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from pathlib import Path
 
-from coalloc.adapters.base import AdapterError
+from coalloc.adapters.base import Act, AdapterError
 from coalloc.adapters.batch.node_load import Load, LoadWatch, effective_power
-from coalloc.adapters.runner.command import BatchError, RefusedError, UnreachableError
+from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.slurm.calibration import read_calibration
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.health import (
@@ -27,13 +25,12 @@ from coalloc.adapters.slurm.health import (
     on_our_clock,
     revived_jobs,
     shut,
-    target_partition,
 )
+from coalloc.adapters.slurm.parse_rules import Manager, enforced, parse_manager, parse_partitions
 from coalloc.adapters.slurm.parse_text import (
     gives_whole_memory,
     parse_clock,
     parse_node_list,
-    parse_partitions,
     parse_queue,
     parse_reservations,
     queue_format,
@@ -41,13 +38,16 @@ from coalloc.adapters.slurm.parse_text import (
 from coalloc.adapters.slurm.reading import (
     Answers,
     chosen_nodes,
+    expected_nodes,
     handed_jobs,
     kept_nodes,
     local_waiting,
+    local_waits,
     relative_power,
     running_jobs,
     slots_of,
     states_of,
+    suspended_parts,
     to_hold,
     unknown_jobs,
 )
@@ -55,18 +55,20 @@ from coalloc.adapters.slurm.records import (
     NodeEntry,
     ParseError,
 )
+from coalloc.adapters.slurm.rules import site_rules
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
+from coalloc.adapters.slurm.upkeep import Due, acts
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import ClusterReading, NodeReading
 
 UTC = {"TZ": "UTC"}
 SHOW = ("scontrol", "-a", "-o", "show")
-HELD_AT_ONCE = 500
-"""Jobs named to one ``scontrol hold``."""
 PING_LIMIT_S = 0.8
 CLOCK_EVERY_S = 600.0
 """Between two looks at slurmctld's clock, seconds."""
+ACCOUNTS_EVERY_S = 30.0
+"""Between two looks at associations and QOS, seconds: they may be many."""
 
 
 class SlurmReader:
@@ -85,7 +87,7 @@ class SlurmReader:
     given_back : callable
         The claims of parts that are over, and whose nodes were given back.
     share : Share, optional
-        The share of the cluster on which we go first, kept with every reading.
+        The share of the cluster on which we go first, planned with every reading.
     clock : callable
         Wall-clock seconds.
     """
@@ -106,10 +108,13 @@ class SlurmReader:
         self._claimed, self._claims, self._clock = claimed, claims, clock
         self._given_back = given_back
         self._share = Share(settings=settings, slurm=slurm) if share is None else share
-        self._whole_memory = False
+        self._whole_memory, self._enforced = False, frozenset[str]()
+        self._manager: Manager | None = None
+        self._manager_asked = float("-inf")
         self._clock_off_s, self._clock_asked = 0.0, float("-inf")
         self._calibration = None if state_dir is None else state_dir / "calibration.json"
         self._loads = LoadWatch(settings.load, settings.load_max_age_s)
+        self._due = Due()
 
     def read(self) -> ClusterReading:
         """Return the cluster as Slurm describes it now.
@@ -123,17 +128,23 @@ class SlurmReader:
             given_back = self._given_back()
             answers = self._ask()
             self._compare_clocks()
+            self._ask_manager()
             answers = on_our_clock(answers, self._clock_off_s)
-            self._hold(answers)
-            revived = self._end_revived(answers, given_back)
-            self._share.keep(answers, chosen_nodes(self._settings, answers.nodes))
         except UnreachableError as error:
             raise AdapterError(f"{error}{self._controller()}") from error
         except BatchError as error:
             raise AdapterError(str(error)) from error
         except ParseError as error:
             raise AdapterError(f"Slurm's answer is not understood: {error}") from error
-        return self._reading(answers, revived)
+        self._due = Due(
+            handed=self._to_hold(answers), revived=tuple(revived_jobs(answers.queue, given_back))
+        )
+        self._share.plan(answers, chosen_nodes(self._settings, answers.nodes))
+        return self._reading(answers)
+
+    def due(self) -> tuple[Act, ...]:
+        """The acts that the last reading has shown to be due in Slurm."""
+        return acts(self._due, self._slurm, self._share)
 
     def _controller(self) -> str:
         """What slurmctld is, in words to add to what went wrong.
@@ -170,17 +181,12 @@ class SlurmReader:
     def _run(self, name: str, *arguments: str) -> str:
         return self._slurm.run(name, *arguments, env=UTC, timeout_s=self._settings.command_limit_s)
 
-    def _hold(self, answers: Answers) -> None:
-        """Keep Slurm from starting what was handed over to us."""
+    def _to_hold(self, answers: Answers) -> tuple[str, ...]:
+        """Jobs handed over to us that Slurm would start."""
         if not self._settings.hands_over:
-            return
-        jobs = [job for job in to_hold(self._settings, answers.queue) if job not in answers.claimed]
-        for first in range(0, len(jobs), HELD_AT_ONCE):
-            some = ",".join(jobs[first : first + HELD_AT_ONCE])
-            try:
-                self._run("scontrol", "hold", some)
-            except RefusedError:
-                continue  # one of them has begun or ended since; the others are held
+            return ()
+        jobs = to_hold(self._settings, answers.queue)
+        return tuple(job for job in jobs if job not in answers.claimed)
 
     def _compare_clocks(self) -> None:
         """See once in a while how far slurmctld's clock is from ours."""
@@ -189,28 +195,36 @@ class SlurmReader:
             return
         config = self._run("scontrol", "show", "config")
         there = parse_clock(config)
-        self._whole_memory = gives_whole_memory(config)
+        self._whole_memory, self._enforced = gives_whole_memory(config), enforced(config)
         self._clock_off_s = clock_offset(there, asked, self._clock())
         self._clock_asked = asked
 
-    def _end_revived(self, answers: Answers, given_back: Collection[str]) -> tuple[str, ...]:
-        """Cancel the jobs of parts that are over; what was cancelled, in words."""
-        jobs = revived_jobs(answers.queue, given_back)
-        if not jobs:
-            return ()
-        with suppress(RefusedError):  # it has ended by itself
-            self._run("scancel", *jobs[:HELD_AT_ONCE])
-        return (
-            f"slurmctld had forgotten the end of our jobs {', '.join(jobs[:10])}: cancelled again",
-        )
+    def _ask_manager(self) -> None:
+        """Read associations and QOS once in a while, where they are enforced and may be read."""
+        asked = self._clock()
+        if not self._enforced or 0.0 <= asked - self._manager_asked < ACCOUNTS_EVERY_S:
+            return
+        self._manager_asked = asked
+        try:
+            said = self._run("scontrol", "-o", "show", "assoc_mgr", "flags=assoc,qos")
+            self._manager = parse_manager(said)
+        except (CommandRefusedError, ParseError):
+            self._manager = None
 
-    def _reading(self, answers: Answers, notices: tuple[str, ...]) -> ClusterReading:
+    def _reading(self, answers: Answers) -> ClusterReading:
         settings = self._settings
         chosen = chosen_nodes(settings, answers.nodes)
-        target = target_partition(settings, answers.partitions)
-        self._share.max_time_s = None if target is None else target.max_time_s
         named = chosen if self._whole_memory and settings.slots == "cpus" else []
         self._share.memory_by_cpu = {n.name: (n.memory_mb or 0) // n.cpus for n in named}
+        kept = kept_nodes(settings, answers, chosen, (self._share.name,))
+        rules = self._share.rules = site_rules(
+            settings,
+            answers.partitions,
+            chosen,
+            self._manager,
+            self._enforced,
+            tuple(each.id for each in kept),
+        )
         closed, why = closed_nodes(settings, answers.partitions, chosen)
         closed = {**self._share.closed(answers, chosen), **closed}
         entries = [shut(entry, closed.get(entry.name, "")) for entry in chosen]
@@ -225,13 +239,20 @@ class SlurmReader:
             ),
             running=running_jobs(settings, answers, entries),
             waiting=len(local_waiting(settings, answers)),
+            waited=local_waits(answers),
             queues=settings.start != "salloc" and not self._share.is_granted,
-            reservations=kept_nodes(settings, answers, entries, (self._share.name,)),
+            reservations=(*kept, *expected_nodes(settings, answers, entries)),
             handed=handed_jobs(settings, answers),
             unknown=unknown | unknown_jobs(answers.queue),
-            notices=(*clock_notice(self._clock_off_s), *why, *notices),
+            notices=(
+                *clock_notice(self._clock_off_s),
+                *why,
+                *self._due.notices,
+                *suspended_parts(answers),
+            ),
             way=self._share.way,
             share=self._share.use,
+            rules=rules,
         )
 
     def _node(
@@ -249,4 +270,6 @@ class SlurmReader:
             address="" if entry.address == entry.name else entry.address,
             load_age_s=load.age_s,
             reason=entry.reason if state is not NodeState.UP else "",
+            partitions=entry.partitions,
+            gres=entry.gres,
         )

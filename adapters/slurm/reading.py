@@ -28,11 +28,12 @@ from coalloc.adapters.slurm.records import (
 )
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.platform import NodeState
-from coalloc.model.reading import HandedJob
+from coalloc.model.reading import NativeJob
 from coalloc.model.snapshot import Reservation, Running
 
 ENDLESS_S = 365 * 86400.0
 """What Slurm itself takes for the end of a job without a time limit."""
+REMEMBERED_WAITS = 12
 SELF_HELD = frozenset({"JobHeldUser", "Dependency", "DependencyNeverSatisfied", "BeginTime"})
 SELF_HELD_ARRAY = frozenset({"JobArrayTaskLimit"})
 NOT_YET_JUDGED = "None"
@@ -74,14 +75,18 @@ class Answers:
 
 
 def chosen_nodes(settings: SlurmSettings, nodes: Iterable[NodeEntry]) -> list[NodeEntry]:
-    """Nodes of the partitions, and of the node set, that the site names."""
+    """Nodes of the partitions, and of the node set, that the site names.
+
+    Those of the least weight come first, as Slurm takes them: planning takes the first of equals.
+    """
     wanted = set(settings.partitions)
-    return [
+    chosen = (
         node
         for node in nodes
         if (not wanted or wanted.intersection(node.partitions))
-        and (settings.nodes is None or node.name in settings.nodes)
-    ]
+        and (settings.only is None or node.name in settings.only)
+    )
+    return sorted(chosen, key=lambda node: node.weight)
 
 
 def slots_of(settings: SlurmSettings, node: NodeEntry) -> int:
@@ -195,13 +200,13 @@ def _cpus(
     free = {name: node.cpus for name, node in known.items()}
     rest = {name: node.cpus_taken for name, node in known.items()}
     for entry in ours:
-        for name, count in _spread(entry):
+        for name, count in spread(entry):
             if name in rest:
                 rest[name] -= count
     taken: dict[str, dict[str, int]] = {}
     # Those that stay longest come first: what is cut off is theirs last.
     for entry in sorted(local, key=lambda e: -end_of(e, now)):
-        for name, count in _spread(entry):
+        for name, count in spread(entry):
             if name in known and (share := min(count, free[name])) > 0:
                 taken.setdefault(entry.id, {})[name] = share
                 free[name] -= share
@@ -213,7 +218,8 @@ def _cpus(
     return taken
 
 
-def _spread(entry: QueueEntry) -> list[tuple[str, int]]:
+def spread(entry: QueueEntry) -> list[tuple[str, int]]:
+    """The CPUs of a job on each of its nodes, as far as ``squeue`` tells: evenly."""
     count = len(entry.nodes)
     if not count:
         return []
@@ -227,7 +233,7 @@ def kept_nodes(
     nodes: Iterable[NodeEntry],
     ours: Collection[str] = (),
 ) -> tuple[Reservation, ...]:
-    """Reservations that are not ours, and, where the site wants it, what pending jobs expect.
+    """Reservations that are not ours.
 
     Parameters
     ----------
@@ -248,12 +254,16 @@ def kept_nodes(
                     end=entry.end,
                 )
             )
-    if settings.pending == "respect":
-        found += _expected(settings, answers, names)
     return tuple(found)
 
 
-def _expected(settings: SlurmSettings, answers: Answers, names: set[str]) -> list[Reservation]:
+def expected_nodes(
+    settings: SlurmSettings, answers: Answers, nodes: Iterable[NodeEntry]
+) -> tuple[Reservation, ...]:
+    """What local pending jobs expect, where the site wants it kept."""
+    if settings.pending != "respect":
+        return ()
+    names = {node.name for node in nodes}
     found = []
     for entry in answers.queue:
         if entry.state != "PENDING" or entry.start is None or answers.is_ours(entry):
@@ -272,7 +282,12 @@ def _expected(settings: SlurmSettings, answers: Answers, names: set[str]) -> lis
                     end=start + length,
                 )
             )
-    return found
+    return tuple(found)
+
+
+def is_heterogeneous(entry: QueueEntry) -> bool:
+    """Whether it is a component of a job of several, which start together and are not ours to."""
+    return "+" in entry.id
 
 
 def is_handed(settings: SlurmSettings, entry: QueueEntry) -> bool:
@@ -284,7 +299,7 @@ def is_handed(settings: SlurmSettings, entry: QueueEntry) -> bool:
     return bool(by_partition or by_comment)
 
 
-def handed_jobs(settings: SlurmSettings, answers: Answers) -> tuple[HandedJob, ...]:
+def handed_jobs(settings: SlurmSettings, answers: Answers) -> tuple[NativeJob, ...]:
     """All that were handed over and have not begun."""
     if not settings.hands_over:
         return ()
@@ -294,14 +309,14 @@ def handed_jobs(settings: SlurmSettings, answers: Answers) -> tuple[HandedJob, .
         if not claimed and not (entry.state in WAITS and is_handed(settings, entry)):
             continue
         found.append(
-            HandedJob(
+            NativeJob(
                 id=entry.id,
                 submitted=answers.now if entry.submitted is None else entry.submitted,
                 name=entry.name,
                 user=entry.user,
                 uid=entry.uid,
                 gid=entry.gid,
-                procs=entry.cpus if settings.slots == "cpus" else entry.node_count,
+                procs=_procs(settings, answers, entry),
                 time_limit=entry.time_limit,
                 features=simple_features(entry.features) or (),
                 waits="" if claimed else _waits(settings, entry, answers.now),
@@ -311,8 +326,20 @@ def handed_jobs(settings: SlurmSettings, answers: Answers) -> tuple[HandedJob, .
     return tuple(found)
 
 
+def _procs(settings: SlurmSettings, answers: Answers, entry: QueueEntry) -> int:
+    """The slots that a handed job takes."""
+    if settings.slots == "node":
+        return entry.node_count
+    if not entry.exclusive:
+        return entry.cpus
+    most = max((node.cpus for node in chosen_nodes(settings, answers.nodes)), default=1)
+    return max(entry.cpus, entry.node_count * most)
+
+
 def _waits(settings: SlurmSettings, entry: QueueEntry, now: float) -> str:
     by_comment = bool(settings.handover_comment) and entry.comment == settings.handover_comment
+    if is_heterogeneous(entry):
+        return "heterogeneous job"
     if entry.reason == "JobHeldUser" and by_comment:
         return ""  # held for us: that is how it is handed over
     if entry.reason in SELF_HELD | SELF_HELD_ARRAY:
@@ -343,6 +370,7 @@ def to_hold(settings: SlurmSettings, queue: Iterable[QueueEntry]) -> list[str]:
         for entry in queue
         if entry.state == "PENDING"
         and is_handed(settings, entry)
+        and not is_heterogeneous(entry)
         # A hold would hide why it waits; and where it may start, it starts before it is judged.
         and entry.reason not in HELD_BACK | {NOT_YET_JUDGED}
     ]
@@ -355,3 +383,31 @@ def local_waiting(settings: SlurmSettings, answers: Answers) -> list[QueueEntry]
         for entry in answers.queue
         if entry.state in WAITS and not answers.is_ours(entry) and not is_handed(settings, entry)
     ]
+
+
+def local_waits(answers: Answers) -> tuple[tuple[float, int], ...]:
+    """How long the local jobs that began last had waited, and on how many nodes they run."""
+    begun = sorted(
+        (
+            (entry.start, entry)
+            for entry in answers.queue
+            if entry.nodes and not answers.is_ours(entry) and entry.start is not None
+        ),
+        key=lambda pair: pair[0],
+    )
+    return tuple(
+        (max(0.0, start - entry.submitted), len(entry.nodes))
+        for start, entry in begun[-REMEMBERED_WAITS:]
+        if entry.submitted is not None
+    )
+
+
+def suspended_parts(answers: Answers) -> tuple[str, ...]:
+    """What to tell of parts of ours that were suspended in Slurm: the other parts run on."""
+    told = []
+    for entry in answers.queue:
+        if entry.state == "SUSPENDED" and answers.is_ours(entry):
+            token = parse_comment(entry.comment)
+            whose = f"a part of job {token.job}" if token is not None else "a handed job"
+            told.append(f"{whose} is suspended in Slurm, where it is job {entry.id}")
+    return tuple(told)

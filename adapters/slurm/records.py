@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from coalloc.model.platform import NodeState
 
@@ -39,6 +40,8 @@ class NodeEntry:
         MiB that the operating system calls free.
     reason : str
         Why it is drained or down.
+    gres : mapping of name to count
+        Generic resources, with and without their type.
     extra : str
         The free text that the probe writes to.
     """
@@ -55,6 +58,7 @@ class NodeEntry:
     partitions: tuple[str, ...] = ()
     address: str = ""
     reason: str = ""
+    gres: Mapping[str, int] = field(default_factory=dict, hash=False)
     extra: str = ""
 
 
@@ -129,14 +133,30 @@ class PartitionEntry:
 
     Attributes
     ----------
-    max_time_s : float or None
-        Longest time limit of a job, seconds; None is unlimited.
+    max_time_s, default_time_s : float or None
+        Longest time limit of a job, and that of one that names none, seconds; None is unlimited.
+    max_nodes : int or None
+    min_nodes : int
+    qos : str
+        Its own.
+    accounts, allowed_qos, groups : tuple of str or None
+        Those that may use it; None: all.
+    denied_accounts, denied_qos : tuple of str
     """
 
     name: str
     state: str
     is_default: bool = False
     max_time_s: float | None = None
+    default_time_s: float | None = None
+    max_nodes: int | None = None
+    min_nodes: int = 0
+    qos: str = ""
+    accounts: tuple[str, ...] | None = None
+    denied_accounts: tuple[str, ...] = ()
+    allowed_qos: tuple[str, ...] | None = None
+    denied_qos: tuple[str, ...] = ()
+    groups: tuple[str, ...] | None = None
 
 
 JOB_STATES = {

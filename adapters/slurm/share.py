@@ -21,7 +21,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from coalloc.adapters.runner.command import RefusedError
+from coalloc.adapters.runner.command import CommandRefusedError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.local_delays import LocalDelays
 from coalloc.adapters.slurm.reading import Answers, end_of, local_waiting, slots_of
@@ -34,6 +34,7 @@ from coalloc.adapters.slurm.records import (
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import ShareUse
+from coalloc.model.site_rules import SiteRules
 
 WAITING_WAY = "at once, else as batch jobs that wait their turn"
 PLAIN_WAYS = {
@@ -115,9 +116,8 @@ class Share:
     ----------
     use : ShareUse or None
         As of the last reading; None where none is granted or to be had.
-    max_time_s : float or None
-        Longest time limit of a job in the partition where parts run, seconds; None: unlimited, or
-        not read yet.
+    rules : SiteRules or None
+        As of the last reading; None: not read yet.
     memory_by_cpu : mapping of node name to MiB
         A fair share of the memory of each node, where a job that names none gets all of it; empty
         where it does not.
@@ -126,11 +126,14 @@ class Share:
     settings: SlurmSettings
     slurm: Slurm
     use: ShareUse | None = None
-    max_time_s: float | None = None
+    rules: SiteRules | None = None
     memory_by_cpu: Mapping[str, int] = field(default_factory=dict)
     _denied: str = ""
     _denied_at: float = float("-inf")
     _nodes: frozenset[str] = frozenset()
+    _goal: frozenset[str] = frozenset()
+    _there: ReservationEntry | None = None
+    _planned_at: float = 0.0
     _since: dict[str, float] = field(default_factory=dict)
     _demand: _Demand = field(default_factory=_Demand)
     _wanted: int | None = None
@@ -170,13 +173,13 @@ class Share:
         """Be told how many slots waiting jobs could fill; may be called from another thread."""
         self._wanted = slots
 
-    def keep(self, answers: Answers, nodes: Iterable[NodeEntry]) -> None:
-        """Make the reservation what it is to be now.
+    @property
+    def is_due(self) -> bool:
+        """Whether the reservation is to be looked after now."""
+        return self.is_granted and self.use is not None
 
-        Raises
-        ------
-        UnreachableError
-        """
+    def plan(self, answers: Answers, nodes: Iterable[NodeEntry]) -> None:
+        """See what the reservation is to be now; `carry_out` makes it so."""
         now = answers.now
         if self._denied and now - self._denied_at > REFUSED_S:
             self._denied = ""
@@ -212,18 +215,11 @@ class Share:
             for entry in entries.values()
             if entry.name in ours or node_state(entry.states)[0] is NodeState.UP
         ]
-        goal = frozenset(chosen(candidates, wanted, now))
-        try:
-            self._reserve(goal, there if is_there else None, now)
-        except RefusedError as error:
-            # One that is in use goes later.
-            if "in use" not in error.why.lower():
-                self._denied, self._denied_at, self._nodes = error.why, now, frozenset()
-                self.use = None
-                return
+        self._goal = frozenset(chosen(candidates, wanted, now))
+        self._there, self._planned_at = there if is_there else None, now
         self.use = ShareUse(
             nodes=most,
-            kept=len(self._nodes),
+            kept=len(self._goal),
             local_jobs=delays.jobs,
             delayed=delays.delayed,
             delay_mean_s=round(delays.mean_s, 1),
@@ -231,6 +227,21 @@ class Share:
             delay_ratio=round(delays.ratio, 3),
             paused=paused,
         )
+
+    def carry_out(self) -> None:
+        """Make the reservation what was planned; one that is refused leaves us without a share.
+
+        Raises
+        ------
+        UnreachableError
+        """
+        try:
+            self._reserve(self._goal, self._there, self._planned_at)
+        except CommandRefusedError as error:
+            # One that is in use goes later.
+            if "in use" not in error.why.lower():
+                self._denied, self._denied_at = error.why, self._planned_at
+                self._nodes, self.use = frozenset(), None
 
     def closed(self, answers: Answers, nodes: Iterable[NodeEntry]) -> Mapping[str, str]:
         """Nodes on which we may start nothing now, with the reason of each.
@@ -243,8 +254,8 @@ class Share:
         names = [entry.name for entry in nodes]
         if self.use.paused:
             return dict.fromkeys(names, f"no claims: {self.use.paused}")
-        open_nodes = self._nodes
-        if not self._nodes and not local_waiting(self.settings, answers):
+        open_nodes = self._goal
+        if not self._goal and not local_waiting(self.settings, answers):
             busy, _ = occupied(answers)
             open_nodes = frozenset(sorted(names, key=lambda n: n in busy)[: self.use.nodes])
         why = f"beyond our share ({self.settings.max_share:.0%} of the nodes)"
@@ -295,7 +306,7 @@ class Share:
             try:
                 self._scontrol(*words, f"Users=-{user}", "Flags=IGNORE_JOBS,FLEX")
                 return
-            except RefusedError as error:
+            except CommandRefusedError as error:
                 if "invalid account" not in error.why.lower() or user == SHUT_OUT[-1]:
                     raise
 

@@ -1,0 +1,99 @@
+"""Accounts of ended jobs as a log in the Standard Workload Format, which `simulate` can replay.
+
+Users, projects and programs become numbers in the order of their first job; comments at the head
+say which. What SWF has no field for is left out; see `adapters.formats.swf` for the fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+STATUS = {"completed": 1, "cancelled": 5}
+"""Field 11; any other end is 0, failed."""
+UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedJob:
+    """A job that has ended; times in seconds since 1970.
+
+    Attributes
+    ----------
+    eligible : float
+        When it could have started first, which SWF takes for its submission.
+    requested_s : float or None
+        Run time asked for, or planned, seconds.
+    """
+
+    user: str
+    project: str
+    program: str
+    state: str
+    eligible: float
+    started: float | None
+    ended: float
+    procs: int
+    requested_s: float | None
+
+
+class Numbers:
+    """Numbers names as they come, from 1."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, int] = {}
+
+    def __getitem__(self, name: str) -> int:
+        return self.of.setdefault(name, len(self.of) + 1)
+
+
+def swf_lines(jobs: Iterable[EndedJob], source: str) -> Iterator[str]:
+    """The lines of a log, in the order of submission.
+
+    Parameters
+    ----------
+    source : str
+        What made it, for the header.
+    """
+    rows = sorted(jobs, key=lambda job: job.eligible)
+    users, projects, programs = Numbers(), Numbers(), Numbers()
+    first = int(rows[0].eligible) if rows else 0
+    lines = [
+        _line(number, job, first, (users[job.user], projects[job.project], programs[job.program]))
+        for number, job in enumerate(rows, 1)
+    ]
+    yield "; Version: 2.2"
+    yield f"; Computer: {source}"
+    yield f"; UnixStartTime: {first}"
+    yield "; TimeZoneString: UTC"
+    yield f"; StartTime: {datetime.fromtimestamp(first, UTC):%a %b %d %H:%M:%S UTC %Y}"
+    yield f"; MaxJobs: {len(lines)}"
+    yield f"; MaxRecords: {len(lines)}"
+    for kind, numbers in (("User", users), ("Group", projects), ("Executable", programs)):
+        for name, number in numbers.of.items():
+            yield f"; {kind} {number}: {''.join(c if c.isprintable() else '?' for c in name)}"
+    yield from lines
+
+
+def _line(number: int, job: EndedJob, first: int, names: tuple[int, int, int]) -> str:
+    wait, run = 0.0, 0.0
+    if job.started is not None:
+        wait, run = max(job.started - job.eligible, 0.0), max(job.ended - job.started, 0.0)
+    else:
+        wait = max(job.ended - job.eligible, 0.0)
+    requested = UNKNOWN if job.requested_s is None else _seconds(job.requested_s)
+    ran = job.started is not None
+    fields = (
+        *(number, _seconds(job.eligible - first), _seconds(wait), _seconds(run)),
+        *(job.procs if ran else UNKNOWN, UNKNOWN, UNKNOWN),
+        *(job.procs, requested, UNKNOWN, STATUS.get(job.state, 0)),
+        *(names[0], names[1], names[2]),
+        *(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN),
+    )
+    return " ".join(map(str, fields))
+
+
+def _seconds(value: float) -> str:
+    """To the millisecond, without needless digits."""
+    return f"{value:.3f}".rstrip("0").rstrip(".")

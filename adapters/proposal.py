@@ -1,0 +1,115 @@
+"""Clusters that this machine has, as a proposal for a configuration that does not exist yet.
+
+Every batch system whose commands answer here is proposed; where there is none, the machine itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """One cluster that could be configured.
+
+    Attributes
+    ----------
+    name : str
+        Of the cluster in our configuration.
+    adapter : str
+        A key of `coalloc.adapters.registry.ADAPTERS`.
+    settings : mapping
+        For the adapter.
+    found : tuple of str
+        What was seen, for an operator to judge the proposal by; each a line.
+    """
+
+    name: str
+    adapter: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    found: tuple[str, ...] = ()
+
+
+def proposals() -> tuple[Proposal, ...]:
+    """The clusters of the batch systems that answer on this machine, else the machine."""
+    found = [proposal for look in LOOKS for proposal in look()]
+    return distinct(found or [this_machine()])
+
+
+def _slurm() -> Iterator[Proposal]:
+    from coalloc.adapters.slurm.proposal import proposals
+
+    return proposals()
+
+
+def _gridengine() -> Iterator[Proposal]:
+    from coalloc.adapters.gridengine.proposal import proposals
+
+    return proposals()
+
+
+LOOKS: tuple[Callable[[], Iterator[Proposal]], ...] = (_slurm, _gridengine)
+
+
+def this_machine() -> Proposal:
+    """A cluster of one node, with the processors of this machine."""
+    cpus = len(os.sched_getaffinity(0))
+    return Proposal(
+        name=plain_name(socket.gethostname().partition(".")[0]) or "local",
+        adapter="local",
+        settings={"nodes": 1, "slots": cpus},
+        found=(f"No batch system answers here. This machine has {cpus} processors.",),
+    )
+
+
+def plain_name(text: str) -> str:
+    """A text as a name: letters, digits, dots, dashes and underscores."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")
+
+
+def distinct(found: list[Proposal]) -> tuple[Proposal, ...]:
+    """The proposals under names that differ: of equal ones, the later get a number."""
+    names: set[str] = set()
+    out = []
+    for proposal in found:
+        name, number = proposal.name, 1
+        while name in names:
+            number += 1
+            name = f"{proposal.name}-{number}"
+        names.add(name)
+        out.append(
+            Proposal(
+                name=name,
+                adapter=proposal.adapter,
+                settings=proposal.settings,
+                found=proposal.found,
+            )
+        )
+    return tuple(out)
+
+
+def link_gbps(route: str, devices: Path = Path("/sys/class/net")) -> tuple[str, float] | None:
+    """The interface of the default route and its speed, Gbit/s; None: it cannot be told.
+
+    Parameters
+    ----------
+    route : str
+        Content of ``/proc/net/route``.
+    """
+    for line in route.splitlines()[1:]:
+        columns = line.split()
+        if len(columns) < 2 or columns[1] != "00000000":
+            continue
+        try:
+            mbps = int((devices / columns[0] / "speed").read_text())
+        except (OSError, ValueError):
+            continue
+        if mbps > 0:
+            return columns[0], mbps / 1000.0
+    return None

@@ -1,0 +1,154 @@
+"""Parsers of what Slurm lets jobs do: partitions, and the limits of QOS and associations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from coalloc.adapters.slurm.parse_text import (
+    bound,
+    present,
+    read_duration,
+    read_pairs,
+    read_records,
+    read_words,
+)
+from coalloc.adapters.slurm.records import ParseError, PartitionEntry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Limits as an association or a QOS has them; None: none.
+
+    Attributes
+    ----------
+    minutes : int or None
+        Of wall-clock time.
+    cpus, nodes : int or None
+        Of one job.
+    all_cpus, all_nodes : int or None
+        Of all jobs together.
+    """
+
+    minutes: int | None = None
+    cpus: int | None = None
+    nodes: int | None = None
+    all_cpus: int | None = None
+    all_nodes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountEntry:
+    """One association; `user` is empty for the account itself."""
+
+    account: str
+    user: str
+    parent: str
+    is_default: bool
+    partition: str
+    bounds: Bounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manager:
+    """Accounts and associations as slurmctld has them."""
+
+    associations: tuple[AccountEntry, ...] = ()
+    qos: Mapping[str, Bounds] = field(default_factory=dict)
+
+
+def parse_partitions(text: str) -> tuple[PartitionEntry, ...]:
+    """Partitions from the output of ``scontrol show partition``.
+
+    Raises
+    ------
+    ParseError
+    """
+    found = []
+    for pairs, where in read_records(text, "PartitionName", None):
+        if "State" not in pairs:
+            raise ParseError(where, "no State")
+        found.append(
+            PartitionEntry(
+                name=pairs["PartitionName"],
+                state=pairs["State"].upper(),
+                is_default=pairs.get("Default", "").upper() == "YES",
+                max_time_s=read_duration(pairs.get("MaxTime", ""), where),
+                default_time_s=read_duration(pairs.get("DefaultTime", ""), where),
+                max_nodes=bound(pairs.get("MaxNodes", "")),
+                min_nodes=bound(pairs.get("MinNodes", "")) or 0,
+                qos=present(pairs.get("QoS", "")),
+                accounts=_allowed(pairs.get("AllowAccounts", "ALL")),
+                denied_accounts=read_words(pairs.get("DenyAccounts", "")),
+                allowed_qos=_allowed(pairs.get("AllowQos", "ALL")),
+                denied_qos=read_words(pairs.get("DenyQos", "")),
+                groups=_allowed(pairs.get("AllowGroups", "ALL")),
+            )
+        )
+    if not found:
+        raise ParseError(text, "no PartitionName")
+    return tuple(found)
+
+
+def _allowed(text: str) -> tuple[str, ...] | None:
+    """Those named in ``AllowAccounts`` and its like; None: all."""
+    return None if text.strip().upper() in {"ALL", "(NULL)", ""} else read_words(text)
+
+
+def parse_manager(text: str) -> Manager:
+    """Accounts from the output of ``scontrol -o show assoc_mgr flags=assoc,qos``.
+
+    Raises
+    ------
+    ParseError
+    """
+    if not text.startswith("Current Association Manager state"):
+        raise ParseError(text, "no association manager")
+    associations, qos = [], {}
+    for line in text.splitlines():
+        if line.startswith("ClusterName="):
+            pairs = read_pairs(line, None)
+            associations.append(
+                AccountEntry(
+                    account=pairs.get("Account", ""),
+                    user=pairs.get("UserName", "").partition("(")[0],
+                    parent=pairs.get("ParentAccount", "").partition("(")[0],
+                    is_default=pairs.get("DefAssoc", "") == "Yes",
+                    partition=pairs.get("Partition", ""),
+                    bounds=_bounds(pairs),
+                )
+            )
+        elif line.startswith("QOS="):
+            pairs = read_pairs(line, None)
+            qos[pairs["QOS"].partition("(")[0]] = _bounds(pairs)
+    return Manager(associations=tuple(associations), qos=qos)
+
+
+def _bounds(pairs: Mapping[str, str]) -> Bounds:
+    one, together = (_resources(pairs.get(key, "")) for key in ("MaxTRESPJ", "GrpTRES"))
+    return Bounds(
+        minutes=_count(pairs.get("MaxWallPJ", "")),
+        cpus=one.get("cpu"),
+        nodes=one.get("node"),
+        all_cpus=together.get("cpu"),
+        all_nodes=together.get("node"),
+    )
+
+
+def _resources(text: str) -> dict[str, int]:
+    """``cpu=8(0),node=N(0)`` as the counts that are bounded."""
+    pieces = (piece.partition("=") for piece in text.split(","))
+    counts = {name: _count(value) for name, _, value in pieces}
+    return {name: count for name, count in counts.items() if count is not None}
+
+
+def _count(text: str) -> int | None:
+    found = re.match(r"([0-9]{1,15})(?:\(|$)", text, re.A)
+    return int(found[1]) if found else None
+
+
+def enforced(config: str) -> frozenset[str]:
+    """Words of ``AccountingStorageEnforce`` in ``scontrol show config``."""
+    found = re.search(r"^AccountingStorageEnforce[ \t]*=[ \t]*(\S*)", config, re.M)
+    return frozenset(found[1].lower().split(",")) if found else frozenset()

@@ -1,0 +1,160 @@
+"""Rules of a Slurm cluster: its partitions, and the limits of QOS and associations.
+
+Associations and QOS are those that slurmctld has in memory (``scontrol -o show assoc_mgr``), which
+every user may read unless the site forbids it (``PrivateData``). Pure functions, but for the
+groups of a partition, which are looked up on this machine.
+"""
+
+from __future__ import annotations
+
+import grp
+from collections.abc import Iterable, Mapping
+
+from coalloc.adapters.slurm.parse_rules import AccountEntry, Bounds, Manager
+from coalloc.adapters.slurm.part_commands import HOLD_S
+from coalloc.adapters.slurm.records import NodeEntry, PartitionEntry
+from coalloc.adapters.slurm.settings import SlurmSettings
+from coalloc.model.batch_options import NAMES, BatchOptions
+from coalloc.model.site_rules import Association, Limits, PartitionRules, SiteRules
+
+MOST_ASSOCIATIONS = 2000
+"""With more of them, what they forbid is learnt: all are sent with each reading."""
+ADDED_S = HOLD_S + 60.0
+"""What a part's limit is longer by than its job's at the most, but for the grace, seconds."""
+GRACE_S = 10.0
+ROUNDS_UP = 60.0
+
+
+def site_rules(
+    settings: SlurmSettings,
+    partitions: Iterable[PartitionEntry],
+    nodes: Iterable[NodeEntry],
+    manager: Manager | None,
+    words: frozenset[str],
+    reservations: tuple[str, ...] = (),
+) -> SiteRules:
+    """Rules of the cluster as planning sees them.
+
+    Parameters
+    ----------
+    manager : Manager or None
+        None: there is none, or it may not be read.
+    words : frozenset of str
+        What is enforced of it.
+    reservations : tuple of str
+        Ids of those into which no job may run.
+    """
+    entries = tuple(partitions)
+    smallest = min((node.cpus for node in nodes), default=1)
+    has_limits = manager is not None and bool(words & {"limits", "safe"})
+    usual = next((p.name for p in entries if p.is_default), "")
+    associations = None
+    if manager is not None and words & {"associations", "limits", "qos", "safe", "wckeys"}:
+        associations = _associations(settings, manager, smallest, has_limits=has_limits)
+    qos = manager.qos if manager is not None and has_limits else {}
+    return SiteRules(
+        honoured=NAMES,
+        usual=BatchOptions(
+            partition=settings.partition or usual,
+            account=settings.account,
+            qos=settings.qos,
+            reservation=settings.reservation,
+        ),
+        partitions=tuple(
+            _partition(entry) for entry in entries if entry.name != settings.handover_partition
+        ),
+        qos={name: _limits(settings, bounds, smallest) for name, bounds in qos.items()},
+        associations=associations,
+        added_s=ADDED_S + GRACE_S,
+        reservations=reservations,
+    )
+
+
+def _partition(entry: PartitionEntry) -> PartitionRules:
+    gids, members = _groups(entry.groups)
+    return PartitionRules(
+        name=entry.name,
+        state=entry.state,
+        limits=Limits(time_s=entry.max_time_s, nodes=entry.max_nodes, least_nodes=entry.min_nodes),
+        default_time_s=entry.default_time_s,
+        qos=entry.qos,
+        accounts=entry.accounts,
+        denied_accounts=entry.denied_accounts,
+        allowed_qos=entry.allowed_qos,
+        denied_qos=entry.denied_qos,
+        gids=gids,
+        members=members,
+    )
+
+
+def _groups(names: tuple[str, ...] | None) -> tuple[tuple[int, ...] | None, tuple[str, ...]]:
+    """Ids and listed members of groups; no bound where one of them is not known here."""
+    if names is None:
+        return None, ()
+    found = []
+    for name in names:
+        try:
+            found.append(grp.getgrnam(name))
+        except KeyError:
+            return None, ()
+    return (
+        tuple(group.gr_gid for group in found),
+        tuple(dict.fromkeys(user for group in found for user in group.gr_mem)),
+    )
+
+
+def _associations(
+    settings: SlurmSettings, manager: Manager, smallest: int, *, has_limits: bool
+) -> tuple[Association, ...] | None:
+    """Those of users, each with the limits of the accounts above it."""
+    users = [each for each in manager.associations if each.user and not each.partition]
+    if len(users) > MOST_ASSOCIATIONS or any(each.partition for each in manager.associations):
+        return None
+    accounts = {each.account: each for each in manager.associations if not each.user}
+    return tuple(
+        Association(
+            account=each.account,
+            user=each.user,
+            is_default=each.is_default,
+            limits=(
+                _limits(settings, _inherited(each, accounts), smallest) if has_limits else Limits()
+            ),
+        )
+        for each in users
+    )
+
+
+def _inherited(entry: AccountEntry, accounts: Mapping[str, AccountEntry]) -> Bounds:
+    """A job's bounds are those of the nearest that has any; all jobs' hold at every level."""
+    chain, above = [entry.bounds], accounts.get(entry.account)
+    while above is not None and len(chain) <= len(accounts) + 1:
+        chain.append(above.bounds)
+        above = accounts.get(above.parent) if above.parent != above.account else None
+
+    def nearest(name: str) -> int | None:
+        return next((v for each in chain if (v := getattr(each, name)) is not None), None)
+
+    def least(name: str) -> int | None:
+        return min((v for each in chain if (v := getattr(each, name)) is not None), default=None)
+
+    return Bounds(
+        minutes=nearest("minutes"),
+        cpus=nearest("cpus"),
+        nodes=nearest("nodes"),
+        all_cpus=least("all_cpus"),
+        all_nodes=least("all_nodes"),
+    )
+
+
+def _limits(settings: SlurmSettings, bounds: Bounds, smallest: int) -> Limits:
+    """Bounds in nodes and processes of ours; CPUs of whole nodes are those of the smallest."""
+    cpus = [v for v in (bounds.cpus, bounds.all_cpus) if v is not None]
+    nodes = [v for v in (bounds.nodes, bounds.all_nodes) if v is not None]
+    if settings.slots == "node":
+        nodes += [count // max(smallest, 1) for count in cpus]
+        cpus = []
+    return Limits(
+        time_s=None if bounds.minutes is None else bounds.minutes * 60.0,
+        nodes=min(nodes, default=None),
+        procs=min(cpus, default=None),
+    )

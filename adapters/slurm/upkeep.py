@@ -1,0 +1,75 @@
+"""Acts in Slurm that a reading has shown to be due; the executor carries each out by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from coalloc.adapters.base import Act, AdapterError
+from coalloc.adapters.runner.command import BatchError, CommandRefusedError
+from coalloc.adapters.slurm.commands import Slurm
+from coalloc.adapters.slurm.share import Share
+
+AT_ONCE = 500
+"""Jobs named to one command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """What one reading has shown.
+
+    Attributes
+    ----------
+    handed : tuple of str
+        Jobs handed over to us that Slurm would start: to be held.
+    revived : tuple of str
+        Jobs of parts that are over, whose end slurmctld forgot: to be cancelled.
+    """
+
+    handed: tuple[str, ...] = ()
+    revived: tuple[str, ...] = ()
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """The same for operators."""
+        if not self.revived:
+            return ()
+        named = ", ".join(self.revived[:10])
+        return (f"slurmctld had forgotten the end of our jobs {named}: cancelled again",)
+
+
+def acts(due: Due, slurm: Slurm, share: Share) -> tuple[Act, ...]:
+    """What is due in Slurm, in the order in which it is best done."""
+    commands: list[tuple[str, ...]]
+    commands = [("hold_jobs", "scontrol", "hold", ",".join(lot)) for lot in _lots(due.handed)]
+    commands += [("cancel_revived_jobs", "scancel", *lot) for lot in _lots(due.revived)]
+    found = [Act(what=what, run=_command(slurm, words)) for what, *words in commands]
+    if share.is_due:
+        found.append(Act(what="keep_share", run=_guarded(share.carry_out)))
+    return tuple(found)
+
+
+def _lots(jobs: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for first in range(0, len(jobs), AT_ONCE):
+        yield jobs[first : first + AT_ONCE]
+
+
+def _command(slurm: Slurm, words: list[str]) -> Callable[[], None]:
+    def run() -> None:
+        with suppress(CommandRefusedError):  # one has begun or ended since; the others are done
+            slurm.run(*words, env={"TZ": "UTC"})
+
+    return _guarded(run)
+
+
+def _guarded(run: Callable[[], None]) -> Callable[[], None]:
+    """The same, with a command's error as an adapter's."""
+
+    def guarded() -> None:
+        try:
+            run()
+        except BatchError as error:
+            raise AdapterError(str(error)) from error
+
+    return guarded
