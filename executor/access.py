@@ -9,7 +9,7 @@ from pathlib import Path
 from coalloc.core.messages import ROOT_REFUSED, Prepare
 from coalloc.runtime.config.schema import Config
 from coalloc.runtime.key_files import calling, read_key
-from coalloc.wire.curve import Calling
+from coalloc.wire.curve import CurveClient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,17 +18,17 @@ class ExecutorAccess:
 
     Attributes
     ----------
-    security : Calling or None
+    security : CurveClient or None
         None: single-user mode, where every job is the daemon's user's.
     root_jobs : bool
         Start jobs that root has submitted.
     """
 
-    security: Calling | None = None
+    security: CurveClient | None = None
     root_jobs: bool = False
 
     def may_run(self, order: Prepare) -> str:
-        """Why this order's processes are not started; empty: they are.
+        """Reason why this order's processes are not started; empty: they are.
 
         A job that was handed over in the batch system runs there as its owner, whom that system
         has authenticated.
@@ -43,7 +43,7 @@ class ExecutorAccess:
 
 
 def _other_account(order: Prepare) -> str:
-    """Why this machine's account of the order's uid is not its user; empty: it is."""
+    """Reason why this machine's account of the order's uid is not its user; empty: it is."""
     try:
         name = pwd.getpwuid(order.uid).pw_name
     except KeyError:

@@ -18,7 +18,7 @@ import coalloc
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.registry import adapter_kind
 from coalloc.executor.access import access_of
-from coalloc.executor.service import Executor
+from coalloc.executor.service import ExecutorService
 from coalloc.model.errors import InputError
 from coalloc.runtime import logs, systemd
 from coalloc.runtime.config.file import find_config, load
@@ -54,8 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     set_process_name("coalloc-executor")
     state_dir = Path(config.daemon.state_dir) / "executors" / cluster.name
     try:
-        state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if config.daemon.mode == "multi-user":
+        # What lies above it is the daemon's, and as private, whoever is the first to start.
+        is_shared = config.daemon.mode == "multi-user"
+        for folder in reversed((state_dir, *state_dir.parents[:2])):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o711 if is_shared else 0o700)
+        if is_shared:
             state_dir.chmod(0o711)  # users pass through it to the scripts of their jobs
         asyncio.run(_serve(config, cluster, state_dir))
     except InputError as error:
@@ -89,7 +92,7 @@ async def _serve(config: Config, cluster: ClusterConfig, state_dir: Path) -> Non
     where = f"clusters.{cluster.name}"
     kind = adapter_kind(cluster.adapter, f"{where}.adapter")
     adapter = kind.open(dict(cluster.settings), cluster.name, f"{where}.settings", state_dir)
-    executor = Executor(
+    executor = ExecutorService(
         cluster.name,
         adapter,
         config.daemon.executor_endpoint,

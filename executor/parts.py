@@ -55,8 +55,10 @@ def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
         rendezvous=order.rendezvous,
         time_limit_s=order.time_limit,
         memory_mb_per_proc=order.memory_mb_per_proc,
+        name=order.name,
         lease_s=order.lease_s,
         foreign=order.foreign,
         queue=order.queue,
+        batch=order.batch,
         chunks=(order.chunk_first, order.chunks, order.chunks_total) if order.chunks else None,
     )

@@ -17,18 +17,25 @@ from typing import Any
 
 from structlog.stdlib import BoundLogger
 
+import coalloc
 from coalloc.adapters.base import Adapter, AdapterError
 from coalloc.core.executor import ExecutorCore, ExecutorState
-from coalloc.core.executor_effects import ExecutorEffect, ExecutorEvent, Heard, PartNews, Ticked
+from coalloc.core.executor_effects import (
+    ExecutorEffect,
+    ExecutorEvent,
+    MessageReceived,
+    PartNews,
+    Ticked,
+)
 from coalloc.core.executor_turn import carry_out
 from coalloc.core.messages import Goodbye, Numbered, Ping, Read, Statement, TurnedAway, Welcome
 from coalloc.executor.access import OPEN_ACCESS, ExecutorAccess
-from coalloc.executor.hands import LauncherHands, ProgressFile, in_words, kept_identity
+from coalloc.executor.actions import LauncherActions, ProgressFile, in_words, kept_identity
 from coalloc.model.parts import PartKey, PartReport
 from coalloc.runtime.logs import RateLimit
 from coalloc.wire.codec import WireError, decode_for_executor, encode_message
 from coalloc.wire.curve import REFUSED, SUCCEEDED
-from coalloc.wire.sockets import DEALER, Port, new_context
+from coalloc.wire.sockets import DEALER, AsyncSocket, new_context
 
 TICK_S = 1.0
 POLL_S = 0.25
@@ -37,7 +44,7 @@ MAX_BYTES = 64 << 20
 HANDSHAKES_TOLD_S = TROUBLES_TOLD_S = 60.0
 
 
-class Executor:
+class ExecutorService:
     """One cluster's executor.
 
     Parameters
@@ -76,10 +83,12 @@ class Executor:
             )
         self.cluster, self.log, self.clock = cluster, log, clock
         self.reader, self.launcher = adapter.reader, adapter.launcher
-        self._on_demand = adapter.on_demand
+        self._on_demand, self._due = adapter.on_demand, adapter.due
         self.interval_s, self.timeout_s = interval_s, timeout_s
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        state = ExecutorState(cluster=cluster, identity=kept_identity(state_dir))
+        state = ExecutorState(
+            cluster=cluster, identity=kept_identity(state_dir), version=coalloc.__version__
+        )
         progress = ProgressFile(state_dir / "progress.json", log)
         if progress.kept is not None:
             state.recall(progress.kept)
@@ -88,7 +97,7 @@ class Executor:
         self.core = ExecutorCore(state)
         self._context = new_context()
         self.refused = asyncio.Event()
-        self._port = Port(
+        self._port = AsyncSocket(
             self._context,
             DEALER,
             self._received,
@@ -96,7 +105,7 @@ class Executor:
             security=access.security,
             on_handshake=None if access.security is None else self._handshaken,
         )
-        self._hands = LauncherHands(
+        self._hands = LauncherActions(
             adapter, adapter.launcher, state, progress, access, self._say, log
         )
         self._troubles = RateLimit(TROUBLES_TOLD_S)
@@ -161,7 +170,7 @@ class Executor:
         pings = [each for each in heard if isinstance(each, Ping)]
         if pings and self._on_demand is not None:
             self._on_demand(pings[-1].wanted)
-        self._turn(Heard(message=message) for message in heard)
+        self._turn(MessageReceived(message=message) for message in heard)
 
     def _turn(self, events: Iterable[ExecutorEvent]) -> None:
         """Take these in and do what follows; one that fails costs none of the others."""
@@ -231,6 +240,14 @@ class Executor:
         else:
             self.log.info("reading_succeeded")
 
+    def _act(self) -> None:
+        """Do what the reading has shown to be due; an act that fails costs no other."""
+        for act in self._due():
+            try:
+                act.run()
+            except Exception as error:
+                self._trouble("act_failed", error, act=act.what)
+
     async def _reading(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
@@ -241,18 +258,29 @@ class Executor:
                 # Not wait_for: in Python 3.11 it loses a cancellation that comes with the answer.
                 async with asyncio.timeout(self.timeout_s):
                     reading = await asyncio.shield(pending)
+                acting = loop.run_in_executor(self._threads, self._act)
+                # What is claimed by this reading may count on them; no longer than that.
+                await asyncio.wait({acting}, timeout=self.timeout_s)
                 self._say(
-                    Read(cluster=self.cluster, reading=reading, at=at, run=self._run, epoch=epoch)
+                    Read(
+                        cluster=self.cluster,
+                        reading=reading,
+                        at=at,
+                        run=self._run,
+                        epoch=epoch,
+                        sent=time.time(),
+                    )
                 )
                 self._complain("", "")
+                await acting
             except TimeoutError:
                 error = f"no answer within {self.timeout_s:g} s"
                 self._complain("reading_late", error)
-                self._say(Read(cluster=self.cluster, error=error))
+                self._say(Read(cluster=self.cluster, error=error, sent=time.time()))
                 with contextlib.suppress(Exception):
                     await pending  # One reader at a time: a hung batch system is not asked again.
             except Exception as failure:
                 why = in_words(failure)
                 self._complain("reading_failed", why)
-                self._say(Read(cluster=self.cluster, error=why))
+                self._say(Read(cluster=self.cluster, error=why, sent=time.time()))
             await asyncio.sleep(max(0.0, self.interval_s - (loop.time() - began)))

@@ -19,14 +19,14 @@ from coalloc.core.executor_effects import (
     DismissJob,
     EndPart,
     ExecutorEffect,
+    ExecutorLogLine,
     Key,
     PartNews,
     RemovePart,
     RenewLeases,
     SaveProgress,
-    Say,
+    SendStatement,
     StartPart,
-    Tell,
 )
 from coalloc.core.messages import Prepare, Statement
 from coalloc.executor.access import ExecutorAccess
@@ -105,7 +105,7 @@ def kept_identity(state_dir: Path) -> str:
     return found
 
 
-class LauncherHands:
+class LauncherActions:
     """The hands of one cluster's executor (see `coalloc.core.executor_turn`).
 
     Parameters
@@ -158,7 +158,7 @@ class LauncherHands:
                 self._dismiss(foreign)
             case RenewLeases():
                 launcher.renew()
-            case Tell(event=event, fields=fields, level=level):
+            case ExecutorLogLine(event=event, fields=fields, level=level):
                 (self._log.warning if level == "warning" else self._log.info)(event, **fields)
         return []
 
@@ -226,6 +226,6 @@ _VERBS = {
     DismissJob: "dismiss",
     RenewLeases: "renew",
     SaveProgress: "write progress",
-    Say: "say",
-    Tell: "log",
+    SendStatement: "say",
+    ExecutorLogLine: "log",
 }
