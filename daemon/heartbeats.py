@@ -5,20 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable
 
-from coalloc.core.demand import wanted_slots
-from coalloc.core.events import Disconnected, Stated
+from coalloc.core.events import Disconnected, StatementReceived
 from coalloc.core.messages import Ping, Statement
+from coalloc.core.queueing import wanted_slots
 from coalloc.core.state import State
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.outbox import Delivery
-from coalloc.wire.server import Peer
+from coalloc.wire.server import ExecutorPeer
 
 PING_EVERY_S = 2.0
 SILENT_S = 12.0
 """An executor not heard of for this long is disconnected, seconds."""
 
 
-class Contacts:
+class Heartbeats:
     """The daemon's side of every executor's connection.
 
     Parameters
@@ -39,12 +39,12 @@ class Contacts:
         self._state, self._tell, self._delivery, self._loop = state, tell, delivery, loop
         self._heard: dict[Hashable, float] = {}
 
-    def hear(self, statement: Statement, peer: Peer) -> None:
+    def received(self, statement: Statement, peer: ExecutorPeer) -> None:
         """An executor has said something."""
         self._heard[peer] = time.monotonic()
-        self._loop.offer(Stated(statement=statement, peer=peer))
+        self._loop.offer(StatementReceived(statement=statement, peer=peer))
 
-    def beat(self) -> None:
+    def tick(self) -> None:
         """Renew leases, push what waits, notice executors that fell silent; again and again."""
         now = time.monotonic()
         self._heard = {peer: at for peer, at in self._heard.items() if now - at <= SILENT_S}
@@ -58,4 +58,4 @@ class Contacts:
             self._tell(name, Ping(epoch=self._state.epoch, wanted=wanted))
             if name in self._delivery.waiting():
                 self._delivery.pump(name)
-        self._loop.later(PING_EVERY_S, self.beat)
+        self._loop.later(PING_EVERY_S, self.tick)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from coalloc.core.flows import flow_of
+from coalloc.core.composites import flow_of
 from coalloc.core.messages import Prepare
 from coalloc.core.records import Launch
 from coalloc.daemon.store.records_json import read_launch

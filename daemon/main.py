@@ -15,33 +15,32 @@ import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Literal
 
 from structlog.stdlib import BoundLogger
 
 import coalloc
-from coalloc.adapters.local.settings import LocalSettings, refuse_collisions
-from coalloc.adapters.registry import adapter_kind
 from coalloc.core.events import SolverWarm, TimerFired
+from coalloc.core.projects import DAY_S
 from coalloc.daemon import watchdog
 from coalloc.daemon.access.enrolment import Enrolment, opened_access
 from coalloc.daemon.access.enrolment_socket import EnrolmentSocket
 from coalloc.daemon.access.key_table import KeyTableError
 from coalloc.daemon.reachability import Listener, Reachability
 from coalloc.daemon.service import Service
-from coalloc.daemon.settings import check_policies, core_settings
+from coalloc.daemon.settings import check
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store import upkeep
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.sqlite import Store
+from coalloc.daemon.surveying import surveyed
 from coalloc.daemon.timer import Timers
-from coalloc.model.errors import InputError
 from coalloc.runtime import logs, systemd
 from coalloc.runtime.config.dump import toml_text
 from coalloc.runtime.config.file import changes, find_config, load, needs_restart
 from coalloc.runtime.config.schema import Config, ConfigError
 from coalloc.runtime.key_files import KeyFileError
 from coalloc.runtime.systemd import set_process_name
-from coalloc.wire.curve import is_key
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -62,16 +61,34 @@ def build_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="compile what the solver needs, so that the daemon need not wait for it, end",
     )
+    parser.add_argument(
+        "--init",
+        nargs="?",
+        const="",
+        metavar="DIR",
+        help="look at this machine, write a configuration with the clusters found and make the "
+        "keys it needs, all in DIR (default: the usual folders), end; overwrites nothing",
+    )
+    parser.add_argument(
+        "--mode",
+        choices=("single-user", "multi-user"),
+        help="with --init (default: multi-user for root, else single-user)",
+    )
     parser.add_argument("--version", action="version", version=f"coalloc {coalloc.__version__}")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the daemon; returns the exit code."""
-    args = build_parser().parse_args(argv)
+    parser = build_parser()
+    args = parser.parse_args(argv)
+    if args.mode and args.init is None:
+        parser.error("--mode goes with --init")
+    if args.init is not None:
+        return _initialised(args.init, args.mode)
     path = find_config(args.config)
     try:
-        config = load(path, check=_check)
+        config = load(path, check=check)
     except ConfigError as error:
         print(f"coallocd: error: {error}", file=sys.stderr)
         return 2
@@ -91,8 +108,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _initialised(folder: str, mode: Literal["single-user", "multi-user"] | None) -> int:
+    """Write a first configuration; returns the exit code."""
+    from coalloc.daemon.initial import initialise
+
+    try:
+        return initialise(folder, mode)
+    except (OSError, ConfigError, KeyFileError, KeyTableError) as error:
+        print(f"coallocd: error: {error}", file=sys.stderr)
+        return 1
+
+
 def _cache_dir(config: Config) -> Path:
-    """Where the solver keeps compiled code."""
+    """Folder of the solver's compiled code."""
     return Path(config.solver.cache_dir or config.daemon.state_dir)
 
 
@@ -110,28 +138,6 @@ def _fill_cache(directory: Path) -> int:
     return warming.main()
 
 
-def _check(config: Config) -> None:
-    """Refuse what the reader of the configuration cannot know to be wrong.
-
-    Raises
-    ------
-    InputError
-        At the key's path.
-    """
-    if config.access.server_key and not is_key(config.access.server_key):
-        raise InputError("access.server_key", "is not a public key of 40 characters")
-    core_settings(config)
-    check_policies(config)
-    local: dict[str, LocalSettings] = {}
-    for i, cluster in enumerate(config.clusters):
-        where = f"clusters[{i}]"
-        kind = adapter_kind(cluster.adapter, f"{where}.adapter")
-        settings = kind.check(dict(cluster.settings), cluster.name, f"{where}.settings")
-        if isinstance(settings, LocalSettings):
-            local[cluster.name] = settings
-    refuse_collisions(local)
-
-
 async def _serve(config: Config, path: Path | None) -> None:
     log = logs.get_logger()
     loop = asyncio.get_running_loop()
@@ -146,7 +152,12 @@ async def _serve(config: Config, path: Path | None) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, _reload, service, timers, path, config)
-        beside = [reachability.watch(), _tended(service, store), _warmed(service)]
+        beside = [
+            reachability.watch(),
+            _tended(service, store),
+            _warmed(service),
+            surveyed(service),
+        ]
         interval_s = systemd.watchdog_interval_s()
         if interval_s is not None:
             beside.append(watchdog.feed(service, interval_s, reachability))
@@ -222,7 +233,7 @@ def _listeners(service: Service, config: Config, stack: AsyncExitStack) -> list[
 
 
 async def _warmed(service: Service) -> None:
-    """When the solver is ready, plan again what a round without it has left waiting."""
+    """Plan again what a round without the solver has left waiting, once it is ready."""
     while not await service.solver.wait_warm(60.0):
         service.log.warning("solver_still_cold", policy_meanwhile="plain")
     service.loop.offer(SolverWarm())
@@ -238,7 +249,7 @@ def _reload(service: Service, timers: Timers, path: Path | None, begun: Config) 
     log = service.log
     systemd.notify(*systemd.reloading())
     try:
-        config = load(path, check=_check)
+        config = load(path, check=check)
     except ConfigError as error:
         log.error("reload_failed", why=str(error), kept="the old configuration")
         systemd.notify(systemd.READY)
@@ -254,7 +265,10 @@ def _reload(service: Service, timers: Timers, path: Path | None, begun: Config) 
 
 async def _tended(service: Service, store: Store) -> None:
     while True:
-        await upkeep.tend(store, service.config.daemon.keep_events, service.log)
+        daemon = service.config.daemon
+        days = daemon.keep_accounts_days
+        before = service.clock() - days * DAY_S if days else None
+        await upkeep.tend(store, daemon.keep_events, service.log, before)
         await asyncio.sleep(upkeep.EVERY_S)
 
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from structlog.stdlib import BoundLogger
@@ -23,29 +22,29 @@ from structlog.stdlib import BoundLogger
 import coalloc
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.effects import (
+    AppendEvent,
     AskHello,
-    Drop,
+    DropOrders,
     Effect,
-    Greet,
     Publish,
-    Record,
     Reply,
-    Resend,
+    ResendOrders,
     RoundFinished,
-    Send,
+    SendOrder,
+    SendWelcome,
     Solve,
     TurnAway,
     Wake,
 )
 from coalloc.core.events import Event, Reconfigured, Requested, Ticked, TokenRecalled
 from coalloc.core.messages import Numbered, Ping, Welcome
-from coalloc.core.records import JobRecord
-from coalloc.core.requests import Answer, Done, Refused, Submit, SubmitWorkflow
+from coalloc.core.requests import Answer, Done, Refused, Submit
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.core_loop import CoreLoop
-from coalloc.daemon.heartbeats import Contacts
+from coalloc.daemon.heartbeats import Heartbeats
 from coalloc.daemon.launches import Launches
 from coalloc.daemon.metrics import Metrics
+from coalloc.daemon.notify import Notifier
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.queries.answers import (
     QUESTIONS,
@@ -55,12 +54,12 @@ from coalloc.daemon.queries.answers import (
     asked_job,
 )
 from coalloc.daemon.queries.backup import backup_target, written_backup
-from coalloc.daemon.queries.caller import Caller, RefusedError
+from coalloc.daemon.queries.caller import Caller, QueryRefusedError
 from coalloc.daemon.queries.estimate import estimated
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.queries.why import Explainer
 from coalloc.daemon.settings import core_settings
-from coalloc.daemon.solver.planner import Planner
+from coalloc.daemon.solver.planner import RoundPlanner
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.disk import free_bytes
 from coalloc.daemon.store.errors import StoreError
@@ -68,10 +67,10 @@ from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
 from coalloc.runtime.config.schema import Config
-from coalloc.wire.answers import Refusal, SolverStatus, WhyAnswer
+from coalloc.wire.answers import Answer as AnswerBody
+from coalloc.wire.answers import BackupAnswer, Estimate, Refusal, SolverStatus, WhyAnswer
 from coalloc.wire.codec import WireError, decode_command
-from coalloc.wire.server import Endpoints, Origin, Peer, Server
-from coalloc.wire.workflow_graph import read_graph
+from coalloc.wire.server import Endpoints, ExecutorPeer, Origin, Server
 
 INTERNAL = Refused(code="internal", message="internal error; see the daemon's log")
 
@@ -107,7 +106,7 @@ class Service:
         self.core = Coordinator(core_settings(config), memory.remembered)
         self.solver = solver
         self.loop = CoreLoop(self._turn)
-        self.planner = Planner(solver, self.loop.offer)
+        self.planner = RoundPlanner(solver, self.loop.offer)
         self.explainer = Explainer(solver, self.planner)
         self._use_options(config)
         daemon = config.daemon
@@ -121,7 +120,7 @@ class Service:
             max_bytes=daemon.max_message_bytes,
             max_values=daemon.max_values,
             on_request=self._requested,
-            on_statement=lambda statement, peer: self.contacts.hear(statement, peer),
+            on_statement=lambda statement, peer: self.heartbeats.received(statement, peer),
             on_fault=self._faulted,
         )
         state = self.core.state
@@ -133,7 +132,7 @@ class Service:
             task_launch_of=launches.of_task,
         )
         self.delivery.restore(memory.outbox)
-        self.contacts = Contacts(state, self._tell, self.delivery, self.loop)
+        self.heartbeats = Heartbeats(state, self._tell, self.delivery, self.loop)
         self.writer = Writer(
             store,
             self.core,
@@ -144,8 +143,14 @@ class Service:
             refuse=self._answer,
         )
         self.metrics = Metrics()
+        self.notifier = Notifier(config.notify, log)
         self.writer.on_commit = self.metrics.commit_s.observe
         self.sources = Sources(state=state, store=store, caller=self.owner, health=self._health)
+        self._slow: Mapping[str, Callable[[Caller, Mapping[str, Any]], Awaitable[AnswerBody]]] = {
+            "backup": self._backup,
+            "test_submit": self._estimate,
+            "why": self._explain,
+        }
         self.is_stopping = False
         self._began = clock()
         self.waiters = Waiters(
@@ -157,7 +162,7 @@ class Service:
         loop = asyncio.get_running_loop()
         self.loop.open(loop)
         self.server.open(loop)
-        self.contacts.beat()
+        self.heartbeats.tick()
         self.loop.offer(Ticked())
 
     async def close(self) -> None:
@@ -166,10 +171,11 @@ class Service:
         await self.planner.close()
         self.loop.close()
         self.server.close()
+        self.notifier.close()
 
     def reconfigure(self, config: Config) -> None:
         """Use another configuration from now on."""
-        self.config = config
+        self.config, self.notifier.config = config, config.notify
         self._use_options(config)
         self.server.max_values = config.daemon.max_values
         if self.access is not None:
@@ -189,7 +195,9 @@ class Service:
         for event in batch:
             began = time.perf_counter()
             try:
-                effects += self.core.handle(event, now)
+                effects += (new := self.core.handle(event, now))
+                spent, state = time.perf_counter() - began, self.core.state
+                self.metrics.handled(event, new, spent, failed=state.round is None)
             except Exception:
                 # One event must not end the service; what it did change is still written.
                 self.log.exception("event_failed", kind=type(event).__name__)
@@ -209,11 +217,11 @@ class Service:
         """Carry out effects that are on disk."""
         for effect in effects:
             match effect:
-                case Send(cluster=cluster, seq=seq, order=order):
+                case SendOrder(cluster=cluster, seq=seq, order=order):
                     self.delivery.add(cluster, seq, order)
-                case Drop(cluster=cluster, through_seq=seq):
+                case DropOrders(cluster=cluster, through_seq=seq):
                     self.delivery.done(cluster, seq)
-                case Greet(cluster=cluster, base_seq=base):
+                case SendWelcome(cluster=cluster, base_seq=base):
                     state = self.core.state
                     welcome = Welcome(
                         store=state.store,
@@ -222,23 +230,23 @@ class Service:
                         lease_s=state.settings.lease_s,
                     )
                     self._tell(cluster, welcome)
-                case AskHello(cluster=cluster, peer=Peer() as peer):
+                case AskHello(cluster=cluster, peer=ExecutorPeer() as peer):
                     ping = Ping(epoch=self.core.state.epoch, known=False)
                     self.server.tell(cluster, peer, ping)
-                case TurnAway(cluster=cluster, peer=Peer() as peer, why=why):
+                case TurnAway(cluster=cluster, peer=ExecutorPeer() as peer, why=why):
                     self.server.turn_away(cluster, peer, why)
-                case Resend(cluster=cluster, from_seq=seq):
+                case ResendOrders(cluster=cluster, from_seq=seq):
                     self.delivery.replay(cluster, seq)
                 case Reply(origin=origin, answer=answer):
                     self._answer(origin, answer)
-                case Record():
+                case AppendEvent():
                     self._recorded(effect)
                 case Publish(topic=topic, body=body):
                     self.server.publish(topic, body)
                 case Solve():
                     self.planner.start(effect)
                 case RoundFinished():
-                    self.metrics.round_finished(effect)
+                    self.metrics.round_finished(effect, now)
                     self.metrics.sample(
                         self.core.state, self.delivery.waiting(), self.server.faults
                     )
@@ -250,12 +258,14 @@ class Service:
     def _tell(self, cluster: str, message: Numbered | Welcome | Ping) -> bool:
         """Send to the executor that speaks for a cluster; False if there is none."""
         site = self.core.state.clusters.get(cluster)
-        if site is None or not isinstance(site.peer, Peer):
+        if site is None or not isinstance(site.peer, ExecutorPeer):
             return False
         return self.server.tell(cluster, site.peer, message)
 
-    def _recorded(self, effect: Record) -> None:
-        self.metrics.recorded(effect)
+    def _recorded(self, effect: AppendEvent) -> None:
+        record = self.core.state.jobs.get(effect.job)
+        self.metrics.recorded(effect, record)
+        self.notifier.recorded(effect, record)
         body = {
             "seq": effect.seq,
             "time": effect.time,
@@ -283,29 +293,19 @@ class Service:
         began = time.perf_counter()
         caller = self._caller(origin)
         try:
-            if kind == "why":
-                self.loop.spawn(self._explain(origin, asked_job(self.sources, body)))
+            if kind in self._slow:
+                self.loop.spawn(self._answer_later(origin, self._slow[kind](caller, body), kind))
             elif kind in QUESTIONS:
                 sources = replace(self.sources, caller=caller)
                 self.server.answer(origin, QUESTIONS[kind](sources, body, self.clock()))
             elif kind == "wait":
                 self.waiters.add(origin, str(body.get("job") or ""), caller.user)
-            elif kind == "backup":
-                self.loop.spawn(self._backup(origin, backup_target(caller, body)))
-            elif kind == "test_submit":
-                self.loop.spawn(self._estimate(origin, caller, body))
             else:
                 self._command(origin, caller, body)
-        except RefusedError as error:
-            self._answer(origin, error.refused)
-        except StoreError as error:
-            self._answer(origin, Refused(code="storage", message=str(error)))
         except WireError:
             raise
-        except Exception:
-            # A question that we cannot answer must not keep the next ones from being read.
-            self.log.exception("request_failed", kind=str(kind)[:40])
-            self._answer(origin, INTERNAL)
+        except Exception as error:
+            self._answer(origin, self._refusal(error, kind))
         finally:
             self._charge(origin, began)
 
@@ -316,9 +316,9 @@ class Service:
         command = decode_command(body)
         if isinstance(command, Submit):
             if self.is_stopping:
-                raise RefusedError("busy", "the daemon is stopping; nothing was queued")
+                raise QueryRefusedError("busy", "the daemon is stopping; nothing was queued")
             if not self.writer.is_writable:
-                raise RefusedError("storage", "the daemon cannot write to its disk now")
+                raise QueryRefusedError("storage", "the daemon cannot write to its disk now")
             if self.access is not None:
                 self.access.check_submit(caller)
             self._recall_token(caller.user, command.token)
@@ -330,7 +330,6 @@ class Service:
                 gid=caller.gid,
                 operator=caller.is_operator,
                 command=command,
-                graph=read_graph(command.job) if isinstance(command, SubmitWorkflow) else None,
             )
         )
 
@@ -343,26 +342,35 @@ class Service:
         if job is not None:
             self.loop.offer(TokenRecalled(user=user, token=token, job=job))
 
-    async def _estimate(self, origin: Origin, caller: Caller, body: Mapping[str, Any]) -> None:
+    def _refusal(self, error: Exception, kind: object) -> Refused:
+        """The answer where there is none: one question must not keep the next from being read."""
+        if isinstance(error, QueryRefusedError):
+            return error.refused
+        if isinstance(error, StoreError):
+            return Refused(code="storage", message=str(error))
+        self.log.error("request_failed", kind=str(kind)[:40], exc_info=error)
+        return INTERNAL
+
+    async def _answer_later(
+        self, origin: Origin, answer: Awaitable[AnswerBody], kind: object
+    ) -> None:
+        try:
+            self.server.answer(origin, await answer)
+        except Exception as error:
+            self._answer(origin, self._refusal(error, kind))
+
+    async def _estimate(self, caller: Caller, body: Mapping[str, Any]) -> Estimate:
         sources = replace(self.sources, caller=caller)
         policy = self.config.rounds.policy
-        try:
-            answer = await estimated(self.planner, sources, body, policy, self.clock())
-        except RefusedError as error:
-            self._answer(origin, error.refused)
-        else:
-            self.server.answer(origin, answer)
+        return await estimated(self.planner, sources, body, policy, self.clock())
 
-    async def _backup(self, origin: Origin, path: Path) -> None:
-        try:
-            self.server.answer(origin, await written_backup(self.store, path, self.log))
-        except RefusedError as error:
-            self._answer(origin, error.refused)
+    async def _backup(self, caller: Caller, body: Mapping[str, Any]) -> BackupAnswer:
+        return await written_backup(self.store, backup_target(caller, body), self.log)
 
-    async def _explain(self, origin: Origin, record: JobRecord) -> None:
-        now = self.clock()
+    async def _explain(self, _: Caller, body: Mapping[str, Any]) -> WhyAnswer:
+        record, now = asked_job(self.sources, body), self.clock()
         why = await self.explainer.why(record, self.core.state, self.config.rounds.policy, now)
-        self.server.answer(origin, WhyAnswer(why=why, time=now))
+        return WhyAnswer(why=why, time=now)
 
     def _faulted(self, where: str, code: str, message: str, first: bool) -> None:
         if first:

@@ -7,13 +7,25 @@ from difflib import get_close_matches
 from math import inf
 from typing import Any
 
-from coalloc.core.settings import ClusterSettings, JobDefaults, Settings, Trigger
+from coalloc.adapters.local.settings import LocalSettings, refuse_collisions
+from coalloc.adapters.registry import adapter_kind
+from coalloc.core.batch_accounts import check_accounts
+from coalloc.core.projects import Limits, Project, UserLimits
+from coalloc.core.settings import (
+    ClusterSettings,
+    JobDefaults,
+    PrioritySettings,
+    Settings,
+    Trigger,
+)
+from coalloc.daemon.foreign_options import check_foreign_options, check_options
 from coalloc.model.errors import InputError
+from coalloc.model.fields import shown
 from coalloc.model.job_json import read_speedup
 from coalloc.policies.registry import POLICIES, foreign_names
 from coalloc.runtime import texts
-from coalloc.runtime.config.check import shown
-from coalloc.runtime.config.schema import Config, JobDefaultsConfig
+from coalloc.runtime.config.schema import Config, JobDefaultsConfig, LimitsConfig
+from coalloc.wire.curve import is_key
 
 
 def core_settings(config: Config) -> Settings:
@@ -22,7 +34,7 @@ def core_settings(config: Config) -> Settings:
     Raises
     ------
     InputError
-        A default speed-up cannot be read.
+        A default speed-up or an account cannot be read.
     """
     rounds, power, start = config.rounds, config.power, config.start
     return Settings(
@@ -33,8 +45,9 @@ def core_settings(config: Config) -> Settings:
                 intra_gbps=inf if cluster.intra_gbps is None else cluster.intra_gbps,
                 link_latency_s=cluster.link_latency_s,
                 intra_latency_s=cluster.intra_latency_s,
+                accounts=_accounts(cluster.accounts, f"clusters[{i}].accounts"),
             )
-            for cluster in config.clusters
+            for i, cluster in enumerate(config.clusters)
         ),
         policy=rounds.policy,
         fallbacks=rounds.fallbacks,
@@ -72,8 +85,53 @@ def core_settings(config: Config) -> Settings:
         keep_ended=config.daemon.keep_ended,
         fallback_base_time=config.jobs.fallback_base_time_s,
         defaults=_job_defaults(config),
+        priority=_priority(config),
+        projects=tuple(
+            Project(
+                name=name,
+                parent=project.parent,
+                share=project.share,
+                users=project.users,
+                limits=_limits(project),
+                each_user=_limits(project.each_user),
+                guarantees=dict(project.guarantees),
+            )
+            for name, project in config.projects.items()
+        ),
+        users=tuple(
+            UserLimits(pattern=pattern, limits=_limits(limits))
+            for pattern, limits in config.users.items()
+        ),
         options=rounds.options,
     )
+
+
+def _accounts(accounts: dict[str, Any], where: str) -> dict[str, str]:
+    check_accounts(accounts, where)
+    return accounts
+
+
+SHARES = 16.0
+"""Doublings that shares take at most, where there are projects and nothing else is said."""
+
+
+def _priority(config: Config) -> PrioritySettings:
+    given = config.priority
+    shares = (SHARES if config.projects else 0.0) if given.shares is None else given.shares
+    return PrioritySettings(
+        half_life_s=given.half_life_s,
+        shares=shares,
+        step_s=given.step_s,
+        ahead_s=given.ahead_s,
+        age=given.age,
+        age_full_s=given.age_full_s,
+        size=given.size,
+        others_share=given.others_share,
+    )
+
+
+def _limits(given: LimitsConfig) -> Limits:
+    return Limits(**{name: getattr(given, name) for name in LimitsConfig.__struct_fields__})
 
 
 def _job_defaults(config: Config) -> tuple[JobDefaults, ...]:
@@ -131,12 +189,30 @@ def check_policies(config: Config) -> None:
             near = get_close_matches(name, there, n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(there)}"
             raise InputError(where, f"there is no policy {shown(name)}{hint}")
-    if rounds.policy not in POLICIES:
-        return  # The code of other packages is loaded in the solver's process alone.
-    options = POLICIES[rounds.policy].options
-    for key, value in rounds.options.items():
-        where = f"rounds.options.{key}"
-        if key not in options:
-            names = ", ".join(options) or "none"
-            raise InputError(where, f"unknown option; {rounds.policy} has {names}")
-        options[key].read(value, where)
+    if rounds.policy in POLICIES:
+        table = POLICIES[rounds.policy].options
+        check_options(rounds.policy, table, rounds.options, "rounds.options")
+    else:
+        check_foreign_options(rounds.policy, rounds.options, "rounds.options")
+
+
+def check(config: Config) -> None:
+    """Refuse what the reader of the configuration cannot know to be wrong.
+
+    Raises
+    ------
+    InputError
+        At the key's path.
+    """
+    if config.access.server_key and not is_key(config.access.server_key):
+        raise InputError("access.server_key", "is not a public key of 40 characters")
+    core_settings(config)
+    check_policies(config)
+    local: dict[str, LocalSettings] = {}
+    for i, cluster in enumerate(config.clusters):
+        where = f"clusters[{i}]"
+        kind = adapter_kind(cluster.adapter, f"{where}.adapter")
+        settings = kind.check(dict(cluster.settings), cluster.name, f"{where}.settings")
+        if isinstance(settings, LocalSettings):
+            local[cluster.name] = settings
+    refuse_collisions(local)

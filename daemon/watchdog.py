@@ -20,7 +20,7 @@ ROUND_GRACE_S = 30.0
 """How much longer than its limit a step of a round may take, seconds."""
 
 
-class Progress:
+class RoundProgress:
     """Notices a step that does not end."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ async def feed(service: Service, interval_s: float, reachability: Reachability) 
         Between two messages.
     """
     loop = asyncio.get_running_loop()
-    progress = Progress()
+    progress = RoundProgress()
     while True:
         limit_s = service.config.rounds.time_limit_s + ROUND_GRACE_S
         step = step_of(service.core, service.clock())

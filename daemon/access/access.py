@@ -17,7 +17,7 @@ from structlog.stdlib import BoundLogger
 from coalloc.core.messages import ROOT_REFUSED
 from coalloc.core.requests import Refused
 from coalloc.daemon.access.key_table import Grant, KeyTable, Role
-from coalloc.daemon.queries.caller import Caller, RefusedError
+from coalloc.daemon.queries.caller import Caller, QueryRefusedError
 from coalloc.runtime.config.schema import AccessConfig
 from coalloc.runtime.key_files import fingerprint
 from coalloc.runtime.logs import RateLimit
@@ -47,7 +47,7 @@ BEFORE_A_KEY = {
 """What is said of handshakes that ended before `Access.admits` was asked."""
 
 
-class Bucket:
+class TokenBucket:
     """So many units at once, and so many in a second; one that is overdrawn pays back first."""
 
     def __init__(self, per_s: float, burst: float, now: float) -> None:
@@ -110,9 +110,9 @@ class Access:
     def configure(self, settings: AccessConfig) -> None:
         """Use other limits from now on."""
         self.settings = settings
-        self._requests: dict[int, Bucket] = {}
-        self._seconds: dict[int, Bucket] = {}
-        self._refusals: dict[int, Bucket] = {}
+        self._requests: dict[int, TokenBucket] = {}
+        self._seconds: dict[int, TokenBucket] = {}
+        self._refusals: dict[int, TokenBucket] = {}
 
     def admits(self, domain: str, key: str) -> bool:
         """Whether a key may connect to a socket."""
@@ -144,7 +144,7 @@ class Access:
         return self.table.live(key) is not None
 
     def refusal(self, key: str, size: int) -> Refused | None:
-        """Why a client's frame is not to be read: revoked, or too many."""
+        """Reason not to read a client's frame: revoked, or too many."""
         grant = self.table.live(key)
         if grant is None or grant.role is Role.EXECUTOR:
             refused = REVOKED if grant is None else EXECUTORS_ONLY
@@ -167,13 +167,13 @@ class Access:
         self._audit_key("request_refused", key, "too_fast", what="too many requests")
         return Refused(code="too_fast", message=message)
 
-    def _buckets(self, uid: int, now: float) -> tuple[Bucket, Bucket]:
+    def _buckets(self, uid: int, now: float) -> tuple[TokenBucket, TokenBucket]:
         if uid not in self._requests:
             settings = self.settings
-            self._requests[uid] = Bucket(settings.requests_per_s, settings.burst, now)
-            self._seconds[uid] = Bucket(TIME_SHARE, TIME_BURST_S, now)
+            self._requests[uid] = TokenBucket(settings.requests_per_s, settings.burst, now)
+            self._seconds[uid] = TokenBucket(TIME_SHARE, TIME_BURST_S, now)
             told = REFUSALS_PER_REQUEST
-            self._refusals[uid] = Bucket(told * settings.requests_per_s, REFUSALS_AT_ONCE, now)
+            self._refusals[uid] = TokenBucket(told * settings.requests_per_s, REFUSALS_AT_ONCE, now)
         return self._requests[uid], self._seconds[uid]
 
     def charge(self, key: str, seconds: float) -> None:
@@ -186,7 +186,7 @@ class Access:
         """The user of a request whose key was good when it came."""
         grant = self.table.known(key)
         if grant is None:
-            raise RefusedError("not_allowed", "unknown key")
+            raise QueryRefusedError("not_allowed", "unknown key")
         return Caller(
             user=grant.user,
             uid=grant.uid,
@@ -203,7 +203,7 @@ class Access:
         RefusedError
         """
         if caller.uid == 0 and not self.settings.root_jobs:
-            raise RefusedError("not_allowed", ROOT_REFUSED)
+            raise QueryRefusedError("not_allowed", ROOT_REFUSED)
 
     def may_speak_for(self, key: str, cluster: str) -> bool:
         """Whether a key is that of the cluster's executor."""

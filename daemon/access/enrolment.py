@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 from structlog.stdlib import BoundLogger
 
-from coalloc.daemon.access.access import Access, Bucket
+from coalloc.daemon.access.access import Access, TokenBucket
 from coalloc.daemon.access.key_table import Grant, KeyTable, KeyTableError, Role
 from coalloc.runtime.config.schema import Config
 from coalloc.runtime.key_files import KeyFile, fingerprint, read_key, write_key
@@ -38,7 +38,7 @@ UNPROVED = (
 )
 
 
-class EnrolmentError(Exception):
+class EnrolmentDeniedError(Exception):
     """Refuses a question; the message is one line for the user.
 
     Attributes
@@ -120,15 +120,15 @@ class Enrolment:
     ) -> None:
         self.access, self.on_change, self.clock, self.timer = access, on_change, clock, timer
         self.clusters = {cluster.name for cluster in config.clusters}
-        self._changes: dict[int, Bucket] = {}
-        self._lines: dict[int, Bucket] = {}
+        self._changes: dict[int, TokenBucket] = {}
+        self._lines: dict[int, TokenBucket] = {}
 
     def check_line(self, peer: Peer) -> None:
         """Refuse a question, unread, of a user who asks too often.
 
         Raises
         ------
-        EnrolmentError
+        EnrolmentDeniedError
         """
         bucket = self._bucket(self._lines, peer, LINES_PER_S, LINES_AT_ONCE)
         self._check(bucket, peer, "asks too often", f"{LINES_PER_S:g} times in a second")
@@ -139,28 +139,30 @@ class Enrolment:
 
         Raises
         ------
-        EnrolmentError
+        EnrolmentDeniedError
         """
         limit = f"{CHANGES_PER_MINUTE} times in a minute"
         self._check(self._changes_of(peer), peer, "changes keys too often", limit)
 
-    def _check(self, bucket: Bucket, peer: Peer, what: str, limit: str) -> None:
+    def _check(self, bucket: TokenBucket, peer: Peer, what: str, limit: str) -> None:
         left = bucket.left(self.timer())
         if left < 1.0 and not peer.is_admin:
             wait_s = math.ceil((1.0 - left) / bucket.per_s)
-            raise EnrolmentError(
+            raise EnrolmentDeniedError(
                 "too_fast", f"{peer.user} {what}, at most {limit}; try again in {wait_s} s"
             )
 
-    def _changes_of(self, peer: Peer) -> Bucket:
+    def _changes_of(self, peer: Peer) -> TokenBucket:
         return self._bucket(self._changes, peer, CHANGES_PER_MINUTE / 60.0, CHANGES_PER_MINUTE)
 
-    def _bucket(self, among: dict[int, Bucket], peer: Peer, per_s: float, burst: float) -> Bucket:
+    def _bucket(
+        self, among: dict[int, TokenBucket], peer: Peer, per_s: float, burst: float
+    ) -> TokenBucket:
         if peer.uid not in among:
-            among[peer.uid] = Bucket(per_s, burst, self.timer())
+            among[peer.uid] = TokenBucket(per_s, burst, self.timer())
         return among[peer.uid]
 
-    def refused(self, error: EnrolmentError | KeyTableError, peer: Peer) -> Mapping[str, Any]:
+    def refused(self, error: EnrolmentDeniedError | KeyTableError, peer: Peer) -> Mapping[str, Any]:
         """The answer to what is refused, which is told in the log."""
         self.access.audit.refused(
             "enrolment_refused",
@@ -177,23 +179,23 @@ class Enrolment:
 
         Raises
         ------
-        EnrolmentError
+        EnrolmentDeniedError
         """
         role = _role(body.get("role", Role.SUBMIT))
         user = body.get("user") or peer.user
         clusters = body.get("clusters") or ()
         if not isinstance(user, str) or not isinstance(clusters, list | tuple):
-            raise EnrolmentError("bad_request", "user, clusters: are not a text and a list")
+            raise EnrolmentDeniedError("bad_request", "user, clusters: are not a text and a list")
         for cluster in clusters:
             if not isinstance(cluster, str) or cluster not in self.clusters:
-                raise EnrolmentError(
+                raise EnrolmentDeniedError(
                     "unknown_cluster", f"clusters: there is no cluster {str(cluster)[:80]!r}"
                 )
         account = _account(user) if peer.is_admin or user == peer.user else None
         if account is None or not (
             peer.is_admin or (account.pw_uid == peer.uid and role is Role.SUBMIT)
         ):
-            raise EnrolmentError(
+            raise EnrolmentDeniedError(
                 "not_allowed",
                 f"{peer.user} may enrol keys of his own to submit with; "
                 "ask root for other users and roles",
@@ -220,7 +222,7 @@ class Enrolment:
 
         Raises
         ------
-        EnrolmentError, KeyTableError
+        EnrolmentDeniedError, KeyTableError
         """
         self.check_change(peer)
         was_live = self.access.table.live(grant.key) is not None
@@ -233,7 +235,7 @@ class Enrolment:
 
         Raises
         ------
-        EnrolmentError, KeyTableError
+        EnrolmentDeniedError, KeyTableError
         """
         table = self.access.table
         found = table.named(text, None if peer.is_admin else peer.uid)
@@ -288,7 +290,7 @@ class Conversation:
         try:
             body = _object(line)
             found = self._asked(body) if pending is None else self._proved(body, pending)
-        except (EnrolmentError, KeyTableError) as error:
+        except (EnrolmentDeniedError, KeyTableError) as error:
             return self._enrolment.refused(error, self._peer)
         return {"server": self._enrolment.access.pair.public, **found}
 
@@ -302,7 +304,9 @@ class Conversation:
             case "list":
                 return {"keys": msgspec.to_builtins(enrolment.seen_by(peer))}
         verb = str(body.get("verb"))[:20]
-        raise EnrolmentError("bad_request", f"verb: {verb!r} is not authorize, revoke or list")
+        raise EnrolmentDeniedError(
+            "bad_request", f"verb: {verb!r} is not authorize, revoke or list"
+        )
 
     def _authorize(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         enrolment, peer = self._enrolment, self._peer
@@ -315,17 +319,17 @@ class Conversation:
         enrolment.access.table.check(grant, by_admin=False)
         enrolment.check_change(peer)
         if body.get("proves") is not True:
-            raise EnrolmentError("unproved", UNPROVED)
+            raise EnrolmentDeniedError("unproved", UNPROVED)
         try:
             challenge, nonce = new_challenge(grant.key, peer.uid)
         except ProofError as error:
-            raise EnrolmentError("unproved", str(error)) from error
+            raise EnrolmentDeniedError("unproved", str(error)) from error
         self._pending = Pending(grant=grant, nonce=nonce)
         return {"challenge": challenge}
 
     def _proved(self, body: Mapping[str, Any], pending: Pending) -> Mapping[str, Any]:
         if not hmac.compare_digest(str(body.get("proof")).encode(), pending.nonce.encode()):
-            raise EnrolmentError("unproved", "proof: is not that of the key's private half")
+            raise EnrolmentDeniedError("unproved", "proof: is not that of the key's private half")
         return _row(self._enrolment.authorize(pending.grant, self._peer))
 
 
@@ -338,7 +342,7 @@ def _account(user: str) -> pwd.struct_passwd:
         return pwd.getpwnam(user)
     except (KeyError, ValueError):
         message = f"user: there is no account {user[:80]!r}"
-        raise EnrolmentError("unknown_user", message) from None
+        raise EnrolmentDeniedError("unknown_user", message) from None
 
 
 def _role(text: object) -> Role:
@@ -346,7 +350,7 @@ def _role(text: object) -> Role:
         return Role(str(text))
     except ValueError:
         message = f"role: {str(text)[:20]!r} is not one of {', '.join(Role)}"
-        raise EnrolmentError("bad_request", message) from None
+        raise EnrolmentDeniedError("bad_request", message) from None
 
 
 def _object(line: bytes) -> Mapping[str, Any]:
@@ -355,5 +359,5 @@ def _object(line: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
-        raise EnrolmentError("bad_request", "not one line with a JSON object")
+        raise EnrolmentDeniedError("bad_request", "not one line with a JSON object")
     return body

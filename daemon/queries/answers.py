@@ -10,12 +10,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from coalloc.core import snapshots
-from coalloc.core.flows import flow_of, named
+from coalloc.core.composites import flow_of, named
 from coalloc.core.records import JobRecord
 from coalloc.core.state import State
 from coalloc.core.workflows import first_record
-from coalloc.daemon.queries import job_views, workflow_views
-from coalloc.daemon.queries.caller import Caller, RefusedError
+from coalloc.daemon.queries import accounts, job_views, shares, workflow_views
+from coalloc.daemon.queries.caller import Caller, QueryRefusedError
+from coalloc.daemon.queries.reservation_rows import reservation_rows
 from coalloc.daemon.store.records_json import read_object, read_record
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
@@ -34,10 +35,10 @@ from coalloc.wire.answers import (
     ShowAnswer,
     SnapshotAnswer,
     SolverStatus,
-    WhyAnswer,
 )
 from coalloc.wire.frames import PROTOCOL
 from coalloc.wire.job_rows import JobDetails
+from coalloc.wire.share_answers import AccountAnswer, PriorityAnswer, RulesAnswer, UsageAnswer
 
 EVENTS_AT_ONCE = 10_000
 ROWS_AT_ONCE = 2_000
@@ -63,7 +64,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where answers come from.
+    """Sources of answers.
 
     Attributes
     ----------
@@ -85,14 +86,14 @@ Answering = Callable[[Sources, Mapping[str, Any], float], Answer]
 def _text(body: Mapping[str, Any], key: str) -> str:
     value = body.get(key)
     if not isinstance(value, str) or not value:
-        raise RefusedError("bad_request", f"{key}: is missing or not a text")
+        raise QueryRefusedError("bad_request", f"{key}: is missing or not a text")
     return value
 
 
 def _count(body: Mapping[str, Any], key: str, default: int) -> int:
     value = body.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < LARGEST_COUNT:
-        raise RefusedError("bad_request", f"{key}: is not a whole number of at least 0")
+        raise QueryRefusedError("bad_request", f"{key}: is not a whole number of at least 0")
     return value
 
 
@@ -104,7 +105,7 @@ def find_job(sources: Sources, job: str) -> JobRecord:
     if record is None:
         row = sources.store.job(job)
         if row is None:
-            raise RefusedError("not_found", f"there is no job {job}")
+            raise QueryRefusedError("not_found", f"there is no job {job}")
         record = read_record(row.body)
     return record
 
@@ -115,11 +116,11 @@ def _find_task(sources: Sources, number: str, text: str) -> JobRecord:
     if isinstance(workflow.job, DivisibleJob):
         row = sources.store.job(f"{number}.{text}")
         if row is None:
-            raise RefusedError("not_found", f"job {number} has no piece {text}")
+            raise QueryRefusedError("not_found", f"job {number} has no piece {text}")
         return read_record(row.body)
     found = named(workflow.job, text)
     if found is None:
-        raise RefusedError("not_found", f"job {number} has no task {text}")
+        raise QueryRefusedError("not_found", f"job {number} has no task {text}")
     place, name = found
     task = f"{number}.{place}"
     if task in sources.state.jobs:
@@ -151,7 +152,7 @@ def array_of(sources: Sources, job: str) -> list[JobRecord]:
 def _queue(sources: Sources, body: Mapping[str, Any], now: float) -> QueueAnswer:
     after = str(body.get("after") or "")
     if after and not JOB_ID.fullmatch(after):
-        raise RefusedError("bad_request", "after: is no job's id")
+        raise QueryRefusedError("bad_request", "after: is no job's id")
     rows, more = job_views.queue_page(
         sources.state,
         everything=bool(body.get("all")),
@@ -199,19 +200,24 @@ def _with_members(sources: Sources, record: JobRecord, details: JobDetails) -> J
 
 
 def _refuse_strangers(caller: Caller, record: JobRecord) -> None:
-    """What a job executes, where, and with what arguments is its owner's business."""
+    """Refuse others: command, folder and arguments of a job are its owner's business."""
     if record.user != caller.user and not caller.is_operator:
         message = f"job {record.id} belongs to {record.user}; the queue has what others may see"
-        raise RefusedError("not_allowed", message)
-
-
-def _why(sources: Sources, body: Mapping[str, Any], now: float) -> WhyAnswer:
-    """Without an explanation: what `Explainer` answers in any case."""
-    return WhyAnswer(why=job_views.why(asked_job(sources, body), sources.state, now), time=now)
+        raise QueryRefusedError("not_allowed", message)
 
 
 def _nodes(sources: Sources, body: Mapping[str, Any], now: float) -> NodesAnswer:
-    return NodesAnswer(clusters=job_views.cluster_rows(sources.state, now), time=now)
+    state = sources.state
+    return NodesAnswer(
+        clusters=job_views.cluster_rows(state, now), reservations=reservation_rows(state), time=now
+    )
+
+
+def _priority(sources: Sources, body: Mapping[str, Any], now: float) -> PriorityAnswer:
+    if not body.get("job"):
+        return shares.priority_rows(sources.state, None, now)
+    named = array_of(sources, _text(body, "job"))
+    return shares.priority_rows(sources.state, {record.id for record in named}, now)
 
 
 def _plan(sources: Sources, body: Mapping[str, Any], now: float) -> PlanAnswer:
@@ -221,6 +227,7 @@ def _plan(sources: Sources, body: Mapping[str, Any], now: float) -> PlanAnswer:
         node_clusters=dict(state.node_cluster()),
         edges={} if state.plan is None else workflow_views.edges_of(state.plan, state),
         running=job_views.running_rows(state, now),
+        proc_gbps=job_views.proc_gbps(state),
         time=now,
     )
 
@@ -248,9 +255,22 @@ def _snapshot(sources: Sources, body: Mapping[str, Any], now: float) -> Snapshot
     return SnapshotAnswer(snapshot=write_snapshot(snapshots.snapshot(sources.state, now)))
 
 
+def _rules(sources: Sources, body: Mapping[str, Any], now: float) -> RulesAnswer:
+    state = sources.state
+
+    def planned(*lifted: str) -> dict[str, Any]:
+        out = {*state.aside} if snapshots.LIMITS in lifted else {*state.aside, *state.limited}
+        view = snapshots.snapshot(state, now, held=False, without=out, lifted=lifted)
+        return write_snapshot(view)
+
+    return RulesAnswer(
+        snapshot=planned(), lifted={rule: planned(rule) for rule in snapshots.rules_of(state)}
+    )
+
+
 def _status(sources: Sources, body: Mapping[str, Any], now: float) -> ServiceStatus:
     state, health = sources.state, sources.health()
-    flows = sum(state.jobs[flow].is_waiting for flow in state.flows)
+    flows = sum(state.jobs[flow].is_waiting for flow in state.composites)
     return ServiceStatus(
         time=now,
         protocol=PROTOCOL,
@@ -258,7 +278,7 @@ def _status(sources: Sources, body: Mapping[str, Any], now: float) -> ServiceSta
         epoch=state.epoch,
         rounds=state.last_round,
         paused=state.rounds.paused,
-        waiting=flows + len(state.waiting) - len(state.flows),
+        waiting=flows + len(state.waiting) - len(state.composites),
         placed=len(state.placed),
         clusters={name: c.connected for name, c in state.clusters.items()},
         writable=health.writable,
@@ -290,13 +310,24 @@ def _last_round(state: State, plan: Plan) -> LastRound:
     )
 
 
+def _account(sources: Sources, body: Mapping[str, Any], now: float) -> AccountAnswer:
+    return accounts.accounts(sources.store, body, now)
+
+
+def _usage(sources: Sources, body: Mapping[str, Any], now: float) -> UsageAnswer:
+    return accounts.usage(sources.store, body, now)
+
+
 QUESTIONS: dict[str, Answering] = {
     "queue": _queue,
     "show": _show,
-    "why": _why,
+    "priority": _priority,
     "nodes": _nodes,
     "plan": _plan,
     "events": _events,
     "snapshot": _snapshot,
+    "rules": _rules,
     "status": _status,
+    "account": _account,
+    "usage": _usage,
 }

@@ -10,24 +10,24 @@ from typing import Any
 
 from structlog.stdlib import BoundLogger
 
-from coalloc.daemon.queries.caller import Caller, RefusedError
+from coalloc.daemon.queries.caller import Caller, QueryRefusedError
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.sqlite import Store
 from coalloc.wire.answers import BackupAnswer
 
 
 def backup_target(caller: Caller, body: Mapping[str, Any]) -> Path:
-    """Where a backup is asked for: a file of the daemon's host, by its whole path.
+    """Target of a backup: a file of the daemon's host, by its whole path.
 
     Raises
     ------
     RefusedError
     """
     if not caller.is_operator:
-        raise RefusedError("not_allowed", "only an operator may do this")
+        raise QueryRefusedError("not_allowed", "only an operator may do this")
     text = body.get("path")
     if not isinstance(text, str) or not text.startswith("/") or "\0" in text:
-        raise RefusedError("bad_request", "path: is missing or not an absolute path")
+        raise QueryRefusedError("bad_request", "path: is missing or not an absolute path")
     return Path(text)
 
 
@@ -44,7 +44,7 @@ async def written_backup(store: Store, path: Path, log: BoundLogger) -> BackupAn
         size = path.stat().st_size
     except (StoreError, OSError) as error:
         log.error("backup_failed", path=str(path), why=str(error))
-        raise RefusedError("storage", str(error)) from error
+        raise QueryRefusedError("storage", str(error)) from error
     seconds = round(time.monotonic() - began, 3)
     log.info("backup_written", path=str(path), bytes=size, seconds=seconds)
     return BackupAnswer(path=str(path), bytes=size, seconds=seconds)

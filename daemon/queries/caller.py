@@ -1,4 +1,4 @@
-"""Who asks, and the answer to a question that has none."""
+"""The authenticated caller of a request, and the error that refuses it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from coalloc.core.requests import Refused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks.
+    """Authenticated caller of a request.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Caller:
     key: str = ""
 
 
-class RefusedError(Exception):
+class QueryRefusedError(Exception):
     """A question that has no answer."""
 
     def __init__(self, code: str, message: str) -> None:

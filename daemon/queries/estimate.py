@@ -1,4 +1,4 @@
-"""When a job would start if it were submitted now."""
+"""Estimate of the start of a job that would be submitted now."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core import snapshots
+from coalloc.core import limits, snapshots
 from coalloc.core.admission import never_fits
-from coalloc.core.queue import planned_job
+from coalloc.core.eligibility import owner_of
+from coalloc.core.queue import submitted_job
+from coalloc.core.records import JobRecord
 from coalloc.core.requests import Submit
 from coalloc.daemon.queries.answers import Sources
-from coalloc.daemon.queries.caller import RefusedError
-from coalloc.daemon.solver.planner import Planner
+from coalloc.daemon.queries.caller import QueryRefusedError
+from coalloc.daemon.solver.planner import RoundPlanner
 from coalloc.model.errors import InputError
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
@@ -22,7 +24,7 @@ from coalloc.wire.codec import WireError, decode_command
 
 
 async def estimated(
-    planner: Planner, sources: Sources, body: Mapping[str, Any], policy: str, now: float
+    planner: RoundPlanner, sources: Sources, body: Mapping[str, Any], policy: str, now: float
 ) -> Estimate:
     """Start, end and nodes of the job of a submit, by a whole solve; nothing is queued.
 
@@ -35,7 +37,7 @@ async def estimated(
     try:
         plan = await planner.estimate(snapshot, policy, sources.state.notes.get(policy))
     except Exception as error:
-        raise RefusedError("busy", f"no estimate: {error}") from error
+        raise QueryRefusedError("busy", f"no estimate: {error}") from error
     return estimate_of(plan, job, now)
 
 
@@ -53,14 +55,28 @@ def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snap
         kind = "submit_workflow" if is_workflow else "submit"
         command = decode_command({**body, "type": kind, "token": uuid.uuid4().hex})
         assert isinstance(command, Submit)
-        job, _ = planned_job(sources.state, sources.caller.user, command, now)
+        caller = sources.caller
+        job, _ = submitted_job(sources.state, caller.user, command, now)
     except (InputError, WireError) as error:
-        raise RefusedError("bad_request", str(error)) from error
-    lacking = never_fits(sources.state, job)
+        raise QueryRefusedError("bad_request", str(error)) from error
+    record = JobRecord(
+        id="test",
+        job=replace(job, id="test"),
+        name=command.name,
+        user=caller.user,
+        uid=caller.uid,
+        gid=caller.gid,
+        batch=command.batch,
+    )
+    state = sources.state
+    project = state.tree.project(command.batch.account, caller.user)
+    lacking = never_fits(state, job, owner_of(record)) or limits.never_fits(
+        state, project, caller.user, job
+    )
     if lacking:
-        raise RefusedError("infeasible", lacking)
-    snapshot = snapshots.snapshot(sources.state, now, without=sources.state.aside)
-    return replace(snapshot, queue=(*snapshot.queue, replace(job, id="test"))), "test"
+        raise QueryRefusedError("infeasible", lacking)
+    without = {*state.aside, *state.limited}
+    return snapshots.snapshot(state, now, without=without, also=record), record.id
 
 
 def estimate_of(plan: Plan, job: str, now: float) -> Estimate:

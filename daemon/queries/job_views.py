@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
-from coalloc.core import negotiating, snapshots
+from coalloc.core import limits, negotiating, snapshots
+from coalloc.core.composites import ChunkPool
+from coalloc.core.dependencies import is_open
 from coalloc.core.occupation import occupation
-from coalloc.core.pieces import Pool
 from coalloc.core.records import JobRecord, JobState
 from coalloc.core.state import ClusterState, State, arrival, procs_of
 from coalloc.daemon.queries import workflow_views
@@ -28,7 +29,7 @@ OF_THE_RECORD = (
     *("command", "uid", "gid", "needs", "array_index", "rendezvous", "attempt", "refusals"),
     *("not_before", "planned", "round", "policy", "deadline", "cancelled_by", "skew_s", "retries"),
     *("keep_going", "failures", "flow", "chunk_first", "chunks"),
-    *("queued", "arranged", "idle_node_s", "late", "behind", "barred"),
+    *("queued", "arranged", "idle_node_s", "late", "behind", "barred", "priority"),
 )
 """Of a record, what is shown as it is."""
 
@@ -81,8 +82,8 @@ def _behind(state: State, after: str) -> Iterator[JobRecord]:
 def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
     """One line of the queue; a waiting job always has a reason, and a start where one is known."""
     start, reason, detail = expectation(record, state, now)
-    if record.id in state.flows:
-        nodes, clusters = workflow_views.occupied(state.flows[record.id], state)
+    if record.id in state.composites:
+        nodes, clusters = workflow_views.occupied(state.composites[record.id], state)
     else:
         nodes, clusters = workflow_views.nodes_of(record), workflow_views.clusters_of(record)
     job = record.job
@@ -113,10 +114,10 @@ def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
 
 
 def expectation(record: JobRecord, state: State, now: float) -> tuple[float | None, str, str]:
-    """When a waiting job is expected to start, why it waits, and the same in words."""
+    """Expected start of a waiting job, the reason why it waits, and the same in words."""
     if record.is_placed and record.cancelled_by:
         return None, "cancelling", f"being ended: cancelled by {record.cancelled_by}"
-    if record.id in state.flows and not record.is_waiting:
+    if record.id in state.composites and not record.is_waiting:
         return workflow_views.expectation(record, state)
     if (queued := negotiating.in_words(record, now)) is not None:
         return queued
@@ -141,6 +142,8 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
     if record.job.earliest > now:
         what = f"may not start before {instant(record.job.earliest)}"
         return max(record.job.earliest, start or 0.0), str(Reason.BEGIN_TIME), what
+    if record.id in state.limited:
+        return None, limits.LIMIT, state.limited[record.id]
     if state.rounds.paused:
         return None, "rounds_paused", "an operator has paused the rounds"
     if outlook is None:
@@ -171,13 +174,13 @@ def _drained(names: Collection[str], reasons: Mapping[str, str]) -> str:
 
 
 def needs_text(record: JobRecord, state: State) -> str:
-    """What a waiting job waits for, each array with how many of its members are left."""
+    """Dependencies of a waiting job, each array with how many of its members are left."""
     left: dict[tuple[str, str], list[str]] = {}
     members: Counter[tuple[str, str]] = Counter()
     for kind, job in record.needs:
         key = kind, job.partition("_")[0]
         members[key] += 1
-        if job in state.jobs and not state.jobs[job].is_ended:
+        if job in state.jobs and is_open(kind, state.jobs[job]):
             left.setdefault(key, []).append(job)
     return ", ".join(
         f"{kind}:{names[0]}"
@@ -196,6 +199,7 @@ def job_details(record: JobRecord, state: State, now: float) -> JobDetails:
         job=write_job(record.job),
         sources=dict(record.sources),
         link_gbps=dict(record.link_gbps),
+        batch=dict(record.batch.given()),
         parts=tuple(
             PartRow(
                 cluster=part.cluster,
@@ -247,6 +251,8 @@ def _cluster_row(
         waiting_there=0 if reading is None else reading.waiting,
         way="" if reading is None else reading.way,
         share=None if reading is None else reading.share,
+        version=cluster.version,
+        clock_ahead_s=cluster.clock_ahead_s,
         nodes=tuple(
             _node_row(node, raw[node.name], cluster, free.get(node.name, 0), state, now)
             for node in shown.nodes
@@ -277,8 +283,8 @@ def why(record: JobRecord, state: State, now: float) -> Why:
     """The reason why a job does not start, with the figures behind it."""
     start, reason, detail = expectation(record, state, now)
     facts: list[str] = []
-    pool = state.flows.get(record.id)
-    if isinstance(pool, Pool):
+    pool = state.composites.get(record.id)
+    if isinstance(pool, ChunkPool):
         facts.append(
             f"{pool.left(now)} of {pool.total} chunks are to be placed, on slots that the other "
             f"jobs leave idle; free now: {_free(state, now)}"
@@ -329,7 +335,7 @@ def _free(state: State, now: float) -> str:
 
 
 def running_rows(state: State, now: float) -> tuple[RunningRow, ...]:
-    """What occupies nodes now: our jobs, tasks and pieces, and the batch systems' own jobs."""
+    """Occupants of nodes now: our jobs, tasks and pieces, and the batch systems' own jobs."""
     rows: list[RunningRow] = []
     snapshot = snapshots.snapshot(state, now)
     for running in snapshot.running:
@@ -344,6 +350,19 @@ def running_rows(state: State, now: float) -> tuple[RunningRow, ...]:
             )
         )
     return tuple(rows)
+
+
+def proc_gbps(state: State) -> dict[str, float]:
+    """Bandwidth that one process needs, of jobs in the plan or running that need any."""
+    planned = () if state.plan is None else (place.job for place in state.plan.placements)
+    found = ((name, state.jobs.get(name)) for name in dict.fromkeys([*planned, *state.placed]))
+    return {
+        name: record.job.proc_gbps
+        for name, record in found
+        if record is not None
+        and isinstance(record.job, RigidJob | MoldableJob)
+        and record.job.proc_gbps
+    }
 
 
 def newest_plan(state: State) -> NewestPlan | None:

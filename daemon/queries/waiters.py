@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from coalloc.core.records import JobRecord
 from coalloc.core.requests import Refused
-from coalloc.daemon.queries.caller import RefusedError
+from coalloc.daemon.queries.caller import QueryRefusedError
 from coalloc.wire.answers import EndedAnswer, EndedJob
 from coalloc.wire.server import Origin
 
@@ -104,7 +104,7 @@ class Waiters:
     def _tell(self, origin: Origin, job: str) -> None:
         try:
             records = self._members(job)
-        except RefusedError as error:
+        except QueryRefusedError as error:
             self._refuse(origin, error.refused)
             return
         ended = (

@@ -16,7 +16,7 @@ from coalloc.core import snapshots
 from coalloc.core.records import JobRecord
 from coalloc.core.state import State
 from coalloc.daemon.queries import job_views
-from coalloc.daemon.solver.planner import Planner, guard
+from coalloc.daemon.solver.planner import RoundPlanner, guard
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Plan, Reason
@@ -46,7 +46,7 @@ class _Said(msgspec.Struct):
 class Explainer:
     """Answers ``why``."""
 
-    def __init__(self, solver: SolverPool, planner: Planner) -> None:
+    def __init__(self, solver: SolverPool, planner: RoundPlanner) -> None:
         self._solver, self._planner = solver, planner
         self._turn = asyncio.Lock()
 
@@ -55,7 +55,7 @@ class Explainer:
         answer = job_views.why(record, state, now)
         if record.id not in state.waiting or isinstance(record.job, DivisibleJob):
             return answer
-        if record.id in state.aside:
+        if record.id in state.aside or record.id in state.limited:
             return answer
         why_not = "" if self._solver.is_warm else COLD
         if not why_not:
@@ -79,7 +79,7 @@ class Explainer:
     ) -> Why:
         if record.id not in state.waiting:
             return replace(answer, unexplained="it has left the queue meanwhile")
-        snapshot = snapshots.snapshot(state, now, without=state.aside)
+        snapshot = snapshots.snapshot(state, now, without={*state.aside, *state.limited})
         plan, asked = state.plan, self._rule(state.plan, policy, record.id)
         # Of a long queue both texts take a while to write, and the loop has other things to do.
         body, rule = await asyncio.to_thread(_texts, snapshot, plan, asked)
@@ -94,7 +94,7 @@ class Explainer:
         return replace(answer, explanation=said.explanation, lines=said.lines)
 
     def _rule(self, plan: Plan | None, policy: str, job: str) -> dict[str, Any]:
-        """How rounds plan: like the last plan, unless that only stood in."""
+        """Policy of rounds: that of the last plan, unless that only stood in."""
         if plan is None or (plan.policy == "plain" and policy != "plain"):
             limit = self._planner.passed_over_limit
             given = {**guard(policy, limit), **self._planner.options}

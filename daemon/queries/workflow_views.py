@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from coalloc.core.flows import Flow
-from coalloc.core.pieces import Pool
+from coalloc.core.composites import ChunkPool, WorkflowState
 from coalloc.core.records import ENDED, PLACED, JobRecord, JobState
 from coalloc.core.state import State
 from coalloc.core.workflows import first_record
@@ -24,16 +23,16 @@ NEVER_RUN = "never runs: what it needs failed, or its workflow has ended"
 
 
 def progress(record: JobRecord, state: State) -> Progress | None:
-    """How many tasks or chunks a job has, and how many have completed, run, failed.
+    """Numbers of tasks or chunks that a job has, and of those that have completed, run, failed.
 
     None for jobs that have neither.
     """
-    flow = state.flows.get(record.id)
+    flow = state.composites.get(record.id)
     if isinstance(record.job, DivisibleJob):
         return _chunks(record, record.job, flow, state)
     if not isinstance(record.job, WorkflowJob):
         return None
-    if not isinstance(flow, Flow):
+    if not isinstance(flow, WorkflowState):
         total = len(record.job.tasks)
         known = (state.jobs.get(f"{record.id}.{number}") for number in range(1, total + 1))
         return tally((str(task.state) for task in known if task is not None), total)
@@ -54,9 +53,9 @@ def tally(states: Iterable[str], total: int) -> Progress:
 
 
 def _chunks(
-    record: JobRecord, job: DivisibleJob, flow: Flow | Pool | None, state: State
+    record: JobRecord, job: DivisibleJob, flow: WorkflowState | ChunkPool | None, state: State
 ) -> Progress:
-    if isinstance(flow, Pool):
+    if isinstance(flow, ChunkPool):
         return Progress(
             total=job.chunks,
             completed=flow.done,
@@ -112,7 +111,9 @@ def clusters_of(record: JobRecord) -> tuple[str, ...]:
     return tuple(part.cluster for part in record.parts)
 
 
-def occupied(flow: Flow | Pool, state: State) -> tuple[dict[str, int], tuple[str, ...]]:
+def occupied(
+    flow: WorkflowState | ChunkPool, state: State
+) -> tuple[dict[str, int], tuple[str, ...]]:
     """Nodes with processes, and clusters, that tasks or pieces occupy now."""
     nodes: dict[str, int] = {}
     clusters: dict[str, None] = {}
@@ -127,11 +128,11 @@ def occupied(flow: Flow | Pool, state: State) -> tuple[dict[str, int], tuple[str
 def expectation(record: JobRecord, state: State) -> tuple[float | None, str, str]:
     """Of what has tasks or pieces: what went wrong, or why nothing of it runs at the moment."""
     outlook = state.outlook.get(record.id)
-    flow = state.flows[record.id]
+    flow = state.composites[record.id]
     if record.reason or flow.placed or outlook is None:
         return None, record.reason, record.detail
     if outlook.start is not None:
-        what = "pieces" if isinstance(flow, Pool) else "tasks"
+        what = "pieces" if isinstance(flow, ChunkPool) else "tasks"
         return outlook.start, "planned", f"none of its {what} runs now; the next is planned"
     return None, outlook.reason, outlook.detail
 
@@ -182,15 +183,19 @@ def not_run(record: JobRecord, workflow: JobRecord) -> JobRecord:
 def task_expectation(
     record: JobRecord, workflow: JobRecord, state: State
 ) -> tuple[float | None, str, str]:
-    """When a task that waits is expected to start, why it waits, and the same in words."""
-    flow = state.flows.get(workflow.id)
+    """Expected start of a task that waits, the reason why it waits, and the same in words."""
+    flow = state.composites.get(workflow.id)
     if not record.is_waiting:
         return None, record.reason, record.detail
-    if not isinstance(flow, Flow) or record.task in flow.dropped:
+    if not isinstance(flow, WorkflowState) or record.task in flow.dropped:
         return None, NOT_RUN, NEVER_RUN
     if record.reason:
         return None, record.reason, record.detail
-    planned = None if state.lanes is None else state.lanes.placements.get((flow.id, record.task))
+    planned = (
+        None
+        if state.plan_order is None
+        else state.plan_order.placements.get((flow.id, record.task))
+    )
     start = None if planned is None else planned.start
     if flow.unmet[record.task]:
         left = [e.parent for e in flow.parents[record.task] if e.parent not in flow.completed]

@@ -67,7 +67,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """Why there is no answer.
+    """Reason why there is no answer.
 
     Attributes
     ----------

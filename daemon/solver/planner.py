@@ -1,4 +1,4 @@
-"""Rounds' solves: in the solver's processes, with the last resort in this one.
+"""Rounds' solves: in the solver's processes, with the last resort in a thread of this one.
 
 Every plan that comes back has passed the independent checker, which runs where the plan was
 made: nothing of ours blocks while it works.
@@ -20,7 +20,7 @@ from coalloc.model.plan import Plan
 from coalloc.model.plan_json import read_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
-from coalloc.policies.plain import plain_fcfs
+from coalloc.policies.plain import plain_easy
 from coalloc.policies.registry import POLICIES
 from coalloc.wire.codec import encode
 
@@ -29,7 +29,7 @@ NODE_ENTRIES = 50_000
 would hold the daemon up."""
 
 
-class Planner:
+class RoundPlanner:
     """Solves snapshots and offers what comes of it to the core.
 
     Parameters
@@ -82,7 +82,7 @@ class Planner:
 
     async def _plan(self, effect: Solve) -> Plan:
         if effect.policy == "plain" or not self._solver.is_warm:
-            return plain_fcfs(effect.snapshot, pieces=True)
+            return await asyncio.to_thread(plain_easy, effect.snapshot, pieces=True)
 
         waiting = self.commit_first_incumbent
 
@@ -144,7 +144,7 @@ class Planner:
     ) -> Plan:
         """A plan for a what-if question."""
         if not self._solver.is_warm:
-            return plain_fcfs(snapshot, pieces=True)
+            return await asyncio.to_thread(plain_easy, snapshot, pieces=True)
         return await self.solve(encode(write_snapshot(snapshot)), policy, notes=notes)
 
 

@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from typing import Any, Literal
 import msgspec
 
 from coalloc.daemon.solver.frames import PLAN, SNAPSHOT, FrameError, Request, frame
-from coalloc.daemon.solver.request import Talk, cut_short, lines
+from coalloc.daemon.solver.request import SolverRequest, cut_short, lines
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.runtime.logs import get_logger
 
@@ -120,6 +121,8 @@ class SolverPool:
         self._progress = {"done": 0, "steps": 0}
         self._codes: dict[int, int] = {}
         self._news = asyncio.Condition()
+        self.outcomes: Counter[str] = Counter()
+        """Requests by how they ended."""
 
     @property
     def is_warm(self) -> bool:
@@ -212,9 +215,10 @@ class SolverPool:
             if on_incumbent is not None:
                 on_incumbent(plan)
 
-        talk = Talk()
+        talk = SolverRequest()
         parts = (frame(SNAPSHOT, snapshot),)
         status, message, plan = await self._ask(talk, request, parts, found)
+        self.outcomes[status] += 1
         if status in ("killed", "crashed") and last is not None:
             plan = cut_short(last)
         return SolveOutcome(
@@ -228,7 +232,7 @@ class SolverPool:
     async def explain(
         self, snapshot: bytes, rule: bytes, job: str, *, deadline_s: float, grace_s: float
     ) -> SolveOutcome:
-        """Why a job waits, see `coalloc.daemon.solver.explain`; its ``plan`` is the answer.
+        """Explain a waiting job, see `coalloc.daemon.solver.explain`; its ``plan`` is the answer.
 
         Parameters
         ----------
@@ -239,14 +243,15 @@ class SolverPool:
         soft = began + deadline_s
         request = Request(explain=job, soft_at=soft, hard_at=soft + grace_s)
         parts = (frame(SNAPSHOT, snapshot), frame(PLAN, rule))
-        status, message, body = await self._ask(Talk(), request, parts, lambda body: None)
+        status, message, body = await self._ask(SolverRequest(), request, parts, lambda body: None)
+        self.outcomes[status] += 1
         return SolveOutcome(
             status=status, plan=body, message=message, elapsed_s=time.monotonic() - began
         )
 
     async def _ask(
         self,
-        talk: Talk,
+        talk: SolverRequest,
         request: Request,
         parts: Sequence[bytes],
         found: Callable[[bytes], None],

@@ -29,7 +29,7 @@ from coalloc.daemon.solver.frames import (
 MAX_LINE = 2000
 
 
-class Talk:
+class SolverRequest:
     """One request and what comes of it.
 
     Attributes

@@ -7,11 +7,15 @@ import uuid
 from dataclasses import dataclass
 
 from coalloc.core.after_restore import MARK
-from coalloc.core.coordinator import Remembered
+from coalloc.core.coordinator import StoredState
 from coalloc.core.effects import SaveMeta
 from coalloc.core.messages import Order
+from coalloc.core.negotiating import WAITS_KEY, kept_waits
 from coalloc.core.presence import MARK as EXECUTOR
+from coalloc.core.reserving import META as RESERVED
+from coalloc.core.reserving import read_reserved
 from coalloc.core.state import NOBODY
+from coalloc.core.usage import Owner, Usage
 from coalloc.daemon.store.records_json import read_object, read_record
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
@@ -19,14 +23,14 @@ from coalloc.wire.codec import decode_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class RecalledStore:
     """The store's content at a start: the core's memory, and the orders not yet carried out."""
 
-    remembered: Remembered
+    remembered: StoredState
     outbox: dict[str, dict[int, Order]]
 
 
-def recall(store: Store, keep_ended: int) -> Memory:
+def recall(store: Store, keep_ended: int) -> RecalledStore:
     """Read the store; begins a new epoch, which is on disk on return."""
     # A full queue is a hundred thousand records that stay: looking for garbage among them at
     # every few hundred new ones costs a seventh of the start.
@@ -38,7 +42,7 @@ def recall(store: Store, keep_ended: int) -> Memory:
         gc.enable()
 
 
-def _recall(store: Store, keep_ended: int) -> Memory:
+def _recall(store: Store, keep_ended: int) -> RecalledStore:
     # What a client's token has made is looked up when it is sent again.
     loaded = store.load(tokens_of=NOBODY)
     jobs = [read_record(row.body) for row in loaded.jobs]
@@ -55,8 +59,11 @@ def _recall(store: Store, keep_ended: int) -> Memory:
     epoch = int(meta.get("epoch", "0")) + 1
     name = meta.get("store") or uuid.uuid4().hex
     store.commit([SaveMeta(key="epoch", value=str(epoch)), SaveMeta(key="store", value=name)])
+    days: dict[Owner, dict[int, float]] = {}
+    for project, user, day, proc_s in loaded.days:
+        days.setdefault((project, user), {})[day] = proc_s
     history = {key: read_object(body) for key, body in loaded.history.items()}
-    remembered = Remembered(
+    remembered = StoredState(
         jobs=jobs,
         tokens=loaded.tokens,
         seqs={key[4:]: int(value) for key, value in meta.items() if key.startswith("seq.")},
@@ -72,9 +79,15 @@ def _recall(store: Store, keep_ended: int) -> Memory:
         notes={
             key[6:]: read_object(value) for key, value in meta.items() if key.startswith("notes.")
         },
+        waits={
+            key.removeprefix(WAITS_KEY): kept_waits(value)
+            for key, value in meta.items()
+            if key.startswith(WAITS_KEY)
+        },
         drained=drained_of(meta.get("drained", "")),
+        reserved=read_reserved(meta.get(RESERVED, "")),
         paused=bool(meta.get("paused")),
-        unsure=frozenset(
+        unreconciled=frozenset(
             key.removeprefix(MARK) for key, value in meta.items() if key.startswith(MARK) and value
         ),
         identities={
@@ -82,13 +95,15 @@ def _recall(store: Store, keep_ended: int) -> Memory:
             for key, value in meta.items()
             if key.startswith(EXECUTOR)
         },
+        usage={(project, user): Usage(proc_s, at) for project, user, proc_s, at in loaded.usage},
+        days=days,
         epoch=epoch,
         store=name,
         last_job=int(meta.get("last_job", "0")),
         last_event=loaded.last_event,
         last_round=0 if loaded.plan is None else loaded.plan.round,
     )
-    return Memory(remembered=remembered, outbox=outbox)
+    return RecalledStore(remembered=remembered, outbox=outbox)
 
 
 def drained_of(text: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from coalloc.core.records import JobRecord, JobState, Launch, PartRecord
+from coalloc.model.batch_options import PLAIN, BatchOptions
 from coalloc.model.job_json import restore_job, write_job
 from coalloc.model.making import maker
 
@@ -42,6 +43,7 @@ _DEFAULTS: dict[str, Any] = {
     "task": "",
     "retries": 0,
     "keep_going": False,
+    "requeue": False,
     "failures": 0,
     "chunk_first": 0,
     "chunks": 0,
@@ -51,8 +53,29 @@ _DEFAULTS: dict[str, Any] = {
     "late": (),
     "behind": "",
     "barred": {},
+    "priority": 0.0,
 }
 _ALWAYS = ("id", "name", "user", "uid", "gid", "command", "submitted", "state")
+
+
+def account_object(record: JobRecord, proc_s: float) -> dict[str, Any]:
+    """What the account of an ended job keeps beside its columns; times in seconds since 1970."""
+    clusters: dict[str, int] = {}
+    for part in record.parts:
+        clusters[part.cluster] = clusters.get(part.cluster, 0) + sum(part.nodes.values())
+    job = record.job
+    return {
+        "name": record.name,
+        "submitted": record.submitted,
+        "eligible": max(record.submitted, job.earliest),
+        "started": record.started,
+        "procs": sum(clusters.values()) or getattr(job, "procs", 1),
+        "requested_s": job.time_limit or record.planned or getattr(job, "base_time", None),
+        "proc_s": proc_s,
+        "clusters": clusters,
+        "exit_code": record.exit_code,
+        "command": record.command,
+    }
 
 
 def record_object(record: JobRecord) -> dict[str, Any]:
@@ -62,6 +85,8 @@ def record_object(record: JobRecord) -> dict[str, Any]:
         value = getattr(record, key)
         if value != default:
             out[key] = value
+    if record.batch != PLAIN:
+        out["batch"] = dict(record.batch.given())
     out["job"] = write_job(record.job)
     return out
 
@@ -80,6 +105,8 @@ def read_record(text: str) -> JobRecord:
         body["needs"] = tuple((kind, job) for kind, job in body["needs"])
     if "late" in body:
         body["late"] = tuple(body["late"])
+    if "batch" in body:
+        body["batch"] = msgspec.convert(body["batch"], BatchOptions)
     if "parts" in body:
         body["parts"] = msgspec.convert(body["parts"], tuple[PartRecord, ...])
     return _make_record(body)

@@ -12,8 +12,8 @@ successor of itself:
   are dropped, since an executor may have carried them out long ago;
 - a job that was being prepared waits again, one attempt earlier: whether that attempt ran is for
   its executor to say;
-- every cluster is marked as unsure (`coalloc.core.after_restore`), and rounds are paused until an
-  operator has had a look.
+- every cluster is marked as unreconciled (`coalloc.core.after_restore`), and rounds are paused
+  until an operator has had a look.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def _succeed(fresh: Path, backup: Path, former: dict[str, int], now: float) -> R
         connection.execute("PRAGMA synchronous = FULL")
         migrate(connection, fresh)
         connection.execute("BEGIN IMMEDIATE")
-        after = succeed(_highest(connection), former, _last_job(connection), now)
+        after = renumbered(_highest(connection), former, _last_job(connection), now)
         rows = after.meta.items()
         connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
         connection.execute("DELETE FROM outbox")
@@ -250,7 +250,7 @@ def _discard_wal(store: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Successor:
+class Renumbering:
     """Values that are written over a copy.
 
     Attributes
@@ -283,9 +283,9 @@ def highest(meta: Mapping[str, str], event: int) -> dict[str, int]:
     return {**numbers, EVENT: event}
 
 
-def succeed(
+def renumbered(
     own: Mapping[str, int], former: Mapping[str, int], last_job: int, now: float
-) -> Successor:
+) -> Renumbering:
     """Return what puts a copy ahead of everything that anybody has seen.
 
     Parameters
@@ -308,7 +308,7 @@ def succeed(
         if key.startswith("seq."):
             meta[key] = str(number + ORDERS_AHEAD)
             meta[f"{MARK}{key.removeprefix('seq.')}"] = "1"
-    return Successor(meta=meta, event=high[EVENT] + NUMBERS_AHEAD, epoch=epoch)
+    return Renumbering(meta=meta, event=high[EVENT] + NUMBERS_AHEAD, epoch=epoch)
 
 
 def unprepared(record: JobRecord) -> JobRecord:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +15,31 @@ class JobRow(NamedTuple):
     user: str
     body: str
     ended: float | None
+
+
+class StoredAccount(NamedTuple):
+    """The account of a job that has ended."""
+
+    seq: int
+    id: str
+    project: str
+    user: str
+    state: str
+    ended: float
+    body: str
+
+
+class UsedDay(NamedTuple):
+    """Use of one cluster by a user in a project on one day of UTC."""
+
+    day: int
+    project: str
+    user: str
+    cluster: str
+    proc_s: float
+    coallocated_proc_s: float
+    jobs: int
+    wait_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +79,9 @@ class Loaded:
         0 when there is none.
     plan : PlanRow or None
         The newest.
+    usage : sequence of (project, user, proc_s, at)
+    days : sequence of (project, user, day, proc_s)
+        The newest year of them.
     """
 
     jobs: Iterator[JobRow]
@@ -63,3 +91,5 @@ class Loaded:
     history: Mapping[str, str]
     last_event: int
     plan: PlanRow | None
+    usage: Sequence[tuple[str, str, float, float]] = ()
+    days: Sequence[tuple[str, str, int, float]] = ()

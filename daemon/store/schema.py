@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from coalloc.core.effects import (
-    Drop,
-    Record,
+    AddUsage,
+    AppendEvent,
+    DropHistory,
+    DropOrders,
+    SaveAccount,
     SaveHistory,
     SaveJob,
     SaveLaunch,
@@ -19,11 +22,17 @@ from coalloc.core.effects import (
     SaveNotes,
     SavePlan,
     SaveToken,
-    Send,
+    SaveUsage,
+    SendOrder,
 )
 from coalloc.core.records import JobRecord
 from coalloc.daemon.store.errors import StoreError
-from coalloc.daemon.store.records_json import write_launch, write_object, write_record
+from coalloc.daemon.store.records_json import (
+    account_object,
+    write_launch,
+    write_object,
+    write_record,
+)
 from coalloc.wire.codec import encode_order
 
 APPLICATION_ID = 0x636F616C
@@ -59,6 +68,19 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     # Records of pieces of divisible jobs, which nobody knew before.
     (),
+    (
+        "CREATE TABLE usage (project TEXT NOT NULL, user TEXT NOT NULL, proc_s REAL NOT NULL,"
+        " at REAL NOT NULL, PRIMARY KEY (project, user)) WITHOUT ROWID",
+        "CREATE TABLE usage_days (day INTEGER NOT NULL, project TEXT NOT NULL, user TEXT NOT NULL,"
+        " cluster TEXT NOT NULL, proc_s REAL NOT NULL, coallocated_proc_s REAL NOT NULL,"
+        " jobs INTEGER NOT NULL, wait_s REAL NOT NULL,"
+        " PRIMARY KEY (day, project, user, cluster)) WITHOUT ROWID",
+        "CREATE TABLE accounts (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,"
+        " project TEXT NOT NULL, user TEXT NOT NULL, state TEXT NOT NULL, ended REAL NOT NULL,"
+        " body TEXT NOT NULL)",
+        "CREATE INDEX accounts_ended ON accounts (ended, seq)",
+        "CREATE INDEX accounts_user ON accounts (user, ended, seq)",
+    ),
 )
 """``MIGRATIONS[n]`` leads from schema version n to n + 1; released entries never change."""
 
@@ -99,16 +121,16 @@ STATEMENTS: dict[type, Statement] = {
         " ON CONFLICT (user, token) DO UPDATE SET job = excluded.job",
         lambda e: (e.user, e.token, e.job),
     ),
-    Send: (
+    SendOrder: (
         "INSERT INTO outbox (cluster, seq, body) VALUES (?, ?, ?)"
         " ON CONFLICT (cluster, seq) DO UPDATE SET body = excluded.body",
         lambda e: (e.cluster, e.seq, encode_order(e.order).decode()),
     ),
-    Drop: (
+    DropOrders: (
         "DELETE FROM outbox WHERE cluster = ? AND seq <= ?",
         lambda e: (e.cluster, e.through_seq),
     ),
-    Record: (
+    AppendEvent: (
         "INSERT INTO events (seq, time, kind, job, body) VALUES (?, ?, ?, ?, ?)",
         lambda e: (e.seq, e.time, e.kind, e.job, write_object(e.fields)),
     ),
@@ -125,6 +147,32 @@ STATEMENTS: dict[type, Statement] = {
         lambda e: (
             e.key,
             write_object({"base_times": e.values, "ratios": e.ratios, "runs": e.runs}),
+        ),
+    ),
+    DropHistory: ("DELETE FROM history WHERE key = ?", lambda e: (e.key,)),
+    SaveUsage: (
+        "INSERT INTO usage (project, user, proc_s, at) VALUES (?, ?, ?, ?) ON CONFLICT"
+        " (project, user) DO UPDATE SET proc_s = excluded.proc_s, at = excluded.at",
+        lambda e: (e.project, e.user, e.proc_s, e.at),
+    ),
+    AddUsage: (
+        "INSERT INTO usage_days (day, project, user, cluster, proc_s, coallocated_proc_s, jobs,"
+        " wait_s) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (day, project, user, cluster)"
+        " DO UPDATE SET proc_s = proc_s + excluded.proc_s, coallocated_proc_s ="
+        " coallocated_proc_s + excluded.coallocated_proc_s, jobs = jobs + excluded.jobs,"
+        " wait_s = wait_s + excluded.wait_s",
+        lambda e: (
+            *(e.day, e.project, e.user, e.cluster),
+            *(e.proc_s, e.coallocated_proc_s, e.jobs, e.wait_s),
+        ),
+    ),
+    SaveAccount: (
+        "INSERT INTO accounts (id, project, user, state, ended, body) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (id) DO UPDATE SET project = excluded.project, state = excluded.state,"
+        " ended = excluded.ended, body = excluded.body",
+        lambda e: (
+            *(e.record.id, e.project, e.record.user, str(e.record.state), e.record.ended),
+            write_object(account_object(e.record, e.proc_s)),
         ),
     ),
 }

@@ -23,7 +23,9 @@ from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 
+from coalloc.core.accounting import MOST_DAYS
 from coalloc.core.effects import Effect, SaveJob, SavePlan
+from coalloc.core.projects import DAY_S
 from coalloc.daemon.store.backup import write_copy
 from coalloc.daemon.store.compaction import prepare, release, take_over
 from coalloc.daemon.store.disk import make_private, mount_of, write_error
@@ -34,7 +36,14 @@ from coalloc.daemon.store.errors import (
     StoreFullError,
     error_of,
 )
-from coalloc.daemon.store.rows import EventRow, JobRow, Loaded, PlanRow
+from coalloc.daemon.store.rows import (
+    EventRow,
+    JobRow,
+    Loaded,
+    PlanRow,
+    StoredAccount,
+    UsedDay,
+)
 from coalloc.daemon.store.schema import APPLICATION_ID, STATEMENTS, migrate
 
 KEEP_PLANS = 20
@@ -129,6 +138,12 @@ class Store:
                 history=dict(query("SELECT key, body FROM history")),
                 last_event=query("SELECT ifnull(max(seq), 0) FROM events").fetchone()[0],
                 plan=self.plan(),
+                usage=query("SELECT project, user, proc_s, at FROM usage").fetchall(),
+                days=query(
+                    "SELECT project, user, day, sum(proc_s) FROM usage_days WHERE day >"
+                    " (SELECT max(day) FROM usage_days) - ? GROUP BY project, user, day",
+                    (MOST_DAYS,),
+                ).fetchall(),
             )
 
     def _active_jobs(self) -> Iterator[JobRow]:
@@ -194,6 +209,53 @@ class Store:
                 values,
             )
             return [EventRow(seq=s, time=t, kind=k, job=j, body=b) for s, t, k, j, b in rows]
+
+    def accounts(
+        self, since: float, until: float, after: int, user: str, limit: int
+    ) -> list[StoredAccount]:
+        """Accounts of jobs that ended in [since, until), by their end.
+
+        Parameters
+        ----------
+        after : int
+            The `seq` of the account before the first one, which ended at `since`; else 0.
+        user : str
+            Whose; empty: everybody's.
+        """
+        mine, values = ("user = ? AND ", [user]) if user else ("", [])
+        with self._telling():
+            rows = self._open().execute(
+                f"SELECT seq, id, project, user, state, ended, body FROM accounts WHERE {mine}"
+                "(ended, seq) > (?, ?) AND ended < ? ORDER BY ended, seq LIMIT ?",
+                [*values, since, after, until, limit],
+            )
+            return [StoredAccount._make(row) for row in rows]
+
+    def used_days(
+        self, after: tuple[int, str, str, str], until_day: int, limit: int
+    ) -> list[UsedDay]:
+        """Use by day, project, user and cluster behind these four, up to a day."""
+        with self._telling():
+            rows = self._open().execute(
+                "SELECT day, project, user, cluster, proc_s, coallocated_proc_s, jobs, wait_s"
+                " FROM usage_days WHERE (day, project, user, cluster) > (?, ?, ?, ?)"
+                " AND day <= ? ORDER BY day, project, user, cluster LIMIT ?",
+                (*after, until_day, limit),
+            )
+            return [UsedDay._make(row) for row in rows]
+
+    def prune_accounts(self, before: float, at_most: int) -> int:
+        """Forget the oldest accounts, and the use of days, before this time; returns how many.
+
+        When it equals `at_most`, there is more to do.
+        """
+        with self._telling(), self._transaction() as connection:
+            connection.execute("DELETE FROM usage_days WHERE day < ?", (int(before // DAY_S),))
+            return connection.execute(
+                "DELETE FROM accounts WHERE seq IN (SELECT seq FROM accounts WHERE ended < ?"
+                " ORDER BY ended, seq LIMIT ?)",
+                (before, at_most),
+            ).rowcount
 
     def plan(self, round: int | None = None) -> PlanRow | None:
         """The plan of a round, or the newest."""

@@ -21,10 +21,23 @@ PAUSE_S = 0.02
 """Between two steps, in which others are served, seconds."""
 
 
-async def tend(store: Store, keep_events: int, log: BoundLogger) -> None:
-    """Forget what is too old, then release the pages that this has freed."""
+async def tend(
+    store: Store, keep_events: int, log: BoundLogger, accounts_before: float | None = None
+) -> None:
+    """Forget what is too old, then release the pages that this has freed.
+
+    Parameters
+    ----------
+    accounts_before : float or None
+        Accounts of before this time are too old; None: none is.
+    """
     released = 0
     try:
+        while (
+            accounts_before is not None
+            and store.prune_accounts(accounts_before, PRUNED_AT_ONCE) >= PRUNED_AT_ONCE
+        ):
+            await asyncio.sleep(PAUSE_S)
         while store.prune(keep_events, PRUNED_AT_ONCE) >= PRUNED_AT_ONCE:
             await asyncio.sleep(PAUSE_S)
         while pages := store.compact(PAGES_AT_ONCE):

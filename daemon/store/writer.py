@@ -14,10 +14,10 @@ from structlog.stdlib import BoundLogger
 
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.effects import (
+    AppendEvent,
     Effect,
-    Note,
+    LogLine,
     Publish,
-    Record,
     Reply,
     SaveJob,
     SaveLaunch,
@@ -115,7 +115,7 @@ def logged(effects: Iterable[Effect], log: BoundLogger) -> list[Effect]:
     """Write the log lines among effects; returns the others."""
     others: list[Effect] = []
     for effect in effects:
-        if isinstance(effect, Note):
+        if isinstance(effect, LogLine):
             level = LEVELS.get(effect.level, logging.INFO)
             log.log(level, effect.event, **effect.fields)
         else:
@@ -146,7 +146,7 @@ def without_submits(effects: Iterable[Effect]) -> tuple[list[Effect], list[str],
                 pass
             case SaveJob(record=record) if record.id.partition("_")[0] in new:
                 lost[record.id] = None
-            case Record(job=job) if job.partition("_")[0] in new:
+            case AppendEvent(job=job) if job.partition("_")[0] in new:
                 pass
             case Reply(origin=origin, answer=Done(body=body)) if body.get("job") in new:
                 origins.append(origin)

@@ -1,0 +1,146 @@
+"""A look at clusters, queue, solver and disk, every few seconds, for metrics and notifications."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from coalloc.core import snapshots
+from coalloc.core.occupation import occupation
+from coalloc.core.state import State
+from coalloc.model.platform import NodeState
+
+EVERY_S = 5.0
+"""Between two looks, seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFigures:
+    """One cluster.
+
+    Attributes
+    ----------
+    up : bool
+        Its executor is connected, and its reading is fresh.
+    why : str
+        Why it is not.
+    read_at : float
+        Seconds since 1970; 0: never.
+    power : float
+        Sum over slots of the power that planning sees.
+    link_gbps : float
+        Infinite: unlimited.
+    clock_ahead_s : float or None
+        Of its executor before ours; None: not said.
+    """
+
+    up: bool
+    connected: bool
+    drained: bool
+    why: str = ""
+    read_at: float = 0.0
+    nodes: int = 0
+    slots: int = 0
+    free: int = 0
+    power: float = 0.0
+    link_gbps: float = float("inf")
+    link_used_gbps: float = 0.0
+    waiting_there: int = 0
+    clock_ahead_s: float | None = None
+
+    def values(self) -> dict[str, float | None]:
+        """The figures by name."""
+        return {name: value for name, value in asdict(self).items() if name != "why"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """One look.
+
+    Attributes
+    ----------
+    time : float
+        Seconds since 1970.
+    waiting : mapping of reason to number of jobs
+    disk : tuple of int or None
+        Size and free bytes of the store's disk; None: it cannot be told.
+    solver_requests, notifications : mapping of outcome to number
+        Since the start of the daemon.
+    """
+
+    time: float
+    clusters: Mapping[str, ClusterFigures] = field(default_factory=dict)
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    solver_warm: bool = True
+    solver_requests: Mapping[str, int] = field(default_factory=dict)
+    writable: bool = True
+    store_bytes: int = 0
+    disk: tuple[int, int] | None = None
+    notifications: Mapping[str, int] = field(default_factory=dict)
+
+
+def cluster_figures(state: State, now: float) -> dict[str, ClusterFigures]:
+    """Every cluster as it is now."""
+    free = occupation(state, now)
+    free_of: Counter[str] = Counter()
+    for node, count in free.free.items():
+        free_of[free.cluster_of[node]] += max(0, count)
+    used = dict.fromkeys(state.clusters, 0.0)
+    for record in state.placed_records():
+        for name, gbps in record.link_gbps.items():
+            used[name] = used.get(name, 0.0) + gbps
+    out = {}
+    for name, cluster in state.clusters.items():
+        is_up = not cluster.is_stale(now, state.settings.reading_max_age_s)
+        seen = snapshots.cluster_view(name, cluster, state, now).nodes if is_up else ()
+        usable = [node for node in seen if node.state is NodeState.UP and node.name in free.free]
+        reading = cluster.reading
+        out[name] = ClusterFigures(
+            up=is_up,
+            connected=cluster.connected,
+            drained=cluster.drained,
+            why=cluster.error,
+            read_at=0.0 if reading is None else cluster.read_at,
+            nodes=len(usable),
+            slots=sum(node.slots for node in usable),
+            free=free_of[name],
+            power=sum(node.slots * node.power for node in usable),
+            link_gbps=cluster.settings.link_gbps,
+            link_used_gbps=used[name],
+            waiting_there=0 if reading is None else reading.waiting,
+            clock_ahead_s=cluster.clock_ahead_s,
+        )
+    return out
+
+
+def waiting_by_reason(state: State) -> dict[str, int]:
+    """Waiting jobs by the reason that the latest round gave for each."""
+    reasons: Counter[str] = Counter(outlook.reason for outlook in state.outlook.values())
+    running = sum(not state.jobs[job].is_waiting for job in state.composites)
+    reasons["held"] += max(0, len(state.waiting) - running - state.pending_jobs)
+    reasons["next_round"] += max(0, state.pending_jobs - len(state.outlook))
+    return dict(reasons)
+
+
+def disk_of(folder: Path) -> tuple[int, int] | None:
+    """Size and free bytes of the disk that a folder lies on."""
+    try:
+        usage = shutil.disk_usage(folder)
+    except OSError:
+        return None
+    return usage.total, usage.free
+
+
+def store_bytes(path: Path) -> int:
+    """Bytes of the store: its file and those that SQLite keeps beside it."""
+    total = 0
+    for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+        try:
+            total += os.stat(file).st_size
+        except OSError:
+            continue
+    return total

@@ -1,0 +1,36 @@
+"""Reserved nodes: by operators, and by the clusters' own batch systems."""
+
+from __future__ import annotations
+
+from coalloc.core.state import State
+from coalloc.model.ranges import EVENT
+from coalloc.wire.answers import ReservationRow
+
+
+def reservation_rows(state: State) -> tuple[ReservationRow, ...]:
+    """Reservations in the order of their starts."""
+    rows = [
+        ReservationRow(
+            name=kept.name,
+            nodes=kept.nodes,
+            start=kept.start,
+            end=_end(kept.end),
+            users=kept.users,
+            by=kept.by,
+            reason=kept.reason,
+        )
+        for kept in state.reserved.values()
+    ]
+    rows += [
+        ReservationRow(
+            name=kept.id, nodes=kept.nodes, start=kept.start, end=_end(kept.end), by=name
+        )
+        for name, cluster in state.clusters.items()
+        if cluster.reading is not None
+        for kept in cluster.reading.reservations
+    ]
+    return tuple(sorted(rows, key=lambda row: (row.start, row.name)))
+
+
+def _end(end: float) -> float | None:
+    return None if end >= EVENT.high else end

@@ -1,0 +1,52 @@
+"""Answers to questions about shares: the factors of waiting jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from coalloc.core.priority import factors, project_of
+from coalloc.core.records import JobState
+from coalloc.core.state import State
+from coalloc.wire.share_answers import LeadRow, PriorityAnswer, PriorityRow
+
+ROWS_AT_ONCE = 2_000
+
+
+def priority_rows(state: State, jobs: Collection[str] | None, now: float) -> PriorityAnswer:
+    """The factors of waiting jobs, the greatest weight first.
+
+    Parameters
+    ----------
+    jobs : collection of str or None
+        Those that are asked for; None: the first of all of them.
+    """
+    planned = (r for r in state.waiting_records() if r.state is not JobState.HELD)
+    made = sorted(factors(state, planned, now), key=lambda row: -row[1].weight)
+    rows = [
+        PriorityRow(
+            job=record.id,
+            user=record.user,
+            project=project_of(state, record),
+            place=place,
+            submitted=found.submitted,
+            allowed=found.allowed,
+            operator=found.operator,
+            age=found.age,
+            size=found.size,
+            shares=found.shares,
+            weight=found.weight,
+            leads=tuple(
+                LeadRow(
+                    name=lead.name,
+                    share=lead.share,
+                    usage_proc_s=lead.usage_proc_s,
+                    seconds=lead.seconds,
+                )
+                for lead in found.leads
+            ),
+            ahead_s=found.ahead_s,
+        )
+        for place, (record, found) in enumerate(made, 1)
+        if jobs is None or record.id in jobs
+    ]
+    return PriorityAnswer(jobs=tuple(rows[:ROWS_AT_ONCE]), time=now)
