@@ -17,7 +17,7 @@ from coalloc.model.nodeset import expand
 from coalloc.runtime.texts import number
 
 MOST_INDICES = 1_000_000
-NEEDS = ("afterok", "afterany", "afternotok")
+NEEDS = ("afterok", "afterany", "afternotok", "after", "aftercorr", "singleton")
 BASE_VARIABLES = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER")
 """What a job gets of the environment where it asks for none of it."""
 PREFIX = "#COALLOC"
@@ -153,10 +153,10 @@ def node_set(text: str) -> tuple[str, ...]:
         raise BadText(str(error)) from None
 
 
-def features(text: str) -> tuple[str, ...]:
-    """Features that every node must have: fast&ib or fast,ib."""
-    if re.search(r"[|*\[\]()]", text):
-        raise BadText(f"{text!r}: only 'and' is known: fast&ib")
+def constraint(text: str) -> tuple[str, ...] | str:
+    """Features that every node must have, of fast&ib or fast,ib; the text where it says more."""
+    if re.search(r"[|*\[\]()!]", text):
+        return text
     return names(text.replace("&", ","))
 
 
@@ -180,12 +180,15 @@ def indices(text: str) -> tuple[int, ...]:
 
 
 def needs(text: str) -> tuple[tuple[str, str], ...]:
-    """Dependencies: afterok:1:2,afterany:3."""
+    """Dependencies: afterok:1:2,afterany:3,singleton."""
     out = []
     for part in text.split(","):
         kind, *jobs = part.split(":")
         if kind not in NEEDS:
             raise BadText(f"{kind!r} is not one of {', '.join(NEEDS)}")
+        if kind == "singleton" and not jobs:
+            out.append((kind, ""))
+            continue
         for job in jobs or [""]:
             if not _JOB.fullmatch(job):
                 raise BadText(f"{part!r}: {job!r} is not the number of a job")
@@ -298,6 +301,9 @@ SAME_IN_SBATCH = {
     "--constraint": "-C", "-b": "--begin", "--begin": "--begin", "-M": "-M", "--clusters": "-M",
     "-H": "-H", "--hold": "-H", "-W": "-W", "--wait": "-W", "--export": "--export",
     "--parsable": "--parsable", "--test-only": "--test-only", "--mem-per-cpu": "--mem-per-proc",
+    "-A": "-A", "--account": "-A", "-q": "-q", "--qos": "-q", "-p": "-p", "--partition": "-p",
+    "--requeue": "--requeue",
+    "-L": "-L", "--licenses": "-L", "--reservation": "--reservation", "--gres": "--gres",
 }  # fmt: skip
 """Options of sbatch whose like is here."""
 

@@ -1,4 +1,4 @@
-"""A plan as a picture: text for a terminal, SVG and HTML for everything else.
+"""A plan as a picture: text for a terminal, SVG for everything else.
 
 Every slot of a node is a lane; a placement takes as many lanes of a node as it has processes
 there. Lanes that look the same are drawn once, with the names of their nodes folded.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from coalloc.adapters.formats.gantt_svg import Bar, Chart, Lane, Tie, draw
 from coalloc.cli.output import WALL_CLOCK_S
@@ -303,28 +302,3 @@ def _bar(picture: Picture, index: int, zero: float, *, is_critical: bool) -> Bar
 def _offset(seconds: float) -> str:
     """A time counted from now."""
     return f"-{length(-seconds)}" if seconds < -0.5 else f"+{length(seconds)}"
-
-
-def html_gantt(
-    picture: Picture,
-    node_clusters: Mapping[str, str],
-    *,
-    critical: Collection[int] = (),
-) -> str:
-    """The picture and the list of placements as one page without outside parts."""
-    plan = picture.plan
-    zero = extent(picture)[0] if picture.now is None else picture.now
-    rows = "".join(
-        f"<tr><td>{escape(name_of(p))}</td><td>{_offset(p.start - zero)}</td>"
-        f"<td>{length(p.end - p.start)}</td><td>{sum(p.nodes.values())}</td>"
-        f"<td>{escape(fold(p.nodes))}</td></tr>"
-        for p in sorted(plan.placements, key=lambda p: p.start)
-    )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{escape(headline(plan))}</title><style>body{{font:13px sans-serif;margin:1em}}"
-        "td,th{text-align:left;padding:.1em .8em}</style></head><body>\n"
-        + svg_gantt(picture, node_clusters, critical=critical)
-        + "<table><tr><th>job</th><th>start</th><th>length</th><th>processes</th>"
-        f"<th>nodes</th></tr>{rows}</table></body></html>\n"
-    )

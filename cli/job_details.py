@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from coalloc.cli.output import aligned, block, figure, node_set, precise, printable, reason
-from coalloc.core.pieces import span
+from coalloc.core.composites import span
 from coalloc.runtime.texts import instant, length
 from coalloc.wire.job_rows import JobDetails, PartRow, PieceRow, TaskRow
 
@@ -116,6 +116,7 @@ def _asks(job: JobDetails) -> Iterator[tuple[str, Any]]:
         yield "memory", f"{fields['memory_mb_per_proc']} MiB per process"
     yield "features", ", ".join(fields.get("features") or ())
     yield "clusters", ", ".join(fields.get("clusters") or ())
+    yield from job.batch.items()
     if fields.get("weight", 1.0) != 1.0:
         yield "weight", figure(fields["weight"])
     if fields.get("earliest", 0.0) > job.submitted + 1.0:

@@ -24,6 +24,7 @@ from coalloc.cli.command import (
     declare,
     error_line,
 )
+from coalloc.programs import missing_part
 
 INTERRUPTED, PIPE_CLOSED = 130, 141
 """128 + SIGINT, 128 + SIGPIPE: as a shell reports a program that these signals ended."""
@@ -32,17 +33,24 @@ MODULES: Mapping[str, str] = {
     "submit": "coalloc.cli.submit",
     "submit-workflow": "coalloc.cli.submit_workflow",
     **dict.fromkeys(("queue", "show", "wait"), "coalloc.cli.queue"),
+    "update": "coalloc.cli.update",
     "status": "coalloc.cli.status",
+    "doctor": "coalloc.cli.doctor",
+    "top": "coalloc.cli.top",
     "why": "coalloc.cli.why",
     "nodes": "coalloc.cli.nodes",
     "calibrate": "coalloc.cli.calibrate",
     "plan": "coalloc.cli.plan",
+    "priority": "coalloc.cli.priority",
+    **dict.fromkeys(("account", "usage"), "coalloc.cli.account"),
     "keys": "coalloc.cli.keys",
     "events": "coalloc.cli.events",
+    "dashboard": "coalloc.cli.dashboard",
     **dict.fromkeys(
-        ("cancel", "hold", "release", "drain", "resume", "pause", "round"),
+        ("cancel", "hold", "release", "set-priority", "drain", "resume", "pause", "round"),
         "coalloc.cli.operate",
     ),
+    **dict.fromkeys(("reserve", "unreserve"), "coalloc.cli.reserve"),
     **dict.fromkeys(("backup", "restore"), "coalloc.cli.backup"),
     **dict.fromkeys(("snapshot", "solve", "check", "policies"), "coalloc.cli.offline"),
     **dict.fromkeys(("simulate", "reproduce", "demo"), "coalloc.cli.simulate"),
@@ -52,10 +60,25 @@ MODULES: Mapping[str, str] = {
 GROUPS = (
     (
         "jobs",
-        ("submit", "submit-workflow", "queue", "show", "why", "wait", "cancel", "hold", "release"),
+        (
+            *("submit", "submit-workflow", "queue", "show", "why", "wait"),
+            *("cancel", "hold", "release", "update"),
+        ),
     ),
-    ("clusters and rounds", ("nodes", "plan", "events", "status", "snapshot")),
-    ("operators", ("drain", "resume", "pause", "round", "calibrate", "keys", "backup", "restore")),
+    (
+        "clusters and rounds",
+        (
+            *("top", "dashboard", "nodes", "plan", "priority", "account", "usage", "events"),
+            *("status", "snapshot"),
+        ),
+    ),
+    (
+        "operators",
+        (
+            *("doctor", "set-priority", "drain", "resume", "reserve", "unreserve", "pause"),
+            *("round", "calibrate", "keys", "backup", "restore"),
+        ),
+    ),
     ("without a daemon", ("solve", "check", "simulate", "reproduce", "policies", "demo")),
 )
 
@@ -80,10 +103,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error_line(error), file=sys.stderr)
         return error.code
     except Exception as error:
-        failed = _code_of(error)
+        todo = missing_part(error) if isinstance(error, ModuleNotFoundError) else ""
+        failed = FAILED if todo else _code_of(error)
         if failed is None:
             raise
-        print(error_line(error), file=sys.stderr)
+        print(error_line(todo or error), file=sys.stderr)
         return failed
 
 

@@ -81,6 +81,27 @@ def _is_cancelled(client: Client, job: str, error: RefusedError) -> bool:
     return error.code == "wrong_state" and client.why(job).state == "cancelled"
 
 
+def _add_set_priority(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "jobs", type=parse.jobs, metavar="JOB", help="as the queue prints them: 12, 12_3, 12_[0-9]"
+    )
+    parser.add_argument(
+        "priority", type=float, metavar="N", help="doublings of its weight, -30..30; 0 is usual"
+    )
+
+
+def _set_priority(args: argparse.Namespace) -> int:
+    code = DONE
+    with connect(args) as client:
+        for job in args.jobs:
+            try:
+                client.set_priority(job, args.priority)
+            except RefusedError as error:
+                warn(error)
+                code = FAILED
+    return code
+
+
 def _add_targets(parser: argparse.ArgumentParser, metavar: str) -> None:
     parser.add_argument(
         "targets",
@@ -190,6 +211,13 @@ COMMANDS: Mapping[str, Command] = {
         example="coalloc release 12",
         add=_add_jobs,
         run=partial(_each, "release"),
+    ),
+    "set-priority": Command(
+        doc="give a waiting job another place in the queue",
+        about="Double the weight of a waiting job N times; below 0 it is halved. Operators only.",
+        example="coalloc set-priority 12 3\n  coalloc set-priority 13 -5",
+        add=_add_set_priority,
+        run=_set_priority,
     ),
     "drain": Command(
         doc="start nothing new on clusters or nodes",

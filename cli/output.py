@@ -30,6 +30,7 @@ SLURM_REASONS: Mapping[str, str] = {
     "infeasible": "BadConstraints",
     "unreachable": "ReqNodeNotAvail",
     "next_round": "None",
+    "limit": "AssocLimit",
 }
 """squeue's words for the reasons of waiting jobs; others are shown as they are."""
 

@@ -21,7 +21,7 @@ from coalloc.cli.critical_path import Edges, critical_paths, path_lines
 from coalloc.cli.files import load_plan, load_snapshot, write_text
 from coalloc.cli.output import WALL_CLOCK_S, node_set, show_table, width
 from coalloc.cli.picture import Picture, counts, headline, picture_of
-from coalloc.model.jobs import WorkflowJob
+from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.plan_json import read_plan, write_plan
 from coalloc.runtime.texts import instant, length
@@ -38,15 +38,26 @@ def _add(parser: argparse.ArgumentParser) -> None:
         "--snapshot", type=Path, metavar="FILE", help="the snapshot PLAN was made for"
     )
     parser.add_argument("--gantt", choices=("text", "svg", "html"), help="draw it")
+    parser.add_argument(
+        "--cost", action="store_true", help="what shares, limits, guarantees and the guard cost"
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="of svg and html")
 
 
 def _plan(args: argparse.Namespace) -> int:
+    if args.cost:
+        from coalloc.cli.plan_cost import show_costs
+
+        if args.file is not None:
+            raise CommandError("plan: --cost is of the daemon's queue", BAD_USAGE)
+        return show_costs(args)
     if args.file is None:
         if args.snapshot is not None:
             raise CommandError("plan: --snapshot needs PLAN (see coalloc plan --help)", BAD_USAGE)
         with connect(args) as client:
             answer = client.plan()
+            rows = client.nodes() if args.gantt == "html" else ()
+            link_gbps = {row.cluster: row.link_gbps for row in rows}
         if args.json:
             answer_json(answer)
             return 0
@@ -56,7 +67,8 @@ def _plan(args: argparse.Namespace) -> int:
         newest = answer.plan
         title = f"round {newest.round} of {instant(newest.time)}: "
         shown = Shown(read_plan(newest.plan), answer.node_clusters, newest.time, title)
-        shown.edges = answer.edges
+        shown.edges, shown.proc_gbps = answer.edges, answer.proc_gbps
+        shown.link_gbps = link_gbps
         running = [Placement(**asdict(row)) for row in answer.running]
         shown.picture = picture_of(shown.plan, running, newest.time, answer.time)
     else:
@@ -93,6 +105,8 @@ class Shown:
     ) -> None:
         self.plan, self.node_clusters, self.title = plan, node_clusters, title
         self.edges: Edges = {}
+        self.proc_gbps: Mapping[str, float] = {}
+        self.link_gbps: Mapping[str, float | None] = {}
         self.picture = Picture(plan=plan, begin=begin)
         first = min((p.start for p in plan.placements), default=0.0)
         self.wall = (first if begin is None else begin) > WALL_CLOCK_S
@@ -115,6 +129,12 @@ def _from_file(path: Path, snapshot: Path | None) -> Shown:
         for job in problem.running
     ]
     shown.picture = picture_of(plan, busy, problem.time, problem.time)
+    shown.link_gbps = {cluster.name: cluster.link_gbps for cluster in problem.clusters}
+    shown.proc_gbps = {
+        job.id: job.proc_gbps
+        for job in problem.queue
+        if isinstance(job, RigidJob | MoldableJob) and job.proc_gbps
+    }
     shown.edges = {
         job.id: [(edge.parent, edge.child) for edge in job.edges]
         for job in problem.queue
@@ -129,9 +149,20 @@ def _show(shown: Shown, args: argparse.Namespace) -> None:
     plan, clusters = shown.plan, shown.node_clusters
     paths = critical_paths(shown.picture.plan, shown.edges)
     critical = frozenset(index for path in paths.values() for index in path)
-    if args.gantt in {"svg", "html"}:
-        draw = gantt.svg_gantt if args.gantt == "svg" else gantt.html_gantt
-        write_text(draw(shown.picture, clusters, critical=critical), args.output)
+    if args.gantt == "svg":
+        write_text(gantt.svg_gantt(shown.picture, clusters, critical=critical), args.output)
+        return
+    if args.gantt == "html":
+        from coalloc.cli.gantt_page import html_gantt
+
+        text = html_gantt(
+            shown.picture,
+            clusters,
+            critical=critical,
+            proc_gbps=shown.proc_gbps,
+            link_gbps=shown.link_gbps,
+        )
+        write_text(text, args.output)
         return
     print(shown.title + headline(plan))
     print(counts(plan))

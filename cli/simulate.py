@@ -40,7 +40,9 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 def _demo(args: argparse.Namespace) -> int:
     from coalloc.cli.demo import run_demo
+    from coalloc.programs import require_server
 
+    require_server()
     return run_demo(args)
 
 

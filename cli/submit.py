@@ -11,21 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from coalloc.cli import arguments as parse
+from coalloc.cli import submit_options as shared
 from coalloc.cli.command import BAD_USAGE, Command, CommandError, Parser, note
 from coalloc.cli.files import LARGEST_SCRIPT, read_script, script_of
 from coalloc.cli.output import node_set
 from coalloc.cli.script_programs import programs
-from coalloc.cli.submit_options import (
-    add_answer,
-    add_failures,
-    add_limit,
-    add_name,
-    add_order,
-    add_output,
-    order,
-    shared_options,
-    usage_error,
-)
 from coalloc.client.submission import JobOptions, submission
 from coalloc.runtime import texts
 from coalloc.runtime.texts import instant
@@ -55,8 +45,9 @@ def _add(parser: argparse.ArgumentParser) -> None:
     _add_shape(parser.add_argument_group("what it needs"))
     _add_chunks(parser.add_argument_group("work in chunks"))
     _add_order(parser.add_argument_group("when and where"))
+    shared.add_batch(parser.add_argument_group("what batch systems are told"))
     _add_launch(parser.add_argument_group("how it runs"))
-    add_answer(parser.add_argument_group("what is printed"))
+    shared.add_answer(parser.add_argument_group("what is printed"))
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="SCRIPT [ARG...]")
 
 
@@ -64,7 +55,7 @@ def _add_shape(group: Any) -> None:
     group.add_argument(
         "-n", "--ntasks", type=parse.procs, metavar="N|MIN-MAX", help="processes (default 1)"
     )
-    add_limit(group, "it is ended after this run time; with --divisible, each piece is")
+    shared.add_limit(group, "it is ended after this run time; with --divisible, each piece is")
     group.add_argument(
         "--base-time",
         type=parse.seconds,
@@ -96,12 +87,7 @@ def _add_shape(group: Any) -> None:
         metavar="N:S,...",
         help="run times by processes, seconds, such as 1:100,2:55,8:20",
     )
-    group.add_argument(
-        "--mem-per-proc",
-        type=parse.mebibytes,
-        metavar="SIZE",
-        help="memory of one process, in M unless K, G or T is given",
-    )
+    shared.add_memory(group)
 
 
 def _add_chunks(group: Any) -> None:
@@ -114,11 +100,11 @@ def _add_chunks(group: Any) -> None:
     group.add_argument(
         "--chunk", type=parse.seconds, metavar="TIME", help="length of a chunk of that"
     )
-    add_failures(group, "piece", "run the other chunks")
+    shared.add_failures(group, "piece", "run the other chunks")
 
 
 def _add_order(group: Any) -> None:
-    add_order(group)
+    shared.add_order(group)
     group.add_argument(
         "-a", "--array", type=parse.indices, metavar="INDICES", help="such as 0-9,12,20-30:2"
     )
@@ -127,11 +113,14 @@ def _add_order(group: Any) -> None:
         action="store_true",
         help="queue it, held, even if it can never run; otherwise it is refused",
     )
+    group.add_argument(
+        "--requeue", action="store_true", help="run it again where a batch system preempts it"
+    )
 
 
 def _add_launch(group: Any) -> None:
-    add_name(group, "the script's")
-    add_output(group, "job")
+    shared.add_name(group, "the script's")
+    shared.add_output(group, "job")
     group.add_argument("--wrap", metavar="TEXT", help="a shell command instead of a script")
 
 
@@ -149,7 +138,7 @@ def _run(args: argparse.Namespace) -> int:
     def what(done: Submitted) -> str:
         return f"job {done.job}" + (f" ({len(done.jobs)} jobs)" if options.array else "")
 
-    return order(options, body, _start, what)
+    return shared.order(options, body, _start, what)
 
 
 def _what(args: argparse.Namespace) -> tuple[list[str], str]:
@@ -171,7 +160,7 @@ def _what(args: argparse.Namespace) -> tuple[list[str], str]:
 
 
 def _usage(what: str) -> CommandError:
-    return usage_error("submit", what)
+    return shared.usage_error("submit", what)
 
 
 def _with_script_options(args: argparse.Namespace, script: str, shown: str) -> argparse.Namespace:
@@ -256,9 +245,10 @@ def _job_options(args: argparse.Namespace, script: str) -> JobOptions:
         "memory_mb_per_proc": args.mem_per_proc,
         "array": args.array,
         "hold_infeasible": args.hold_infeasible or None,
+        "requeue": args.requeue or None,
         "script": script or None,
         "procs": args.ntasks,
-        **shared_options(args, "submit"),
+        **shared.shared_options(args, "submit"),
         **_kind(args),
     }
     kept: JobOptions = {k: v for k, v in options.items() if v is not None}  # type: ignore[assignment]

@@ -17,6 +17,9 @@ from coalloc.client.submission import portable
 from coalloc.runtime import texts
 from coalloc.wire.answers import Estimate, Submitted
 
+BATCH = ("account", "qos", "partition", "reservation", "licenses", "gres")
+"""Options that batch systems are told as they are."""
+
 
 def add_order(group: Any) -> None:
     """When and where it runs."""
@@ -26,9 +29,9 @@ def add_order(group: Any) -> None:
     group.add_argument(
         "-C",
         "--constraint",
-        type=parse.features,
+        type=parse.constraint,
         metavar="FEATURES",
-        help="features every node must have: fast&ib",
+        help="features every node must have: fast&ib; what else Slurm knows is passed on to it",
     )
     group.add_argument(
         "--weight", "--priority", type=texts.number, metavar="W", help="importance (default 1)"
@@ -38,10 +41,32 @@ def add_order(group: Any) -> None:
         "--dependency",
         type=parse.needs,
         metavar="KIND:JOB,...",
-        help="afterok:1:2,afterany:3,afternotok:4",
+        help="afterok:1:2,afterany:3,afternotok:4,after:5 (has started),aftercorr:6 (the same "
+        "member of an array),singleton (my other jobs of this name)",
     )
-    group.add_argument("--begin", metavar="TIME", help="no start before: now+1hour, 16:00")
+    add_begin(group)
     group.add_argument("-H", "--hold", action="store_true", help="queue it held")
+
+
+def add_begin(group: Any) -> None:
+    """When it may start."""
+    group.add_argument("--begin", metavar="TIME", help="no start before: now+1hour, 16:00")
+
+
+def add_batch(group: Any) -> None:
+    """What the batch systems are told."""
+    group.add_argument(
+        "-A", "--account", metavar="NAME", help="account to charge; sites map it for each cluster"
+    )
+    group.add_argument("-q", "--qos", metavar="NAME", help="quality of service")
+    group.add_argument(
+        "-p", "--partition", metavar="NAMES", help="only on nodes of one of these, as in sbatch"
+    )
+    group.add_argument("--reservation", metavar="NAME", help="use the nodes it keeps")
+    group.add_argument(
+        "-L", "--licenses", metavar="NAME[:N],...", help="of each cluster that runs a part"
+    )
+    group.add_argument("--gres", metavar="NAME[:TYPE][:N],...", help="on each of its nodes")
 
 
 def add_output(group: Any, of: str) -> None:
@@ -93,6 +118,16 @@ def add_name(group: Any, default: str) -> None:
     group.add_argument("-J", "--job-name", metavar="NAME", help=f"default: {default}")
 
 
+def add_memory(group: Any) -> None:
+    """Its memory."""
+    group.add_argument(
+        "--mem-per-proc",
+        type=parse.mebibytes,
+        metavar="SIZE",
+        help="memory of one process, in M unless K, G or T is given",
+    )
+
+
 def add_limit(group: Any, about: str) -> None:
     """Its time limit."""
     group.add_argument("-t", "--time", type=_limit, metavar="TIME", help=about)
@@ -130,7 +165,9 @@ def shared_options(args: argparse.Namespace, command: str) -> dict[str, Any]:
         "name": args.job_name or None,
         "weight": args.weight,
         "clusters": args.clusters,
-        "features": args.constraint,
+        "features": args.constraint if isinstance(args.constraint, tuple) else None,
+        "constraint": args.constraint if isinstance(args.constraint, str) else None,
+        **{name: getattr(args, name) for name in BATCH},
         "needs": args.dependency,
         "hold": args.hold or None,
         "retries": args.retries,
@@ -144,10 +181,13 @@ def shared_options(args: argparse.Namespace, command: str) -> dict[str, Any]:
     if args.time is not None and args.time != float("inf"):
         options["time_limit"] = args.time
     if args.begin is not None:
-        options["earliest"] = _read(
-            lambda: parse.begin(args.begin, time.time()), "--begin", command
-        )
+        options["earliest"] = begin(args.begin, command)
     return {key: value for key, value in options.items() if value is not None}
+
+
+def begin(text: str, command: str, option: str = "--begin") -> float:
+    """The time that an option names, seconds since the epoch."""
+    return float(_read(lambda: parse.begin(text, time.time()), option, command))
 
 
 def _folder(path: str | None, command: str) -> str | None:

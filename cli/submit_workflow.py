@@ -6,17 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from coalloc.cli import submit_options as shared
 from coalloc.cli.command import BAD_USAGE, Command, CommandError, note
-from coalloc.cli.submit_options import (
-    add_answer,
-    add_failures,
-    add_limit,
-    add_name,
-    add_order,
-    add_output,
-    order,
-    shared_options,
-)
 from coalloc.client.workflow_submission import WorkflowOptions, workflow_submission
 from coalloc.model.errors import InputError
 from coalloc.runtime.texts import instant
@@ -40,12 +31,13 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--command-template", metavar="WORDS", help="such as 'run.sh {task} {procs}'"
     )
-    add_failures(parser, "task", "run what can be run")
-    add_name(parser, "the file's")
-    add_limit(parser, "each task is ended after this run time")
-    add_order(parser)
-    add_output(parser, "task")
-    add_answer(parser)
+    shared.add_failures(parser, "task", "run what can be run")
+    shared.add_name(parser, "the file's")
+    shared.add_limit(parser, "each task is ended after this run time")
+    shared.add_order(parser)
+    shared.add_batch(parser)
+    shared.add_output(parser, "task")
+    shared.add_answer(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -55,7 +47,7 @@ def _run(args: argparse.Namespace) -> int:
     def what(done: Submitted) -> str:
         return f"workflow {done.job} ({tasks} tasks)"
 
-    return order(args, body, _span, what)
+    return shared.order(args, body, _span, what)
 
 
 def _body(args: argparse.Namespace) -> dict[str, Any]:
@@ -77,7 +69,7 @@ def _options(args: argparse.Namespace, name: str) -> WorkflowOptions:
     """What the client is told, of what was typed."""
     options: dict[str, Any] = {
         "name": name or args.file.stem,
-        **shared_options(args, "submit-workflow"),
+        **shared.shared_options(args, "submit-workflow"),
     }
     if args.command_template is not None:
         options["template"] = args.command_template

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 import msgspec
 
-from coalloc.client.endpoint import await_listener, configured_endpoints, doors
+from coalloc.client.endpoint import await_listener, configured_endpoints, daemon_endpoint
 from coalloc.client.events import followed, never, stored
 from coalloc.client.main_guard import refuse_while_importing
-from coalloc.client.submission import JobOptions, submission
-from coalloc.wire import answers
+from coalloc.client.submission import JobOptions, change, submission
+from coalloc.wire import answers, share_answers
 from coalloc.wire.answers import Answer, Submitted
-from coalloc.wire.client import AnswerFrame, Asker, NoAnswerError, RefusedError
+from coalloc.wire.client import AnswerFrame, NoAnswerError, RefusedError, RequestConnection
 from coalloc.wire.job_rows import JobDetails, QueueRow
 
 if TYPE_CHECKING:
@@ -88,12 +88,12 @@ class Client:
         config: Path | None = None,
         key: Path | None = None,
     ) -> None:
-        found = doors(endpoint, config, key)
+        found = daemon_endpoint(endpoint, config, key)
         self._security = found.security
         publish_endpoint = publish_endpoint or found.publish_endpoint
         self.endpoint, self.timeout_s = found.endpoint, timeout_s
         self._publish_endpoint, self._config = publish_endpoint, config
-        self._asker: Asker | None = None
+        self._asker: RequestConnection | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -249,6 +249,53 @@ class Client:
         """Undo `hold`; returns the jobs concerned."""
         return self._asked(answers.Concerned, "release", job=job).jobs
 
+    def update(self, job: str, **options: Unpack[JobOptions]) -> tuple[str, ...]:
+        """Change a waiting job, or an array's waiting members; returns the jobs concerned.
+
+        The options are those of `submit` that a job is planned by, its name and its dependencies.
+        """
+        return self._answer(change(job, **options)).read(answers.Concerned).jobs
+
+    def set_priority(self, job: str, priority: float) -> tuple[str, ...]:
+        """Double the weight of a waiting job or array so many times; for operators."""
+        asked = partial(self._asked, answers.Concerned, "set_priority", job=job)
+        return asked(priority=priority).jobs
+
+    def priority(self, job: str = "") -> share_answers.PriorityAnswer:
+        """The terms of the effective weight of a waiting job or array, or of all of them."""
+        return self._asked(share_answers.PriorityAnswer, "priority", job=job)
+
+    def account(
+        self,
+        *,
+        user: str = "",
+        project: str = "",
+        state: str = "",
+        since: float = 0.0,
+        until: float | None = None,
+    ) -> Iterator[share_answers.AccountRow]:
+        """Jobs that have ended, by their end, page after page; times in seconds since 1970."""
+        asked = partial(self._asked, share_answers.AccountAnswer, "account", user=user)
+        chosen: dict[str, Any] = {"project": project, "state": state}
+        chosen |= {"since": since, "until": until}
+        answer = asked(**chosen)
+        yield from answer.jobs
+        while answer.after:
+            answer = asked(**chosen, after=answer.after)
+            yield from answer.jobs
+
+    def usage(
+        self, *, since: float = 0.0, until: float | None = None
+    ) -> Iterator[share_answers.UsageRow]:
+        """Usage by day of UTC, project, user and cluster, page after page."""
+        asked = partial(self._asked, share_answers.UsageAnswer, "usage", since=since, until=until)
+        answer = asked()
+        yield from answer.rows
+        while answer.more and answer.rows:
+            last = answer.rows[-1]
+            answer = asked(after=(last.day, last.project, last.user, last.cluster))
+            yield from answer.rows
+
     def queue(self, *, user: str = "", everything: bool = False) -> tuple[QueueRow, ...]:
         """Jobs in arrival order: those that have not ended, or all that are remembered."""
         return self.whole_queue(user=user, everything=everything).jobs
@@ -372,6 +419,44 @@ class Client:
         asked = self._asked(answers.EventsAnswer, "events", since=since, limit=limit, job=job)
         return asked.events
 
+    def reserve(
+        self,
+        targets: Sequence[str],
+        *,
+        count: int | None = None,
+        start: float | None = None,
+        duration_s: float | None = None,
+        users: Sequence[str] = (),
+        name: str = "",
+        reason: str = "",
+    ) -> answers.Reservation:
+        """Keep nodes for the jobs of some users, or for nobody.
+
+        Parameters
+        ----------
+        targets : sequence of str
+            Nodes, and clusters for all of theirs.
+        count : int, optional
+            So many of them, those that are free the soonest.
+        start, duration_s : float, optional
+            Seconds since the epoch, and seconds; from now on, and until `unreserve`.
+        """
+        return self._asked(
+            answers.Reservation,
+            "reserve",
+            targets=list(targets),
+            count=count,
+            start=start,
+            duration_s=duration_s,
+            users=list(users),
+            name=name,
+            reason=reason,
+        )
+
+    def unreserve(self, name: str) -> None:
+        """Undo `reserve`."""
+        self.ask("unreserve", name=name)
+
     def drain(self, target: str, reason: str = "") -> None:
         """Start nothing new on a cluster or a node."""
         self.ask("drain", target=target, reason=reason)
@@ -396,6 +481,10 @@ class Client:
         """What a round that began now would be given, in the snapshot format."""
         return self._asked(answers.SnapshotAnswer, "snapshot").snapshot
 
+    def rules(self) -> share_answers.RulesAnswer:
+        """The same as a round has it, and what it were without each rule that is in force."""
+        return self._asked(share_answers.RulesAnswer, "rules")
+
     def backup(self, path: Path, timeout_s: float | None = None) -> answers.BackupAnswer:
         """Have a copy of the store written to an absolute path on the daemon's host."""
         asked = partial(self._asked, answers.BackupAnswer, "backup", path=str(path))
@@ -405,10 +494,12 @@ class Client:
         """State of the daemon."""
         return self._asked(answers.ServiceStatus, "status")
 
-    def _connected(self) -> Asker:
+    def _connected(self) -> RequestConnection:
         if self._asker is None:
             await_listener(self.endpoint, min(PATIENCE_S, self.timeout_s))
-            self._asker = Asker(self.endpoint, timeout_s=self.timeout_s, security=self._security)
+            self._asker = RequestConnection(
+                self.endpoint, timeout_s=self.timeout_s, security=self._security
+            )
         return self._asker
 
     def _publishing(self) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from coalloc.runtime.key_files import KeyFileError, calling, read_key, user_key_path
 from coalloc.wire.client import KeyUnusableError, NoAnswerError
-from coalloc.wire.curve import Calling
+from coalloc.wire.curve import CurveClient
 
 if TYPE_CHECKING:
     from coalloc.runtime.config.schema import Config
@@ -21,18 +21,18 @@ LOOK_AGAIN_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doors:
+class DaemonEndpoint:
     """Where a daemon answers and publishes, and what it has to be shown.
 
     Attributes
     ----------
-    security : Calling or None
+    security : CurveClient or None
         None: it tells no users apart.
     """
 
     endpoint: str
     publish_endpoint: str | None = None
-    security: Calling | None = None
+    security: CurveClient | None = None
 
 
 def configured_endpoints(config: Path | None = None) -> tuple[str, str]:
@@ -46,7 +46,7 @@ def configured_endpoints(config: Path | None = None) -> tuple[str, str]:
     return daemon.endpoint, daemon.publish_endpoint
 
 
-def doors(endpoint: str | None, config: Path | None, key: Path | None) -> Doors:
+def daemon_endpoint(endpoint: str | None, config: Path | None, key: Path | None) -> DaemonEndpoint:
     """Where to go, and with which key.
 
     Parameters
@@ -65,11 +65,11 @@ def doors(endpoint: str | None, config: Path | None, key: Path | None) -> Doors:
     """
     if endpoint is not None:
         if key is None and not os.environ.get("COALLOC_KEY"):
-            return Doors(endpoint=endpoint)
-        return Doors(endpoint=endpoint, security=_security(key, ""))
+            return DaemonEndpoint(endpoint=endpoint)
+        return DaemonEndpoint(endpoint=endpoint, security=_security(key, ""))
     found = _configured(config)
     shared = found.daemon.mode == "multi-user"
-    return Doors(
+    return DaemonEndpoint(
         endpoint=found.daemon.endpoint,
         publish_endpoint=found.daemon.publish_endpoint,
         security=_security(key, found.access.server_key) if shared else None,
@@ -82,7 +82,7 @@ def _configured(config: Path | None) -> Config:
     return load(find_config(config))
 
 
-def _security(key: Path | None, server: str) -> Calling:
+def _security(key: Path | None, server: str) -> CurveClient:
     path = key or user_key_path()
     try:
         return calling(read_key(path), server, path)

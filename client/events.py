@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from coalloc.wire.answers import Event
-from coalloc.wire.client import NoAnswerError, Watcher
-from coalloc.wire.curve import Calling
+from coalloc.wire.client import EventSubscriber, NoAnswerError
+from coalloc.wire.curve import CurveClient
 
 LISTEN_S = 0.25
 """While following, between looks whether to go on, seconds."""
@@ -41,7 +41,7 @@ def followed(
     endpoint: str,
     since: int,
     stopped: Callable[[], bool],
-    security: Calling | None = None,
+    security: CurveClient | None = None,
 ) -> Generator[Event]:
     """Stored events, and then those that happen, in order and without gaps.
 
@@ -54,7 +54,7 @@ def followed(
     stopped : callable
         Polled while nothing happens; True ends the stream.
     """
-    watcher = Watcher(endpoint, ("event.",), security)
+    watcher = EventSubscriber(endpoint, ("event.",), security)
     last, silent_s = since, 0.0
     try:
         while not stopped():

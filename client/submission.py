@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
+
+from coalloc.model.batch_options import NAMES
 
 ENV_KEPT = frozenset({"COALLOC_CONFIG"})
 """Of our own variables, what a job inherits; the others describe the job that submits it."""
@@ -49,9 +52,14 @@ class JobOptions(TypedDict, total=False):
         ``afterok``, ``afterany`` or ``afternotok`` and a job's id.
     array : sequence of int
         Indices; one job for each.
+    account, qos, partition, constraint, reservation, licenses, gres : str
+        What the clusters' batch systems are told, as sbatch has them; `features` are enough
+        where every node is to have all of a list.
     name : str
     hold, hold_infeasible : bool
         Queue it held; queue it held where it can never run, instead of refusing it.
+    requeue : bool
+        Run it again, from its beginning, where a batch system has preempted it.
     script : str
         Text of a script; the command's first word is its name then.
     env : mapping
@@ -82,9 +90,17 @@ class JobOptions(TypedDict, total=False):
     earliest: float | None
     needs: Sequence[tuple[str, str]]
     array: Sequence[int]
+    account: str
+    qos: str
+    partition: str
+    constraint: str
+    reservation: str
+    licenses: str
+    gres: str
     name: str
     hold: bool
     hold_infeasible: bool
+    requeue: bool
     script: str
     env: Mapping[str, str] | None
     cwd: str | None
@@ -98,7 +114,7 @@ _JOB_FIELDS = (
     *("memory_mb_per_proc", "clusters", "features"),
 )
 _LAUNCH_FIELDS = ("script", "stdout", "stderr")
-_REQUEST_FIELDS = ("name", "hold", "hold_infeasible", "retries", "keep_going")
+_REQUEST_FIELDS = ("name", "hold", "hold_infeasible", "retries", "keep_going", "requeue")
 _KNOWN = frozenset(JobOptions.__annotations__)
 
 
@@ -135,6 +151,41 @@ def submission(argv: Sequence[str], **options: Unpack[JobOptions]) -> dict[str, 
     }
 
 
+def change(job: str, **options: Unpack[JobOptions]) -> dict[str, Any]:
+    """The body of a request that changes a waiting job.
+
+    Parameters
+    ----------
+    **options
+        See `JobOptions`; an infinite `time_limit` is none, and empty `clusters` are all.
+
+    Raises
+    ------
+    TypeError
+        For an option that cannot be changed.
+    """
+    given: dict[str, Any] = {k: v for k, v in options.items() if v is not None}
+    known = {"procs", "name", "needs", *_JOB_FIELDS, *NAMES}
+    unknown = given.keys() - known
+    if unknown:
+        raise TypeError(f"{min(unknown)!r} cannot be changed; only {', '.join(sorted(known))}")
+    fields = _chosen(given, _JOB_FIELDS)
+    if fields.get("time_limit") == math.inf:
+        fields["time_limit"] = None
+    if not given.get("clusters", True):
+        fields["clusters"] = None
+    procs = given.get("procs")
+    if isinstance(procs, tuple):
+        fields |= {"min_procs": procs[0], "max_procs": procs[1]}
+    elif procs is not None:
+        fields["procs"] = procs
+    body = {"type": "update", "job": job, "fields": fields, **_chosen(given, ("name",))}
+    body["batch"] = _chosen(given, NAMES)
+    if "needs" in given:
+        body["needs"] = [list(pair) for pair in given["needs"]]
+    return body
+
+
 def request_of(
     kind: str, given: Mapping[str, Any], job: Mapping[str, Any], argv: Sequence[str]
 ) -> dict[str, Any]:
@@ -158,6 +209,7 @@ def request_of(
             **_chosen(given, _LAUNCH_FIELDS),
         },
         "needs": [list(pair) for pair in given.get("needs", ())],
+        "batch": _chosen(given, NAMES),
         **_chosen(given, _REQUEST_FIELDS),
     }
 

@@ -31,6 +31,8 @@ class WorkflowOptions(TypedDict, total=False):
     weight, earliest : float
     clusters, features : sequence of str
     needs : sequence of (kind, job)
+    account, qos, partition, constraint, reservation, licenses, gres : str
+        What the clusters' batch systems are told of each task.
     hold, hold_infeasible : bool
     env : mapping
         Default: this process's environment.
@@ -52,6 +54,13 @@ class WorkflowOptions(TypedDict, total=False):
     clusters: Sequence[str]
     features: Sequence[str]
     needs: Sequence[tuple[str, str]]
+    account: str
+    qos: str
+    partition: str
+    constraint: str
+    reservation: str
+    licenses: str
+    gres: str
     hold: bool
     hold_infeasible: bool
     env: Mapping[str, str] | None

@@ -16,8 +16,8 @@ from typing import Any
 
 from coalloc.client.futures.calls import (
     RESULT,
+    CallOutcome,
     NotCallableThereError,
-    Outcome,
     as_json,
     load_function,
     outcome_json,
@@ -27,7 +27,7 @@ RAISED = 1
 """Exit code where a call raised."""
 
 
-def outcomes(body: Mapping[str, Any]) -> Iterator[Outcome]:
+def outcomes(body: Mapping[str, Any]) -> Iterator[CallOutcome]:
     """The calls' outcomes, up to the first that failed."""
     try:
         function = load_function(body)
@@ -37,13 +37,13 @@ def outcomes(body: Mapping[str, Any]) -> Iterator[Outcome]:
     for arguments, keywords in body["calls"]:
         try:
             value = function(*arguments, **keywords)
-            yield Outcome(value=as_json(value, f"the result of {body['function']}"))
+            yield CallOutcome(value=as_json(value, f"the result of {body['function']}"))
         except Exception as error:
             yield failure(error)
             return
 
 
-def failure(error: Exception) -> Outcome:
+def failure(error: Exception) -> CallOutcome:
     """What another process can be told of an exception."""
     try:
         arguments = tuple(as_json(list(error.args), "arguments"))
@@ -51,7 +51,7 @@ def failure(error: Exception) -> Outcome:
         arguments = (str(error),)
     kind = type(error)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
-    return Outcome(
+    return CallOutcome(
         kind=name,
         message=str(error),
         trace="".join(traceback.format_exception(error)),
@@ -71,7 +71,7 @@ def main(path: Path, rank: int) -> int:
     return RAISED if failed else 0
 
 
-def write(path: Path, rank: int, done: list[Outcome]) -> None:
+def write(path: Path, rank: int, done: list[CallOutcome]) -> None:
     """Leave the results beside the calls, whole or not at all."""
     target = path.with_name(RESULT.format(stem=path.stem, rank=rank))
     partial = target.with_suffix(".part")

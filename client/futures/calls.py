@@ -53,7 +53,7 @@ class CallError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class CallOutcome:
     """What became of one call: a value, or an exception's class, message and traceback."""
 
     value: Any = None
@@ -188,7 +188,7 @@ def load_function(body: Mapping[str, Any]) -> Callable[..., Any]:
     return named
 
 
-def outcome_json(outcome: Outcome) -> dict[str, Any]:
+def outcome_json(outcome: CallOutcome) -> dict[str, Any]:
     """An outcome as it is written."""
     if not outcome.failed:
         return {"value": outcome.value}
@@ -203,7 +203,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def read_outcomes(path: Path) -> list[Outcome]:
+def read_outcomes(path: Path) -> list[CallOutcome]:
     """What a job wrote.
 
     Raises
@@ -219,11 +219,11 @@ def read_outcomes(path: Path) -> list[Outcome]:
         raise ValueError(f"{path}: holds no results of calls") from error
 
 
-def _outcome(row: Mapping[str, Any]) -> Outcome:
+def _outcome(row: Mapping[str, Any]) -> CallOutcome:
     if "error" not in row:
-        return Outcome(value=row["value"])
+        return CallOutcome(value=row["value"])
     error = row["error"]
-    return Outcome(
+    return CallOutcome(
         kind=error["kind"],
         message=error["message"],
         trace=error["trace"],

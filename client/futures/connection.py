@@ -31,7 +31,7 @@ class QueueFullError(Exception):
     """The daemon takes no more jobs of ours before some have started."""
 
 
-class Trouble:
+class RetryBudget:
     """For how long something has failed without a success in between."""
 
     def __init__(self, patience_s: float) -> None:
@@ -48,7 +48,7 @@ class Trouble:
         return now - self._since > self._patience_s
 
 
-class Traffic:
+class DaemonConnection:
     """Carries calls to the daemon and their ends back.
 
     Parameters
@@ -66,7 +66,10 @@ class Traffic:
 
     def __init__(self, client: Callable[[], Client], patience_s: float) -> None:
         self._client = client
-        self._sending_fails, self._following_fails = Trouble(patience_s), Trouble(patience_s)
+        self._sending_fails, self._following_fails = (
+            RetryBudget(patience_s),
+            RetryBudget(patience_s),
+        )
         self._changed = threading.Condition()
         self._to_send: deque[Call] = deque()
         self._to_cancel: deque[Call] = deque()

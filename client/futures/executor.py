@@ -26,8 +26,8 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 from coalloc.client.client import Client
-from coalloc.client.futures.calls import CallError, NotCallableThereError, Outcome, calls_text
-from coalloc.client.futures.connection import Traffic
+from coalloc.client.futures.calls import CallError, CallOutcome, NotCallableThereError, calls_text
+from coalloc.client.futures.connection import DaemonConnection
 from coalloc.client.futures.future import Call, Ending, Finished, JobFailedError, JobFuture
 from coalloc.client.futures.results import finished, in_order, only, pattern, returned
 from coalloc.client.main_guard import refuse_while_importing
@@ -96,7 +96,7 @@ class Executor(futures.Executor):
         self._fields: JobOptions = fields
         self._script = SCRIPT.format(python=shlex.quote(python))
         _checked_fields(fields)
-        self._traffic = Traffic(client, patience_s)
+        self._traffic = DaemonConnection(client, patience_s)
         self._living: dict[futures.Future[Any], JobFuture[Any]] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -200,7 +200,7 @@ class Executor(futures.Executor):
         self,
         function: Callable[..., Any],
         calls: Sequence[tuple[Sequence[Any], Any]],
-        value: Callable[[list[Outcome]], Any],
+        value: Callable[[list[CallOutcome]], Any],
     ) -> JobFuture[Any]:
         name, text = calls_text(function, calls)
         path = self.folder / f"call-{self._number()}.json"

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from coalloc.client.futures.calls import RESULT, Outcome, read_outcomes
+from coalloc.client.futures.calls import RESULT, CallOutcome, read_outcomes
 from coalloc.client.futures.future import Ending, Finished, JobFailedError
 
 T = TypeVar("T")
@@ -18,7 +18,9 @@ SHOWN_S = 10.0
 LOOK_S = 0.05
 
 
-def returned(ending: Ending, *, path: Path, output: Path, value: Callable[[list[Outcome]], T]) -> T:
+def returned(
+    ending: Ending, *, path: Path, output: Path, value: Callable[[list[CallOutcome]], T]
+) -> T:
     """The value of a job that called a function.
 
     Parameters
@@ -53,7 +55,7 @@ def returned(ending: Ending, *, path: Path, output: Path, value: Callable[[list[
     return value([_placed(outcome, ending, output) for outcome in outcomes])
 
 
-def _waited_for(path: Path) -> list[Outcome] | None:
+def _waited_for(path: Path) -> list[CallOutcome] | None:
     """The results of rank 0, when they can be seen here."""
     found = path.with_name(RESULT.format(stem=path.stem, rank=0))
     end = time.monotonic() + SHOWN_S
@@ -69,9 +71,9 @@ def _waited_for(path: Path) -> list[Outcome] | None:
         time.sleep(LOOK_S)
 
 
-def _with_failure(path: Path) -> list[Outcome] | None:
+def _with_failure(path: Path) -> list[CallOutcome] | None:
     """The results up to the first that failed, of the lowest rank that has one."""
-    by_rank: list[tuple[int, list[Outcome]]] = []
+    by_rank: list[tuple[int, list[CallOutcome]]] = []
     for found in path.parent.glob(RESULT.format(stem=path.stem, rank="*")):
         try:
             by_rank.append((int(found.stem.rpartition("-")[2]), read_outcomes(found)))
@@ -85,12 +87,12 @@ def _with_failure(path: Path) -> list[Outcome] | None:
     return [*first[: len(failed) - 1], failed[-1]]
 
 
-def _placed(outcome: Outcome, ending: Ending, output: Path) -> Outcome:
+def _placed(outcome: CallOutcome, ending: Ending, output: Path) -> CallOutcome:
     """A failure that says in which job it was."""
     if not outcome.failed:
         return outcome
     where = f"in job {ending.job} (its output: {output})\n"
-    return Outcome(
+    return CallOutcome(
         kind=outcome.kind,
         message=outcome.message,
         trace=where + outcome.trace,
@@ -98,7 +100,7 @@ def _placed(outcome: Outcome, ending: Ending, output: Path) -> Outcome:
     )
 
 
-def only(outcomes: list[Outcome]) -> Any:
+def only(outcomes: list[CallOutcome]) -> Any:
     """The value of the one call.
 
     Raises
@@ -112,7 +114,7 @@ def only(outcomes: list[Outcome]) -> Any:
     return outcome.value
 
 
-def in_order(chunks: Sequence[Future[list[Outcome]]], end: float | None) -> Iterator[Any]:
+def in_order(chunks: Sequence[Future[list[CallOutcome]]], end: float | None) -> Iterator[Any]:
     """The values of all calls in order; what is left is taken back where one raised.
 
     Parameters

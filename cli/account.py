@@ -1,0 +1,226 @@
+"""``coalloc account`` and ``coalloc usage``: what has run, and who has used how much."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from coalloc.cli.command import DONE, Command, connect, note, print_json
+from coalloc.cli.output import show_table
+from coalloc.runtime.texts import instant, length
+
+if TYPE_CHECKING:
+    from coalloc.wire.share_answers import AccountRow, UsageRow
+
+STATES = ("completed", "failed", "cancelled", "timeout", "lost")
+HEADERS = (
+    *("JOBID", "NAME", "USER", "PROJECT", "STATE", "EXIT", "STARTED", "WAITED", "RAN"),
+    *("PROCS", "PROC-HOURS", "CLUSTERS"),
+)
+NUMBERS = frozenset({"EXIT", "WAITED", "RAN", "PROCS", "PROC-HOURS", "JOBS", "WAIT", "CO-ALLOC"})
+GROUPS = ("project", "user", "cluster", "day")
+HOUR_S = 3600.0
+
+
+def _add_period(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--since", type=_day, metavar="TIME", help="from then on: 2026-11-01, or with THH:MM (UTC)")
+    add("--until", type=_day, metavar="TIME", help="before then")
+    add("-u", "--user", default="", metavar="NAME", help="of this user")
+    add("-p", "--project", metavar="NAME", help="of this project; empty: of none")
+    add("--csv", action="store_true", help="print CSV, with all columns")
+
+
+def _day(text: str) -> float:
+    """An instant, in UTC."""
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 2026-11-01") from error
+
+
+def _add_account(parser: argparse.ArgumentParser) -> None:
+    _add_period(parser)
+    parser.add_argument("-s", "--state", choices=STATES, help="that ended so")
+    parser.add_argument("--swf", action="store_true", help="print a log for coalloc simulate")
+
+
+def _account(args: argparse.Namespace) -> int:
+    with connect(args) as client:
+        rows = client.account(
+            user=args.user, state=args.state or "", since=args.since or 0.0, until=args.until
+        )
+        chosen = (row for row in rows if args.project in (None, row.project))
+        if args.swf:
+            _write_swf(chosen)
+        elif args.json:
+            print_json({"jobs": msgspec.to_builtins(list(chosen))})
+        elif args.csv:
+            _write_csv(map(_plain, chosen))
+        else:
+            show_table(HEADERS, map(_cells, chosen), right=NUMBERS)
+    return DONE
+
+
+def _plain(row: AccountRow) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(row)
+    plain["clusters"] = "+".join(f"{name}:{procs}" for name, procs in row.clusters.items())
+    return plain
+
+
+def _write_csv(rows: Iterable[Mapping[str, Any]]) -> None:
+    writer: csv.DictWriter[str] | None = None
+    for row in rows:
+        if writer is None:
+            writer = csv.DictWriter(sys.stdout, list(row), lineterminator="\n")
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def _write_swf(rows: Iterable[AccountRow]) -> None:
+    """A log of what ran, and of what was cancelled before it did."""
+    from coalloc.adapters.formats.swf_export import EndedJob, swf_lines
+
+    jobs = [
+        EndedJob(
+            user=row.user,
+            project=row.project,
+            program=row.command,
+            state=row.state,
+            eligible=row.eligible,
+            started=row.started,
+            ended=row.ended,
+            procs=row.procs,
+            requested_s=row.requested_s,
+        )
+        for row in rows
+        # the whole of a workflow or a divisible job has run as its tasks or pieces
+        if row.started is None or row.clusters
+    ]
+    for line in swf_lines(jobs, "coalloc"):
+        print(line)
+    note(f"{len(jobs)} jobs")
+
+
+def _cells(row: AccountRow) -> tuple[str, ...]:
+    ran = "-" if row.started is None else length(row.ended - row.started)
+    waited = (row.ended if row.started is None else row.started) - row.eligible
+    return (
+        row.id,
+        row.name,
+        row.user,
+        row.project or "-",
+        row.state,
+        "-" if row.exit_code is None else str(row.exit_code),
+        instant(row.started, "-"),
+        length(max(waited, 0.0)),
+        ran,
+        str(row.procs),
+        f"{row.proc_s / HOUR_S:.3f}",
+        "+".join(row.clusters) or "-",
+    )
+
+
+def _add_usage(parser: argparse.ArgumentParser) -> None:
+    _add_period(parser)
+    parser.add_argument(
+        "--by",
+        type=_groups,
+        default=("project", "user"),
+        metavar="KEYS",
+        help="of project, user, cluster, day (default project,user)",
+    )
+
+
+def _groups(text: str) -> tuple[str, ...]:
+    chosen = tuple(text.split(","))
+    wrong = next((name for name in chosen if name not in GROUPS), None)
+    if wrong is not None:
+        raise argparse.ArgumentTypeError(f"{wrong!r} is not one of {', '.join(GROUPS)}")
+    return chosen
+
+
+def _usage(args: argparse.Namespace) -> int:
+    with connect(args) as client:
+        rows = [
+            row
+            for row in client.usage(since=args.since or 0.0, until=args.until)
+            if args.user in ("", row.user) and args.project in (None, row.project)
+        ]
+    sums = list(_summed(rows, args.by))
+    if args.json:
+        print_json({"usage": sums})
+    elif args.csv:
+        _write_csv(sums)
+    else:
+        headers = (*(name.upper() for name in args.by), *SUMS)
+        show_table(headers, (_sum_cells(row, args.by) for row in sums), right=NUMBERS)
+    return DONE
+
+
+SUMS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "PROC-HOURS": lambda row: f"{row['proc_hours']:.3f}",
+    "SHARE": lambda row: f"{100.0 * row['share']:.1f}%",
+    "JOBS": lambda row: str(row["jobs"]),
+    "WAIT": lambda row: length(row["mean_wait_s"]) if row["jobs"] else "-",
+    "CO-ALLOC": lambda row: f"{100.0 * row['coallocated_share']:.1f}%",
+}
+"""Columns of usage, behind what it is grouped by."""
+
+
+def _summed(rows: Sequence[UsageRow], by: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Usage of each group, the greatest first; by day in the order of days."""
+    groups: dict[tuple[str, ...], list[UsageRow]] = {}
+    for row in rows:
+        groups.setdefault(tuple(getattr(row, name) for name in by), []).append(row)
+    everything = sum(row.proc_s for row in rows)
+    keys = sorted(groups) if "day" in by else sorted(groups, key=lambda k: -_total(groups[k]))
+    for key in keys:
+        members = groups[key]
+        total, jobs = _total(members), sum(row.jobs for row in members)
+        coallocated = sum(row.coallocated_proc_s for row in members)
+        yield {
+            **dict(zip(by, key, strict=True)),
+            "proc_hours": total / HOUR_S,
+            "share": total / everything if everything else 0.0,
+            "jobs": jobs,
+            "mean_wait_s": sum(row.wait_s for row in members) / jobs if jobs else 0.0,
+            "coallocated_share": coallocated / total if total else 0.0,
+        }
+
+
+def _total(rows: Iterable[UsageRow]) -> float:
+    return sum(row.proc_s for row in rows)
+
+
+def _sum_cells(row: Mapping[str, Any], by: Sequence[str]) -> tuple[str, ...]:
+    return (*(row[name] or "-" for name in by), *(shown(row) for shown in SUMS.values()))
+
+
+COMMANDS: Mapping[str, Command] = {
+    "account": Command(
+        doc="jobs that have ended, and what they used",
+        about="Jobs that have ended, by their end, with what they used; for as long as the site "
+        "keeps them.",
+        example="coalloc account --since 2026-11-01 --user ada --csv\n"
+        "  coalloc account --since 2026-11-01 --swf > november.swf",
+        add=_add_account,
+        run=_account,
+        query=True,
+    ),
+    "usage": Command(
+        doc="who has used how much, by project, user, cluster, day",
+        about="Processor-hours of what has ended, with waits and the share of jobs that ran on\n"
+        "several clusters.",
+        example="coalloc usage --since 2026-11-01 --by project\n  coalloc usage --by day,cluster",
+        add=_add_usage,
+        run=_usage,
+        query=True,
+    ),
+}

@@ -1,0 +1,48 @@
+"""``coalloc dashboard``: a web page and REST interface of this site."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from coalloc.cli.command import Command, CommandError
+
+NEEDS = ("starlette", "uvicorn")
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--address", default="", metavar="HOST:PORT", help="where to listen, instead of the file's"
+    )
+    parser.add_argument(
+        "--token-file", default="", metavar="FILE", help="whose token all who look must show"
+    )
+
+
+def _dashboard(args: argparse.Namespace) -> int:
+    missing = [name for name in NEEDS if find_spec(name) is None]
+    if missing:
+        raise CommandError(
+            f"dashboard: {' and '.join(missing)} not installed; pip install 'coalloc[dashboard]'"
+        )
+    from coalloc.dashboard.server import run
+    from coalloc.dashboard.settings import settings_of
+    from coalloc.runtime.config.file import find_config, load
+
+    config = load(find_config(args.config))
+    settings = settings_of(config.dashboard, args.address, args.token_file)
+    return run(settings, args.endpoint, args.config, args.timeout)
+
+
+COMMANDS: Mapping[str, Command] = {
+    "dashboard": Command(
+        doc="serve a web page of what runs, waits and is planned",
+        about="Serve a read-only web page and REST interface of what runs, waits and is planned,\n"
+        "until it is interrupted. It listens on this machine alone, unless the configuration has\n"
+        "a token or a reverse proxy's user header ([dashboard]).",
+        example="coalloc dashboard\n  coalloc dashboard --address 127.0.0.1:9000",
+        add=_add,
+        run=_dashboard,
+    )
+}

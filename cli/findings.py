@@ -1,0 +1,63 @@
+"""Findings of ``coalloc doctor``: one for each thing looked at, with what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Level(StrEnum):
+    """How bad a finding is."""
+
+    OK = "ok"
+    UNKNOWN = "unknown"
+    """It could not be looked at from here."""
+    WARNING = "warning"
+    """It works, and should be seen to."""
+    PROBLEM = "problem"
+    """Something does not work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes
+    ----------
+    about : str
+        The thing: ``disk``, ``cluster alpha`` …
+    text : str
+        What was seen.
+    todo : str
+        What to do; empty: nothing.
+    """
+
+    about: str
+    level: Level
+    text: str
+    todo: str = ""
+
+    @property
+    def line(self) -> str:
+        """What was seen and what to do, in one line."""
+        return f"{self.text}: {self.todo}" if self.todo else self.text
+
+
+def ok(about: str, text: str) -> Finding:
+    """Nothing is wrong with it."""
+    return Finding(about=about, level=Level.OK, text=text)
+
+
+def unknown(about: str, text: str, todo: str = "") -> Finding:
+    """It could not be looked at."""
+    return Finding(about=about, level=Level.UNKNOWN, text=text, todo=todo)
+
+
+def warning(about: str, text: str, todo: str) -> Finding:
+    """It works, and should be seen to."""
+    return Finding(about=about, level=Level.WARNING, text=text, todo=todo)
+
+
+def problem(about: str, text: str, todo: str) -> Finding:
+    """It does not work."""
+    return Finding(about=about, level=Level.PROBLEM, text=text, todo=todo)

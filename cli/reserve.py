@@ -1,0 +1,132 @@
+"""``coalloc reserve`` and ``unreserve``: nodes kept for some users, or for nobody."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from coalloc.cli import arguments as parse
+from coalloc.cli.command import (
+    DONE,
+    FAILED,
+    Command,
+    answer_json,
+    connect,
+    note,
+    warn,
+)
+from coalloc.cli.output import show_table
+from coalloc.cli.submit_options import begin
+from coalloc.client.client import RefusedError
+from coalloc.model.nodeset import fold
+from coalloc.runtime.texts import instant
+from coalloc.wire.answers import ReservationRow
+
+ABOUT = """\
+Keep nodes for the jobs of some users, or for nobody (maintenance), for a time; without NODES, list
+what is kept.
+
+Every policy plans around it: other users' jobs that would not have ended when it begins are not
+started on its nodes. What runs there already goes on. Without --duration it lasts until
+'coalloc unreserve'. It keeps the nodes from jobs of ours only: those that the clusters' own
+batch systems keep from us are listed too."""
+HEADERS = ("NAME", "START", "END", "USERS", "BY", "NODELIST", "REASON")
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "coalloc reserve [CLUSTER|NODES... [options]]"
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        type=parse.node_set,
+        metavar="CLUSTER|NODES",
+        help="nodes may be written as sets: alpha[1-4,7]",
+    )
+    parser.add_argument(
+        "-N", "--nodes", type=parse.count, metavar="N", help="so many of them, the soonest free"
+    )
+    parser.add_argument(
+        "--start", metavar="TIME", help="now+1hour, 16:00, 2030-01-20T12:34 (default: now)"
+    )
+    parser.add_argument("--duration", type=parse.seconds, metavar="TIME", help="90m, 2h, 1-12")
+    parser.add_argument(
+        "-u", "--users", type=parse.names, metavar="NAMES", help="whose jobs may run there"
+    )
+    parser.add_argument("--name", default="", metavar="NAME", help="default: r1, r2, ...")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="for the record")
+
+
+def _reserve(args: argparse.Namespace) -> int:
+    with connect(args) as client:
+        if not args.targets:
+            answer = client.known_nodes()
+            if args.json:
+                answer_json(replace(answer, clusters=()))
+            else:
+                show_table(HEADERS, [_line(row) for row in answer.reservations])
+            return DONE
+        made = client.reserve(
+            [name for names in args.targets for name in names],
+            count=args.nodes,
+            start=None if args.start is None else begin(args.start, "reserve", "--start"),
+            duration_s=args.duration,
+            users=args.users or (),
+            name=args.name,
+            reason=args.reason,
+        )
+    if args.json:
+        answer_json(made)
+        return DONE
+    print(f"Reserved {fold(made.nodes)} as {made.reservation}")
+    if made.running:
+        note(f"warning: {', '.join(made.running)} may still run there when it begins")
+    return DONE
+
+
+def _line(row: ReservationRow) -> tuple[str, ...]:
+    return (
+        row.name,
+        instant(row.start),
+        "-" if row.end is None else instant(row.end),
+        ",".join(row.users) or "-",
+        row.by,
+        fold(row.nodes),
+        row.reason or "-",
+    )
+
+
+def _add_names(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="+", metavar="NAME", help="as 'coalloc reserve' lists it")
+
+
+def _unreserve(args: argparse.Namespace) -> int:
+    code = DONE
+    with connect(args) as client:
+        for name in dict.fromkeys(args.names):
+            try:
+                client.unreserve(name)
+            except RefusedError as error:
+                warn(error)
+                code = FAILED
+    return code
+
+
+COMMANDS: Mapping[str, Command] = {
+    "reserve": Command(
+        doc="keep nodes for some users, or for nobody",
+        about=ABOUT,
+        example="coalloc reserve 'alpha[1-4]' --start 18:00 --duration 2h --reason 'new switch'\n"
+        "  coalloc reserve beta -N 8 --users ada,bob --duration 1-0 --name course",
+        add=_add,
+        run=_reserve,
+        query=True,
+    ),
+    "unreserve": Command(
+        doc="take reservations back",
+        example="coalloc unreserve r1 course",
+        add=_add_names,
+        run=_unreserve,
+    ),
+}

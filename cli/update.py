@@ -1,0 +1,110 @@
+"""``coalloc update``: change jobs that wait."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from coalloc.cli import arguments as parse
+from coalloc.cli.command import DONE, FAILED, Command, connect, warn
+from coalloc.cli.submit_options import (
+    BATCH,
+    add_batch,
+    add_begin,
+    add_limit,
+    add_memory,
+    add_name,
+    begin,
+    usage_error,
+)
+from coalloc.client.client import RefusedError
+from coalloc.runtime import texts
+
+ABOUT = """\
+Change jobs that wait, with the checks of a submit; nothing is changed of a job that is refused.
+
+Of an array, the members that still wait are changed, all of them or none. What an option does not
+name stays as it is; an empty text ('') takes a dependency, clusters or features away."""
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", type=parse.job, metavar="JOB", help="12, 12_3, or an array's number")
+    add_limit(parser, "its new time limit; infinite: none")
+    parser.add_argument("-n", "--ntasks", type=parse.procs, metavar="N|MIN-MAX", help="processes")
+    parser.add_argument(
+        "--base-time",
+        type=parse.seconds,
+        metavar="TIME",
+        help="expected run time on dedicated full-speed nodes",
+    )
+    add_memory(parser)
+    parser.add_argument("--weight", "--priority", type=texts.number, metavar="W", help="importance")
+    parser.add_argument(
+        "-d",
+        "--dependency",
+        type=_or_none(parse.needs),
+        metavar="KIND:JOB,...",
+        help="instead of its dependencies",
+    )
+    parser.add_argument(
+        "-M",
+        "--clusters",
+        type=_or_none(parse.names),
+        metavar="NAMES",
+        help="clusters that may run it",
+    )
+    parser.add_argument(
+        "-C",
+        "--constraint",
+        type=_or_none(parse.constraint),
+        metavar="FEATURES",
+        help="features every node must have",
+    )
+    add_begin(parser)
+    add_batch(parser)
+    add_name(parser, "unchanged")
+
+
+def _or_none(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """The reader, which takes an empty text for nothing."""
+    return lambda text: read(text) if text else ()
+
+
+def _run(args: argparse.Namespace) -> int:
+    options: dict[str, Any] = {
+        "procs": args.ntasks,
+        "base_time": args.base_time,
+        "memory_mb_per_proc": args.mem_per_proc,
+        "weight": args.weight,
+        "needs": args.dependency,
+        "clusters": args.clusters,
+        "features": args.constraint if isinstance(args.constraint, tuple) else None,
+        "constraint": args.constraint if isinstance(args.constraint, str) else None,
+        **{name: getattr(args, name) for name in BATCH},
+        "time_limit": args.time,
+        "earliest": None if args.begin is None else begin(args.begin, "update"),
+        "name": args.job_name,
+    }
+    given = {key: value for key, value in options.items() if value is not None}
+    if not given:
+        raise usage_error("update", "nothing is to be changed")
+    with connect(args) as client:
+        try:
+            changed = client.update(args.job, **given)
+        except RefusedError as error:
+            warn(error)
+            return FAILED
+    print(f"Changed {', '.join(changed)}")
+    return DONE
+
+
+COMMANDS: Mapping[str, Command] = {
+    "update": Command(
+        doc="change jobs that wait",
+        about=ABOUT,
+        example="coalloc update 12 --time 2h --priority 5\n  coalloc update 12 -d ''",
+        add=_add,
+        run=_run,
+    )
+}
