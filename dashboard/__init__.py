@@ -1,0 +1,1 @@
+"""``coalloc dashboard``: a read-only web page and REST interface; a client of the daemon."""

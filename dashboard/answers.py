@@ -1,0 +1,310 @@
+"""Answers of the REST interface; ``/openapi.json`` is made from these types.
+
+Times are wall-clock seconds since 1970 by the daemon's clock unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from coalloc.wire.answers import ClusterRow, Event, NodeRow, ServiceStatus, Why
+from coalloc.wire.job_rows import JobDetails, QueueRow
+
+
+class Fault(Struct, frozen=True, kw_only=True):
+    """A request that was not answered."""
+
+    error: str
+
+
+class SiteStatus(Struct, frozen=True, kw_only=True):
+    """State of the site as last heard, and whether the daemon answers.
+
+    Attributes
+    ----------
+    instance : str
+        Of this run of the dashboard: revisions of another one mean nothing here.
+    revision : int
+        Rises with every change of a job that has ended.
+    reachable : bool
+        The daemon answers. Where it does not, all else is as it was at `heard`.
+    heard : float or None
+        When the daemon last answered; None: never.
+    fault : str
+        Why it does not answer.
+    loaded : bool
+        Jobs have been read once.
+    daemon : ServiceStatus or None
+        Its own words.
+    states : mapping of state to count
+        Jobs that are known here.
+    reasons : mapping of reason to count
+        Why waiting jobs wait.
+    viewer : str
+        The user who asks, as the proxy says; empty: not known.
+    sees_all : bool
+        Every job's details are shown.
+    time : float
+        The dashboard's clock.
+    """
+
+    instance: str
+    revision: int
+    reachable: bool
+    heard: float | None
+    fault: str
+    loaded: bool
+    daemon: ServiceStatus | None
+    states: dict[str, int]
+    reasons: dict[str, int]
+    viewer: str
+    sees_all: bool
+    time: float
+
+
+class ClusterSummary(Struct, frozen=True, kw_only=True):
+    """One cluster in figures.
+
+    Attributes
+    ----------
+    row : ClusterRow
+        As the daemon says, without the nodes.
+    nodes, nodes_up : int
+    slots, free : int
+        Free are those that could take a process now.
+    power : float
+        Sum over the slots of nodes that are up, in slots of full speed.
+    waiting, running : int
+        Jobs of ours that are planned there or run there.
+    """
+
+    row: ClusterRow
+    nodes: int
+    nodes_up: int
+    slots: int
+    free: int
+    power: float
+    waiting: int
+    running: int
+
+
+class Clusters(Struct, frozen=True, kw_only=True):
+    """All clusters."""
+
+    clusters: tuple[ClusterSummary, ...]
+    time: float
+
+
+class NodeEntry(Struct, frozen=True, kw_only=True):
+    """One node and what is on it now."""
+
+    cluster: str
+    node: NodeRow
+    jobs: tuple[str, ...] = ()
+
+
+class Nodes(Struct, frozen=True, kw_only=True):
+    """All nodes."""
+
+    nodes: tuple[NodeEntry, ...]
+    time: float
+
+
+class Jobs(Struct, frozen=True, kw_only=True):
+    """A page of jobs, the newest first.
+
+    Attributes
+    ----------
+    total : int
+        Jobs that match, on all pages.
+    more : bool
+        There are others behind them: ask again with a larger `offset`.
+    """
+
+    jobs: tuple[QueueRow, ...]
+    total: int
+    more: bool
+    time: float
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """One job.
+
+    Attributes
+    ----------
+    row : QueueRow or None
+        As in the queue; None: only the daemon's store knows it.
+    details : JobDetails or None
+        What the daemon shows to its owner and to operators.
+    withheld : str
+        Why there are no details.
+    output : str
+        Path of the output file; empty where it is not known or withheld.
+    events : tuple of Event
+        Its history.
+    """
+
+    row: QueueRow | None
+    details: JobDetails | None
+    withheld: str
+    output: str
+    events: tuple[Event, ...]
+    time: float
+
+
+class JobWhy(Struct, frozen=True, kw_only=True):
+    """The reason why a job waits."""
+
+    why: Why
+    time: float
+
+
+class Bar(Struct, frozen=True, kw_only=True):
+    """Work on nodes.
+
+    Attributes
+    ----------
+    kind : str
+        ``running``, ``planned``, or ``local``: a batch system's own job.
+    clusters : tuple of str
+        More than one: it is co-allocated.
+    link_gbps : mapping of cluster to Gbit/s
+        Load on the clusters' links.
+    """
+
+    job: str
+    kind: str
+    start: float
+    end: float
+    nodes: dict[str, int]
+    clusters: tuple[str, ...]
+    link_gbps: dict[str, float] = field(default_factory=dict)
+    task: str | None = None
+    name: str = ""
+    user: str = ""
+
+
+class SitePlan(Struct, frozen=True, kw_only=True):
+    """What runs, and the newest plan."""
+
+    round: int
+    planned: float
+    policy: str
+    status: str
+    bars: tuple[Bar, ...]
+    deferred: dict[str, int]
+    time: float
+
+
+class Round(Struct, frozen=True, kw_only=True):
+    """One round that ended with a plan.
+
+    Attributes
+    ----------
+    heard : float
+        When this was heard.
+    gap : float or None
+        (value - bound) / bound; None without a bound.
+    placed : int or None
+        Placements; None where the plan was replaced before it was read.
+    deferred : mapping of reason to count
+    phases_s : mapping of name to seconds
+        Times among the figures of the search.
+    """
+
+    round: int
+    heard: float
+    policy: str
+    status: str
+    objective: str
+    value: float
+    bound: float | None = None
+    gap: float | None = None
+    placed: int | None = None
+    deferred: dict[str, int] = field(default_factory=dict)
+    phases_s: dict[str, float] = field(default_factory=dict)
+
+
+class Rounds(Struct, frozen=True, kw_only=True):
+    """Rounds since the dashboard was started, the newest first."""
+
+    rounds: tuple[Round, ...]
+    time: float
+
+
+class WaitGroup(Struct, frozen=True, kw_only=True):
+    """How long the jobs of one group waited.
+
+    Attributes
+    ----------
+    counts : tuple of int
+        For each bound, jobs that waited at most so long and longer than the one before; last,
+        those beyond the last bound.
+    """
+
+    name: str
+    jobs: int
+    mean_s: float
+    median_s: float
+    p95_s: float
+    counts: tuple[int, ...]
+
+
+class Waits(Struct, frozen=True, kw_only=True):
+    """Wait times of jobs that have started."""
+
+    by: str
+    bounds_s: tuple[float, ...]
+    groups: tuple[WaitGroup, ...]
+    time: float
+
+
+class Timeline(Struct, frozen=True, kw_only=True):
+    """What the Gantt chart draws, in rows made short for the way.
+
+    Attributes
+    ----------
+    lanes : list of (cluster, node, slots)
+        A row's lanes are indices into this list, which only grows.
+    clusters : list of (cluster, capacity of its link or None)
+        A row's loads are indices into this list.
+    ended : list
+        Jobs that have ended, by rising revision: id, name, user, state, start, end,
+        [lane, slots, …], [cluster, Gbit/s, …].
+    live : list
+        The same of what runs and is planned; None: ask once more with ``live=1``.
+    revision : int
+        Of the last row of `ended`.
+    more : bool
+        There are others behind them.
+    """
+
+    instance: str
+    revision: int
+    more: bool
+    lanes: list[tuple[str, str, int]]
+    clusters: list[tuple[str, float | None]]
+    ended: list[list[Any]]
+    live: list[list[Any]] | None
+    reachable: bool
+    time: float
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """Sent to watchers when something is to be fetched anew.
+
+    Attributes
+    ----------
+    revision : int
+        As in the status.
+    live : int
+        Rises with each change of what runs, waits or is planned.
+    """
+
+    revision: int
+    live: int
+    reachable: bool
+    heard: float | None
+    fault: str

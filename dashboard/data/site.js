@@ -1,0 +1,104 @@
+// Rounds, wait times and nodes.
+
+import { clock, el, figure, jobLink, span, svg, table } from "./dom.js";
+
+export function rounds(site) {
+  const plot = el("div", { class: "panel" }), rows = el("div", {});
+  const view = el("div", {}, el("h1", {}, "Rounds"), plot, rows);
+  const update = async () => {
+    const found = await site.feed.get("rounds");
+    plot.replaceChildren(el("h2", {}, "Distance from the bound"), gaps(found.rounds.slice(0, 200).reverse()));
+    const deferred = (round) => Object.entries(round.deferred).map(([name, count]) => `${count} ${name.replaceAll("_", " ")}`).join(", ");
+    const phases = (round) => Object.entries(round.phases_s).map(([name, value]) => `${name.replaceAll("_", " ")} ${figure(value, 2)} s`).join(", ");
+    rows.replaceChildren(table("Since the dashboard was started, the newest first", [
+      ["Round", (round) => String(round.round), true], ["When", (round) => clock(round.heard), true],
+      ["Policy", (round) => round.policy], ["Status", (round) => round.status], ["Objective", (round) => round.objective.replaceAll("_", " ")],
+      ["Value", (round) => figure(round.value), true], ["Bound", (round) => figure(round.bound), true],
+      ["Gap", (round) => round.gap === null ? "–" : `${figure(round.gap * 100, 3)} %`, true],
+      ["Placed", (round) => round.placed === null ? "–" : String(round.placed), true],
+      ["Left out", deferred], ["Times", phases],
+    ], found.rounds.slice(0, 500), "no round has ended since"));
+  };
+  return { view, update, title: "Rounds" };
+}
+
+function gaps(list) {
+  const known = list.filter((round) => round.gap !== null);
+  if (known.length < 2) return el("p", { class: "quiet" }, "Shown when several rounds have sought a bound.");
+  const width = 800, height = 120, most = Math.max(0.01, ...known.map((round) => round.gap));
+  const points = known.map((round, i) => `${(i / (known.length - 1) * (width - 60) + 50).toFixed(1)},${(height - 18 - round.gap / most * (height - 30)).toFixed(1)}`);
+  const text = (x, y, words) => svg("text", { x, y, class: "tick" }, words);
+  return svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "plot", role: "img", "aria-label": `Gap of ${known.length} rounds, at most ${figure(most * 100, 3)} per cent` },
+    svg("line", { x1: 50, x2: width - 10, y1: height - 18, y2: height - 18, class: "axis" }),
+    text(4, 18, `${figure(most * 100, 2)} %`), text(4, height - 15, "0 %"),
+    text(50, height - 3, `round ${known[0].round}`), text(width - 90, height - 3, `round ${known.at(-1).round}`),
+    svg("polyline", { points: points.join(" "), class: "curve" }));
+}
+
+export function waits(site, parameters) {
+  const by = parameters.get("by") === "user" ? "user" : "cluster";
+  const body = el("div", {});
+  const choices = el("nav", { class: "filters", "aria-label": "Group by" }, ["cluster", "user"].map((name) =>
+    el("a", { href: `#/waits?by=${name}`, "aria-current": name === by ? "true" : null }, `by ${name}`)));
+  const view = el("div", {}, el("div", { class: "bar" }, el("h1", {}, "How long jobs wait"), choices), body);
+  const update = async () => {
+    const found = await site.feed.get(`waits?by=${by}`);
+    const names = found.bounds_s.map((bound) => `≤ ${round(bound)}`).concat(`> ${round(found.bounds_s.at(-1))}`);
+    body.replaceChildren(
+      el("div", { class: "histograms" }, found.groups.slice(0, 12).map((group) => histogram(group, names))),
+      table("Jobs that have started", [
+        [by === "user" ? "User" : "Cluster", (group) => group.name || "not known"], ["Jobs", (group) => String(group.jobs), true],
+        ["Mean", (group) => span(group.mean_s), true], ["Median", (group) => span(group.median_s), true],
+        ["95 % within", (group) => span(group.p95_s), true],
+      ], found.groups, "no job has started"));
+  };
+  return { view, update, title: "Waits" };
+}
+
+function round(seconds) {
+  const [unit, name] = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]].find(([size]) => seconds >= size);
+  return `${seconds / unit} ${name}`;
+}
+
+function histogram(group, names) {
+  const most = Math.max(1, ...group.counts), wide = 22;
+  const words = group.counts.map((count, i) => `${names[i]}: ${count}`).join(", ");
+  return el("figure", { class: "panel" }, el("figcaption", {}, el("b", {}, group.name || "not known"), ` ${group.jobs} jobs, median ${span(group.median_s)}`),
+    svg("svg", { viewBox: `0 0 ${group.counts.length * wide} 100`, class: "plot", role: "img", "aria-label": words },
+      ...group.counts.map((count, i) => svg("rect", { x: i * wide + 2, width: wide - 4, y: 84 - 80 * count / most, height: 80 * count / most, class: "column" })),
+      svg("line", { x1: 0, x2: group.counts.length * wide, y1: 84.5, y2: 84.5, class: "axis" }),
+      ...[0, 3, 5, 8].map((i) => svg("text", { x: i * wide + 1, y: 97, class: "tick small" }, names[i]))));
+}
+
+export function nodes(site) {
+  const body = el("div", {}), shown = el("p", { class: "picked", role: "status" }, "Select a node to see it.");
+  const view = el("div", {}, el("h1", {}, "Nodes"), shown, body,
+    el("ul", { class: "legend" }, [["up", "up"], ["draining", "draining"], ["down", "down"]].map(([kind, name]) => el("li", {}, el("i", { class: `swatch node-${kind}` }), name))));
+  const show = ({ cluster, node, jobs }) => {
+    const load = `${Math.round(node.load * 100)} % other load`;
+    shown.replaceChildren(el("b", {}, `${node.name} (${cluster})`), ` · ${node.state}${node.reason ? `: ${node.reason}` : ""} · ${node.free} of ${node.slots} slots free · power ${figure(node.power, 3)} · ${load}`,
+      node.memory_mb ? ` · ${node.memory_mb} MiB` : "", node.features.length ? ` · ${node.features.join(", ")}` : "", jobs.length ? " · jobs " : "", ...jobs.flatMap((id) => [jobLink(id), " "]));
+  };
+  const update = async () => {
+    const found = await site.feed.get("nodes"), groups = new Map();
+    for (const entry of found.nodes) {
+      if (!groups.has(entry.cluster)) groups.set(entry.cluster, []);
+      groups.get(entry.cluster).push(entry);
+    }
+    const focused = document.activeElement?.dataset?.node;
+    body.replaceChildren(...[...groups].map(([cluster, entries]) => el("section", { class: "panel" }, el("h2", {}, cluster, " ", el("span", { class: "quiet" }, `${entries.length} nodes`)),
+      el("div", { class: "grid" }, entries.map((entry) => tile(entry, show))))));
+    if (focused) body.querySelector(`[data-node="${CSS.escape(focused)}"]`)?.focus();
+  };
+  return { view, update, title: "Nodes" };
+}
+
+function tile(entry, show) {
+  const { node } = entry, busy = el("span", {});
+  busy.style.height = `${node.slots ? (node.slots - node.free) / node.slots * 100 : 0}%`;
+  const kind = ["up", "draining", "down"].includes(node.state) ? node.state : "down";
+  return el("button", {
+    type: "button", class: `tile node-${kind}`, "data-node": node.name, on: { click: () => show(entry) },
+    "aria-label": `${node.name}, ${node.state}, ${node.free} of ${node.slots} slots free`,
+  }, busy, el("b", { "aria-hidden": "true" }, node.name));
+}

@@ -1,0 +1,104 @@
+"""Questions about one job, which the cache cannot answer: one at a time, over one connection.
+
+The same question of several browsers is asked once, and its answer is good for some seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from coalloc.wire.answers import Why
+from coalloc.wire.client import NoAnswerError, RefusedError
+from coalloc.wire.job_rows import JobDetails
+
+GOOD_FOR_S = 3.0
+UNDER_WAY = 50
+"""Different questions at a time; more are refused."""
+KEPT = 500
+
+
+class Asking(Protocol):
+    """As much of `Client` as is needed."""
+
+    def show(self, job: str) -> JobDetails:
+        """Everything known of a job."""
+
+    def why(self, job: str) -> Why:
+        """The reason why it waits."""
+
+    def close(self) -> None:
+        """Close the connection; a later request opens a new one."""
+
+
+class BusyError(Exception):
+    """Too many questions are under way."""
+
+
+class Questions:
+    """Asks the daemon for browsers.
+
+    Parameters
+    ----------
+    connect : callable
+        Opens a client; called in the thread that asks, at the first question.
+    """
+
+    def __init__(self, connect: Callable[[], Asking]) -> None:
+        self._connect = connect
+        self._client: Asking | None = None
+        self._thread = ThreadPoolExecutor(1, "dashboard-questions")
+        self._answers: dict[tuple[str, str], tuple[float, asyncio.Future[Any]]] = {}
+
+    async def show(self, job: str) -> JobDetails:
+        """Everything the daemon shows us of a job.
+
+        Raises
+        ------
+        BusyError
+        NoAnswerError
+        RefusedError
+        """
+        details: JobDetails = await self._answer("show", job)
+        return details
+
+    async def why(self, job: str) -> Why:
+        """The reason why a job waits."""
+        why: Why = await self._answer("why", job)
+        return why
+
+    async def _answer(self, kind: str, job: str) -> Any:
+        now, key = time.monotonic(), (kind, job)
+        until, future = self._answers.get(key, (0.0, None))
+        if future is None or (future.done() and now >= until):
+            if sum(not one.done() for _, one in self._answers.values()) >= UNDER_WAY:
+                raise BusyError
+            while len(self._answers) >= KEPT:
+                del self._answers[next(iter(self._answers))]
+            loop = asyncio.get_running_loop()
+            future = loop.run_in_executor(self._thread, self._ask, kind, job)
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._answers.pop(key, None)
+            self._answers[key] = now + GOOD_FOR_S, future
+        # A browser that goes away takes the question from nobody else.
+        return await asyncio.shield(future)
+
+    def _ask(self, kind: str, job: str) -> Any:
+        if self._client is None:
+            self._client = self._connect()
+        try:
+            return self._client.show(job) if kind == "show" else self._client.why(job)
+        except NoAnswerError:
+            self._client.close()
+            self._client = None
+            raise
+
+    def close(self) -> None:
+        """Ask nothing any more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+__all__ = ["Asking", "BusyError", "NoAnswerError", "Questions", "RefusedError"]

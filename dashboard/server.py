@@ -1,0 +1,151 @@
+"""The dashboard as a process: the feed in a thread, the web server in the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+
+from coalloc.client.client import Client
+from coalloc.dashboard.access import Gate
+from coalloc.dashboard.api import Site, application
+from coalloc.dashboard.cache import Cache
+from coalloc.dashboard.feed import TIMEOUT_S, Feed, Post, connected
+from coalloc.dashboard.questions import Questions
+from coalloc.dashboard.settings import Settings
+from coalloc.dashboard.stream import Hub
+from coalloc.runtime import systemd
+
+STOP_S = 2
+"""Until connections that are still open are cut, seconds."""
+CONNECTIONS = 1_000
+KEEP_ALIVE_S = 30
+
+
+class WebServer(uvicorn.Server):
+    """Leaves signals to this module."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+Start = Callable[[Cache, Post], Feed | None]
+
+
+class Server:
+    """Serves one site.
+
+    Parameters
+    ----------
+    start_feed : callable
+        Starts what keeps the cache up to date; None is for tests that fill it themselves.
+    """
+
+    def __init__(self, settings: Settings, start_feed: Start, questions: Questions) -> None:
+        self.settings = settings
+        self.cache = Cache(settings.keep_jobs)
+        self.hub = Hub(self.cache)
+        self.run_token = secrets.token_urlsafe(24) if settings.is_open else ""
+        self._start_feed, self._questions = start_feed, questions
+        gate = Gate(settings, self.run_token)
+        site = Site(cache=self.cache, hub=self.hub, questions=questions, gate=gate)
+        self._listener = _listener(settings.host, settings.port)
+        self.port: int = self._listener.getsockname()[1]
+        self._web = WebServer(
+            uvicorn.Config(
+                application(site),
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                limit_concurrency=CONNECTIONS,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=STOP_S,
+            )
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def url(self) -> str:
+        """Where a browser on this machine finds it."""
+        host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
+        return f"http://{host}:{self.port}/"
+
+    def post(self, change: Callable[[Cache], None]) -> None:
+        """Have the cache changed by the event loop, and watchers told; from any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._changed, change)
+
+    def _changed(self, change: Callable[[Cache], None]) -> None:
+        last = self.cache.last_seq
+        change(self.cache)
+        new = []
+        for event in reversed(self.cache.events):
+            if event.seq <= last:
+                break
+            new.append(event)
+        self.hub.tell(new[::-1])
+
+    async def serve(self, *, on_signals: bool = True) -> None:
+        """Serve until told to stop."""
+        self._loop = asyncio.get_running_loop()
+        if on_signals:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._loop.add_signal_handler(number, self.stop)
+        feed = self._start_feed(self.cache, self.post)
+        systemd.notify(systemd.READY, systemd.status(f"serving {self.url}"))
+        try:
+            await self._web.serve([self._listener])
+        finally:
+            systemd.notify(systemd.STOPPING)
+            self._questions.close()
+            if feed is not None:
+                feed.stop()
+            self._listener.close()
+
+    def stop(self) -> None:
+        """End; from the event loop's thread."""
+        self.hub.close()
+        self._web.should_exit = True
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise OSError(f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}") from error
+    listener.setblocking(False)
+    return listener
+
+
+def run(settings: Settings, endpoint: str | None, config: Path | None, timeout_s: float) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit code."""
+
+    def start_feed(cache: Cache, post: Post) -> Feed:
+        feed = Feed(lambda: connected(endpoint, config), post, lambda: cache.last_seq)
+        feed.start()
+        return feed
+
+    questions = Questions(lambda: Client(endpoint, max(timeout_s, TIMEOUT_S), config=config))
+    server = Server(settings, start_feed, questions)
+    print(f"coalloc: dashboard at {server.url}", flush=True)
+    if server.run_token and sys.stdout.isatty():
+        print(f"coalloc: with all jobs' details: {server.url}login?token={server.run_token}")
+    asyncio.run(server.serve())
+    return 0
