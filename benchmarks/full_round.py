@@ -18,7 +18,7 @@ from coalloc.daemon.store.records_json import read_object
 from coalloc.model.plan_json import read_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
-from coalloc.policies.plain import plain_fcfs
+from coalloc.policies.plain import plain_easy
 from coalloc.wire.frames import encode
 
 JOBS = (1_000, 10_000)
@@ -74,7 +74,7 @@ async def main() -> None:
                 for policy in POLICIES:
                     print(await measure(pool, snapshot, policy), flush=True)
                 began = time.perf_counter()
-                plain_fcfs(snapshot)
+                plain_easy(snapshot)
                 print(f"plain, in the daemon itself: {time.perf_counter() - began:.2f} s")
         finally:
             await pool.stop()

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 from tests.support.live_site import Running
 
-from coalloc.wire.client import Asker
+from coalloc.wire.client import RequestConnection
 
 SYNC_SUBMITS = 300
 CLIENTS = 32
@@ -59,7 +59,7 @@ def many_clients(site: Running) -> float:
     ready = threading.Barrier(CLIENTS + 1)
 
     def client(mine: list[dict[str, object]]) -> None:
-        asker = Asker(site.endpoint, timeout_s=30.0)
+        asker = RequestConnection(site.endpoint, timeout_s=30.0)
         asker.ask({"type": "status"})
         ready.wait()
         for body in mine:
@@ -78,7 +78,7 @@ def many_clients(site: Running) -> float:
 
 def pipelined(site: Running, count: int, window: int = 500) -> float:
     """Submits per second of one client that keeps a window of them under way."""
-    asker = Asker(site.endpoint, timeout_s=60.0)
+    asker = RequestConnection(site.endpoint, timeout_s=60.0)
     waiting: list[str] = []
     began = time.perf_counter()
     for _ in range(count):
@@ -124,7 +124,7 @@ def restart_s(site: Running) -> float:
     site.kill("coallocd", signal.SIGKILL)
     began = time.perf_counter()
     site.start_daemon(wait=False)
-    asker = Asker(site.endpoint, timeout_s=120.0)
+    asker = RequestConnection(site.endpoint, timeout_s=120.0)
     asker.ask({"type": "status"})
     asker.close()
     return time.perf_counter() - began

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.testbeds.slurm import Bed, alike, bed, missing
-from tests.testbeds.slurm_launches import SlurmBed
+from tests.testbeds.slurm import SlurmTestbed, alike, bed, missing
+from tests.testbeds.slurm_launches import SlurmLaunches
 from tests.testbeds.slurm_site import SlurmSite
 
 from coalloc.model.parts import PartReport, PartState
@@ -40,7 +40,7 @@ def bed_times(rounds: int = 3) -> list[tuple[str, str]]:
     ]
 
 
-def claim_times(running: Bed, way: str) -> list[tuple[str, str]]:
+def claim_times(running: SlurmTestbed, way: str) -> list[tuple[str, str]]:
     """From the claim of a part in each of three clusters until all are ready; refusals."""
     ready, refused = [], []
     with launchers(running, way) as sites:
@@ -75,18 +75,18 @@ def is_settled(report: PartReport) -> bool:
 
 
 @contextmanager
-def launchers(running: Bed, way: str) -> Iterator[list[SlurmBed]]:
+def launchers(running: SlurmTestbed, way: str) -> Iterator[list[SlurmLaunches]]:
     """A launcher for each cluster."""
     with ExitStack() as stack:
         sites = []
         for cluster in running:
             root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="co-")))
-            sites.append(SlurmBed(root, cluster, start=way))
+            sites.append(SlurmLaunches(root, cluster, start=way))
             stack.callback(sites[-1].close)
         yield sites
 
 
-def skews(running: Bed, trials: int) -> list[tuple[str, str]]:
+def skews(running: SlurmTestbed, trials: int) -> list[tuple[str, str]]:
     """Start skew as the service publishes it, over all three clusters and over two."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="co-") as folder:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.slurm import stream
-from tests.testbeds.slurm import Bed, alike, bed, missing
+from tests.testbeds.slurm import SlurmTestbed, alike, bed, missing
 from tests.testbeds.slurm_commands import Commands
 from tests.testbeds.slurm_site import SlurmSite
 
@@ -129,7 +129,7 @@ def through(args: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def ours(
-    root: Path, running: Bed, jobs: list[stream.Work], args: argparse.Namespace
+    root: Path, running: SlurmTestbed, jobs: list[stream.Work], args: argparse.Namespace
 ) -> list[tuple[str, str]]:
     """The stream through the daemon."""
     lines = root / "runs"
@@ -180,7 +180,7 @@ def lost_otherwise(rows: list[dict[str, Any]], known: list[str]) -> str:
     return "; ".join(f"{r['id']} on {r['clusters']}: {r['detail']}" for r in found) or "none"
 
 
-def bounds(jobs: list[stream.Work], running: Bed, extra_s: float) -> str:
+def bounds(jobs: list[stream.Work], running: SlurmTestbed, extra_s: float) -> str:
     """The bound of a workload, and the bound where each job takes that much longer."""
     plain = stream.bound_s(jobs, running)
     if not extra_s:

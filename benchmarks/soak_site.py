@@ -20,12 +20,22 @@ from pathlib import Path
 from coalloc.core import executor as there
 from coalloc.core import executor_effects as effects_there
 from coalloc.core.coordinator import Coordinator
-from coalloc.core.effects import Drop, Effect, Greet, Record, Reply, Resend, Send, Solve, Wake
+from coalloc.core.effects import (
+    AppendEvent,
+    DropOrders,
+    Effect,
+    Reply,
+    ResendOrders,
+    SendOrder,
+    SendWelcome,
+    Solve,
+    Wake,
+)
 from coalloc.core.events import (
     Event,
     Requested,
     Solved,
-    Stated,
+    StatementReceived,
     StorageLost,
     StorageReturned,
     Ticked,
@@ -42,7 +52,7 @@ from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import without_submits
 from coalloc.model.parts import PartReport, PartState
 from coalloc.model.reading import ClusterReading, NodeReading
-from coalloc.policies.plain import plain_fcfs
+from coalloc.policies.plain import plain_easy
 
 HOUR_S = 3600.0
 READ_EVERY_S = 120.0
@@ -257,13 +267,13 @@ class SoakSite:
 
     def _speak(self, effect: Effect) -> None:
         match effect:
-            case Send(cluster=cluster, seq=seq, order=order):
+            case SendOrder(cluster=cluster, seq=seq, order=order):
                 self.delivery.add(cluster, seq, order)
-            case Drop(cluster=cluster, through_seq=seq):
+            case DropOrders(cluster=cluster, through_seq=seq):
                 self.delivery.done(cluster, seq)
-            case Resend(cluster=cluster, from_seq=seq):
+            case ResendOrders(cluster=cluster, from_seq=seq):
                 self.delivery.replay(cluster, seq)
-            case Greet(cluster=cluster, base_seq=base):
+            case SendWelcome(cluster=cluster, base_seq=base):
                 state = self.core.state
                 welcome = Welcome(
                     store=state.store,
@@ -275,10 +285,10 @@ class SoakSite:
             case Reply(origin=str(token), answer=Done(body=body)) if not self._is_lost():
                 job = str(body["job"])
                 assert self.acknowledged.setdefault(token, job) == job, "two jobs of one token"
-            case Record(kind="job_ended", job=job):
+            case AppendEvent(kind="job_ended", job=job):
                 self.ends[job] += 1
             case Solve(round=number, snapshot=snapshot):
-                answer = Solved(round=number, plan=plain_fcfs(snapshot), solve_s=0.0)
+                answer = Solved(round=number, plan=plain_easy(snapshot), solve_s=0.0)
                 epoch = self.core.state.epoch
                 self._soon(lambda: self._offer(answer) if self._is_epoch(epoch) else None)
             case Wake(at=at):
@@ -300,12 +310,12 @@ class SoakSite:
         return True
 
     def _hear_order(self, cluster: str, message: Numbered | Welcome | Ping) -> None:
-        heard = effects_there.Heard(message=message)
+        heard = effects_there.MessageReceived(message=message)
         self._obey(cluster, self.executors[cluster].handle(heard, self.now))
 
     def _say(self, statement: Statement) -> None:
         if not self._is_lost():
-            self._soon(lambda: self._offer(Stated(statement=statement)))
+            self._soon(lambda: self._offer(StatementReceived(statement=statement)))
 
     def _obey(self, cluster: str, effects: list[effects_there.ExecutorEffect]) -> None:
         for effect in effects:
@@ -323,7 +333,7 @@ class SoakSite:
                     self._progress[cluster] = there.ExecutorState(
                         cluster=cluster, store=store, epoch=epoch, last_seq=last
                     )
-                case effects_there.Say(statement=statement):
+                case effects_there.SendStatement(statement=statement):
                     self._say(statement)
                 case _:
                     pass

@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 
 from coalloc.core.coordinator import Coordinator
-from coalloc.core.effects import Effect, Record, SaveJob, SaveLaunch, SaveToken
+from coalloc.core.effects import AppendEvent, Effect, SaveJob, SaveLaunch, SaveToken
 from coalloc.core.records import JobRecord, JobState, Launch
 from coalloc.core.settings import Settings
 from coalloc.daemon.store.recall import recall
@@ -71,7 +71,7 @@ def submit(number: int) -> list[Effect]:
         SaveJob(record=record),
         SaveLaunch(job=name, launch=launch),
         SaveToken(user=record.user, token=f"{number:032x}", job=name),
-        Record(seq=number, time=1e9, kind="job_submitted", job=name, fields={"procs": 16}),
+        AppendEvent(seq=number, time=1e9, kind="job_submitted", job=name, fields={"procs": 16}),
     ]
 
 
@@ -157,7 +157,9 @@ def ended(number: int) -> list[Effect]:
         ended=float(number),
     )
     events = [
-        Record(seq=3 * number + k, time=float(number), kind="k", job=name, fields={"z": "z" * 70})
+        AppendEvent(
+            seq=3 * number + k, time=float(number), kind="k", job=name, fields={"z": "z" * 70}
+        )
         for k in (1, 2, 3)
     ]
     launch = Launch(argv=("y" * 250,), cwd="/")

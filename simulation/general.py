@@ -25,21 +25,22 @@ from math import inf
 from typing import Any
 
 from coalloc.core.coordinator import Coordinator
-from coalloc.core.effects import Reply, Send, Solve
+from coalloc.core.effects import Reply, SendOrder, Solve
 from coalloc.core.events import (
     Event,
     Requested,
     SingleEvent,
     Solved,
-    Stated,
+    StatementReceived,
     Ticked,
     TimerFired,
     Together,
 )
 from coalloc.core.messages import Hello, Order, Prepare, Read, Report, Start
+from coalloc.core.projects import Project, UserLimits
 from coalloc.core.records import Launch
 from coalloc.core.requests import Refused, Submit
-from coalloc.core.settings import ClusterSettings, Settings, Trigger
+from coalloc.core.settings import ClusterSettings, PrioritySettings, Settings, Trigger
 from coalloc.model.cost import run_time
 from coalloc.model.job_json import write_job
 from coalloc.model.parts import PartReport, PartState
@@ -62,6 +63,18 @@ SET_BY_DAEMON = ("id", "submitted", "earliest")
 
 Solver = Callable[[Solve], Plan]
 """From what the core asks for to a plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharingRule:
+    """Projects of the users of a replay, and what counts of them."""
+
+    projects: tuple[Project, ...] = ()
+    users: tuple[UserLimits, ...] = ()
+    priority: PrioritySettings = field(default_factory=PrioritySettings)
+
+
+NO_SHARES = SharingRule()
 
 
 @dataclass(slots=True)
@@ -93,6 +106,7 @@ def replay_general(
     solve: Solver,
     on_progress: Callable[[int], None] | None = None,
     policy: str = "replayed",
+    sharing: SharingRule = NO_SHARES,
 ) -> GeneralResult:
     """Replay a workload.
 
@@ -107,8 +121,11 @@ def replay_general(
         Told the number of jobs that have ended or were refused.
     policy : str
         The name that its plans carry; notes are kept under it.
+    sharing : SharingRule
+        Shares and limits of the users.
     """
-    return _Replay(workload, slot_map, solve, on_progress or (lambda _: None), policy).run()
+    tell = on_progress or (lambda _: None)
+    return _Replay(workload, slot_map, solve, tell, _settings(slot_map, policy, sharing)).run()
 
 
 class _Replay:
@@ -120,7 +137,7 @@ class _Replay:
         slot_map: SlotMap,
         solve: Solver,
         on_progress: Callable[[int], None],
-        policy: str,
+        settings: Settings,
     ) -> None:
         count = len(workload.jobs)
         self.jobs = workload.jobs
@@ -129,7 +146,7 @@ class _Replay:
         self.on_progress = on_progress
         nodes = [node for cluster in slot_map.platform.clusters for node in cluster.nodes]
         self.power = {node.name: node.power for node in nodes}
-        self.core = Coordinator(_settings(slot_map, policy))
+        self.core = Coordinator(settings)
         self.index: dict[str, int] = {}
         self.parts: dict[str, list[tuple[str, Prepare]]] = {}
         self.ends: list[tuple[float, str]] = []
@@ -176,10 +193,12 @@ class _Replay:
     def _connect(self, now: float) -> None:
         """Every executor says hello, and its cluster is read."""
         for cluster in self.slot_map.platform.clusters:
-            self._handle(Stated(statement=Hello(cluster=cluster.name)), now)
+            self._handle(StatementReceived(statement=Hello(cluster=cluster.name)), now)
             nodes = tuple(map(NodeReading.of, cluster.nodes))
             reading = ClusterReading(cluster=cluster.name, nodes=nodes)
-            self._handle(Stated(statement=Read(cluster=cluster.name, reading=reading)), now)
+            self._handle(
+                StatementReceived(statement=Read(cluster=cluster.name, reading=reading)), now
+            )
 
     def _submitted(self) -> Requested:
         logged = self.jobs[self.arrived]
@@ -195,7 +214,7 @@ class _Replay:
         user = logged.user or "replay"
         return Requested(origin=number, user=user, uid=-1, gid=-1, operator=False, command=command)
 
-    def _finished(self, job: str, now: float) -> list[Stated]:
+    def _finished(self, job: str, now: float) -> list[StatementReceived]:
         started = self.result.start[self.index[job]]
         self.done += 1
         return [
@@ -205,12 +224,14 @@ class _Replay:
             for cluster, order in self.parts.pop(job)
         ]
 
-    def _report(self, cluster: str, order: Prepare, state: PartState, **fields: Any) -> Stated:
+    def _report(
+        self, cluster: str, order: Prepare, state: PartState, **fields: Any
+    ) -> StatementReceived:
         part = PartReport(
             job=order.job, attempt=order.attempt, part=order.part, state=state, **fields
         )
         acked = self.core.state.clusters[cluster].next_seq - 1
-        return Stated(statement=Report(cluster=cluster, last_seq=acked, parts=(part,)))
+        return StatementReceived(statement=Report(cluster=cluster, last_seq=acked, parts=(part,)))
 
     def _handle(self, event: Event, now: float) -> None:
         """Hand in an event and carry out its effects; plans are made after everything else."""
@@ -222,7 +243,7 @@ class _Replay:
                         self._refuse(number, answer.message)
                     else:
                         self.index[answer.body["job"]] = number
-                case Send(cluster=cluster, order=order):
+                case SendOrder(cluster=cluster, order=order):
                     self._order(cluster, order, now)
                 case Solve() as asked:
                     solved = Solved(round=asked.round, plan=self._plan(asked), solve_s=0.0)
@@ -293,7 +314,7 @@ class _Replay:
             self.result.reasons[number] = detail
 
 
-def _settings(slot_map: SlotMap, policy: str) -> Settings:
+def _settings(slot_map: SlotMap, policy: str, sharing: SharingRule) -> Settings:
     """Return the settings of a daemon that never waits and trusts its readings for ever."""
     return Settings(
         clusters=tuple(
@@ -316,4 +337,7 @@ def _settings(slot_map: SlotMap, policy: str) -> Settings:
         overrun_s=0.0,
         max_jobs_per_user=0,
         keep_ended=0,
+        priority=sharing.priority,
+        projects=sharing.projects,
+        users=sharing.users,
     )

@@ -15,7 +15,7 @@ from coalloc.model.plan import Reason
 from coalloc.policies.base import Budget
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.general import GeneralResult, replay_general
+from coalloc.simulation.general import NO_SHARES, GeneralResult, SharingRule, replay_general
 from coalloc.simulation.streaming import StreamResult, can_stream, replay_streaming
 from coalloc.simulation.trace import Outcome, Trace
 from coalloc.simulation.workload import Floats, Ints, SlotMap, Workload, map_slots
@@ -33,6 +33,7 @@ def replay(
     work: int | None = None,
     seed: int = 0,
     on_progress: Callable[[int], None] | None = None,
+    sharing: SharingRule = NO_SHARES,
 ) -> Trace:
     """Replay a workload.
 
@@ -50,6 +51,8 @@ def replay(
         Of every call of the policy, on the general path.
     on_progress : callable, optional
         Told the number of jobs that have ended or were refused.
+    sharing : SharingRule
+        Shares and limits of its users; with any, the path is the general one.
 
     Returns
     -------
@@ -64,7 +67,7 @@ def replay(
     row = lookup(policy)
     complete = read_options(options or {}, row.options)
     slot_map = map_slots(platform)
-    streamed = can_stream(policy, complete) and workload.is_rigid
+    streamed = can_stream(policy, complete) and workload.is_rigid and sharing == NO_SHARES
     if path == "stream" and not streamed:
         what = "these options" if workload.is_rigid else "moldable jobs"
         raise InputError("--path", f"{policy} with {what} needs the general path")
@@ -83,6 +86,7 @@ def replay(
         ),
         on_progress,
         policy,
+        sharing,
     )
     stats = {"elapsed_s": time.perf_counter() - began, "rounds": result.rounds}
     return _from_general(workload, slot_map, policy, result, stats)

@@ -102,7 +102,7 @@ def replay_streaming(
         Told the number of jobs that have ended or were refused.
     """
     # Loaded here: the compiler takes a moment, and help pages do not need it.
-    from coalloc.policies.kernel import arrays, state, stream
+    from coalloc.policies.kernel import arrays, state, stream, stream_state
     from coalloc.policies.simple import laying
 
     compiled_sample, item, reasons = _sampled(workload, slot_map, options)
@@ -111,7 +111,7 @@ def replay_streaming(
     out = _outcome(state.Outcome, problem)
     laid = laying(policy, options)
     count, apart = len(index), laid.queue != laid.order
-    follow = stream.Stream(
+    follow = stream_state.Stream(
         key=_keys(laid.queue, problem),
         scaled=(workload.run * workload.sigma)[index],
         fixed=(workload.run * (1.0 - workload.sigma))[index],
@@ -143,7 +143,7 @@ def replay_streaming(
             problem, profile, scratch, out, fixed_mode, follow, decoders[laid.decoder], limit, CHUNK
         )
         if on_progress:
-            on_progress(int(follow.counts[stream.ENDED]) + len(reasons))
+            on_progress(int(follow.counts[stream_state.ENDED]) + len(reasons))
     return StreamResult(
         index=index,
         start=follow.start,
@@ -154,8 +154,8 @@ def replay_streaming(
         use_procs=out.use_procs,
         class_nodes=compiled_sample.class_nodes,
         reasons=reasons,
-        instants=int(follow.counts[stream.INSTANTS]),
-        deepest=int(follow.counts[stream.DEEPEST]),
+        instants=int(follow.counts[stream_state.INSTANTS]),
+        deepest=int(follow.counts[stream_state.DEEPEST]),
     )
 
 
