@@ -1,8 +1,10 @@
 """Fixtures for all tests, and how hypothesis runs here."""
 
 import os
+import shutil
 import signal
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,12 @@ def shared_file() -> Callable[[str], Path]:
 def shared(shared_file: Callable[[str], Path]) -> Path:
     """Return the folder of the reference data; the test is skipped where it is absent."""
     return shared_file(".")
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """A short temporary folder that every user may enter: socket paths hold 107 bytes."""
+    path = Path(tempfile.mkdtemp(prefix="co-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path, ignore_errors=True)

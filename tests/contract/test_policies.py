@@ -83,7 +83,7 @@ MIXED = {
     ],
 }
 # They plan starts now only, and defer what does not fit beside it.
-NOW_ONLY = {"plain", "mbpc", "mbpc-published", "pas", "cbs", "jpn"}
+NOW_ONLY = {"mbpc", "mbpc-published", "pas", "cbs", "jpn"}
 EARLY: dict[str, Any] = {
     "format": "coalloc-snapshot/1",
     "time": 100.0,

@@ -15,13 +15,13 @@ from coalloc.adapters.gridengine.settings import read_settings as gridengine_set
 from coalloc.adapters.runner import status as part_status
 from coalloc.adapters.runner.barrier import Barrier
 from coalloc.adapters.runner.status import READY
+from coalloc.adapters.slurm.parse_rules import parse_manager, parse_partitions
 from coalloc.adapters.slurm.parse_text import (
     QUEUE_FIELDS,
     RECORD,
     parse_clock,
     parse_fields,
     parse_node_list,
-    parse_partitions,
     parse_queue,
     parse_reservations,
 )
@@ -34,6 +34,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "scontrol show node": parse_node_list,
     "scontrol show reservation": parse_reservations,
     "scontrol show partition": parse_partitions,
+    "scontrol show assoc_mgr": parse_manager,
     "scontrol show job": parse_fields,
     "squeue": lambda text: parse_queue(text, MARK),
     "date": parse_clock,

@@ -19,8 +19,8 @@ from typing import Any
 
 import zmq
 
-from coalloc.wire.client import Asker, NoAnswerError
-from coalloc.wire.curve import Calling, KeyPair
+from coalloc.wire.client import NoAnswerError, RequestConnection
+from coalloc.wire.curve import CurveClient, KeyPair
 from coalloc.wire.frames import WireError, decode_any, encode
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.wire_targets import (
@@ -57,7 +57,9 @@ class Attack:
         self.sent: Counter[str] = Counter()
         self.answers: Counter[str] = Counter()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._asker = Asker(site["clients"], timeout_s=60.0, security=self._calling("user"))
+        self._asker = RequestConnection(
+            site["clients"], timeout_s=60.0, security=self._calling("user")
+        )
         wire = [*commands(), *questions(), *statements(), *examples()]
         self._wire = Mutator(wire, WORDS, seed=seed, longest=1 << 14, structured=0.9)
         self._lines = Mutator(enrolments(), (b'"alpha"',), seed=seed, longest=5000)
@@ -85,9 +87,9 @@ class Attack:
         self._asker.close()
         self._context.destroy(linger=0)
 
-    def _calling(self, who: str) -> Calling:
+    def _calling(self, who: str) -> CurveClient:
         public, secret = self.site[who]
-        return Calling(pair=KeyPair(public=public, secret=secret), server=self.site["server"])
+        return CurveClient(pair=KeyPair(public=public, secret=secret), server=self.site["server"])
 
     def _connected(self, kind: int, where: str, who: str) -> zmq.Socket[bytes]:
         dealer = self._context.socket(kind)

@@ -45,7 +45,7 @@ TEXTS: dict[str, Callable[[str], object]] = {
     "speedup": texts.speedup,
     "times": arguments.times,
     "names": arguments.names,
-    "features": arguments.features,
+    "features": arguments.constraint,
     "indices": arguments.indices,
     "needs": arguments.needs,
     "job": arguments.job,

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from coalloc.wire.client import Asker
+from coalloc.wire.client import RequestConnection
 from tests.fuzz.blind import resident_mb
 from tests.support.loads import percentile
 from tests.support.multi_user import ADA, BOB, MultiUser
@@ -125,7 +125,7 @@ class GoodClient(threading.Thread):
         self.enough = threading.Event()
 
     def run(self) -> None:
-        asker = Asker(self.site.endpoint, timeout_s=60.0, security=self.security)
+        asker = RequestConnection(self.site.endpoint, timeout_s=60.0, security=self.security)
         try:
             while not self.enough.is_set():
                 body = self.site.submission(["true"], hold=True)
@@ -140,7 +140,9 @@ class GoodClient(threading.Thread):
         finally:
             asker.close()
 
-    def _timed(self, asker: Asker, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    def _timed(
+        self, asker: RequestConnection, kind: str, body: Mapping[str, Any]
+    ) -> dict[str, Any]:
         began = time.perf_counter()
         answer = asker.ask({"type": kind, **body})
         self.waits[kind].append(time.perf_counter() - began)

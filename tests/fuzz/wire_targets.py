@@ -15,15 +15,15 @@ from typing import Any
 
 import structlog
 
-from coalloc.core.events import Requested, Stated, Ticked
+from coalloc.core.events import Requested, StatementReceived, Ticked
 from coalloc.core.executor import ExecutorCore, ExecutorState
-from coalloc.core.executor_effects import ClaimPart, Heard, Say
+from coalloc.core.executor_effects import ClaimPart, MessageReceived, SendStatement
 from coalloc.core.requests import Refused
 from coalloc.daemon.access import enrolment as enrol
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.key_table import KeyTable
 from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources, array_of
-from coalloc.daemon.queries.caller import Caller, RefusedError
+from coalloc.daemon.queries.caller import Caller, QueryRefusedError
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.schema import STATEMENTS, migrate
@@ -49,7 +49,17 @@ from tests.support.core_site import Site
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "PROTOCOL.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```json (\w+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-TYPES = (*COMMANDS, *QUESTIONS, *FROM_EXECUTOR, *ORDERS, "welcome", "ping", "wait", "test_submit")
+TYPES = (
+    *COMMANDS,
+    *QUESTIONS,
+    *FROM_EXECUTOR,
+    *ORDERS,
+    "welcome",
+    "ping",
+    "wait",
+    "why",
+    "test_submit",
+)
 WORDS = tuple(f'"type":"{name}"'.encode() for name in TYPES)
 MOST_LINES = 40
 ASKER = Origin(peer=b"x", request="1")
@@ -150,8 +160,8 @@ def _request(line: bytes) -> Requested:
     return Requested(origin="x", user="ann", uid=1, gid=1, operator=True, command=command)
 
 
-def _statement(line: bytes) -> Stated:
-    return Stated(statement=decode_from_executor(line))
+def _statement(line: bytes) -> StatementReceived:
+    return StatementReceived(statement=decode_from_executor(line))
 
 
 @cache
@@ -229,10 +239,10 @@ def _executor(content: bytes) -> None:
             message = decode_for_executor(line)
         except WireError:
             continue
-        for effect in core.handle(Heard(message=message), 10.0 + number):
+        for effect in core.handle(MessageReceived(message=message), 10.0 + number):
             if isinstance(effect, ClaimPart):
                 spec_of(effect.order, "b", core.state.epoch)
-            elif isinstance(effect, Say):
+            elif isinstance(effect, SendStatement):
                 encode_message(effect.statement)
 
 
@@ -276,7 +286,7 @@ TARGETS: dict[str, Target] = {
     "executor": Target(run=_executor, allowed=(), seeds=_orders, words=WORDS),
     "question": Target(
         run=_question,
-        allowed=(WireError, RefusedError, StoreError),
+        allowed=(WireError, QueryRefusedError, StoreError),
         seeds=questions,
         words=WORDS,
     ),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.testbeds.gridengine import Bed, bed, missing
+from tests.testbeds.gridengine import GridEngineTestbed, bed, missing
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -23,16 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module")
-def cells() -> Iterator[Bed]:
+def cells() -> Iterator[GridEngineTestbed]:
     """Two cells p and q of one host with four slots each."""
     with bed(2) as running:
         yield running
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    """A short temporary folder that every user may enter: socket paths hold 107 bytes."""
-    path = Path(tempfile.mkdtemp(prefix="co-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path, ignore_errors=True)

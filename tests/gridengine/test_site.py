@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.testbeds.gridengine import Bed
+from tests.testbeds.gridengine import GridEngineTestbed
 from tests.testbeds.mixed_site import MixedSite
 from tests.testbeds.slurm import alike, missing
 from tests.testbeds.slurm import bed as slurm_bed
 
 
 @pytest.fixture
-def site(cells: Bed, root: Path) -> Iterator[MixedSite]:
+def site(cells: GridEngineTestbed, root: Path) -> Iterator[MixedSite]:
     running = MixedSite(root, cells)
     running.start()
     yield running
@@ -51,7 +51,7 @@ def test_a_stream_of_jobs_runs_to_the_end(site: MixedSite) -> None:
         assert ended["exit_code"] == procs % 2
 
 
-def test_local_job_is_waited_for(site: MixedSite, cells: Bed) -> None:
+def test_local_job_is_waited_for(site: MixedSite, cells: GridEngineTestbed) -> None:
     """A job of the cell's own has two slots of p; ours needs every slot there is."""
     number = cells["p"].submit("-pe", "smp", "2", "-l", "h_rt=600")
     cells.wait(lambda: cells["p"].status().queues[0].used == 2, "it runs")
@@ -65,7 +65,7 @@ def test_local_job_is_waited_for(site: MixedSite, cells: Bed) -> None:
     assert mark.exists()
 
 
-def test_cancelled_job_ends_everywhere(site: MixedSite, cells: Bed) -> None:
+def test_cancelled_job_ends_everywhere(site: MixedSite, cells: GridEngineTestbed) -> None:
     job = site.submit(["sleep", "600"], 8)
     site.until(lambda: site.job(job)["state"] == "running")
     assert site.ask("cancel", job=job)["type"] == "done"
@@ -89,7 +89,9 @@ def test_killed_daemon_and_executor_find_the_job_again(site: MixedSite) -> None:
 
 
 @pytest.mark.skipif(bool(missing()), reason=f"Slurm is not installed: {missing()}")
-def test_one_job_over_grid_engine_slurm_and_this_machine(cells: Bed, root: Path) -> None:
+def test_one_job_over_grid_engine_slurm_and_this_machine(
+    cells: GridEngineTestbed, root: Path
+) -> None:
     with slurm_bed(*alike(1, 2)) as others:
         site = MixedSite(root, cells, others)
         site.start()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.launch_bed import Bed, Signpost
+from tests.support.launch_bed import LaunchTestbed, Signpost
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def root() -> Iterator[Path]:
 
 
 @pytest.fixture
-def bed(tmp_path: Path) -> Iterator[Bed]:
-    bed = Bed(tmp_path)
+def bed(tmp_path: Path) -> Iterator[LaunchTestbed]:
+    bed = LaunchTestbed(tmp_path)
     yield bed
     bed.close()
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 import zmq
 
-from coalloc.wire.client import Asker, NoAnswerError
+from coalloc.wire.client import NoAnswerError, RequestConnection
 from tests.support.live_site import ENDED, Running
 
 
@@ -29,7 +29,7 @@ class Submitter(threading.Thread):
         self.progress = threading.Condition()
 
     def run(self) -> None:
-        asker = Asker(self.site.endpoint, timeout_s=1.0)
+        asker = RequestConnection(self.site.endpoint, timeout_s=1.0)
         number = 0
         while not self.enough.is_set():
             token = uuid.uuid4().hex
@@ -42,7 +42,7 @@ class Submitter(threading.Thread):
                     break
                 except NoAnswerError:
                     asker.close()
-                    asker = Asker(self.site.endpoint, timeout_s=1.0)
+                    asker = RequestConnection(self.site.endpoint, timeout_s=1.0)
             assert answer["type"] == "done", answer
             with self.progress:
                 self.acknowledged[token] = answer["job"]

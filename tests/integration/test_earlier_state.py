@@ -19,9 +19,9 @@ from coalloc.adapters.local.settings import read_settings
 from coalloc.core.executor import ExecutorState
 from coalloc.core.records import JobState
 from coalloc.daemon.access.key_table import KeyTable, Role
-from coalloc.daemon.store.recall import Memory, recall
+from coalloc.daemon.store.recall import RecalledStore, recall
 from coalloc.daemon.store.sqlite import Store
-from coalloc.executor.hands import ProgressFile, kept_identity
+from coalloc.executor.actions import ProgressFile, kept_identity
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.parts import PartState
 from tests.support.live_site import Running
@@ -71,14 +71,14 @@ def write_executor(cluster: str, folder: Path) -> None:
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[Memory]:
+def memory(tmp_path: Path) -> Iterator[RecalledStore]:
     write_store(tmp_path / "coalloc.db")
     store = Store(tmp_path / "coalloc.db")
     yield recall(store, keep_ended=100)
     store.close()
 
 
-def test_every_job_of_an_earlier_store_is_there_in_its_state(memory: Memory) -> None:
+def test_every_job_of_an_earlier_store_is_there_in_its_state(memory: RecalledStore) -> None:
     jobs = {job.id: job for job in memory.remembered.jobs}
     assert {name: str(job.state) for name, job in jobs.items()} == STATES
     assert jobs["9"].needs == (("afterok", "7"),)

@@ -28,7 +28,7 @@ from coalloc.runtime.config.schema import AccessConfig, Config
 from coalloc.wire.curve import new_pair
 
 
-class Bed:
+class SocketTestbed:
     """A socket whose peers are who the test says: ada, until it says another."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,12 +63,12 @@ class Bed:
 
 
 @pytest.fixture
-def bed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bed]:
+def bed(monkeypatch: pytest.MonkeyPatch) -> Iterator[SocketTestbed]:
     with tempfile.TemporaryDirectory(prefix="co-") as name:
-        yield Bed(Path(name), monkeypatch)
+        yield SocketTestbed(Path(name), monkeypatch)
 
 
-def serving(test: Callable[[Bed, ExitStack], Any], bed: Bed) -> None:
+def serving(test: Callable[[SocketTestbed, ExitStack], Any], bed: SocketTestbed) -> None:
     async def run() -> None:
         bed.socket.open()
         with ExitStack() as opened:
@@ -80,8 +80,8 @@ def serving(test: Callable[[Bed, ExitStack], Any], bed: Bed) -> None:
     asyncio.run(run())
 
 
-def test_idle_connections_of_one_user_take_no_place_of_others(bed: Bed) -> None:
-    async def run(bed: Bed, opened: ExitStack) -> None:
+def test_idle_connections_of_one_user_take_no_place_of_others(bed: SocketTestbed) -> None:
+    async def run(bed: SocketTestbed, opened: ExitStack) -> None:
         for _ in range(MAX_PEERS_OF_USER):
             await bed.idle(opened)
         assert await bed.ask() == "ada has 8 connections here; try again in 5 s"
@@ -99,8 +99,8 @@ def test_idle_connections_of_one_user_take_no_place_of_others(bed: Bed) -> None:
     serving(run, bed)
 
 
-def test_places_are_given_back(bed: Bed) -> None:
-    async def run(bed: Bed, opened: ExitStack) -> None:
+def test_places_are_given_back(bed: SocketTestbed) -> None:
+    async def run(bed: SocketTestbed, opened: ExitStack) -> None:
         for _ in range(3 * MAX_PEERS_OF_USER):
             assert not await bed.ask()
         while bed.socket._places:
@@ -109,8 +109,8 @@ def test_places_are_given_back(bed: Bed) -> None:
     serving(run, bed)
 
 
-def test_who_asks_too_often_is_turned_away_unread(bed: Bed) -> None:
-    async def run(bed: Bed, opened: ExitStack) -> None:
+def test_who_asks_too_often_is_turned_away_unread(bed: SocketTestbed) -> None:
+    async def run(bed: SocketTestbed, opened: ExitStack) -> None:
         for _ in range(int(LINES_AT_ONCE)):
             assert not await bed.ask()
         with structlog.testing.capture_logs() as lines:
@@ -123,10 +123,10 @@ def test_who_asks_too_often_is_turned_away_unread(bed: Bed) -> None:
     serving(run, bed)
 
 
-def test_numbers_without_an_account_are_turned_away(bed: Bed) -> None:
+def test_numbers_without_an_account_are_turned_away(bed: SocketTestbed) -> None:
     """A user of name spaces has thousands of them."""
 
-    async def run(bed: Bed, opened: ExitStack) -> None:
+    async def run(bed: SocketTestbed, opened: ExitStack) -> None:
         with structlog.testing.capture_logs() as lines:
             for uid in (100_001, 100_002, 100_003):
                 bed.be(f"uid {uid}", uid, has_account=False)
@@ -136,8 +136,8 @@ def test_numbers_without_an_account_are_turned_away(bed: Bed) -> None:
     serving(run, bed)
 
 
-def test_a_socket_whose_file_is_gone_listens_again(bed: Bed) -> None:
-    async def run(bed: Bed, opened: ExitStack) -> None:
+def test_a_socket_whose_file_is_gone_listens_again(bed: SocketTestbed) -> None:
+    async def run(bed: SocketTestbed, opened: ExitStack) -> None:
         reachability = Reachability([bed.socket], logs.get_logger())
         with structlog.testing.capture_logs() as lines:
             assert reachability.look()
@@ -152,8 +152,8 @@ def test_a_socket_whose_file_is_gone_listens_again(bed: Bed) -> None:
     serving(run, bed)
 
 
-def test_a_socket_that_cannot_be_made_again_is_told_once_and_tried_on(bed: Bed) -> None:
-    async def run(bed: Bed, opened: ExitStack) -> None:
+def test_a_socket_that_cannot_be_made_again_is_told_once_and_tried_on(bed: SocketTestbed) -> None:
+    async def run(bed: SocketTestbed, opened: ExitStack) -> None:
         reachability = Reachability([bed.socket], logs.get_logger())
         bed.path.unlink()
         bed.path.parent.rmdir()
@@ -173,8 +173,8 @@ def test_a_socket_that_cannot_be_made_again_is_told_once_and_tried_on(bed: Bed) 
     serving(run, bed)
 
 
-def test_nothing_of_it_stays_open(bed: Bed) -> None:
-    async def run(bed: Bed, opened: ExitStack) -> None:
+def test_nothing_of_it_stays_open(bed: SocketTestbed) -> None:
+    async def run(bed: SocketTestbed, opened: ExitStack) -> None:
         await bed.idle(opened)
         before = len(os.listdir("/proc/self/fd"))
         for _ in range(10):
@@ -186,7 +186,9 @@ def test_nothing_of_it_stays_open(bed: Bed) -> None:
     assert not bed.path.exists()
 
 
-def test_a_client_waits_where_no_more_may_wait(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_waits_where_no_more_may_wait(
+    bed: SocketTestbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To a queue that is full the kernel says so at once, whatever the client's patience."""
     bed.path.parent.mkdir()
     with ExitStack() as opened:

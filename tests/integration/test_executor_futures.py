@@ -17,7 +17,7 @@ from coalloc import Client, Executor
 from coalloc.client import events as client_events
 from coalloc.client.client import NoAnswerError, RefusedError
 from coalloc.client.futures.future import JobFailedError
-from coalloc.wire.client import Asker
+from coalloc.wire.client import RequestConnection
 from tests.integration import jobs_called as called
 from tests.support.live_site import Running
 
@@ -120,14 +120,14 @@ def test_many_futures_ask_no_more_than_few(
     site: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kinds: list[str] = []
-    send = Asker.send
+    send = RequestConnection.send
 
-    def counted(asker: Asker, body: Mapping[str, Any]) -> str:
+    def counted(asker: RequestConnection, body: Mapping[str, Any]) -> str:
         kinds.append(body["type"])
         return send(asker, body)
 
     with executor(site, tmp_path) as pool:
-        monkeypatch.setattr(Asker, "send", counted)
+        monkeypatch.setattr(RequestConnection, "send", counted)
         assert {
             future.result(LIMIT_S).exit_code for future in [pool.run(["true"]) for _ in range(50)]
         } == {0}

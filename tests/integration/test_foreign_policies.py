@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
@@ -22,10 +23,12 @@ from coalloc.policies import foreign
 from coalloc.policies.contract import CASES, faults
 from coalloc.policies.registry import POLICIES, lookup
 from coalloc.runtime.config.file import load
+from tests.support.live_site import Running
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "policies"
 NAMES = ("narrow-first", "swaps")
+WARM_S = 400.0
 BROKEN = {
     "no-module": "nowhere:POLICY",
     "no-policy": "json:dumps",
@@ -119,6 +122,61 @@ def test_the_daemon_admits_their_names_and_loads_none(name: str, tmp_path: Path)
     path.write_text(f'[rounds]\npolicy = "{name}"\n')
     check_policies(load(path, check=check_policies))
     assert "nowhere" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "why"),
+    [
+        ("swaps", "patience = 7", ""),
+        ("swaps", "patience = 0", "rounds.options.patience: 0 is "),
+        ("swaps", "guess = 1", "rounds.options.guess: unknown option; swaps has "),
+        ("no-module", "guess = 1", ""),
+    ],
+)
+def test_the_daemon_checks_their_options_and_loads_none(
+    installed: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    name: str,
+    option: str,
+    why: str,
+) -> None:
+    monkeypatch.syspath_prepend(str(installed))
+    monkeypatch.setenv("PYTHONPATH", str(installed))
+    path = tmp_path / "coallocd.toml"
+    path.write_text(f'[rounds]\npolicy = "{name}"\n[rounds.options]\n{option}\n')
+    loaded = set(sys.modules)
+    if why:
+        with pytest.raises(InputError) as caught:
+            check_policies(load(path))
+        assert str(caught.value).startswith(why)
+        assert "\n" not in str(caught.value)
+    else:
+        check_policies(load(path))
+    assert not {"nowhere", "example_policies"} & (set(sys.modules) - loaded)
+
+
+def test_a_live_round_is_planned_by_one_and_a_reload_refuses_its_wrong_option(
+    installed: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(installed))
+    site = Running(root, policy="narrow-first")
+    try:
+        site.start()
+        # An empty cache takes a minute to fill; until then another policy plans.
+        site.until(lambda: bool(site.lines("solver_warmed")), WARM_S)
+        job = site.submit(["true"], 2)
+        assert site.wait(job)["state"] == "completed"
+        assert site.job(job)["policy"] == "narrow-first"
+        assert not site.lines("policy_failed")
+
+        site.config.write_text(site.config.read_text() + "\n[rounds.options]\nguess = 1\n")
+        site.processes["coallocd"].send_signal(signal.SIGHUP)
+        site.until(lambda: bool(site.lines("reload_failed")))
+        (line,) = site.lines("reload_failed")
+        assert "rounds.options.guess: unknown option; narrow-first has " in line["why"]
+    finally:
+        site.stop()
 
 
 def test_they_are_listed_apart(installed: Path) -> None:

@@ -17,7 +17,7 @@ from coalloc.adapters.base import AdapterError
 from coalloc.adapters.gridengine.launcher import GridEngineLauncher
 from coalloc.adapters.gridengine.settings import read_settings
 from coalloc.model.parts import PartState
-from tests.support.launch_bed import Bed
+from tests.support.launch_bed import LaunchTestbed
 
 HEAD = '#!/bin/sh\nroot={root}\necho "$(basename $0) $*" >> $root/asked\n'
 # Every job runs at once; it is in the queue until its script has ended, or it was deleted.
@@ -57,7 +57,7 @@ exit 0
 """
 
 
-class FakeCell(Bed):
+class FakeCell(LaunchTestbed):
     """A launcher whose commands are scripts."""
 
     def __init__(self, root: Path, settings: dict[str, Any], **scripts: str) -> None:

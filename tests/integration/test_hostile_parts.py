@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.wire.client import Asker
+from coalloc.wire.client import RequestConnection
 from tests.support.live_site import Running
 from tests.support.multi_user import ADA, BOB, MultiUser
 
@@ -55,7 +55,7 @@ def make() -> Iterator[Callable[..., Running]]:
         shutil.rmtree(site.root, ignore_errors=True)
 
 
-def submit(site: Running, asker: Asker, argv: tuple[str, ...], procs: int = 1) -> str:
+def submit(site: Running, asker: RequestConnection, argv: tuple[str, ...], procs: int = 1) -> str:
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "DB_PASSWORD": SECRET}
     launch = {"env": env, "stdout": "/dev/null"}
     body = site.submission(argv, procs, launch=launch, job={"base_time": 1.0})

@@ -19,12 +19,12 @@ from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.local.launcher import LocalLauncher
 from coalloc.adapters.runner.status import PAGE, START, encoded
 from coalloc.model.parts import PartKey, PartState
-from tests.support.launch_bed import LIMIT_S, Bed, Signpost, wait_dead
+from tests.support.launch_bed import LIMIT_S, LaunchTestbed, Signpost, wait_dead
 
 # ---- claims ----------------------------------------------------------------------------------
 
 
-def test_second_claim_of_a_key_is_the_first(bed: Bed) -> None:
+def test_second_claim_of_a_key_is_the_first(bed: LaunchTestbed) -> None:
     spec = bed.shell("echo once >> runs")
     assert bed.launcher.claim(spec).is_new
     again = bed.launcher.claim(spec)
@@ -37,7 +37,7 @@ def test_second_claim_of_a_key_is_the_first(bed: Bed) -> None:
     assert bed.output("runs") == "once\n"
 
 
-def test_slots_are_claimed_once(bed: Bed) -> None:
+def test_slots_are_claimed_once(bed: LaunchTestbed) -> None:
     first = bed.spec("true", nodes=(("n1", 3), ("n2", 4)))
     bed.claim(first)
     with pytest.raises(ClaimRefusedError) as caught:
@@ -63,7 +63,9 @@ def test_slots_are_claimed_once(bed: Bed) -> None:
         ({"job": "x" * 250}, "bad_spec"),  # no folder can have this name
     ],
 )
-def test_impossible_claims_leave_nothing(bed: Bed, fields: dict[str, Any], reason: str) -> None:
+def test_impossible_claims_leave_nothing(
+    bed: LaunchTestbed, fields: dict[str, Any], reason: str
+) -> None:
     argv = fields.pop("argv", ("true",))
     assert isinstance(argv, tuple)
     with pytest.raises(ClaimRefusedError) as caught:
@@ -74,7 +76,7 @@ def test_impossible_claims_leave_nothing(bed: Bed, fields: dict[str, Any], reaso
 
 
 @pytest.mark.parametrize("job", ["../../etc", ".", "a+b+1+2", "job 1", "ä/ö", "%2F"])
-def test_any_job_id_has_a_folder_of_its_own(bed: Bed, job: str) -> None:
+def test_any_job_id_has_a_folder_of_its_own(bed: LaunchTestbed, job: str) -> None:
     spec = bed.spec("true", job=job, stdout="out")
     assert bed.run(spec).codes == (0,)
     folder = bed.state / spec.key.folder
@@ -83,7 +85,7 @@ def test_any_job_id_has_a_folder_of_its_own(bed: Bed, job: str) -> None:
     assert PartKey.of_folder(folder.name) == spec.key
 
 
-def test_forget_removes_what_has_ended_only(bed: Bed, sign: Signpost) -> None:
+def test_forget_removes_what_has_ended_only(bed: LaunchTestbed, sign: Signpost) -> None:
     spec = bed.shell(f"echo up > {sign.path}; sleep 600")
     bed.start(spec)
     bed.launcher.forget(spec.key)
@@ -97,7 +99,7 @@ def test_forget_removes_what_has_ended_only(bed: Bed, sign: Signpost) -> None:
     assert bed.output() == ""  # the user's files stay
 
 
-def test_orders_to_unknown_parts_are_harmless(bed: Bed) -> None:
+def test_orders_to_unknown_parts_are_harmless(bed: LaunchTestbed) -> None:
     key = PartKey(job="no", attempt=1, part=0)
     bed.launcher.go(key)
     bed.launcher.abort(key)
@@ -105,12 +107,12 @@ def test_orders_to_unknown_parts_are_harmless(bed: Bed) -> None:
     bed.launcher.forget(key)
 
 
-def test_one_executor_for_each_folder(bed: Bed) -> None:
+def test_one_executor_for_each_folder(bed: LaunchTestbed) -> None:
     with pytest.raises(AdapterError, match="another executor uses this folder"):
         LocalLauncher(bed.settings, bed.state)
 
 
-def test_unusable_state_folder(tmp_path: Path, bed: Bed) -> None:
+def test_unusable_state_folder(tmp_path: Path, bed: LaunchTestbed) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(AdapterError, match="Not a directory"):
         LocalLauncher(bed.settings, tmp_path / "file" / "state")
@@ -166,7 +168,7 @@ def test_parts_are_adopted_after_a_killed_executor(
     tmp_path: Path, sign: Signpost, until: str
 ) -> None:
     executor_killed(tmp_path, sign, until)
-    bed = Bed(tmp_path)
+    bed = LaunchTestbed(tmp_path)
     (report,) = bed.launcher.adopt()
     assert report.key == PartKey(job="1", attempt=1, part=0)
     assert not report.is_ended or until == "claimed"
@@ -189,7 +191,7 @@ def test_part_that_ended_while_no_executor_ran(tmp_path: Path, sign: Signpost) -
     pid = int(sign.line())
     (tmp_path / "work" / "end").write_text("9\n")
     wait_dead(pid)
-    bed = Bed(tmp_path)
+    bed = LaunchTestbed(tmp_path)
     report = bed.ended(PartKey(job="1", attempt=1, part=0))
     assert report.codes == (9,)
     assert report.started is not None
@@ -197,18 +199,18 @@ def test_part_that_ended_while_no_executor_ran(tmp_path: Path, sign: Signpost) -
 
 
 def test_launcher_closed_and_opened_again(tmp_path: Path) -> None:
-    bed = Bed(tmp_path)
+    bed = LaunchTestbed(tmp_path)
     spec = bed.spec("true")
     bed.claim(spec)
     bed.launcher.close()
-    bed = Bed(tmp_path)
+    bed = LaunchTestbed(tmp_path)
     assert [report.state for report in bed.launcher.adopt()] == [PartState.READY]
     bed.launcher.go(spec.key)
     assert bed.ended(spec.key).codes == (0,)
     bed.close()
 
 
-def test_dead_nest_is_replaced_and_its_runners_live(bed: Bed, sign: Signpost) -> None:
+def test_dead_nest_is_replaced_and_its_runners_live(bed: LaunchTestbed, sign: Signpost) -> None:
     first = bed.shell(f"echo up > {sign.path}; read x < end", job="1")
     os.mkfifo(bed.cwd / "end")
     bed.start(first)
@@ -222,7 +224,7 @@ def test_dead_nest_is_replaced_and_its_runners_live(bed: Bed, sign: Signpost) ->
     assert bed.ended(first.key).codes == (0,)
 
 
-def test_claim_that_no_runner_took(bed: Bed) -> None:
+def test_claim_that_no_runner_took(bed: LaunchTestbed) -> None:
     """The fork server is dead before it has looked at the claim: refused, not waited for."""
     server = bed.launcher._fork_server.pid
     os.kill(server, signal.SIGSTOP)
@@ -258,7 +260,7 @@ def test_parts_after_a_loss_of_power(
 ) -> None:
     key = left_behind(tmp_path, b"\0" * (START * PAGE) + start)
     (tmp_path / "state" / ".new-abc").mkdir()
-    bed = Bed(tmp_path)
+    bed = LaunchTestbed(tmp_path)
     (report,) = bed.launcher.adopt()
     assert (report.key, report.state, report.reason) == (key, state, reason)
     assert not (tmp_path / "state" / ".new-abc").exists()
@@ -266,7 +268,7 @@ def test_parts_after_a_loss_of_power(
     bed.close()
 
 
-def test_news_of_an_end_that_no_disk_took(bed: Bed, sign: Signpost) -> None:
+def test_news_of_an_end_that_no_disk_took(bed: LaunchTestbed, sign: Signpost) -> None:
     spec = bed.shell(f"echo up > {sign.path}; sleep 600")
     bed.start(spec)
     end = {"state": "finished", "reason": "exited", "detail": "", "codes": [4], "ended": 1.0}
@@ -276,7 +278,7 @@ def test_news_of_an_end_that_no_disk_took(bed: Bed, sign: Signpost) -> None:
     os.kill(bed.runner_pid(spec.key), signal.SIGTERM)
 
 
-def test_descriptor_is_readable_when_there_is_news(bed: Bed) -> None:
+def test_descriptor_is_readable_when_there_is_news(bed: LaunchTestbed) -> None:
     spec = bed.spec("true")
     bed.launcher.claim(spec)
     assert select.select([bed.launcher.fileno()], [], [], LIMIT_S)[0]
@@ -284,7 +286,7 @@ def test_descriptor_is_readable_when_there_is_news(bed: Bed) -> None:
     assert not select.select([bed.launcher.fileno()], [], [], 0)[0]
 
 
-def test_folder_that_somebody_removed(bed: Bed, sign: Signpost) -> None:
+def test_folder_that_somebody_removed(bed: LaunchTestbed, sign: Signpost) -> None:
     spec = bed.shell(f"echo $$ > {sign.path}; sleep 600")
     bed.start(spec)
     pid = int(sign.line())
@@ -317,7 +319,7 @@ def fill(path: Path) -> None:
 
 
 def test_exit_code_arrives_from_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
-    bed = Bed(small_disk)
+    bed = LaunchTestbed(small_disk)
     bed.cwd = tmp_path
     first = bed.spec("sh", "-c", "exit 6", nodes=(("n1", 2),))
     assert bed.claim(first).state is PartState.READY

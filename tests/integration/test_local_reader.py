@@ -16,7 +16,7 @@ from coalloc.adapters.local.adapter import open_local
 from coalloc.adapters.local.reader import LEAST_INTERVAL_S, LocalReader
 from coalloc.adapters.local.settings import read_settings
 from coalloc.model.errors import InputError
-from tests.support.launch_bed import Bed
+from tests.support.launch_bed import LaunchTestbed
 
 BURN_S = 1.0
 BURN = f"import time\nwhile time.process_time() < {BURN_S}: pass\n"
@@ -59,7 +59,7 @@ def test_memory_of_the_whole_machine() -> None:
         False,  # begins and ends between two readings
     ],
 )
-def test_own_load_leaves_power_alone(bed: Bed, is_first_looked_at: bool) -> None:
+def test_own_load_leaves_power_alone(bed: LaunchTestbed, is_first_looked_at: bool) -> None:
     reader = LocalReader(bed.settings)
     spec = bed.spec(sys.executable, "-c", BURN)
     bed.claim(spec)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.model.parts import PartState
-from tests.support.launch_bed import Bed
+from tests.support.launch_bed import LaunchTestbed
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs jobs of other users")
@@ -28,15 +28,15 @@ def open_root() -> Iterator[Path]:
 
 
 @pytest.fixture
-def user_bed(open_root: Path) -> Iterator[Bed]:
-    bed = Bed(open_root)
+def user_bed(open_root: Path) -> Iterator[LaunchTestbed]:
+    bed = LaunchTestbed(open_root)
     os.chown(bed.cwd, NOBODY, -1)
     yield bed
     bed.close()
 
 
 @needs_root
-def test_runs_as_the_user(user_bed: Bed) -> None:
+def test_runs_as_the_user(user_bed: LaunchTestbed) -> None:
     bed = user_bed
     account = pwd.getpwuid(NOBODY)
     script = "#!/bin/sh\nid -u; id -g; id -G; umask; echo $HOME $USER $LOGNAME $1\n"
@@ -55,14 +55,16 @@ def test_runs_as_the_user(user_bed: Bed) -> None:
 
 
 @needs_root
-def test_group_of_the_job(user_bed: Bed) -> None:
+def test_group_of_the_job(user_bed: LaunchTestbed) -> None:
     spec = user_bed.spec("id", "-g", uid=NOBODY, gid=12)
     assert user_bed.run(spec).codes == (0,)
     assert user_bed.output() == "12\n"
 
 
 @needs_root
-def test_nothing_is_done_for_a_user_with_roots_rights(user_bed: Bed, tmp_path: Path) -> None:
+def test_nothing_is_done_for_a_user_with_roots_rights(
+    user_bed: LaunchTestbed, tmp_path: Path
+) -> None:
     """Links and folders of the user lead nowhere the user could not go."""
     bed = user_bed
     secret = tmp_path / "secret"
@@ -83,14 +85,14 @@ def test_nothing_is_done_for_a_user_with_roots_rights(user_bed: Bed, tmp_path: P
 
 
 @needs_root
-def test_state_folder_that_the_user_cannot_enter(user_bed: Bed) -> None:
+def test_state_folder_that_the_user_cannot_enter(user_bed: LaunchTestbed) -> None:
     user_bed.state.chmod(0o700)
     report = user_bed.claim(user_bed.spec("job.sh", script="#!/bin/sh\n", uid=NOBODY))
     assert (report.state, report.reason) == (PartState.REFUSED, "state_unreachable")
 
 
 @needs_root
-def test_another_users_processes_are_ended(user_bed: Bed) -> None:
+def test_another_users_processes_are_ended(user_bed: LaunchTestbed) -> None:
     spec = user_bed.shell("trap '' TERM; echo up; sleep 600 & wait", uid=NOBODY, grace_s=0.1)
     user_bed.start(spec)
     user_bed.launcher.abort(spec.key)
@@ -111,14 +113,14 @@ echo end
 
 
 @needs_root
-def test_a_job_can_write_nothing_in_the_executors_state(user_bed: Bed) -> None:
+def test_a_job_can_write_nothing_in_the_executors_state(user_bed: LaunchTestbed) -> None:
     spec = user_bed.shell(HOSTILE, script=f"#!/bin/sh\n{HOSTILE}", uid=NOBODY, gid=NOBODY)
     assert user_bed.run(spec).codes == (0,)
     assert user_bed.output() == "end\n"
 
 
 @needs_root
-def test_another_user_cannot_read_a_script(user_bed: Bed) -> None:
+def test_another_user_cannot_read_a_script(user_bed: LaunchTestbed) -> None:
     mine = user_bed.spec("job.sh", script="#!/bin/sh\nsleep 600\n", uid=NOBODY, gid=NOBODY)
     user_bed.start(mine)
     user_bed.cwd.chmod(0o777)
@@ -135,7 +137,7 @@ def test_another_user_cannot_read_a_script(user_bed: Bed) -> None:
     user_bed.launcher.abort(mine.key)
 
 
-def test_state_is_closed_to_others(bed: Bed) -> None:
+def test_state_is_closed_to_others(bed: LaunchTestbed) -> None:
     spec = bed.spec("true", script="#!/bin/sh\n")
     bed.claim(spec)
     folder = bed.state / spec.key.folder

@@ -9,11 +9,11 @@ import pytest
 from coalloc.adapters import launcher
 from coalloc.adapters.part_folder import PartFolder
 from coalloc.model.parts import PartKey, PartReport, PartState
-from tests.support.launch_bed import LIMIT_S, Bed
+from tests.support.launch_bed import LIMIT_S, LaunchTestbed
 
 
 def test_news_of_one_part_are_no_reason_to_look_at_the_others(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    bed: LaunchTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     specs = [bed.spec("true", job=str(n)) for n in range(1, 5)]
     for spec in specs:
@@ -43,7 +43,7 @@ def test_news_of_one_part_are_no_reason_to_look_at_the_others(
     assert set(looked) == {spec.key for spec in specs}
 
 
-def test_slots_of_parts_that_ended_unnoticed_can_be_claimed(bed: Bed) -> None:
+def test_slots_of_parts_that_ended_unnoticed_can_be_claimed(bed: LaunchTestbed) -> None:
     full = bed.spec("true", job="1", nodes=(("n1", 4),))
     assert bed.claim(full).state is PartState.READY
     bed.launcher.go(full.key)

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from coalloc.adapters.base import ClaimRefusedError
+from coalloc.model.batch_options import BatchOptions
 from coalloc.model.parts import PartReport, PartState
-from tests.support.launch_bed import Bed
+from tests.support.launch_bed import LaunchTestbed
 
 
-def refused(bed: Bed, *argv: str, **fields: Any) -> PartReport:
+def refused(bed: LaunchTestbed, *argv: str, **fields: Any) -> PartReport:
     report = bed.claim(bed.spec(*argv, **fields))
     assert report.state is PartState.REFUSED
     assert report.codes == ()
@@ -20,7 +22,7 @@ def refused(bed: Bed, *argv: str, **fields: Any) -> PartReport:
     return report
 
 
-def test_missing_command(bed: Bed) -> None:
+def test_missing_command(bed: LaunchTestbed) -> None:
     report = refused(bed, "no-such-command-of-ours")
     assert (report.reason, report.detail) == (
         "not_found",
@@ -30,7 +32,7 @@ def test_missing_command(bed: Bed) -> None:
     assert refused(bed, "./absent", job="3").reason == "not_found"
 
 
-def test_command_that_is_not_executable(bed: Bed) -> None:
+def test_command_that_is_not_executable(bed: LaunchTestbed) -> None:
     (bed.cwd / "plain").write_text("text")
     report = refused(bed, "./plain")
     assert (report.reason, report.detail) == ("not_executable", "./plain: is not executable")
@@ -49,12 +51,12 @@ def test_command_that_is_not_executable(bed: Bed) -> None:
         ("#! \t/etc/passwd", "job.sh: its interpreter /etc/passwd cannot be executed"),
     ],
 )
-def test_script_with_a_bad_interpreter(bed: Bed, first_line: str, detail: str) -> None:
+def test_script_with_a_bad_interpreter(bed: LaunchTestbed, first_line: str, detail: str) -> None:
     report = refused(bed, "job.sh", script=f"{first_line}\necho no\n")
     assert (report.reason, report.detail) == ("bad_script", detail)
 
 
-def test_bad_folder_or_output(bed: Bed) -> None:
+def test_bad_folder_or_output(bed: LaunchTestbed) -> None:
     report = refused(bed, "true", cwd="/no/such/folder")
     assert (report.reason, report.detail) == (
         "cwd_missing",
@@ -70,7 +72,7 @@ def test_bad_folder_or_output(bed: Bed) -> None:
     assert refused(bed, "true", job="4", stdout="pipe").reason == "output_unwritable"
 
 
-def test_unknown_user(bed: Bed) -> None:
+def test_unknown_user(bed: LaunchTestbed) -> None:
     if os.geteuid() != 0:
         report = refused(bed, "true", uid=os.geteuid() + 1)
         assert "only root" in report.detail
@@ -80,8 +82,16 @@ def test_unknown_user(bed: Bed) -> None:
     assert report.reason == "user_unknown"
 
 
-def test_arguments_that_only_the_exec_finds_too_long(bed: Bed) -> None:
+def test_arguments_that_only_the_exec_finds_too_long(bed: LaunchTestbed) -> None:
     report = bed.run(bed.spec("true", "x" * 200_000))  # over the limit for one argument
     assert report.state is PartState.FINISHED
     assert report.reason == "not_executable"
     assert "Argument list too long" in report.detail
+
+
+def test_option_of_batch_systems_that_a_local_cluster_does_not_have(bed: LaunchTestbed) -> None:
+    spec = bed.spec("true", batch=BatchOptions(account="chem", gres="gpu:1"))
+    with pytest.raises(ClaimRefusedError, match="--gres=gpu:1 cannot be honoured there") as refusal:
+        bed.launcher.claim(spec)
+    assert refusal.value.reason == "not_permitted"
+    bed.claim(bed.spec("true", job="2", batch=BatchOptions(account="chem")))  # stands for nothing

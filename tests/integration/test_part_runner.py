@@ -12,10 +12,10 @@ import pytest
 
 from coalloc.adapters.runner.status import END, PAGE
 from coalloc.model.parts import PartState
-from tests.support.launch_bed import Bed, Signpost, is_alive, wait_dead
+from tests.support.launch_bed import LaunchTestbed, Signpost, is_alive, wait_dead
 
 
-def test_processes_run_and_end_with_their_codes(bed: Bed) -> None:
+def test_processes_run_and_end_with_their_codes(bed: LaunchTestbed) -> None:
     spec = bed.shell("exit $COALLOC_RANK", nodes=(("n1", 2), ("n2", 1)), first_rank=3, size=6)
     report = bed.run(spec)
     assert report.state is PartState.FINISHED
@@ -28,14 +28,14 @@ def test_processes_run_and_end_with_their_codes(bed: Bed) -> None:
     assert report.max_rss_mb > 0
 
 
-def test_death_by_a_signal_is_told_from_an_exit(bed: Bed) -> None:
+def test_death_by_a_signal_is_told_from_an_exit(bed: LaunchTestbed) -> None:
     report = bed.run(bed.shell("kill -SEGV $$"))
     assert report.codes == (-signal.SIGSEGV,)
     assert report.exit_code == 128 + signal.SIGSEGV
     assert (report.reason, report.detail) == ("signalled", "rank 0 was killed by SIGSEGV")
 
 
-def test_nothing_runs_before_the_barrier_opens(bed: Bed) -> None:
+def test_nothing_runs_before_the_barrier_opens(bed: LaunchTestbed) -> None:
     spec = bed.spec("touch", "began")
     assert bed.claim(spec).state is PartState.READY
     assert not (bed.cwd / "began").exists()
@@ -44,7 +44,7 @@ def test_nothing_runs_before_the_barrier_opens(bed: Bed) -> None:
     assert (bed.cwd / "began").exists()
 
 
-def test_environment(bed: Bed) -> None:
+def test_environment(bed: LaunchTestbed) -> None:
     spec = bed.spec(
         "env",
         job="12_3",
@@ -86,7 +86,7 @@ def test_environment(bed: Bed) -> None:
     assert not {"NOTIFY_SOCKET", "BAD", "", "PYTEST_CURRENT_TEST"} & seen.keys()
 
 
-def test_a_process_inherits_nothing_of_the_runner(bed: Bed) -> None:
+def test_a_process_inherits_nothing_of_the_runner(bed: LaunchTestbed) -> None:
     report = bed.run(
         bed.shell(
             "for fd in /proc/$$/fd/*; do readlink $fd; done;"
@@ -104,7 +104,7 @@ def test_a_process_inherits_nothing_of_the_runner(bed: Bed) -> None:
     assert [mask & ~(0b11 << 31) for mask in masks] == [0, 0]
 
 
-def test_ranks_append_to_one_file_or_to_their_own(bed: Bed) -> None:
+def test_ranks_append_to_one_file_or_to_their_own(bed: LaunchTestbed) -> None:
     both = (("n1", 2),)
     bed.run(bed.shell("echo out $COALLOC_RANK; echo err $COALLOC_RANK >&2", nodes=both))
     assert sorted(bed.output().splitlines()) == ["err 0", "err 1", "out 0", "out 1"]
@@ -118,7 +118,7 @@ def test_ranks_append_to_one_file_or_to_their_own(bed: Bed) -> None:
     assert bed.output("2.err") == "err\nerr\nagain\n"  # nothing is ever overwritten
 
 
-def test_script_runs_from_a_private_copy(bed: Bed) -> None:
+def test_script_runs_from_a_private_copy(bed: LaunchTestbed) -> None:
     script = '#!/bin/sh\necho "$1-$2"; ls -l "$0"; rm "$0"; echo still here\n'
     report = bed.run(bed.spec("job.sh", "a b", "c", script=script))
     assert report.codes == (0,)
@@ -128,14 +128,16 @@ def test_script_runs_from_a_private_copy(bed: Bed) -> None:
     assert lines[2] == "still here"
 
 
-def test_script_without_a_first_line_is_a_shell_script(bed: Bed) -> None:
+def test_script_without_a_first_line_is_a_shell_script(bed: LaunchTestbed) -> None:
     assert bed.run(bed.spec("job", "7", script='echo "got $1"\n')).codes == (0,)
     assert bed.output() == "got 7\n"
 
 
 def test_pinning(tmp_path: Path) -> None:
     cpu = max(os.sched_getaffinity(0))
-    bed = Bed(tmp_path, {"nodes": ["free", {"name": "pinned", "slots": 2, "cpus": [str(cpu)]}]})
+    bed = LaunchTestbed(
+        tmp_path, {"nodes": ["free", {"name": "pinned", "slots": 2, "cpus": [str(cpu)]}]}
+    )
     code = "import os; print(sorted(os.sched_getaffinity(0)))"
     spec = bed.spec(
         sys.executable, "-c", code, nodes=(("free", 1), ("pinned", 1)), stdout="cpus-%r"
@@ -149,14 +151,14 @@ def test_pinning(tmp_path: Path) -> None:
 # ---- the end: limits, orders, and what tries to stay -----------------------------------------
 
 
-def test_time_limit(bed: Bed, sign: Signpost) -> None:
+def test_time_limit(bed: LaunchTestbed, sign: Signpost) -> None:
     report = bed.run(bed.spec("sleep", "600", time_limit_s=0.2))
     assert report.reason == "time_limit"
     assert report.codes == (-signal.SIGTERM,)
     assert report.detail == "ran longer than its limit of 0.2 s"
 
 
-def test_an_abort_lets_a_job_clean_up(bed: Bed, sign: Signpost) -> None:
+def test_an_abort_lets_a_job_clean_up(bed: LaunchTestbed, sign: Signpost) -> None:
     text = f"trap 'echo cleaned; exit 3' TERM; echo up > {sign.path}; while :; do sleep 0.05; done"
     spec = bed.shell(text)
     bed.start(spec)
@@ -168,7 +170,7 @@ def test_an_abort_lets_a_job_clean_up(bed: Bed, sign: Signpost) -> None:
     assert "cleaned" in bed.output()
 
 
-def test_an_abort_kills_who_ignores_the_signal(bed: Bed, sign: Signpost) -> None:
+def test_an_abort_kills_who_ignores_the_signal(bed: LaunchTestbed, sign: Signpost) -> None:
     spec = bed.shell(
         f"trap '' TERM; echo up > {sign.path}; while :; do sleep 0.05; done", grace_s=0.1
     )
@@ -209,7 +211,7 @@ if sys.argv[2] == "stay":
     ],
 )
 def test_grandchildren_in_sessions_of_their_own_are_killed(
-    bed: Bed, sign: Signpost, parent: str
+    bed: LaunchTestbed, sign: Signpost, parent: str
 ) -> None:
     spec = bed.spec(sys.executable, "-c", STRAY, str(sign.path), parent, grace_s=0.1)
     bed.start(spec)
@@ -222,7 +224,7 @@ def test_grandchildren_in_sessions_of_their_own_are_killed(
     assert report.reason == ("aborted" if parent == "stay" else "exited")
 
 
-def test_processes_that_multiply_are_ended(bed: Bed, sign: Signpost) -> None:
+def test_processes_that_multiply_are_ended(bed: LaunchTestbed, sign: Signpost) -> None:
     """Each leaves a new one behind as fast as it can, in a session of its own."""
     code = (
         "import os, signal, sys\n"
@@ -252,7 +254,7 @@ def test_processes_that_multiply_are_ended(bed: Bed, sign: Signpost) -> None:
     os.close(last)
 
 
-def test_stopped_processes_are_ended_too(bed: Bed, sign: Signpost) -> None:
+def test_stopped_processes_are_ended_too(bed: LaunchTestbed, sign: Signpost) -> None:
     spec = bed.shell(f"echo $$ > {sign.path}; kill -STOP $$; exit 5")
     bed.start(spec)
     sign.line()
@@ -260,7 +262,7 @@ def test_stopped_processes_are_ended_too(bed: Bed, sign: Signpost) -> None:
     assert bed.ended(spec.key).reason == "aborted"
 
 
-def test_abort_before_the_start(bed: Bed) -> None:
+def test_abort_before_the_start(bed: LaunchTestbed) -> None:
     spec = bed.spec("touch", "began")
     bed.launcher.claim(spec)
     bed.launcher.abort(spec.key, "another part\nwas refused")  # it may not even be ready
@@ -272,7 +274,7 @@ def test_abort_before_the_start(bed: Bed) -> None:
     assert not (bed.cwd / "began").exists()
 
 
-def test_abort_after_the_start_ends_the_processes(bed: Bed) -> None:
+def test_abort_after_the_start_ends_the_processes(bed: LaunchTestbed) -> None:
     spec = bed.spec("sleep", "600")
     bed.start(spec)
     bed.launcher.abort(spec.key, "superseded")
@@ -281,7 +283,7 @@ def test_abort_after_the_start_ends_the_processes(bed: Bed) -> None:
     assert (report.reason, report.codes) == ("aborted", (-signal.SIGTERM,))
 
 
-def test_lease_expires_and_starts_nothing(bed: Bed) -> None:
+def test_lease_expires_and_starts_nothing(bed: LaunchTestbed) -> None:
     spec = bed.spec("touch", "began", lease_s=0.3)
     bed.launcher.claim(spec)
     report = bed.ended(spec.key)
@@ -290,7 +292,7 @@ def test_lease_expires_and_starts_nothing(bed: Bed) -> None:
     assert not (bed.cwd / "began").exists()
 
 
-def test_go_after_the_lease_of_a_runner_that_was_held_up(bed: Bed) -> None:
+def test_go_after_the_lease_of_a_runner_that_was_held_up(bed: LaunchTestbed) -> None:
     spec = bed.spec("touch", "began", lease_s=2.0)
     assert bed.claim(spec).state is PartState.READY
     runner = bed.runner_pid(spec.key)
@@ -308,7 +310,7 @@ def wait_lease(seconds: float) -> None:
     subprocess.run(["sleep", str(seconds)], check=True)
 
 
-def test_renewed_lease_stands(bed: Bed) -> None:
+def test_renewed_lease_stands(bed: LaunchTestbed) -> None:
     spec = bed.spec("true", lease_s=2.0)
     assert bed.claim(spec).state is PartState.READY
     for _ in range(12):  # longer than the lease in all
@@ -319,7 +321,7 @@ def test_renewed_lease_stands(bed: Bed) -> None:
     assert bed.ended(spec.key).codes == (0,)
 
 
-def test_second_go_is_harmless(bed: Bed, sign: Signpost) -> None:
+def test_second_go_is_harmless(bed: LaunchTestbed, sign: Signpost) -> None:
     spec = bed.shell(f"echo up >> runs; echo up > {sign.path}; read x < {bed.cwd}/end")
     os.mkfifo(bed.cwd / "end")
     bed.start(spec)
@@ -331,7 +333,9 @@ def test_second_go_is_harmless(bed: Bed, sign: Signpost) -> None:
     assert bed.output("runs") == "up\n"
 
 
-def test_killed_runner_is_lost_and_takes_its_processes_along(bed: Bed, sign: Signpost) -> None:
+def test_killed_runner_is_lost_and_takes_its_processes_along(
+    bed: LaunchTestbed, sign: Signpost
+) -> None:
     spec = bed.spec(sys.executable, "-c", STRAY, str(sign.path), "stay")
     bed.start(spec)
     stray = int(sign.line())
@@ -344,7 +348,7 @@ def test_killed_runner_is_lost_and_takes_its_processes_along(bed: Bed, sign: Sig
     assert bed.report(spec.key) == report
 
 
-def test_runner_killed_at_the_barrier_started_nothing(bed: Bed) -> None:
+def test_runner_killed_at_the_barrier_started_nothing(bed: LaunchTestbed) -> None:
     spec = bed.spec("touch", "began")
     bed.claim(spec)
     os.kill(bed.runner_pid(spec.key), signal.SIGKILL)
@@ -354,7 +358,7 @@ def test_runner_killed_at_the_barrier_started_nothing(bed: Bed) -> None:
     assert not (bed.cwd / "began").exists()
 
 
-def test_process_killed_at_the_barrier(bed: Bed) -> None:
+def test_process_killed_at_the_barrier(bed: LaunchTestbed) -> None:
     spec = bed.spec("true", nodes=(("n1", 2),))
     bed.claim(spec)
     runner = bed.runner_pid(spec.key)
@@ -363,7 +367,7 @@ def test_process_killed_at_the_barrier(bed: Bed) -> None:
     assert bed.ended(spec.key).reason == "rank_died"
 
 
-def test_terminated_runner_ends_its_part_in_good_order(bed: Bed) -> None:
+def test_terminated_runner_ends_its_part_in_good_order(bed: LaunchTestbed) -> None:
     spec = bed.spec("sleep", "600")
     bed.start(spec)
     os.kill(bed.runner_pid(spec.key), signal.SIGTERM)
@@ -371,7 +375,7 @@ def test_terminated_runner_ends_its_part_in_good_order(bed: Bed) -> None:
     assert (report.reason, report.codes) == ("cancelled", (-signal.SIGTERM,))
 
 
-def test_exit_code_needs_no_more_space(bed: Bed, sign: Signpost) -> None:
+def test_exit_code_needs_no_more_space(bed: LaunchTestbed, sign: Signpost) -> None:
     """The file of the status has its full size before anything starts, and keeps it."""
     spec = bed.spec("sh", "-c", "exit 3", nodes=(("n1", 4), ("n2", 4)))
     bed.claim(spec)

@@ -10,11 +10,11 @@ from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.fork_server import ForkServer
 from coalloc.adapters.part_folder import PartFolder
 from coalloc.model.parts import PartReport, PartState
-from tests.support.launch_bed import Bed
+from tests.support.launch_bed import LaunchTestbed
 
 
 def test_a_claim_without_descriptors_is_refused_and_leaves_nothing(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    bed: LaunchTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def spawn(*_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
@@ -30,7 +30,7 @@ def test_a_claim_without_descriptors_is_refused_and_leaves_nothing(
 
 @pytest.mark.parametrize("error", [OSError(errno.EMFILE, "no more"), KeyError("end")])
 def test_a_part_that_cannot_be_looked_at_is_as_it_was(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch, error: Exception
+    bed: LaunchTestbed, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     bad, good = bed.spec("sleep", "600"), bed.spec("true", job="2")
     bed.start(bad)
@@ -51,7 +51,7 @@ def test_a_part_that_cannot_be_looked_at_is_as_it_was(
 
 
 def test_parts_that_cannot_be_read_at_the_start_are_not_taken_for_none(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    bed: LaunchTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bed.start(bed.spec("sleep", "600"))
 
@@ -68,7 +68,7 @@ def test_parts_that_cannot_be_read_at_the_start_are_not_taken_for_none(
 
 
 def test_one_lease_that_cannot_be_renewed_ends_no_other(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    bed: LaunchTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = bed.spec("true"), bed.spec("true", job="2")
     bed.claim(bad)

@@ -19,9 +19,9 @@ from coalloc.client import enrolment
 from coalloc.client.enrolment import EnrolmentError
 from coalloc.core.messages import Hello
 from coalloc.runtime.key_files import KeyFile, read_key, write_key
-from coalloc.wire.client import Asker, KeyRefusedError, NoAnswerError, Watcher
+from coalloc.wire.client import EventSubscriber, KeyRefusedError, NoAnswerError, RequestConnection
 from coalloc.wire.codec import tagged
-from coalloc.wire.curve import Calling, new_pair
+from coalloc.wire.curve import CurveClient, new_pair
 from coalloc.wire.frames import decode_any, encode
 from tests.support.multi_user import ADA, BOB, NOBODY, MultiUser, Tap
 
@@ -59,7 +59,7 @@ def code(answer: dict[str, object]) -> object:
     return answer.get("code", answer["type"])
 
 
-def silence(asker: Asker) -> str:
+def silence(asker: RequestConnection) -> str:
     """The reason that is given for the lack of an answer."""
     with pytest.raises(NoAnswerError) as caught:
         asker.ask({"type": "status"}, timeout_s=0.3)
@@ -73,7 +73,7 @@ def test_no_key(site: MultiUser) -> None:
 
 
 def test_key_for_another_daemon(site: MultiUser) -> None:
-    elsewhere = Calling(pair=site.key(BOB).pair, server=new_pair().public)
+    elsewhere = CurveClient(pair=site.key(BOB).pair, server=new_pair().public)
     with site.asking(elsewhere) as asker:
         site.until(lambda: "another daemon" in silence(asker))
 
@@ -87,7 +87,7 @@ def test_unknown_key(site: MultiUser) -> None:
 
 def test_revoked_key_on_a_live_session(site: MultiUser) -> None:
     key = site.key(BOB)
-    watcher = Watcher(site.publications, ("event.",), key)
+    watcher = EventSubscriber(site.publications, ("event.",), key)
     try:
         assert next(watcher.messages(10.0))[1]["welcome"]
         with site.asking(key) as asker:
@@ -118,10 +118,10 @@ def test_revoked_key_on_a_live_session(site: MultiUser) -> None:
 def test_a_revocation_ends_the_watchers_of_its_key_alone(site: MultiUser) -> None:
     """The others hear what comes next, and are not greeted once more."""
     mine, revoked = site.key(BOB), site.key(BOB)
-    watchers: list[Watcher] = []
+    watchers: list[EventSubscriber] = []
     try:
         for key in (mine, revoked, revoked):
-            watchers.append(Watcher(site.publications, ("event.",), key))
+            watchers.append(EventSubscriber(site.publications, ("event.",), key))
             for watcher in watchers:  # a greeting reaches all that ask for the same
                 assert next(watcher.messages(10.0))[1]["welcome"]
         site.admin("revoke", key=revoked.pair.public)
@@ -137,7 +137,7 @@ def test_a_revocation_ends_the_watchers_of_its_key_alone(site: MultiUser) -> Non
 
 def test_submit_key_is_no_executor(site: MultiUser) -> None:
     key = site.key(BOB)
-    asker = Asker(site.executors, timeout_s=10.0, security=key)
+    asker = RequestConnection(site.executors, timeout_s=10.0, security=key)
     with pytest.raises(KeyRefusedError):
         asker.ask(tagged(Hello(cluster="alpha")))
     asker.close()
@@ -152,7 +152,7 @@ def test_executor_key_is_no_client(site: MultiUser) -> None:
 
 
 def test_executor_speaks_for_its_own_cluster_only(site: MultiUser) -> None:
-    asker = Asker(site.executors, timeout_s=0.3, security=site.executor_calling("beta"))
+    asker = RequestConnection(site.executors, timeout_s=0.3, security=site.executor_calling("beta"))
     with pytest.raises(NoAnswerError):  # no welcome, and no order of alpha's
         asker.ask(tagged(Hello(cluster="alpha")))
     asker.close()
@@ -226,7 +226,7 @@ def test_forged_and_replayed_requests(site: MultiUser) -> None:
 def test_recorded_bytes_are_worth_nothing(site: MultiUser) -> None:
     """All that a client has sent, sent again: the daemon's half of the handshake is another."""
     tap = Tap(site.root / "tap", site.endpoint)
-    asker = Asker(tap.endpoint, security=site.key(ADA))
+    asker = RequestConnection(tap.endpoint, security=site.key(ADA))
     submission = site.submission(["true"], hold=True, name="recorded")
     job = asker.ask({"type": "submit", **submission})["job"]
     asker.close()

@@ -23,9 +23,11 @@ FLOOD = """
 import json, os, sys, time
 from pathlib import Path
 from coalloc.runtime.key_files import calling, read_key
-from coalloc.wire.client import Asker, NoAnswerError
+from coalloc.wire.client import NoAnswerError, RequestConnection
 endpoint, key, body = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
-askers = [Asker(endpoint, security=calling(read_key(key), "", key)) for _ in range(20)]
+askers = [
+    RequestConnection(endpoint, security=calling(read_key(key), "", key)) for _ in range(20)
+]
 print("ready", flush=True)
 while True:
     for asker in askers:

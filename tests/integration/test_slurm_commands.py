@@ -22,21 +22,22 @@ from coalloc.adapters.runner.supervisor import has_started
 from coalloc.adapters.slurm.launcher import SlurmLauncher
 from coalloc.adapters.slurm.settings import read_settings
 from coalloc.model.parts import PartState
-from tests.support.launch_bed import Bed
+from tests.support.launch_bed import LaunchTestbed
 
 HEAD = '#!/bin/sh\necho "$(basename $0) $*" >> {log}\n'
-GRANTED = "echo 'salloc: Granted job allocation 12' >&2\n"
-BUSY = "echo 'salloc: error: Unable to allocate resources: Requested nodes are busy' >&2; exit 1\n"
+GRANTED = 'echo "srun: jobid 12: nodes(2):\\`n[1-2]\', cpu counts: 1(x2)" >&2\n'
+BUSY = "echo 'srun: error: Unable to allocate resources: Requested nodes are busy' >&2; exit 1\n"
 # one wrapper on each node, as srun would start them
-SRUN = """\
+RUN = """\
 nodes=$(sed -n 's/.*--nodelist=\\([^ ]*\\) .*/\\1/p' {log} | head -1 | tr , ' ')
-while [ "$1" != {python} ]; do shift; done
-for node in $nodes; do SLURMD_NODENAME=$node SLURM_JOB_ID=12 "$@" & done
-wait
+while [ "$1" != /bin/sh ]; do shift; done
+for node in $nodes; do SLURMD_NODENAME=$node SLURM_JOB_ID=12 "$@" & all="$all $!"; done
+for each in $all; do wait $each || code=$?; done
+exit ${{code:-0}}
 """
 
 
-class FakeSlurm(Bed):
+class FakeSlurm(LaunchTestbed):
     """A launcher whose commands are scripts."""
 
     def __init__(self, root: Path, **scripts: str) -> None:
@@ -46,8 +47,7 @@ class FakeSlurm(Bed):
         self.bin.mkdir()
         texts = {
             "sinfo": "echo n1; echo n2\n",
-            "salloc": GRANTED,
-            "srun": SRUN.format(log=self.log, python=sys.executable),
+            "srun": GRANTED + RUN.format(log=self.log),
             "scancel": "",
             "squeue": "",
             "scontrol": "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1\n",
@@ -97,54 +97,91 @@ def test_life_of_a_part(make: Make) -> None:
     report = fake.run(spec)
     assert report.codes == (0, 1)
     assert sorted(fake.output().splitlines()) == ["0 n2", "1 n1"]
-    (words,) = fake.asked("salloc")
-    assert "--no-shell --immediate" in words
+    (words,) = fake.asked("srun")
+    assert "--immediate" not in words, "Slurm accounts its refusals as failed jobs"
     assert "--exclusive --nodelist=n2,n1 -N 2 -n 2 --ntasks-per-node=1" in words
     assert "--time=3" in words  # 100 s, a grace of 5 s and 20 s to start
     assert "--comment=coalloc:1.1.0:" in words
-    assert "12" in fake.asked("scancel")
+    assert fake.asked("scancel") == [], "it ended by itself"
 
 
 def test_busy_nodes(make: Make) -> None:
-    fake = make(salloc=BUSY)
+    fake = make(srun=BUSY)
     report = fake.claim(fake.shell("true"))
     assert (report.state, report.reason) == (PartState.REFUSED, "nodes_taken")
-    assert fake.asked("srun") == []
     assert fake.asked("scancel") == [], "there is nothing to cancel"
 
 
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        ("salloc: error: Job submit/allocate failed: Invalid partition", "partition_closed"),
-        ("salloc: error: Job submit/allocate failed: Invalid account", "not_permitted"),
-        ("salloc: error: Job violates accounting/QOS policy (job submit limit)", "over_limit"),
-        ("salloc: error: something nobody has seen before", "refused_by_slurm"),
+        ("srun: error: Job submit/allocate failed: Invalid partition", "partition_closed"),
+        ("srun: error: Job submit/allocate failed: Invalid account", "not_permitted"),
+        ("srun: error: Job violates accounting/QOS policy (job submit limit)", "over_limit"),
+        ("srun: error: something nobody has seen before", "refused_by_slurm"),
         ("\\001\\377 garbage", "refused_by_slurm"),
     ],
 )
 def test_refusals_have_reasons(make: Make, said: str, reason: str) -> None:
-    fake = make(salloc=f"printf '{said}' >&2; exit 1\n")
+    fake = make(srun=f"printf '{said}' >&2; exit 1\n")
     report = fake.claim(fake.shell("true"))
     assert (report.state, report.reason) == (PartState.REFUSED, reason)
     assert "\n" not in report.detail
 
 
 def test_answer_that_never_comes_is_looked_for(make: Make) -> None:
-    """The job was made all the same: it is found by its name, and cancelled."""
-    fake = make(salloc="sleep 60\n", squeue="echo 77\n")
-    spec = fake.shell("true")
-    report = fake.claim(spec)
+    """The job was made all the same: it is found by its comment, and cancelled."""
+    comment = "$(sed -n 's/.*--comment=\\([^ ]*\\) .*/\\1/p' \"$(dirname $0)/../asked\")"
+    queue = f'echo "76 (null)"; echo "77 {comment}"; echo "78 coalloc:1.1.0:other"\n'
+    fake = make(srun="sleep 60\n", squeue=queue)
+    report = fake.claim(fake.shell("true"))
     assert (report.state, report.reason) == (PartState.REFUSED, "unreachable")
-    (looked,) = [line for line in fake.asked("squeue") if "--name=" in line]
-    name = looked.partition("--name=")[2].split()[0]
-    assert name.startswith("coalloc-")
-    assert f"--name={name}" in fake.asked("scancel")
+    assert fake.asked("scancel") == ["77"]
+
+
+@pytest.mark.parametrize(
+    ("why", "reason"),
+    [
+        ("Priority", "others_first"),
+        ("Resources", "nodes_taken"),
+        ("ReqNodeNotAvail,_UnavailableNodes:n1", "node_unavailable"),
+        ("AssocGrpCpuLimit", "over_limit"),
+        ("PartitionDown", "partition_closed"),
+    ],
+)
+def test_claim_that_comes_to_wait_is_withdrawn(make: Make, why: str, reason: str) -> None:
+    waits = "echo 'srun: job 12 queued and waiting for resources' >&2; exec sleep 60\n"
+    fake = make(srun=waits, scontrol=f"echo 'JobId=12 JobState=PENDING Reason={why}'\n")
+    report = fake.claim(fake.shell("true"))
+    assert (report.state, report.reason) == (PartState.REFUSED, reason)
+    assert why in report.detail
+    assert "12" in fake.asked("scancel")
+
+
+def test_claim_that_waits_for_a_moment(make: Make, root: Path) -> None:
+    """Slurm has not looked at it yet (``SchedulerParameters=defer``): it is granted."""
+    wait = 'while ! grep -q "^scontrol" "$(dirname $0)/../asked"; do sleep 0.01; done\n'
+    said = "echo 'srun: job 12 queued and waiting for resources' >&2\n"
+    fake = make(
+        srun=said + wait + GRANTED + RUN.format(log=root / "asked"),
+        scontrol="echo 'JobId=12 JobState=PENDING Reason=None'\n",
+    )
+    assert fake.run(fake.shell("true")).exit_code == 0
+    assert fake.asked("scancel") == []
+
+
+def test_exit_code_is_that_of_slurms_job(make: Make, root: Path) -> None:
+    run = RUN.format(log=root / "asked").replace("exit", "echo")
+    fake = make(srun=f"{GRANTED}({run}) > {root}/code\n")
+    fake.run(fake.shell("exit 3", name="odd \n name", nodes=(("n1", 1),)))
+    assert (root / "code").read_text() == "3\n"
+    (words,) = fake.asked("srun")
+    assert "--job-name=odd ? name --comment" in words
 
 
 def test_step_that_fails_at_once(make: Make) -> None:
     state = "echo 'JobId=12 JobState=RUNNING Reason=None'\n"
-    fake = make(srun="echo 'srun: error: no python3 here' >&2; exit 2\n", scontrol=state)
+    fake = make(srun=f"{GRANTED}echo 'srun: error: no python3 here'; exit 2\n", scontrol=state)
     report = fake.claim(fake.shell("true"))
     assert (report.state, report.reason) == (PartState.REFUSED, "step_failed")
     assert "no python3 here" in report.detail
@@ -201,8 +238,8 @@ def test_settings_reach_the_commands(root: Path) -> None:
         fake.launcher.close()
         fake.launcher = SlurmLauncher(read_settings(given, "c"), fake.state)
         fake.claim(fake.shell("true", nodes=(("n1", 2), ("n2", 1))))
-        (words,) = fake.asked("salloc")
+        (words,) = fake.asked("srun")
         assert "--distribution=arbitrary --nodelist=n1,n1,n2 -N 2 -n 3" in words
-        assert words.endswith("--partition=long --qos=high")
+        assert "--partition=long --qos=high" in words
     finally:
         fake.close()

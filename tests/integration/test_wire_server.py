@@ -16,7 +16,7 @@ import zmq.asyncio
 from coalloc.core.messages import Ping, Read, Statement
 from coalloc.wire.codec import encode_message
 from coalloc.wire.frames import encode
-from coalloc.wire.server import Endpoints, Origin, Peer, Server
+from coalloc.wire.server import Endpoints, ExecutorPeer, Origin, Server
 
 LIMIT_S = 60.0
 MAX_BYTES = 1 << 20
@@ -32,7 +32,7 @@ class Site:
         self.logged: list[tuple[str, str]] = []
         self.counted: list[tuple[str, str]] = []
         self.statements: list[Statement] = []
-        self.peers: list[Peer] = []
+        self.peers: list[ExecutorPeer] = []
         self.server = Server(
             self.endpoints,
             max_bytes=MAX_BYTES,
@@ -46,7 +46,7 @@ class Site:
     def _request(self, origin: Origin, body: Mapping[str, Any]) -> None:
         self.server.answer(origin, {"type": "echo", "said": body["type"]})
 
-    def _statement(self, statement: Statement, peer: Peer) -> None:
+    def _statement(self, statement: Statement, peer: ExecutorPeer) -> None:
         self.statements.append(statement)
         self.peers.append(peer)
 

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.core.events import Graph, Requested
+from coalloc.core.events import Requested
 from coalloc.core.records import Launch
 from coalloc.core.requests import Answer, Done, SubmitWorkflow
-from coalloc.model.job_json import write_job
+from coalloc.model.errors import InputError
+from coalloc.model.job_json import graph_by_key, write_job
+from coalloc.model.workflow_graph import read_graph
 from coalloc.wire.frames import decode_object, encode
-from coalloc.wire.workflow_graph import read_graph
 from tests.support.core_site import Site
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "é", ""])
@@ -59,23 +60,30 @@ EDGES: st.SearchStrategy[Any] = (
 )
 
 
-def submitted(job: dict[str, Any], graph: Graph | None) -> tuple[Answer, dict[str, Any]]:
+def submitted(job: dict[str, Any]) -> tuple[Answer, dict[str, Any]]:
     """The answer to a submit of a job, and what was queued."""
     site = Site(solving=False)
     command = SubmitWorkflow(token="t", job=job, launch=Launch(argv=("run",)))
-    request = Requested(
-        origin="o", user="u", uid=1, gid=1, operator=False, command=command, graph=graph
-    )
+    request = Requested(origin="o", user="u", uid=1, gid=1, operator=False, command=command)
     site.do(request)
     return site.answers[-1], {n: write_job(record.job) for n, record in site.state.jobs.items()}
 
 
+@given(tasks=TASKS, edges=EDGES)
+def test_read_at_once_or_key_by_key_it_is_the_same(tasks: Any, edges: Any) -> None:
+    at_once = read_graph(tasks, edges)
+    try:
+        by_key = graph_by_key(tasks, edges, "job")
+    except InputError:
+        assert at_once is None
+    else:
+        assert at_once is None or at_once == by_key
+
+
 @given(tasks=TASKS, edges=EDGES, extra=st.sampled_from([{}, {"weight": 2.0}, {"weight": -1.0}]))
-def test_read_at_once_or_key_by_key_it_is_the_same(
-    tasks: Any, edges: Any, extra: dict[str, Any]
-) -> None:
-    job = {"kind": "workflow", "tasks": tasks, "edges": edges, **extra}
-    assert submitted(job, read_graph(job)) == submitted(job, None)
+def test_a_submit_is_queued_or_refused(tasks: Any, edges: Any, extra: dict[str, Any]) -> None:
+    answer, jobs = submitted({"kind": "workflow", "tasks": tasks, "edges": edges, **extra})
+    assert bool(jobs) is isinstance(answer, Done)
 
 
 def test_a_workflow_in_order_is_read_at_once() -> None:
@@ -84,13 +92,14 @@ def test_a_workflow_in_order_is_read_at_once() -> None:
         "tasks": [{"id": "a", "work": 3, "min_procs": 2}, {"id": "b", "work": 0.5}],
         "edges": [{"from": "a", "to": "b", "gb": 1}],
     }
-    graph = read_graph(decode_object(encode({"type": "submit_workflow", "job": job}))["job"])
+    sent = decode_object(encode({"type": "submit_workflow", "job": job}))["job"]
+    graph = read_graph(sent["tasks"], sent["edges"])
     assert graph is not None
-    assert [(task.id, task.min_procs, task.max_procs) for task in graph.tasks] == [
+    assert [(task.id, task.min_procs, task.max_procs) for task in graph[0]] == [
         ("a", 2, 2),
         ("b", 1, 1),
     ]
-    answer, jobs = submitted(job, graph)
+    answer, jobs = submitted(job)
     assert isinstance(answer, Done)
     assert jobs["1"]["edges"] == [{"from": "a", "to": "b", "gb": 1.0}]
 
@@ -110,13 +119,8 @@ def test_what_is_wrong_with_the_whole_is_told(tasks: str, edges: str, told: str)
         "tasks": [{"id": name, "work": 1.0} for name in tasks],
         "edges": [{"from": edge[0], "to": edge[1]} for edge in edges.split()],
     }
-    graph = read_graph(job)
-    assert graph is not None
-    answer, jobs = submitted(job, graph)
+    assert read_graph(job["tasks"], job["edges"]) is not None
+    answer, jobs = submitted(job)
     assert isinstance(answer, Done) is (not told)
     assert told in getattr(answer, "message", "")
     assert bool(jobs) is (not told)
-
-
-def test_other_kinds_of_jobs_are_not_read_here() -> None:
-    assert read_graph({"kind": "rigid", "procs": 1}) is None

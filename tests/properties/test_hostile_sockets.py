@@ -13,7 +13,7 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coalloc.core.events import Requested, Stated
+from coalloc.core.events import Requested, StatementReceived
 from coalloc.core.messages import Statement
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.enrolment import Conversation, Enrolment, Peer
@@ -159,7 +159,7 @@ def test_the_core_takes_every_statement(ends: Ends, frames: list[dict[str, Any]]
     site = Site({"b": 2, "beta": 2})
     site.submit(2)
     for statement in ends.statements:
-        site.do(Stated(statement=statement))
+        site.do(StatementReceived(statement=statement))
 
 
 @pytest.fixture(scope="module")

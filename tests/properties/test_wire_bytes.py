@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from coalloc.core import messages, requests
 from coalloc.core.messages import Numbered
 from coalloc.core.records import Launch
+from coalloc.model.batch_options import BatchOptions
 from coalloc.model.parts import PartReport, PartState
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.wire import codec
@@ -160,6 +161,7 @@ def test_statements_round_trip(statement: messages.Statement) -> None:
         array=st.lists(NUMBERS, max_size=3).map(tuple),
         hold=st.booleans(),
         hold_infeasible=st.booleans(),
+        batch=st.builds(BatchOptions, account=TEXT, gres=TEXT),
     )
 )
 def test_submits_round_trip(submit: requests.Submit) -> None:

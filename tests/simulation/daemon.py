@@ -14,13 +14,13 @@ from math import inf
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.effects import (
     AskHello,
-    Drop,
+    DropOrders,
     Effect,
-    Greet,
     Publish,
     Reply,
-    Resend,
-    Send,
+    ResendOrders,
+    SendOrder,
+    SendWelcome,
     Solve,
     Wake,
 )
@@ -28,7 +28,7 @@ from coalloc.core.events import (
     Disconnected,
     Event,
     Requested,
-    Stated,
+    StatementReceived,
     StorageLost,
     StorageReturned,
     Ticked,
@@ -123,7 +123,7 @@ class DaemonHost:
     def hear(self, statement: Statement, speaker: str, now: float) -> None:
         """A statement arrives."""
         self._heard[speaker] = now
-        self.offer(Stated(statement=statement, peer=speaker))
+        self.offer(StatementReceived(statement=statement, peer=speaker))
 
     def step(self, now: float) -> None:
         """Handle what has come, as one transaction."""
@@ -207,11 +207,11 @@ class DaemonHost:
             if self._crashes() or self.core is None:
                 return
             match effect:
-                case Send(cluster=cluster, seq=seq, order=order):
+                case SendOrder(cluster=cluster, seq=seq, order=order):
                     self._delivery.add(cluster, seq, order)
-                case Drop(cluster=cluster, through_seq=seq):
+                case DropOrders(cluster=cluster, through_seq=seq):
                     self._delivery.done(cluster, seq)
-                case Greet(cluster=cluster, base_seq=base):
+                case SendWelcome(cluster=cluster, base_seq=base):
                     lease = self.settings.lease_s
                     epoch = self.disk.epoch
                     self._say(
@@ -219,7 +219,7 @@ class DaemonHost:
                     )
                 case AskHello(cluster=cluster):
                     self._say(cluster, Ping(epoch=self.disk.epoch, known=False))
-                case Resend(cluster=cluster, from_seq=seq):
+                case ResendOrders(cluster=cluster, from_seq=seq):
                     self._delivery.replay(cluster, seq)
                 case Reply(origin=origin, answer=answer):
                     self.answers.append((origin, answer))

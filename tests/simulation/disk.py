@@ -6,23 +6,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from coalloc.core.after_restore import MARK as RESTORED
-from coalloc.core.coordinator import Remembered
+from coalloc.core.coordinator import StoredState
 from coalloc.core.effects import (
-    Drop,
+    AppendEvent,
+    DropHistory,
+    DropOrders,
     Effect,
-    Record,
     SaveHistory,
     SaveJob,
     SaveLaunch,
     SaveMeta,
     SaveToken,
-    Send,
+    SendOrder,
 )
 from coalloc.core.messages import Order
 from coalloc.core.presence import MARK as EXECUTOR
 from coalloc.core.records import JobRecord, Launch
+from coalloc.core.reserving import META as RESERVED
+from coalloc.core.reserving import read_reserved
 from coalloc.daemon.store.recall import drained_of
-from coalloc.daemon.store.restore import highest, succeed, unprepared
+from coalloc.daemon.store.restore import highest, renumbered, unprepared
 
 
 class FullError(Exception):
@@ -50,7 +53,7 @@ class Disk:
         return int(self.meta.get("epoch", "0"))
 
     @property
-    def unsure(self) -> frozenset[str]:
+    def unreconciled(self) -> frozenset[str]:
         """Clusters that were not heard of since it was restored."""
         return frozenset(
             key.removeprefix(RESTORED)
@@ -83,7 +86,7 @@ class Disk:
         fresh = self.copied()
         known = {} if former is None else highest(former.meta, former.last_event)
         last = max((int(_number(job)) for job in self.jobs), default=0)
-        after = succeed(highest(self.meta, self.last_event), known, last, now)
+        after = renumbered(highest(self.meta, self.last_event), known, last, now)
         fresh.meta |= after.meta
         fresh.last_event = after.event
         fresh.outbox.clear()
@@ -116,26 +119,29 @@ class Disk:
                     self.meta[key] = value
                 case SaveHistory(key=key, values=values):
                     self.history[key] = values
-                case Send(cluster=cluster, seq=seq, order=order):
+                case DropHistory(key=key):
+                    self.history.pop(key, None)
+                case SendOrder(cluster=cluster, seq=seq, order=order):
                     self.outbox.setdefault(cluster, {})[seq] = order
-                case Drop(cluster=cluster, through_seq=through):
+                case DropOrders(cluster=cluster, through_seq=through):
                     box = self.outbox.get(cluster, {})
                     self.outbox[cluster] = {s: o for s, o in box.items() if s > through}
-                case Record(seq=seq):
+                case AppendEvent(seq=seq):
                     self.last_event = seq
 
-    def recall(self, clusters: Iterable[str]) -> Remembered:
+    def recall(self, clusters: Iterable[str]) -> StoredState:
         """What a daemon that starts now reads; it begins a new epoch."""
         self.meta["epoch"] = str(self.epoch + 1)
-        return Remembered(
+        return StoredState(
             jobs=list(self.jobs.values()),
             tokens=dict(self.tokens),
             seqs={name: int(self.meta.get(f"seq.{name}", "1")) for name in clusters},
             unacked={name: min(box) for name, box in self.outbox.items() if box},
             history=dict(self.history),
             drained=drained_of(self.meta.get("drained", "")),
+            reserved=read_reserved(self.meta.get(RESERVED, "")),
             paused=bool(self.meta.get("paused")),
-            unsure=self.unsure,
+            unreconciled=self.unreconciled,
             identities={
                 key.removeprefix(EXECUTOR): value
                 for key, value in self.meta.items()

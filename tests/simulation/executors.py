@@ -12,7 +12,7 @@ from coalloc.core.executor_effects import (
     DismissJob,
     EndPart,
     ExecutorEffect,
-    Heard,
+    MessageReceived,
     PartNews,
     RemovePart,
     SaveProgress,
@@ -112,7 +112,7 @@ class ExecutorHost:
         if self.core is None:
             return
         newest = self.core.state.epoch
-        effects = self.core.handle(Heard(message=message), now)
+        effects = self.core.handle(MessageReceived(message=message), now)
         if message.epoch < newest:
             done = [e for e in effects if isinstance(e, ClaimPart | StartPart | EndPart)]
             assert not done, f"{self.cluster} obeys epoch {message.epoch} in {newest}: {done}"

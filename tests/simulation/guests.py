@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from coalloc.model.parts import PartState
-from coalloc.model.reading import HandedJob
+from coalloc.model.reading import NativeJob
 
 OVER = frozenset({"completed", "ended", "cancelled", "lost"})
 
@@ -44,10 +44,10 @@ class Guests:
         name = str(70 + len(self.jobs))
         self.jobs[name] = Guest(id=name, procs=procs, submitted=now)
 
-    def handed(self) -> tuple[HandedJob, ...]:
+    def handed(self) -> tuple[NativeJob, ...]:
         """What a reading says of them."""
         return tuple(
-            HandedJob(
+            NativeJob(
                 id=job.id,
                 submitted=job.submitted,
                 user="eve",

@@ -16,14 +16,14 @@ from typing import Any
 
 from coalloc.core import (
     after_restore,
+    composites,
     coordinator,
+    dependencies,
     executor,
     executor_turn,
-    flows,
     native_jobs,
     negotiating,
     occupation,
-    pieces,
     placing,
     presence,
     queue,
@@ -77,8 +77,8 @@ MUTANTS: dict[str, Mutant] = {
         of=shell.DaemonHost._carry_out,
         old="        if self._crashes():\n",
         new=(
-            "        from coalloc.core.effects import Send\n"
-            "        self._speak([e for e in effects if isinstance(e, Send)], now)\n"
+            "        from coalloc.core.effects import SendOrder\n"
+            "        self._speak([e for e in effects if isinstance(e, SendOrder)], now)\n"
             "        if self._crashes():\n"
         ),
     ),
@@ -157,7 +157,8 @@ MUTANTS: dict[str, Mutant] = {
         of=executor_turn.carry_out,
         old="    while waiting:\n",
         new="    _is_saved(core.progress(), hands)\n    while waiting:\n",
-        steps=1000,
+        steps=3000,
+        within=400,
     ),
     "lease-ignored": Mutant(
         of=executor.ExecutorCore._ticked,
@@ -218,20 +219,22 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Nodes and links
     "plans-not-checked-again": Mutant(
-        of=occupation.misfit, old='    """Why', new='    return ""\n    """Why'
+        of=occupation.misfit, old='    """Reason', new='    return ""\n    """Reason'
     ),
     "links-not-counted": Mutant(
         of=occupation.loads_of, old='    """Link load', new='    return {}\n    """Link load'
     ),
     # Order among jobs, and time
     "dependencies-ignored": Mutant(
-        of=queue.met_needs, old="out.append((kind, member))", new="pass"
+        of=dependencies.resolved,
+        old="common += ((kind, member) for member in members)",
+        new="pass",
     ),
     "tasks-before-their-parents": Mutant(
-        of=flows.Flow.is_ready, old="and not self.unmet[task]", new=""
+        of=composites.WorkflowState.is_ready, old="and not self.unmet[task]", new=""
     ),
     "chunks-given-twice": Mutant(
-        of=pieces.Pool.take,
+        of=composites.ChunkPool.take,
         old="self.given = max(self.given, record.chunk_first + record.chunks)",
         new="self.given = max(self.given, record.chunk_first)",
     ),
@@ -271,19 +274,19 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # A store that is an older copy of itself
     "restored-under-its-old-epoch": Mutant(
-        of=restore.succeed,
+        of=restore.renumbered,
         old='epoch = max(int(now), high.get("epoch", 0) + 1)',
         new='epoch = own.get("epoch", 0)',
         steps=800,
     ),
     "restored-without-asking-executors": Mutant(
-        of=restore.succeed,
+        of=restore.renumbered,
         old='] = "1"',
         new='] = ""',
         steps=800,
     ),
     "restored-with-numbers-used-again": Mutant(
-        of=restore.succeed,
+        of=restore.renumbered,
         old="last_job) + NUMBERS_AHEAD)",
         new="last_job))",
         steps=800,

@@ -128,7 +128,7 @@ class Restorations:
 
     def lost_state(self, cluster: str) -> None:
         """An executor forgets what it knew, perhaps before the restored daemon hears of it."""
-        if self._is_looking and cluster in self._daemon.disk.unsure:
+        if self._is_looking and cluster in self._daemon.disk.unreconciled:
             self.rewind(cluster)
 
     def is_former(self, cluster: str, order: Prepare) -> bool:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.testbeds.slurm import Bed, alike, bed, missing
+from tests.testbeds.slurm import SlurmTestbed, alike, bed, missing
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -23,16 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module")
-def clusters() -> Iterator[Bed]:
+def clusters() -> Iterator[SlurmTestbed]:
     """Three clusters a, b and c of four nodes with eight CPUs each."""
     with bed(*alike(3, 4)) as running:
         yield running
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    """A short temporary folder that every user may enter: socket paths hold 107 bytes."""
-    path = Path(tempfile.mkdtemp(prefix="co-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path, ignore_errors=True)

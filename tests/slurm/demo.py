@@ -1,13 +1,15 @@
 """``make slurm-demo``: three real Slurm clusters on this machine, made to work as one.
 
 Clusters of 4, 8 and 4 nodes, of different powers and links; a daemon and an executor for each; a
-local user's job in one of them; a stream of rigid and moldable jobs, some wider than any cluster.
+local user who always has jobs running and waiting in each of them (as root, who can make one; else
+one local job); a stream of rigid and moldable jobs, some wider than any cluster.
 What happens is shown while it happens, and everything ends cleanly, Slurm too.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import shutil
 import sys
@@ -19,8 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from coalloc.cli.demo import START_LIMIT_S, WARM_LIMIT_S, DemoError, Show, say
+from tests.testbeds.accounts import accounts
+from tests.testbeds.background import BackgroundUser
 from tests.testbeds.processes import BedError
-from tests.testbeds.slurm import Bed, ClusterShape, bed
+from tests.testbeds.slurm import ClusterShape, SlurmTestbed, bed
 from tests.testbeds.slurm_launches import PYTHON
 
 SHAPES = (
@@ -56,7 +60,7 @@ ENDED = {"completed", "failed", "cancelled", "timeout", "lost"}
 VIEW_S = 2.0
 
 
-def configuration(running: Bed, policy: str) -> str:
+def configuration(running: SlurmTestbed, policy: str) -> str:
     """The daemon's configuration over these clusters."""
     return HEAD.replace("POLICY", policy) + "".join(
         CLUSTER.format(
@@ -92,7 +96,9 @@ def stream(count: int, seed: int) -> deque[list[str]]:
 class SlurmShow(Show):
     """The demonstration on a bed."""
 
-    def __init__(self, root: Path, running: Bed, jobs: deque[list[str]], policy: str) -> None:
+    def __init__(
+        self, root: Path, running: SlurmTestbed, jobs: deque[list[str]], policy: str
+    ) -> None:
         names = [cluster.name for cluster in running]
         super().__init__(root, configuration(running, policy), names)
         self.bed, self.waiting, self.policy = running, jobs, policy
@@ -110,13 +116,11 @@ class SlurmShow(Show):
 
     def run(self) -> None:
         """Submit the stream, and watch it."""
-        say("Somebody who knows nothing of us uses one node of beta for a while:")
-        print('$ sbatch -w beta8 -t 1 --wrap "sleep 8"')
-        local = ["-o", "/dev/null", "-w", "beta8", "-t", "1", "--wrap", "sleep 8"]
-        print(self.bed["beta"].run("sbatch", *local), end="")
-        self.coalloc("nodes")
-        total, began = len(self.waiting), time.monotonic()
-        self.watch()
+        with ExitStack() as stack:
+            self.enter_local_user(stack)
+            self.coalloc("nodes")
+            total, began = len(self.waiting), time.monotonic()
+            self.watch()
         rows = self.jobs()
         self.coalloc("queue", "--all")
         failed = [row["id"] for row in rows if row["state"] != "completed"]
@@ -134,6 +138,19 @@ class SlurmShow(Show):
         say(f"Job {wide} ran on {', '.join(split[0]['clusters'])}; its processes said:")
         for line in sorted((self.work / f"coalloc-{wide}.out").read_text().splitlines()):
             print(f"  {line}")
+
+    def enter_local_user(self, stack: ExitStack) -> None:
+        """Have the clusters used by others too; `stack` ends that."""
+        if os.getuid() != 0:
+            say("A local user, who knows nothing of us, uses one node of beta for a while:")
+            local = ["-o", "/dev/null", "-w", "beta8", "-t", "1", "--wrap", "sleep 8"]
+            print(self.bed["beta"].run("sbatch", *local), end="")
+            return
+        (account,) = stack.enter_context(accounts("local"))
+        stack.enter_context(BackgroundUser(self.bed, account, waiting=1, run_s=(2.0, 4.0)))
+        say("A local user, who knows nothing of us, keeps each cluster busy, and a job waiting:")
+        for cluster in self.bed:
+            print(cluster.run("squeue", "-h", "-o", f"  {cluster.name} %i %u %T %D %R"), end="")
 
     def watch(self) -> None:
         """Submit a job now and then, and show the queue, until all have ended."""
@@ -160,7 +177,10 @@ class SlurmShow(Show):
             lines = cluster.run("squeue", "-h", "-t", "R", "-o", "%N|%k").splitlines()
             ours = [f"{n}={k.split(':')[1].split('.')[0]}" for n, _, k in parted(lines) if ":" in k]
             other = [nodes for nodes, _, comment in parted(lines) if ":" not in comment]
-            text = " ".join([*ours, *(f"{nodes}=local" for nodes in other)])
+            waits = cluster.run("squeue", "-h", "-t", "PD", "-o", "%N|%k").splitlines()
+            local = sum(":" not in comment for _, _, comment in parted(waits))
+            queue = [f"({local} local and {len(waits) - local} of ours wait)"] if waits else []
+            text = " ".join([*ours, *(f"{nodes}=local" for nodes in other), *queue])
             print(f"  {cluster.name:6} {text or '-'}", flush=True)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.wire.client import NoAnswerError
 from tests.support.live_site import ENDED
-from tests.testbeds.slurm import Bed, ClusterShape
+from tests.testbeds.slurm import ClusterShape, SlurmTestbed
 from tests.testbeds.slurm_site import SlurmSite
 
 POWERS = {"a": 1.0, "b": 0.8, "c": 0.6}
@@ -95,7 +95,7 @@ def submit(site: SlurmSite, work: Work, lines: Path) -> str:
     return str(answer["job"])
 
 
-def bound_s(jobs: Sequence[Work], bed: Bed, extra_s: float = 0.0) -> float:
+def bound_s(jobs: Sequence[Work], bed: SlurmTestbed, extra_s: float = 0.0) -> float:
     """What no plan of these jobs can end before, seconds, each taking `extra_s` longer."""
     from coalloc.policies.bounds import lower_bound
     from coalloc.policies.kernel.decoding import Planner
@@ -136,7 +136,7 @@ def all_jobs(site: SlurmSite) -> list[dict[str, Any]]:
             return rows
 
 
-def round_robin(bed: Bed, jobs: Sequence[Work], lines: Path) -> float:
+def round_robin(bed: SlurmTestbed, jobs: Sequence[Work], lines: Path) -> float:
     """The same jobs by plain ``sbatch``, to each cluster in turn; seconds until all have ended.
 
     A job that is wider than the cluster whose turn it is goes to the next that takes it.
@@ -306,7 +306,7 @@ def forgotten(rows: Sequence[dict[str, Any]], kills: Sequence[Kill]) -> list[str
     return found
 
 
-def occupied(bed: Bed, jobs: Sequence[Work], folder: Path) -> list[float]:
+def occupied(bed: SlurmTestbed, jobs: Sequence[Work], folder: Path) -> list[float]:
     """How much longer than their run time plain jobs had their nodes, seconds, in whole ones."""
     base = {work.name: work.base_s for work in jobs}
     out = []

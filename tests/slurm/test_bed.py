@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.adapters.runner.command import RefusedError, UnreachableError
+from coalloc.adapters.runner.command import CommandRefusedError, UnreachableError
 from coalloc.adapters.runner.status import descendants
 from tests.testbeds.processes import free_ports
-from tests.testbeds.slurm import Bed, ClusterShape, alike, bed
+from tests.testbeds.slurm import ClusterShape, SlurmTestbed, alike, bed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,7 +22,7 @@ def below() -> set[int]:
     return set(descendants(os.getpid()))
 
 
-def test_clusters_are_apart(clusters: Bed) -> None:
+def test_clusters_are_apart(clusters: SlurmTestbed) -> None:
     for cluster in clusters:
         names = cluster.run("sinfo", "-h", "-N", "-o", "%N").split()
         assert names == cluster.node_names
@@ -31,8 +31,8 @@ def test_clusters_are_apart(clusters: Bed) -> None:
     assert where.strip() == "b2"
 
 
-def test_errors_are_told_apart(clusters: Bed) -> None:
-    with pytest.raises(RefusedError, match="Invalid node name"):
+def test_errors_are_told_apart(clusters: SlurmTestbed) -> None:
+    with pytest.raises(CommandRefusedError, match="Invalid node name"):
         clusters["a"].run("srun", "-w", "b1", "true")
     absent = clusters["a"].slurm
     with pytest.raises(UnreachableError, match="cannot be run"):

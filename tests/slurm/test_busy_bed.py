@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.adapters.runner.command import Account, RefusedError
+from coalloc.adapters.runner.command import Account, CommandRefusedError
 from tests.testbeds.accounts import accounts
 from tests.testbeds.background import BackgroundUser
 from tests.testbeds.slurm import ClusterShape, bed
@@ -75,9 +75,9 @@ def test_associations_and_limits_are_enforced(users: list[Account]) -> None:
         ):
             cluster.run("sacctmgr", "-i", *words)
         job = ("sbatch", "--parsable", "-t", "1", "-o", "/dev/null", "--wrap", "true")
-        with pytest.raises(RefusedError, match="Invalid account"):
+        with pytest.raises(CommandRefusedError, match="Invalid account"):
             cluster.run(*job, account=bob)
-        with pytest.raises(RefusedError, match="Job violates accounting/QOS policy"):
+        with pytest.raises(CommandRefusedError, match="Job violates accounting/QOS policy"):
             cluster.run(*job, "-N2", "--qos=tiny", account=ann)
         number = cluster.run(*job, "-N1", "--qos=tiny", account=ann).strip()
         told = ("sacct", "-n", "-X", "-P", "-j", number, "-o", "State,Account,QOS")

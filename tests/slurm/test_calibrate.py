@@ -12,7 +12,7 @@ from coalloc.adapters.probe import main as probe
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import read_settings
 from coalloc.cli.main import main
-from tests.testbeds.slurm import Bed
+from tests.testbeds.slurm import SlurmTestbed
 
 CONFIG = """\
 [daemon]
@@ -28,14 +28,14 @@ name = "here"
 
 
 @pytest.fixture
-def config(root: Path, clusters: Bed) -> Path:
+def config(root: Path, clusters: SlurmTestbed) -> Path:
     path = root / "coallocd.toml"
     path.write_text(CONFIG.format(root=root, conf=clusters["a"].conf))
     return path
 
 
 def test_calibrated_speeds_are_read(
-    config: Path, root: Path, clusters: Bed, capsys: pytest.CaptureFixture[str]
+    config: Path, root: Path, clusters: SlurmTestbed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--config", str(config), "--nodes", "a[1-3]", "--seconds", "0.05"]
     assert main(["calibrate", "alpha", *options]) == 0
@@ -52,7 +52,7 @@ def test_calibrated_speeds_are_read(
 
 
 def test_what_cannot_be_calibrated_is_told(
-    config: Path, capsys: pytest.CaptureFixture[str], clusters: Bed
+    config: Path, capsys: pytest.CaptureFixture[str], clusters: SlurmTestbed
 ) -> None:
     given = ["--config", str(config)]
     assert main(["calibrate", "here", *given]) == 2
@@ -71,7 +71,7 @@ def test_what_cannot_be_calibrated_is_told(
     cluster.run("scancel", job)
 
 
-def test_a_probe_is_read(clusters: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_is_read(clusters: SlurmTestbed, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = clusters["b"]
     monkeypatch.setattr("coalloc.adapters.probe.SAMPLE_S", 0.2)
     assert probe(["--once", "--node", "b2", "--conf", str(cluster.conf)]) == 0

@@ -11,7 +11,7 @@ import pytest
 
 from tests.slurm.test_handover_daemon import handed, state, submit
 from tests.support.live_site import Running
-from tests.testbeds.slurm import Bed, Cluster, ClusterShape, bed
+from tests.testbeds.slurm import Cluster, ClusterShape, SlurmTestbed, bed
 from tests.testbeds.slurm_commands import SLOW, Commands
 
 pytestmark = pytest.mark.slow
@@ -29,13 +29,13 @@ SHAPE = ClusterShape(
 
 
 @pytest.fixture
-def own() -> Iterator[Bed]:
+def own() -> Iterator[SlurmTestbed]:
     with bed(SHAPE) as running:
         yield running
 
 
 @pytest.fixture
-def cluster(own: Bed) -> Cluster:
+def cluster(own: SlurmTestbed) -> Cluster:
     return own["g"]
 
 
@@ -67,7 +67,7 @@ def stopped(cluster: Cluster) -> None:
 
 
 def test_slurmctld_goes_while_jobs_are_bound(
-    service: Running, own: Bed, cluster: Cluster, root: Path
+    service: Running, own: SlurmTestbed, cluster: Cluster, root: Path
 ) -> None:
     """One runs, one is bound or waits; each has run once when all is over."""
     log = root / "runs"
@@ -90,7 +90,7 @@ def test_slurmctld_goes_while_jobs_are_bound(
 
 
 def test_slurmctld_is_killed_while_jobs_are_released(
-    service: Running, own: Bed, cluster: Cluster, root: Path
+    service: Running, own: SlurmTestbed, cluster: Cluster, root: Path
 ) -> None:
     """What it forgot of our orders is seen, and ordered again."""
     log = root / "runs"
@@ -108,7 +108,7 @@ def test_slurmctld_is_killed_while_jobs_are_released(
 
 
 def test_slow_answers_while_jobs_run(
-    service: Running, own: Bed, cluster: Cluster, commands: Commands, root: Path
+    service: Running, own: SlurmTestbed, cluster: Cluster, commands: Commands, root: Path
 ) -> None:
     log = root / "runs"
     log.touch(mode=0o666)

@@ -10,12 +10,12 @@ import pytest
 from coalloc.adapters.base import ClaimRefusedError
 from coalloc.adapters.runner.command import UnreachableError
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.native_jobs import HandedLauncher
+from coalloc.adapters.slurm.native_jobs import NativeLauncher
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import read_settings
 from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
-from coalloc.model.reading import HandedJob
-from tests.testbeds.slurm import Bed, ClusterShape, bed
+from coalloc.model.reading import NativeJob
+from tests.testbeds.slurm import ClusterShape, SlurmTestbed, bed
 
 GIVEN = {
     "load": "none",
@@ -27,7 +27,7 @@ GIVEN = {
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Bed]:
+def site() -> Iterator[SlurmTestbed]:
     shape = ClusterShape(
         name="h",
         nodes=4,
@@ -41,15 +41,15 @@ def site() -> Iterator[Bed]:
 class Desk:
     """A cluster and its hand-over, which looks at Slurm whenever it is asked."""
 
-    def __init__(self, site: Bed, folder: Path) -> None:
+    def __init__(self, site: SlurmTestbed, folder: Path) -> None:
         self.site, self.cluster, self.folder = site, site["h"], folder
         self.settings = read_settings(GIVEN, "h")
         self.attempt = 0
         self.launcher = self.opened()
 
-    def opened(self, slurm: Slurm | None = None) -> HandedLauncher:
+    def opened(self, slurm: Slurm | None = None) -> NativeLauncher:
         slurm = self.cluster.slurm if slurm is None else slurm
-        return HandedLauncher(self.settings, slurm, self.folder, look_every_s=0.0)
+        return NativeLauncher(self.settings, slurm, self.folder, look_every_s=0.0)
 
     def restart(self, slurm: Slurm | None = None) -> None:
         self.launcher = self.opened(slurm)
@@ -92,16 +92,19 @@ class Desk:
     def shown(self, job: str, code: str) -> str:
         return self.cluster.run("squeue", "-h", "-t", "all", "-j", job, "-o", code).strip()
 
-    def handed(self) -> dict[str, HandedJob]:
+    def handed(self) -> dict[str, NativeJob]:
         reader = SlurmReader(self.settings, self.cluster.slurm, claimed=self.launcher.claimed)
-        return {job.id: job for job in reader.read().handed}
+        handed = reader.read().handed
+        for act in reader.due():
+            act.run()
+        return {job.id: job for job in handed}
 
     def runs(self, job: str) -> None:
         self.site.wait(lambda: self.shown(job, "%T") == "RUNNING", f"{job} runs")
 
 
 @pytest.fixture
-def desk(site: Bed, tmp_path: Path) -> Iterator[Desk]:
+def desk(site: SlurmTestbed, tmp_path: Path) -> Iterator[Desk]:
     yield Desk(site, tmp_path)
     cluster = site["h"]
     cluster.run("scancel", "-u", "root")
@@ -125,6 +128,35 @@ def test_runs_on_exactly_the_nodes_that_were_chosen(desk: Desk) -> None:
     assert desk.launcher.poll() == ()
     assert not desk.launcher.claimed()
     assert list((desk.folder / "handed").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "slots"),
+    [
+        (("-N2", "-n6"), {3}),
+        (("-N2", "--ntasks-per-node=1"), {1}),
+        (("-N2", "--exclusive"), {8}),
+        (("-N2", "-n2", "--contiguous"), {1}),
+    ],
+)
+def test_layout_is_kept_where_cpus_are_given_out(
+    desk: Desk, options: tuple[str, ...], slots: set[int]
+) -> None:
+    """All CPUs that it needs are free on one node; it runs on two, as it was laid out."""
+    desk.settings = read_settings({**GIVEN, "slots": "cpus"}, "h")
+    desk.restart()
+    job = desk.submit("-p", "coalloc", *options, command="sleep 1")
+    assert desk.handed()[job].waits == ""
+    key = desk.claim(job, "h3")
+    desk.launcher.abort(key, "not yet")  # it goes back as it was
+    desk.until(key, PartState.REFUSED)
+    assert desk.shown(job, "%P %D") == "coalloc 2"
+    key = desk.claim(job, "h3")
+    desk.launcher.go(key)
+    running = desk.until(key, PartState.RUNNING)
+    assert (len(running.nodes), set(running.nodes.values())) == (2, slots)
+    assert desk.shown(job, "%D") == "2"
+    assert desk.until(key, PartState.FINISHED).codes == (0,)
 
 
 def test_exit_code_and_time_limit_are_slurms(desk: Desk) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from coalloc.model.nodeset import expand
 from tests.support.live_site import Running
-from tests.testbeds.slurm import Bed, Cluster, ClusterShape, bed
+from tests.testbeds.slurm import Cluster, ClusterShape, SlurmTestbed, bed
 
 SETTINGS = (
     'adapter = "slurm"\nsettings = {{ conf = "{conf}", load = "none", partition = "main", '
@@ -19,7 +19,7 @@ SETTINGS = (
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Bed]:
+def site() -> Iterator[SlurmTestbed]:
     shape = ClusterShape(
         name="g",
         nodes=4,
@@ -31,7 +31,7 @@ def site() -> Iterator[Bed]:
 
 
 @pytest.fixture
-def cluster(site: Bed) -> Iterator[Cluster]:
+def cluster(site: SlurmTestbed) -> Iterator[Cluster]:
     cluster = site["g"]
     yield cluster
     cluster.run("scancel", "-u", "root")

@@ -11,20 +11,20 @@ import pytest
 
 from coalloc.model.parts import PartState
 from tests.support.launch_bed import Signpost
-from tests.testbeds.slurm import Bed, alike, bed
-from tests.testbeds.slurm_launches import SlurmBed
+from tests.testbeds.slurm import SlurmTestbed, alike, bed
+from tests.testbeds.slurm_launches import SlurmLaunches
 
 
 @pytest.fixture
-def own() -> Iterator[Bed]:
+def own() -> Iterator[SlurmTestbed]:
     """Clusters that a test may break."""
     with bed(*alike(1, 3, conf="SlurmdTimeout=5")) as running:
         yield running
 
 
 @pytest.fixture
-def launch(own: Bed, root: Path) -> Iterator[SlurmBed]:
-    running = SlurmBed(root, own["a"], command_limit_s=2.0)
+def launch(own: SlurmTestbed, root: Path) -> Iterator[SlurmLaunches]:
+    running = SlurmLaunches(root, own["a"], command_limit_s=2.0)
     yield running
     running.close()
 
@@ -37,7 +37,7 @@ def sign(root: Path) -> Iterator[Signpost]:
 
 
 @pytest.mark.slow
-def test_node_that_dies(own: Bed, launch: SlurmBed, sign: Signpost) -> None:
+def test_node_that_dies(own: SlurmTestbed, launch: SlurmLaunches, sign: Signpost) -> None:
     spec = launch.shell(f"echo up > {sign.path}; sleep 600", nodes=(("a1", 1), ("a2", 1)), size=2)
     launch.start(spec)
     sign.line()
@@ -49,7 +49,7 @@ def test_node_that_dies(own: Bed, launch: SlurmBed, sign: Signpost) -> None:
 
 
 @pytest.mark.slow
-def test_node_that_dies_at_the_barrier(launch: SlurmBed) -> None:
+def test_node_that_dies_at_the_barrier(launch: SlurmLaunches) -> None:
     spec = launch.shell("touch began", nodes=(("a1", 1), ("a2", 1)), size=2)
     assert launch.claim(spec).state is PartState.READY
     launch.cluster.kill_node("a2")
@@ -61,7 +61,7 @@ def test_node_that_dies_at_the_barrier(launch: SlurmBed) -> None:
 
 @pytest.mark.slow
 def test_end_while_nobody_answers_for_the_cluster(
-    own: Bed, launch: SlurmBed, sign: Signpost
+    own: SlurmTestbed, launch: SlurmLaunches, sign: Signpost
 ) -> None:
     spec = launch.shell(f"echo up > {sign.path}; read x < {sign.path}.go; exit 7")
     os.mkfifo(f"{sign.path}.go", 0o666)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.testbeds.slurm import Bed, ClusterShape, bed
+from tests.testbeds.slurm import ClusterShape, SlurmTestbed, bed
 from tests.testbeds.slurm_site import SlurmSite
 
 SHAPE = ClusterShape(
@@ -27,7 +27,7 @@ def site(root: Path) -> Iterator[SlurmSite]:
         found.stop()
 
 
-def memory(running: Bed) -> list[str]:
+def memory(running: SlurmTestbed) -> list[str]:
     """Of the jobs that run, as Slurm has it for each CPU."""
     return sorted(running["x"].run("squeue", "-h", "-t", "R", "-o", "%m").split())
 

@@ -69,5 +69,12 @@ def test_mpi_over_two_clusters(root: Path) -> None:
             ]
             nodes = [line.partition(", node ")[2] for line in lines]
             assert sorted(nodes) == ["a1", "a2", "b1", "b2"], "each where Slurm put it"
+            # A daemon that dies at its start ends the job: mpirun would wait for it.
+            agent = site.work / "orted"
+            agent.write_text("#!/bin/sh\nexit 7\n")
+            agent.chmod(0o755)
+            dying = {**ENVIRONMENT, "MPIRUN_OPTIONS": f"{OPTIONS} --launch-agent {agent}"}
+            failed = site.wait(site.submit(argv, 4, launch={"env": dying}))
+            assert failed["state"] == "failed", failed
         finally:
             site.stop()

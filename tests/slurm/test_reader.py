@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.slurm.commands import Slurm
@@ -15,13 +15,13 @@ from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import ClusterReading
-from tests.testbeds.slurm import Bed, Cluster, ClusterShape, bed
+from tests.testbeds.slurm import Cluster, ClusterShape, SlurmTestbed, bed
 
 CPUS = 4
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Bed]:
+def site() -> Iterator[SlurmTestbed]:
     shape = ClusterShape(
         name="r",
         nodes=6,
@@ -35,7 +35,7 @@ def site() -> Iterator[Bed]:
 
 
 @pytest.fixture
-def cluster(site: Bed) -> Iterator[Cluster]:
+def cluster(site: SlurmTestbed) -> Iterator[Cluster]:
     """The cluster with no job, no reservation and no drained node."""
     cluster = site["r"]
     yield cluster
@@ -57,7 +57,7 @@ def submit(cluster: Cluster, *options: str, command: str = "sleep 600") -> str:
     ).strip()
 
 
-def wait_running(site: Bed, cluster: Cluster, *jobs: str) -> None:
+def wait_running(site: SlurmTestbed, cluster: Cluster, *jobs: str) -> None:
     def all_run() -> bool:
         states = cluster.run("squeue", "-h", "-j", ",".join(jobs), "-o", "%t").split()
         return states == ["R"] * len(jobs)
@@ -65,7 +65,9 @@ def wait_running(site: Bed, cluster: Cluster, *jobs: str) -> None:
     site.wait(all_run, f"jobs {jobs} run")
 
 
-def test_local_jobs_hold_their_nodes_until_their_limit(site: Bed, cluster: Cluster) -> None:
+def test_local_jobs_hold_their_nodes_until_their_limit(
+    site: SlurmTestbed, cluster: Cluster
+) -> None:
     whole = submit(cluster, "-w", "r[1-2]", "-N2", "--exclusive", "-t", "10")
     some = submit(cluster, "-w", "r3", "-n", "3", "-t", "5")
     ours = submit(cluster, "-w", "r4", "-t", "5", "--comment", "coalloc:7.1.0:c0ffee")
@@ -93,7 +95,7 @@ def test_local_jobs_hold_their_nodes_until_their_limit(site: Bed, cluster: Clust
     assert [node.slots for node in reading.nodes] == [1] * 6
 
 
-def test_nodes_shared_by_local_jobs(site: Bed, cluster: Cluster) -> None:
+def test_nodes_shared_by_local_jobs(site: SlurmTestbed, cluster: Cluster) -> None:
     short = submit(cluster, "-w", "r5", "-n", "1", "-t", "5")
     long = submit(cluster, "-w", "r5", "-n", "2", "-t", "50")
     wait_running(site, cluster, short, long)
@@ -103,7 +105,7 @@ def test_nodes_shared_by_local_jobs(site: Bed, cluster: Cluster) -> None:
     assert counts == {f"alpha:{short}": {"r5": 1}, f"alpha:{long}": {"r5": 2}}
 
 
-def test_uneven_shares_follow_what_slurm_allocated(site: Bed, cluster: Cluster) -> None:
+def test_uneven_shares_follow_what_slurm_allocated(site: SlurmTestbed, cluster: Cluster) -> None:
     filler = submit(cluster, "-w", "r1", "-n", "3", "-t", "5")
     wait_running(site, cluster, filler)
     # Five CPUs on two nodes, of which one has a single CPU left.
@@ -116,7 +118,7 @@ def test_uneven_shares_follow_what_slurm_allocated(site: Bed, cluster: Cluster) 
     assert taken == {"r1": 4, "r2": 4}
 
 
-def test_drained_and_down_nodes(site: Bed, cluster: Cluster) -> None:
+def test_drained_and_down_nodes(site: SlurmTestbed, cluster: Cluster) -> None:
     cluster.run("scontrol", "update", "NodeName=r6", "State=DRAIN", "Reason=fan State=IDLE broken")
     cluster.run("scontrol", "update", "NodeName=r5", "State=DOWN", "Reason=power")
     job = submit(cluster, "-w", "r4", "-t", "5")
@@ -161,7 +163,9 @@ def test_reservations_are_kept(cluster: Cluster) -> None:
         cluster.run("scontrol", "delete", "ReservationName=maint")
 
 
-def test_pending_jobs_keep_what_slurm_expects_for_them(site: Bed, cluster: Cluster) -> None:
+def test_pending_jobs_keep_what_slurm_expects_for_them(
+    site: SlurmTestbed, cluster: Cluster
+) -> None:
     first = submit(cluster, "-w", "r[1-2]", "-N2", "--exclusive", "-t", "10")
     wait_running(site, cluster, first)
     waiting = submit(cluster, "-w", "r1", "-N1", "--exclusive", "-t", "5")
@@ -187,7 +191,7 @@ def test_partitions_node_sets_and_names(cluster: Cluster) -> None:
     assert [node.power for node in powers] == [0.25, 0.25, 0.5, 0.5, 0.5, 0.5]
 
 
-def test_handed_jobs_are_seen_and_held(site: Bed, cluster: Cluster) -> None:
+def test_handed_jobs_are_seen_and_held(site: SlurmTestbed, cluster: Cluster) -> None:
     by_partition = submit(cluster, "-p", "coalloc", "-N2", "-t", "3")
     array = submit(cluster, "-p", "coalloc", "-a", "0-2", "-t", "3")
     held = submit(cluster, "-p", "coalloc", "--hold", "-t", "3")
@@ -216,16 +220,21 @@ def test_handed_jobs_are_seen_and_held(site: Bed, cluster: Cluster) -> None:
     assert first.submitted == pytest.approx(time.time(), abs=20)
 
 
-def test_what_slurm_would_start_by_itself_is_held(site: Bed, cluster: Cluster) -> None:
+def test_what_slurm_would_start_by_itself_is_held(site: SlurmTestbed, cluster: Cluster) -> None:
     blocker = submit(cluster, "-w", "r1", "--exclusive", "-t", "5")
     wait_running(site, cluster, blocker)
     job = submit(cluster, "-p", "open", "-w", "r1", "--exclusive", "-t", "3")
 
+    given = settings(partition="main", handover_partition="open")
+    reader = SlurmReader(given, cluster.slurm)
+
     def is_held() -> bool:
-        read(cluster, partition="main", handover_partition="open")
+        reader.read()
+        for act in reader.due():
+            act.run()
         return cluster.run("squeue", "-h", "-j", job, "-o", "%r").strip() == "JobHeldAdmin"
 
-    site.wait(is_held, "the reader holds a job that a partition in use would start")
+    site.wait(is_held, "a job that a partition in use would start is held")
 
 
 class Counted(Slurm):

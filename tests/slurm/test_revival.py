@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,40 +11,34 @@ import pytest
 from coalloc.adapters.slurm.launcher import SlurmLauncher, commands_of
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.model.parts import PartState
-from tests.testbeds.slurm import Bed, alike, bed
-from tests.testbeds.slurm_launches import SlurmBed
+from tests.testbeds.slurm import SlurmTestbed, alike, bed
+from tests.testbeds.slurm_launches import SlurmLaunches, settle
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def own() -> Iterator[Bed]:
+def own() -> Iterator[SlurmTestbed]:
     with bed(*alike(1, 2, conf="SlurmdTimeout=5")) as running:
         yield running
 
 
 @pytest.fixture(params=["salloc", "sbatch"])
-def launch(own: Bed, root: Path, request: pytest.FixtureRequest) -> Iterator[SlurmBed]:
-    running = SlurmBed(root, own["a"], command_limit_s=3.0, start=request.param)
+def launch(
+    own: SlurmTestbed, root: Path, request: pytest.FixtureRequest
+) -> Iterator[SlurmLaunches]:
+    running = SlurmLaunches(root, own["a"], command_limit_s=3.0, start=request.param)
     yield running
     running.close()
 
 
-def settle(own: Bed, launch: SlurmBed) -> None:
-    """Let slurmctld write down all it knows: it does so within five seconds."""
-    state = launch.cluster.folder / "state" / "job_state"
-    before = time.time()
-    launch.cluster.run("sbatch", "--hold", "-J", "settle", "-o", "/dev/null", "--wrap", "true")
-    own.wait(lambda: state.exists() and state.stat().st_mtime > before, "the state is written")
-
-
-def lines(launch: SlurmBed) -> list[str]:
+def lines(launch: SlurmLaunches) -> list[str]:
     path = launch.cwd / "began"
     return path.read_text().splitlines() if path.exists() else []
 
 
-def test_a_job_whose_start_is_forgotten_runs_once(own: Bed, launch: SlurmBed) -> None:
-    settle(own, launch)
+def test_a_job_whose_start_is_forgotten_runs_once(own: SlurmTestbed, launch: SlurmLaunches) -> None:
+    settle(own, launch.cluster)
     spec = launch.shell("echo up >> began; sleep 600", nodes=(("a1", 1),))
     launch.start(spec)
     own.wait(lambda: lines(launch) == ["up"], "it runs")
@@ -61,13 +54,15 @@ def test_a_job_whose_start_is_forgotten_runs_once(own: Bed, launch: SlurmBed) ->
     assert lines(launch) == ["up"]
 
 
-def test_a_job_whose_end_is_forgotten_is_ended_again(own: Bed, launch: SlurmBed) -> None:
+def test_a_job_whose_end_is_forgotten_is_ended_again(
+    own: SlurmTestbed, launch: SlurmLaunches
+) -> None:
     spec = launch.shell("echo up >> began; read x < go", nodes=(("a1", 1),))
     fifo = launch.cwd / "go"
     os.mkfifo(fifo, 0o666)
     launch.start(spec)
     own.wait(lambda: lines(launch) == ["up"], "it runs")
-    settle(own, launch)
+    settle(own, launch.cluster)
     fifo.write_text("on\n")
     assert launch.ended(spec.key).exit_code == 0
     launch.launcher.forget(spec.key)
@@ -84,11 +79,13 @@ def test_a_job_whose_end_is_forgotten_is_ended_again(own: Bed, launch: SlurmBed)
     own.wait(lambda: own_nodes_answer(launch), "the nodes are back")
     revived = any(comment.startswith("coalloc:") for comment in launch.jobs())
     notices = reader.read().notices
+    for act in reader.due():
+        act.run()
     assert bool(notices) == revived, notices
     own.wait(lambda: not [c for c in launch.jobs() if c.startswith("coalloc:")], "it is gone")
     assert lines(launch) == ["up"]
 
 
-def own_nodes_answer(launch: SlurmBed) -> bool:
+def own_nodes_answer(launch: SlurmLaunches) -> bool:
     text = launch.cluster.run("sinfo", "-h", "-N", "-p", "main", "-o", "%T")
     return "*" not in text and "unk" not in text

@@ -12,7 +12,7 @@ import pytest
 from coalloc.adapters.runner.command import Account
 from tests.testbeds.accounts import accounts
 from tests.testbeds.background import BackgroundUser
-from tests.testbeds.slurm import Bed, ClusterShape, alike, bed
+from tests.testbeds.slurm import ClusterShape, SlurmTestbed, alike, bed
 from tests.testbeds.slurm_accounting import missing
 from tests.testbeds.slurm_site import SlurmSite
 
@@ -31,7 +31,7 @@ def share_of(site: SlurmSite, name: str) -> dict[str, object]:
     return found
 
 
-def reservation(running: Bed, name: str) -> str:
+def reservation(running: SlurmTestbed, name: str) -> str:
     return running[name].run("scontrol", "-o", "show", "reservation")
 
 

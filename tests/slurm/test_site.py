@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from tests.testbeds.slurm import Bed, alike, bed
+from tests.testbeds.slurm import SlurmTestbed, alike, bed
 from tests.testbeds.slurm_site import SlurmSite
 
 
 @pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmTestbed]:
     with bed(*alike(3, 3)) as running:
         yield running
 
 
 @pytest.fixture
-def site(wide: Bed, root: Path) -> Iterator[SlurmSite]:
+def site(wide: SlurmTestbed, root: Path) -> Iterator[SlurmSite]:
     running = SlurmSite(root, wide)
     running.start()
     yield running
@@ -87,7 +87,7 @@ os.write(1, b"sum %d\\n" % total)
 """
 
 
-def test_local_job_is_waited_for(site: SlurmSite, wide: Bed) -> None:
+def test_local_job_is_waited_for(site: SlurmSite, wide: SlurmTestbed) -> None:
     """A job that is not ours has a node of one cluster; the job needs them all."""
     mark = site.work / "began"
     cluster = wide["b"]
@@ -102,7 +102,7 @@ def test_local_job_is_waited_for(site: SlurmSite, wide: Bed) -> None:
     assert mark.exists()
 
 
-def test_cancelled_job_ends_everywhere(site: SlurmSite, wide: Bed) -> None:
+def test_cancelled_job_ends_everywhere(site: SlurmSite, wide: SlurmTestbed) -> None:
     job = site.submit(["sleep", "600"], 8)
     site.until(lambda: site.job(job)["state"] == "running")
     assert site.ask("cancel", job=job)["type"] == "done"

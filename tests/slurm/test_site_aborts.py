@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.testbeds.slurm import Bed, Cluster, alike, bed
+from tests.testbeds.slurm import Cluster, SlurmTestbed, alike, bed
 from tests.testbeds.slurm_site import SlurmSite
 
 SELDOM_S = 600.0
@@ -16,13 +16,13 @@ SELDOM_S = 600.0
 
 
 @pytest.fixture
-def own() -> Iterator[Bed]:
+def own() -> Iterator[SlurmTestbed]:
     with bed(*alike(3, 2, conf="SlurmdTimeout=5")) as running:
         yield running
 
 
 @pytest.fixture
-def site(own: Bed, root: Path) -> Iterator[SlurmSite]:
+def site(own: SlurmTestbed, root: Path) -> Iterator[SlurmSite]:
     running = SlurmSite(
         root,
         own,
@@ -49,15 +49,15 @@ def refused(site: SlurmSite, job: str) -> bool:
 
 
 @pytest.mark.slow
-def test_cluster_that_refuses(site: SlurmSite, own: Bed) -> None:
+def test_cluster_that_refuses(site: SlurmSite, own: SlurmTestbed) -> None:
     """A local user takes a node that the daemon believes to be free."""
     mark = site.work / "began"
     own["b"].run("salloc", "--no-shell", "-w", "b1", "-t", "5", "-J", "local")
     job = site.submit(["touch", str(mark)], 6)
     site.until(lambda: refused(site, job))
     line = site.lines("job_requeued")[0]
-    assert line["detail"].startswith("b: salloc: "), line
-    assert "busy" in line["detail"]
+    assert line["detail"].startswith("b: srun: "), line
+    assert "Resources" in line["detail"]
     assert not mark.exists()
     own["b"].run("scancel", "--name=local")
     assert site.wait(job)["state"] == "completed"
@@ -66,7 +66,7 @@ def test_cluster_that_refuses(site: SlurmSite, own: Bed) -> None:
 
 
 @pytest.mark.slow
-def test_cluster_that_is_drained(site: SlurmSite, own: Bed) -> None:
+def test_cluster_that_is_drained(site: SlurmSite, own: SlurmTestbed) -> None:
     mark = site.work / "began"
     own["c"].run("scontrol", "update", "NodeName=c1", "State=DRAIN", "Reason=test")
     job = site.submit(["touch", str(mark)], 6)
@@ -78,7 +78,7 @@ def test_cluster_that_is_drained(site: SlurmSite, own: Bed) -> None:
 
 
 @pytest.mark.slow
-def test_cluster_that_dies_between_prepare_and_start(site: SlurmSite, own: Bed) -> None:
+def test_cluster_that_dies_between_prepare_and_start(site: SlurmSite, own: SlurmTestbed) -> None:
     """One slurmctld hangs while the others' parts are at the barrier; then a node there dies."""
     mark = site.work / "began"
     controller = own["c"].controller

@@ -14,8 +14,8 @@ from coalloc.model.parts import PartState, QueueTerms
 from tests.support.live_site import ENDED
 from tests.testbeds.accounts import accounts
 from tests.testbeds.background import BackgroundUser
-from tests.testbeds.slurm import Bed, Cluster, alike, bed
-from tests.testbeds.slurm_launches import SlurmBed
+from tests.testbeds.slurm import Cluster, SlurmTestbed, alike, bed
+from tests.testbeds.slurm_launches import SlurmLaunches, settle
 from tests.testbeds.slurm_site import SlurmSite
 
 SHAPE = QueueTerms(at_once=False)
@@ -23,17 +23,18 @@ START = "prepare_timeout_s = 20.0\nbackoff_first_s = 0.5\nbackoff_max_s = 5.0"
 
 
 @pytest.fixture(scope="module")
-def own() -> Iterator[Bed]:
+def own() -> Iterator[SlurmTestbed]:
     with bed(*alike(2, 3)) as running:
         yield running
 
 
 @pytest.fixture
-def launch(own: Bed, root: Path) -> Iterator[SlurmBed]:
-    running = SlurmBed(root, own["a"], start="sbatch")
+def launch(own: SlurmTestbed, root: Path) -> Iterator[SlurmLaunches]:
+    running = SlurmLaunches(root, own["a"], start="sbatch")
     yield running
     running.close()
-    own["a"].run("scancel", "--name=local")
+    for name in ("local", "settle"):
+        own["a"].run("scancel", f"--name={name}")
     own.wait(lambda: running.jobs() == [], "no job is left")
 
 
@@ -48,7 +49,7 @@ def runs(cluster: Cluster, number: str) -> bool:
     return cluster.run("squeue", "-h", "-j", number, "-o", "%t").strip() == "R"
 
 
-def test_a_claim_waits_and_gets_other_nodes(own: Bed, launch: SlurmBed) -> None:
+def test_a_claim_waits_and_gets_other_nodes(own: SlurmTestbed, launch: SlurmLaunches) -> None:
     local = occupy(own["a"], "a1", "a2", "a3")
     own.wait(lambda: runs(own["a"], local), "the local job runs")
     text = "echo $COALLOC_NODE $COALLOC_NODELIST; cat $COALLOC_HOSTFILE; echo $COALLOC_RENDEZVOUS"
@@ -73,7 +74,7 @@ def test_a_claim_waits_and_gets_other_nodes(own: Bed, launch: SlurmBed) -> None:
     ]
 
 
-def test_a_part_holds_until_it_hears_of_the_others(launch: SlurmBed) -> None:
+def test_a_part_holds_until_it_hears_of_the_others(launch: SlurmLaunches) -> None:
     spec = launch.shell("echo $COALLOC_NODELIST", nodes=(("a1", 1),), size=2, queue=SHAPE)
     launch.launcher.claim(spec)
     granted = launch.wait_one(spec.key, lambda r: bool(r.nodes) or r.is_ended)
@@ -88,9 +89,13 @@ def test_a_part_holds_until_it_hears_of_the_others(launch: SlurmBed) -> None:
 
 
 @pytest.mark.parametrize("controller", ["up", "killed"])
-def test_a_claim_that_waits_is_given_up(own: Bed, launch: SlurmBed, controller: str) -> None:
+def test_a_claim_that_waits_is_given_up(
+    own: SlurmTestbed, launch: SlurmLaunches, controller: str
+) -> None:
     local = occupy(own["a"], "a1", "a2", "a3")
     own.wait(lambda: runs(own["a"], local), "the local job runs")
+    if controller == "killed":
+        settle(own, own["a"])
     spec = launch.shell("true", queue=SHAPE)
     launch.launcher.claim(spec)
     launch.wait_one(spec.key, lambda r: r.state is PartState.WAITING)
@@ -103,7 +108,7 @@ def test_a_claim_that_waits_is_given_up(own: Bed, launch: SlurmBed, controller: 
     own.wait(lambda: not [c for c in launch.jobs() if "coalloc" in c], "nothing of it is left")
 
 
-def test_a_claim_that_its_user_cancels_in_slurm(own: Bed, launch: SlurmBed) -> None:
+def test_a_claim_that_its_user_cancels_in_slurm(own: SlurmTestbed, launch: SlurmLaunches) -> None:
     local = occupy(own["a"], "a1", "a2", "a3")
     own.wait(lambda: runs(own["a"], local), "the local job runs")
     spec = launch.shell("true", queue=SHAPE)
@@ -124,7 +129,7 @@ def users() -> Iterator[list[Account]]:
 
 
 @pytest.fixture
-def site(own: Bed, root: Path, users: list[Account]) -> Iterator[SlurmSite]:
+def site(own: SlurmTestbed, root: Path, users: list[Account]) -> Iterator[SlurmSite]:
     running = SlurmSite(root, own, given={"start": "sbatch"}, account=users[0], start=START)
     running.start()
     yield running
@@ -137,7 +142,9 @@ def site(own: Bed, root: Path, users: list[Account]) -> Iterator[SlurmSite]:
 
 @needs_root
 @pytest.mark.slow
-def test_cancel_while_one_part_holds_and_the_other_waits(own: Bed, site: SlurmSite) -> None:
+def test_cancel_while_one_part_holds_and_the_other_waits(
+    own: SlurmTestbed, site: SlurmSite
+) -> None:
     mark = site.work / "began"
     local = occupy(own["b"], "b1", "b2", "b3")
     queued = own["b"].run("sbatch", "--parsable", "-J", "local", "-o", "/dev/null", "--wrap=true")
@@ -158,7 +165,9 @@ def test_cancel_while_one_part_holds_and_the_other_waits(own: Bed, site: SlurmSi
 
 @needs_root
 @pytest.mark.slow
-def test_kills_during_the_negotiation(own: Bed, site: SlurmSite, users: list[Account]) -> None:
+def test_kills_during_the_negotiation(
+    own: SlurmTestbed, site: SlurmSite, users: list[Account]
+) -> None:
     """Daemon, executors and a slurmctld are killed while parts wait: each job runs once."""
     lines = site.work / "ran"
     widths = [1, 4, 2, 5, 1, 4, 2, 5]

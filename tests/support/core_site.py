@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from coalloc.core.coordinator import Coordinator, Remembered
-from coalloc.core.effects import Effect, Note, Reply, SaveJob, Send, Solve
-from coalloc.core.events import Requested, Solved, Stated, Ticked
+from coalloc.core.coordinator import Coordinator, StoredState
+from coalloc.core.effects import Effect, LogLine, Reply, SaveJob, SaveMeta, SendOrder, Solve
+from coalloc.core.events import Requested, Solved, StatementReceived, Ticked
 from coalloc.core.messages import Hello, Order, Read, Report
 from coalloc.core.records import JobRecord, Launch
 from coalloc.core.requests import Answer, Command, Done, Submit, SubmitWorkflow
+from coalloc.core.reserving import META as RESERVED
+from coalloc.core.reserving import read_reserved
 from coalloc.core.settings import ClusterSettings, Settings, Trigger
 from coalloc.model.cost import piece_time
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
@@ -161,8 +163,9 @@ class Site:
         clusters: Mapping[str, int] | None = None,
         *,
         slots: int = 1,
-        remembered: Remembered | None = None,
+        remembered: StoredState | None = None,
         solving: bool = True,
+        accounts: Mapping[str, Mapping[str, str]] | None = None,
         **settings: Any,
     ) -> None:
         self.sizes = dict(clusters or {"a": 2, "b": 2})
@@ -171,7 +174,11 @@ class Site:
         )
         settings.setdefault("min_interval_s", 0.0)
         self.settings = Settings(
-            clusters=tuple(ClusterSettings(name=name) for name in self.sizes), **settings
+            clusters=tuple(
+                ClusterSettings(name=name, accounts=(accounts or {}).get(name, {}))
+                for name in self.sizes
+            ),
+            **settings,
         )
         self.core = Coordinator(self.settings, remembered)
         self.state = self.core.state
@@ -182,8 +189,12 @@ class Site:
         self.answers: list[Answer] = []
         self.pending_solves: list[Solve] = []
         for name, size in self.sizes.items():
-            self.do(Stated(statement=Hello(cluster=name)))
-            self.do(Stated(statement=Read(cluster=name, reading=reading(name, size, slots=slots))))
+            self.do(StatementReceived(statement=Hello(cluster=name)))
+            self.do(
+                StatementReceived(
+                    statement=Read(cluster=name, reading=reading(name, size, slots=slots))
+                )
+            )
 
     def do(self, event: Any) -> list[Effect]:
         """Hand in an event; solves are answered at once if `solving`."""
@@ -191,7 +202,7 @@ class Site:
         self.effects += effects
         for effect in effects:
             match effect:
-                case Send(cluster=cluster, seq=seq, order=order):
+                case SendOrder(cluster=cluster, seq=seq, order=order):
                     self.orders.append((cluster, seq, order))
                 case Reply(answer=answer):
                     self.answers.append(answer)
@@ -208,7 +219,7 @@ class Site:
         self.now += seconds
         for name, cluster in self.state.clusters.items():
             if cluster.connected and cluster.reading is not None:
-                self.do(Stated(statement=Read(cluster=name, reading=cluster.reading)))
+                self.do(StatementReceived(statement=Read(cluster=name, reading=cluster.reading)))
         self.do(Ticked())
 
     def ask(self, command: Command, *, user: str = "ann", operator: bool = False) -> Answer:
@@ -255,7 +266,7 @@ class Site:
     def report(self, cluster: str, *parts: PartReport) -> None:
         """An executor reports; it has carried out every order."""
         last = self.state.clusters[cluster].next_seq - 1
-        self.do(Stated(statement=Report(cluster=cluster, last_seq=last, parts=parts)))
+        self.do(StatementReceived(statement=Report(cluster=cluster, last_seq=last, parts=parts)))
 
     def run(self, job: str) -> None:
         """Take a placed job to running."""
@@ -279,7 +290,7 @@ class Site:
 
     def notes(self, event: str) -> list[Mapping[str, Any]]:
         """The fields of log lines of one kind."""
-        return [e.fields for e in self.effects if isinstance(e, Note) and e.event == event]
+        return [e.fields for e in self.effects if isinstance(e, LogLine) and e.event == event]
 
     def saved(self) -> dict[str, JobRecord]:
         """Every job as it was last written."""
@@ -288,7 +299,9 @@ class Site:
     def restarted(self, **settings: Any) -> Site:
         """The same site after a crash of the daemon: what was written, and nothing else."""
         state = self.state
-        remembered = Remembered(
+        meta = {e.key: e.value for e in self.effects if isinstance(e, SaveMeta)}
+        remembered = StoredState(
+            reserved=read_reserved(meta.get(RESERVED, "")),
             jobs=list(self.saved().values()),
             tokens=dict(state.tokens),
             seqs={name: c.next_seq for name, c in state.clusters.items()},

@@ -19,7 +19,7 @@ LIMIT_S = 60.0
 NODES = {"nodes": ["n[1-4]"], "slots": 4}
 
 
-class Bed:
+class LaunchTestbed:
     """A launcher, its state folder, and the folder its jobs run in."""
 
     def __init__(self, root: Path, settings: object = None) -> None:
@@ -90,6 +90,17 @@ class Bed:
             left = end - time.monotonic()
             assert left > 0, f"not so after {LIMIT_S:g} s: {known}"
             select.select([self.launcher.fileno()], [], [], min(left, 0.2))
+
+    def wait_idle(self) -> None:
+        """Wait until the batch system has nothing of ours."""
+        end = time.monotonic() + LIMIT_S
+        while not self.is_idle():
+            assert time.monotonic() < end, "something stays claimed"
+            time.sleep(0.05)
+
+    def is_idle(self) -> bool:
+        """Whether every part has ended."""
+        return all(report.is_ended for report in self.launcher.poll())
 
     def output(self, name: str = "coalloc-1.out") -> str:
         return (self.cwd / name).read_text()

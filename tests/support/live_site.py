@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from coalloc.adapters.runner.status import PAGE, READY, RUNNER_NAME, decoded
-from coalloc.wire.client import Asker, NoAnswerError
+from coalloc.wire.client import NoAnswerError, RequestConnection
 from tests.kernels import CACHE
 
 LIMIT_S = 60.0
@@ -104,7 +104,7 @@ class Running:
         )
         self.endpoint = f"ipc://{root}/run/coalloc.sock"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._asker: Asker | None = None
+        self._asker: RequestConnection | None = None
 
     def section(self, name: str, nodes: int, slots: int) -> str:
         """A cluster in the configuration."""
@@ -182,10 +182,10 @@ class Running:
             _kill_runner(status)
 
     @property
-    def asker(self) -> Asker:
+    def asker(self) -> RequestConnection:
         """A connection to the daemon."""
         if self._asker is None:
-            self._asker = Asker(self.endpoint, timeout_s=LIMIT_S)
+            self._asker = RequestConnection(self.endpoint, timeout_s=LIMIT_S)
         return self._asker
 
     def ask(self, kind: str, **fields: Any) -> dict[str, Any]:
@@ -237,9 +237,9 @@ class Running:
         return all(not cluster["stale"] for cluster in clusters)
 
     @contextmanager
-    def fresh_asker(self, timeout_s: float) -> Iterator[Asker]:
+    def fresh_asker(self, timeout_s: float) -> Iterator[RequestConnection]:
         """A connection of its own."""
-        asker = Asker(self.endpoint, timeout_s=timeout_s)
+        asker = RequestConnection(self.endpoint, timeout_s=timeout_s)
         try:
             yield asker
         finally:

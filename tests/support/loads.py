@@ -8,7 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 
-from coalloc.wire.client import Asker, NoAnswerError
+from coalloc.wire.client import NoAnswerError, RequestConnection
 from tests.support.live_site import ENDED, Running
 
 HONEST = frozenset({"part_missing", "lost"})
@@ -52,7 +52,7 @@ class Load(threading.Thread):
         self._progress = threading.Condition()
 
     def run(self) -> None:
-        asker = Asker(self.endpoint, timeout_s=self.timeout_s)
+        asker = RequestConnection(self.endpoint, timeout_s=self.timeout_s)
         number = 0
         while not self._enough.is_set():
             token = uuid.uuid4().hex
@@ -66,7 +66,7 @@ class Load(threading.Thread):
                     break
                 except NoAnswerError:
                     asker.close()
-                    asker = Asker(self.endpoint, timeout_s=self.timeout_s)
+                    asker = RequestConnection(self.endpoint, timeout_s=self.timeout_s)
             with self._progress:
                 self.waits.append(time.monotonic() - began)
                 if answer["type"] != "done":

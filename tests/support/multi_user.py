@@ -13,8 +13,8 @@ from typing import Any
 
 from coalloc.client import enrolment
 from coalloc.runtime.key_files import KeyFile, read_key, write_key
-from coalloc.wire.client import Asker
-from coalloc.wire.curve import Calling, KeyPair, new_pair
+from coalloc.wire.client import RequestConnection
+from coalloc.wire.curve import CurveClient, KeyPair, new_pair
 from tests.support.live_site import LIMIT_S, Running
 
 NOBODY = 65534
@@ -33,7 +33,7 @@ class MultiUser(Running):
         self.enrolment = root / "run" / "enrol.sock"
         self.publications = f"ipc://{root}/run/events.sock"
         self.executors = f"ipc://{root}/run/executors.sock"
-        self.operator: Calling | None = None
+        self.operator: CurveClient | None = None
         self.server = ""
         self.pairs: list[KeyPair] = []
 
@@ -64,7 +64,7 @@ class MultiUser(Running):
         """Ask the enrolment socket as this process's user, who is the daemon's."""
         return enrolment.ask(self.enrolment, verb, **fields)
 
-    def key(self, user: str, role: str = "submit", clusters: tuple[str, ...] = ()) -> Calling:
+    def key(self, user: str, role: str = "submit", clusters: tuple[str, ...] = ()) -> CurveClient:
         """A new key of a user."""
         calling = self.unknown_key()
         self.admin(
@@ -72,10 +72,10 @@ class MultiUser(Running):
         )
         return calling
 
-    def unknown_key(self) -> Calling:
+    def unknown_key(self) -> CurveClient:
         """A key that nobody has authorized."""
         self.pairs.append(new_pair())
-        return Calling(pair=self.pairs[-1], server=self.server)
+        return CurveClient(pair=self.pairs[-1], server=self.server)
 
     def executor_key(self, cluster: str) -> None:
         """Give a cluster's executor its key."""
@@ -83,22 +83,26 @@ class MultiUser(Running):
         calling = self.key(BOB, role="executor", clusters=(cluster,))
         write_key(path, KeyFile(pair=calling.pair, server=self.server))
 
-    def executor_calling(self, cluster: str) -> Calling:
+    def executor_calling(self, cluster: str) -> CurveClient:
         """The key of a cluster's executor, as a thief would have it."""
         file = read_key(self.root / "state" / "executors" / cluster / "key.json")
-        return Calling(pair=file.pair, server=file.server)
+        return CurveClient(pair=file.pair, server=file.server)
 
     @property
-    def asker(self) -> Asker:
+    def asker(self) -> RequestConnection:
         """A connection to the daemon, as an operator."""
         if self._asker is None:
-            self._asker = Asker(self.endpoint, timeout_s=LIMIT_S, security=self.operator)
+            self._asker = RequestConnection(
+                self.endpoint, timeout_s=LIMIT_S, security=self.operator
+            )
         return self._asker
 
     @contextmanager
-    def asking(self, security: Calling | None, timeout_s: float = LIMIT_S) -> Iterator[Asker]:
+    def asking(
+        self, security: CurveClient | None, timeout_s: float = LIMIT_S
+    ) -> Iterator[RequestConnection]:
         """A connection with this key, or with none."""
-        asker = Asker(self.endpoint, timeout_s=timeout_s, security=security)
+        asker = RequestConnection(self.endpoint, timeout_s=timeout_s, security=security)
         try:
             yield asker
         finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coalloc.core.effects import Record, SaveJob, SaveLaunch
+from coalloc.core.effects import AppendEvent, SaveJob, SaveLaunch
 from coalloc.core.records import JobRecord, JobState, Launch
 from coalloc.model.jobs import RigidJob
 
@@ -33,7 +33,7 @@ def saved_launch(job: str, *argv: str) -> SaveLaunch:
     return SaveLaunch(job=job, launch=Launch(argv=argv or ("hostname",), cwd="/"))
 
 
-def event(seq: int, *, job: str = "", time: float = 0.0, size: int = 0) -> Record:
+def event(seq: int, *, job: str = "", time: float = 0.0, size: int = 0) -> AppendEvent:
     """An event with so many characters of text."""
     fields = {"text": "x" * size} if size else {}
-    return Record(seq=seq, time=time, kind="job_submitted", job=job, fields=fields)
+    return AppendEvent(seq=seq, time=time, kind="job_submitted", job=job, fields=fields)

@@ -9,7 +9,7 @@ from datetime import datetime
 from types import TracebackType
 
 from coalloc.adapters.runner.command import Account
-from tests.testbeds.slurm import Bed, Cluster
+from tests.testbeds.slurm import Cluster, SlurmTestbed
 
 
 class BackgroundUser:
@@ -33,7 +33,7 @@ class BackgroundUser:
 
     def __init__(
         self,
-        bed: Bed,
+        bed: SlurmTestbed,
         account: Account,
         *,
         waiting: int = 3,

@@ -236,7 +236,7 @@ class Cell:
             )
 
 
-class Bed:
+class GridEngineTestbed:
     """Cells that run; made by `bed`."""
 
     def __init__(self, root: Path, cells: int, slots: int) -> None:
@@ -303,7 +303,7 @@ class Bed:
 
 
 @contextlib.contextmanager
-def bed(cells: int = 1, *, slots: int = 4, keep: bool = False) -> Iterator[Bed]:
+def bed(cells: int = 1, *, slots: int = 4, keep: bool = False) -> Iterator[GridEngineTestbed]:
     """Run so many cells, named p, q, r.
 
     Parameters
@@ -320,7 +320,7 @@ def bed(cells: int = 1, *, slots: int = 4, keep: bool = False) -> Iterator[Bed]:
     absent = missing()
     if absent:
         raise BedError(absent)
-    with bed_folder("ge", keep=keep) as root, up(Bed(root, cells, slots)) as running:
+    with bed_folder("ge", keep=keep) as root, up(GridEngineTestbed(root, cells, slots)) as running:
         yield running
 
 
@@ -347,7 +347,7 @@ def _arch() -> str:
     ).stdout.strip()
 
 
-def _marked(running: Bed) -> list[int]:
+def _marked(running: GridEngineTestbed) -> list[int]:
     """Processes below this one that belong to a cell's execd, and all below them."""
     marks = [f"SGE_ROOT={cell.root}\0".encode() for cell in running]
     found: dict[int, None] = {}

@@ -11,7 +11,7 @@ from typing import Any
 from coalloc.adapters.gridengine.launcher import GridEngineLauncher
 from coalloc.adapters.gridengine.settings import GridEngineSettings, read_settings
 from coalloc.model.parts import PartSpec
-from tests.support.launch_bed import Bed as LaunchBed
+from tests.support.launch_bed import LaunchTestbed as LaunchBed
 from tests.testbeds.gridengine import BIN, Cell, bed
 from tests.testbeds.slurm_launches import PYTHON
 
@@ -41,7 +41,7 @@ def settings_of(cell: Cell, **given: Any) -> dict[str, Any]:
     }
 
 
-class GridEngineBed(LaunchBed):
+class GridEngineLaunches(LaunchBed):
     """What the tests of the local launcher have, on a Grid Engine cell."""
 
     def __init__(self, root: Path, cell: Cell, **given: Any) -> None:
@@ -68,3 +68,33 @@ class GridEngineBed(LaunchBed):
     def jobs(self) -> list[str]:
         """Names of the cell's jobs that are not over."""
         return [job.name for job in self.cell.status().jobs()]
+
+    @property
+    def all_nodes(self) -> tuple[tuple[str, int], ...]:
+        """Its one host with all four slots."""
+        return ((self.site.published("localhost"), 4),)
+
+    @property
+    def another_node(self) -> tuple[tuple[str, int], ...]:
+        """Room for a second part: another slot of the one host."""
+        return ((self.site.published("localhost"), 1),)
+
+    def is_idle(self) -> bool:
+        """Whether nothing is claimed."""
+        return self.cell.is_idle()
+
+    def owners(self) -> list[str]:
+        """Users of the cell's jobs."""
+        return [job.owner for job in self.cell.status().jobs()]
+
+    def cancel_there(self) -> None:
+        """Delete every job, as an administrator does."""
+        self.cell.run("qdel", *(job.number for job in self.cell.status().jobs()))
+
+    def stop_service(self) -> None:
+        """End qmaster."""
+        self.cell.kill_qmaster()
+
+    def start_service(self) -> None:
+        """Start qmaster again."""
+        self.cell.start_qmaster()

@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.support.live_site import Running
 from tests.testbeds import slurm_launches as slurm
-from tests.testbeds.gridengine import Bed
+from tests.testbeds.gridengine import GridEngineTestbed
 from tests.testbeds.gridengine_launches import settings_of
-from tests.testbeds.slurm import Bed as SlurmBed
+from tests.testbeds.slurm import SlurmTestbed as SlurmBed
 
 SECTION = """\
 [[clusters]]
@@ -25,7 +25,7 @@ class MixedSite(Running):
     """One site of Grid Engine cells, one local cluster `alpha`, and Slurm clusters if given."""
 
     def __init__(
-        self, root: Path, cells: Bed, others: SlurmBed | None = None, **options: Any
+        self, root: Path, cells: GridEngineTestbed, others: SlurmBed | None = None, **options: Any
     ) -> None:
         self.cells, self.others = cells, others
         sizes = {cell.name: 1 for cell in cells} | {"alpha": 2}

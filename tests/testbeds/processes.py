@@ -20,6 +20,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from coalloc.adapters.runner.status import descendants
+
 PORTS = range(20000, 32000)
 SHARES = 4
 UP_LIMIT_S = 30.0
@@ -155,6 +157,40 @@ def kill(pids: Iterable[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def reap_dead(but: set[int], command: str) -> None:
+    """Collect what ended before, having come to us as an orphan: nobody else would."""
+    for path in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
+        for pid in map(int, path.read_text().split()):
+            with contextlib.suppress(OSError):
+                comm, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+                if pid not in but and rest.split()[0] == "Z" and f"({command}" in comm:
+                    os.waitpid(pid, os.WNOHANG)
+
+
+def _is_marked(pid: int, mark: str) -> bool:
+    """Whether a process's environment or open files name this; a slurmstepd's hold only a log."""
+    try:
+        if mark.encode() in Path(f"/proc/{pid}/environ").read_bytes():
+            return True
+        paths = list(Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+    for path in paths:
+        with contextlib.suppress(OSError):
+            if mark in os.readlink(path):
+                return True
+    return False
+
+
+def marked(mark: str) -> list[int]:
+    """Processes below this one that are marked so, and all below them."""
+    found: dict[int, None] = {}
+    for pid in descendants(os.getpid()):
+        if _is_marked(pid, mark):
+            found |= dict.fromkeys([pid, *descendants(pid)])
+    return list(found)
 
 
 def by_hand(

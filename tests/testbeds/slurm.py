@@ -27,7 +27,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coalloc.adapters.runner.command import Account, BatchError
-from coalloc.adapters.runner.status import descendants
 from coalloc.adapters.slurm.commands import Slurm
 from tests.testbeds.processes import (
     UP_LIMIT_S,
@@ -36,6 +35,8 @@ from tests.testbeds.processes import (
     by_hand,
     free_ports,
     kill,
+    marked,
+    reap_dead,
     up,
     wait_gone,
     wait_port,
@@ -204,7 +205,7 @@ class Cluster:
     def kill_node(self, name: str, *, steps: bool = True) -> None:
         """End a node's slurmd at once; with its steps, as a loss of power would."""
         process = self.nodes.pop(name)
-        left = [pid for pid in _marked(self._mark(name)) if pid != process.pid] if steps else []
+        left = [pid for pid in marked(self._mark(name)) if pid != process.pid] if steps else []
         process.kill()
         kill(left)
         process.wait()
@@ -222,7 +223,7 @@ class Cluster:
         return sum(line.endswith(" idle") for line in lines) == self.shape.nodes
 
 
-class Bed:
+class SlurmTestbed:
     """Clusters that run; made by `bed`."""
 
     def __init__(
@@ -283,15 +284,15 @@ class Bed:
         daemons += [] if self.munged is None else [self.munged]
         own = {process.pid for process in daemons}
         # The state is thrown away: nothing is gained by letting a controller write it.
-        left = [pid for pid in _marked(f"{self.root}/") if pid not in own]
+        left = [pid for pid in marked(f"{self.root}/") if pid not in own]
         kill([*own, *left])
         for process in daemons:
             process.wait()
         while left:
             self._reap(left)
-            left = _marked(f"{self.root}/")
+            left = marked(f"{self.root}/")
             kill(left)
-        _reap_dead(but=own)
+        reap_dead(own, "slurm")
 
     def _reap(self, pids: Sequence[int]) -> None:
         """Collect the orphans that have come to us, and wait for those that will."""
@@ -354,7 +355,9 @@ class Bed:
 
 
 @contextlib.contextmanager
-def bed(*shapes: ClusterShape, accounting: bool = False, keep: bool = False) -> Iterator[Bed]:
+def bed(
+    *shapes: ClusterShape, accounting: bool = False, keep: bool = False
+) -> Iterator[SlurmTestbed]:
     """Run these clusters for a while.
 
     Parameters
@@ -374,7 +377,7 @@ def bed(*shapes: ClusterShape, accounting: bool = False, keep: bool = False) -> 
         raise BedError(absent)
     with (
         bed_folder("slurm", keep=keep) as root,
-        up(Bed(root, shapes, accounting=accounting)) as running,
+        up(SlurmTestbed(root, shapes, accounting=accounting)) as running,
     ):
         yield running
 
@@ -402,40 +405,6 @@ def _daemon(command: Sequence[str], output: Path, mark: str = "") -> subprocess.
 
 def _tail(path: Path) -> str:
     return path.read_text(errors="replace")[-500:] if path.exists() else ""
-
-
-def _reap_dead(but: set[int]) -> None:
-    """Collect what ended before, having come to us as an orphan: nobody else would."""
-    for path in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
-        for pid in map(int, path.read_text().split()):
-            with contextlib.suppress(OSError):
-                comm, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
-                if pid not in but and rest.split()[0] == "Z" and "(slurm" in comm:
-                    os.waitpid(pid, os.WNOHANG)
-
-
-def _is_marked(pid: int, mark: str) -> bool:
-    """Whether a process's environment or open files name this; a slurmstepd's hold only a log."""
-    try:
-        if mark.encode() in Path(f"/proc/{pid}/environ").read_bytes():
-            return True
-        paths = list(Path(f"/proc/{pid}/fd").iterdir())
-    except OSError:
-        return False
-    for path in paths:
-        with contextlib.suppress(OSError):
-            if mark in os.readlink(path):
-                return True
-    return False
-
-
-def _marked(mark: str) -> list[int]:
-    """Processes below this one that are marked so, and all below them."""
-    found: dict[int, None] = {}
-    for pid in descendants(os.getpid()):
-        if _is_marked(pid, mark):
-            found |= dict.fromkeys([pid, *descendants(pid)])
-    return list(found)
 
 
 def main() -> int:

@@ -6,7 +6,9 @@ import atexit
 import contextlib
 import functools
 import shutil
+import signal
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,15 +16,15 @@ from typing import Any
 from coalloc.adapters.slurm.launcher import SlurmLauncher
 from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
 from coalloc.model.parts import PartReport, PartSpec, QueueTerms
-from tests.support.launch_bed import Bed as LaunchBed
-from tests.testbeds.slurm import Bed, Cluster, ClusterShape, bed
+from tests.support.launch_bed import LaunchTestbed as LaunchBed
+from tests.testbeds.slurm import Cluster, ClusterShape, SlurmTestbed, bed
 
 PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
 """One that every user may run."""
 
 
 @functools.cache
-def shared_bed() -> Bed:
+def shared_bed() -> SlurmTestbed:
     """A cluster c of two nodes that lives as long as this process."""
     stack = contextlib.ExitStack()
     running = stack.enter_context(bed(ClusterShape(name="c", nodes=2)))
@@ -41,7 +43,19 @@ def settings_of(cluster: Cluster, **given: Any) -> dict[str, Any]:
     }
 
 
-class SlurmBed(LaunchBed):
+def settle(running: SlurmTestbed, cluster: Cluster) -> None:
+    """Let slurmctld write down all it knows, which it does within five seconds.
+
+    What it has not written is forgotten when it is killed, ends of earlier tests' jobs among it.
+    A held job named ``settle`` stays.
+    """
+    state = cluster.folder / "state" / "job_state"
+    before = time.time()
+    cluster.run("sbatch", "--hold", "-J", "settle", "-o", "/dev/null", "--wrap", "true")
+    running.wait(lambda: state.exists() and state.stat().st_mtime > before, "the state is written")
+
+
+class SlurmLaunches(LaunchBed):
     """What the tests of the local launcher have, on a Slurm cluster."""
 
     def __init__(self, root: Path, cluster: Cluster, **given: Any) -> None:
@@ -80,3 +94,33 @@ class SlurmBed(LaunchBed):
     def jobs(self) -> list[str]:
         """Slurm's jobs that are not over: their comments."""
         return self.cluster.run("squeue", "-h", "-o", "%k").split()
+
+    @property
+    def all_nodes(self) -> tuple[tuple[str, int], ...]:
+        """Every node, claimed whole."""
+        return tuple((name, 1) for name in self.cluster.node_names)
+
+    @property
+    def another_node(self) -> tuple[tuple[str, int], ...]:
+        """Room for a second part."""
+        return self.all_nodes[-1:]
+
+    def is_idle(self) -> bool:
+        """Whether nothing is claimed."""
+        return self.cluster.is_idle()
+
+    def owners(self) -> list[str]:
+        """Users of Slurm's jobs."""
+        return self.cluster.run("squeue", "-h", "-o", "%u").split()
+
+    def cancel_there(self) -> None:
+        """Cancel every job, as an administrator does."""
+        self.cluster.run("scancel", *self.cluster.run("squeue", "-h", "-o", "%i").split())
+
+    def stop_service(self) -> None:
+        """End slurmctld."""
+        self.cluster.kill_controller(signal.SIGTERM)
+
+    def start_service(self) -> None:
+        """Start slurmctld again."""
+        self.cluster.start_controller()

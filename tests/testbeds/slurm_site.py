@@ -11,7 +11,7 @@ from typing import Any
 
 from coalloc.adapters.runner.command import Account
 from tests.support.live_site import Running
-from tests.testbeds.slurm import Bed
+from tests.testbeds.slurm import SlurmTestbed
 from tests.testbeds.slurm_launches import PYTHON, settings_of
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
@@ -43,7 +43,7 @@ class SlurmSite(Running):
     def __init__(
         self,
         root: Path,
-        bed: Bed,
+        bed: SlurmTestbed,
         *,
         given: Any = None,
         powers: Mapping[str, float] | None = None,

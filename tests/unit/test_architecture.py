@@ -42,6 +42,9 @@ MAY_IMPORT = {
         *("coalloc", "coalloc.model", "coalloc.core", "coalloc.policies", "coalloc.adapters"),
         *("coalloc.wire", "coalloc.runtime"),
     ),
+    "dashboard": (
+        *("coalloc", "coalloc.model", "coalloc.wire", "coalloc.runtime", "coalloc.client"),
+    ),
     "simulation": (
         *("coalloc", "coalloc.model", "coalloc.core", "coalloc.policies"),
         "coalloc.adapters.formats",
@@ -49,8 +52,10 @@ MAY_IMPORT = {
     "cli": (
         *("coalloc", "coalloc.model", "coalloc.core", "coalloc.policies", "coalloc.adapters"),
         *("coalloc.wire", "coalloc.runtime", "coalloc.client", "coalloc.simulation"),
-        # what works on the files of a daemon, or is one: backup, restore, demo
-        *("coalloc.daemon.store", "coalloc.daemon.solver"),
+        # what works on the files of a daemon, or is one: backup, restore, demo; what judges its
+        # configuration: doctor
+        *("coalloc.daemon.store", "coalloc.daemon.solver", "coalloc.daemon.settings"),
+        "coalloc.dashboard",
     ),
 }
 # Modules that import the standard library only, `adapters.runner` and their own folder: they are
@@ -69,7 +74,11 @@ LAZY = {
     ),
 }
 # (importer, imported): only inside functions, so that most commands never load it.
-DEFERRED = {("cli", "coalloc.simulation"), ("cli", "coalloc.daemon.store")}
+DEFERRED = {
+    ("cli", "coalloc.simulation"),
+    ("cli", "coalloc.daemon.store"),
+    ("cli", "coalloc.dashboard"),
+}
 
 PROCESSES = (
     "adapters/fork_server.py",
@@ -77,6 +86,10 @@ PROCESSES = (
     "adapters/runner/runner.py",
     "adapters/runner/command.py",
     "adapters/sweeper.py",
+    # loads policies of other packages to check their options
+    "daemon/foreign_options.py",
+    # runs an operator's command, and sendmail, in a thread of its own
+    "daemon/notify.py",
     "daemon/solver/pool.py",
     "daemon/solver/worker.py",
     "daemon/solver/warming.py",
@@ -87,6 +100,8 @@ PROCESSES = (
 MIPS: tuple[str, ...] = ("policies/mip/*",)
 HOMES: dict[str, tuple[str, ...]] = {
     "zmq": ("wire/*",),
+    "starlette": ("dashboard/*",),
+    "uvicorn": ("dashboard/server.py",),
     "nacl": ("wire/curve.py",),
     "apscheduler": ("daemon/timer.py",),
     "psutil": ("adapters/local/*", "adapters/probe.py"),
@@ -94,6 +109,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "pulp": MIPS,
     "numba": ("policies/kernel/*",),
     "highspy": ("policies/mip/*", "policies/moldable/*", "policies/workflow/bound_lp.py"),
+    "textual": ("cli/top_app.py",),
     "matplotlib": ("simulation/reproduce/plots.py",),
     "xml.parsers.expat": ("adapters/formats/safe_xml.py",),
     "yaml": ("adapters/formats/yaml_events.py",),
@@ -287,6 +303,7 @@ def test_namespace_holds_no_copies() -> None:
     assert modes == expected | {
         "src/coalloc/__init__.py": "100644",
         "src/coalloc/py.typed": "100644",
+        "src/coalloc/programs.py": "100644",
         "src/coalloc/solving.py": "100644",
     }
 
@@ -303,156 +320,6 @@ def test_setup_maps_the_same_folders() -> None:
 
 def test_every_package_has_its_rules() -> None:
     assert tuple(sorted(MAY_IMPORT)) == PACKAGES
-
-
-# The rules applied to snippets: each row is a package and a source that breaks a rule.
-
-
-@pytest.mark.parametrize(
-    ("package", "source"),
-    [
-        ("model", "import coalloc.core.queue"),
-        ("model", "from coalloc import __version__"),
-        ("core", "from coalloc import policies"),
-        ("core", "from ..policies import checker"),  # relative, out of the package
-        ("policies", "def f():\n    from coalloc.adapters import formats"),  # deferral is no excuse
-        ("adapters", "from coalloc.daemon.store.sqlite import Store"),
-        ("adapters", "from coalloc import Client"),  # loads the daemon
-        ("adapters", "import importlib\nimportlib.import_module('coalloc.daemon')"),
-        ("simulation", "from coalloc.adapters.local.adapter import Local"),
-        ("simulation", "import coalloc\ncoalloc.daemon.main()"),  # reached, not imported
-        ("cli", "from coalloc.simulation import replay"),
-        ("cli", "if x:\n    import coalloc.simulation.replay"),
-        ("daemon", "from coalloc.cli import arguments"),
-        ("daemon", "from coalloc.executor.service import Executor"),
-        ("client", "from coalloc.policies.registry import POLICIES"),
-        ("runtime", "from coalloc.policies.registry import POLICIES"),
-    ],
-)
-def test_layer_rule_can_fail(package: str, source: str) -> None:
-    assert list(layer_faults(package, read_uses(source, f"coalloc.{package}")))
-
-
-@pytest.mark.parametrize(
-    ("package", "source"),
-    [
-        ("model", "from coalloc.model.job import Job\nimport math"),
-        ("core", "from . import queue\nfrom coalloc.model import job\nqueue.push()"),
-        ("simulation", "from coalloc.adapters.formats import swf\nfrom coalloc import __version__"),
-        ("cli", "def command():\n    from coalloc.simulation import replay\n    replay.run()"),
-        (
-            "cli",
-            "from typing import TYPE_CHECKING\n"
-            "if TYPE_CHECKING:\n    from coalloc.simulation import replay",
-        ),
-        ("adapters", "from coallocator import x"),  # a prefix, not a package
-    ],
-)
-def test_layer_rule_can_pass(package: str, source: str) -> None:
-    assert not list(layer_faults(package, read_uses(source, f"coalloc.{package}")))
-
-
-@pytest.mark.parametrize(
-    ("path", "source"),
-    [
-        ("daemon/main.py", "import zmq.asyncio"),
-        ("daemon/main.py", "from apscheduler.schedulers.asyncio import AsyncIOScheduler"),
-        ("daemon/probe.py", "import psutil"),  # the right name in the wrong folder
-        ("core/queue.py", "import sqlite3"),
-        ("policies/oas.py", "def f():\n    import pulp"),
-        ("policies/oas.py", "from numba import njit"),
-        ("adapters/slurm/adapter.py", "import subprocess"),
-        ("adapters/slurm/adapter.py", "import os\nos.fork()"),
-        ("adapters/slurm/adapter.py", "from os import system as run"),
-        ("adapters/slurm/adapter.py", "import asyncio\nasyncio.create_subprocess_exec('squeue')"),
-    ],
-)
-def test_home_rule_can_fail(path: str, source: str) -> None:
-    assert list(home_faults(path, read_uses(source)))
-
-
-@pytest.mark.parametrize(
-    ("path", "source"),
-    [
-        ("wire/server.py", "import zmq"),
-        ("adapters/local/reader.py", "import psutil"),
-        ("daemon/store/sqlite.py", "import sqlite3"),
-        ("policies/kernel/profile.py", "from numba import njit"),
-        ("adapters/fork_server.py", "import asyncio\nasyncio.create_subprocess_exec('squeue')"),
-        ("adapters/slurm/adapter.py", "import os\nos.environ"),
-    ],
-)
-def test_home_rule_can_pass(path: str, source: str) -> None:
-    assert not list(home_faults(path, read_uses(source)))
-
-
-@pytest.mark.parametrize(
-    ("path", "source", "fault"),
-    [
-        ("adapters/runner/node.py", "import json\nfrom coalloc.adapters.runner import talk", False),
-        (
-            "adapters/slurm/part_commands.py",
-            "from coalloc.adapters.slurm.commands import Slurm",
-            False,
-        ),
-        ("adapters/slurm/reader.py", "from coalloc.model.errors import InputError", False),
-        ("adapters/runner/node.py", "import msgspec", True),
-        ("adapters/runner/node.py", "from coalloc.adapters.base import AdapterError", True),
-        ("adapters/slurm/part_job.py", "from coalloc.model.errors import InputError", True),
-    ],
-)
-def test_standard_rule(path: str, source: str, fault: bool) -> None:
-    assert bool(list(standard_faults(path, read_uses(source)))) == fault
-
-
-@pytest.mark.parametrize(
-    ("package", "source"),
-    [
-        ("core", "import time"),
-        ("core", "from datetime import datetime as D\nD.now()"),
-        ("core", "import datetime\ndatetime.datetime.now(datetime.UTC)"),
-        ("core", "import os.path"),
-        ("core", "import msgspec"),  # neither the standard library nor the model
-        ("core", "def f(p):\n    with open(p):\n        pass"),
-        ("policies", "from time import monotonic"),
-        ("policies", "import logging"),
-        ("policies", "import numpy as np\nx = np.random.rand(3)"),
-        ("policies", "from numpy import random\nrandom.seed(1)"),
-        ("policies", "from numpy.random import default_rng\nrng = default_rng()"),  # no seed
-    ],
-)
-def test_purity_rule_can_fail(package: str, source: str) -> None:
-    assert list(purity_faults(package, read_uses(source, f"coalloc.{package}")))
-
-
-@pytest.mark.parametrize(
-    ("package", "source"),
-    [
-        ("core", "import dataclasses\nfrom datetime import timedelta\ntime = 1.0"),
-        ("core", "def handle(event, time):\n    return event.time + time"),  # a name, no clock
-        ("policies", "import numpy as np\nrng = np.random.default_rng(7)\nrng.random()"),
-        ("policies", "import numpy as np\ndef f(rng: np.random.Generator) -> None: ..."),
-        ("adapters", "import time\nimport random"),
-    ],
-)
-def test_purity_rule_can_pass(package: str, source: str) -> None:
-    assert not list(purity_faults(package, read_uses(source, f"coalloc.{package}")))
-
-
-def test_bare_and_integration_rules_can_fail() -> None:
-    assert list(bare_faults(read_uses("from model import job")))
-    assert list(bare_faults(read_uses("def f():\n    import daemon.wire")))
-    assert not list(bare_faults(read_uses("from coalloc import model\nfrom models import x")))
-    assert list(integration_faults(read_uses("from coalloc.client.client import Client")))
-    assert not list(integration_faults(read_uses("from coalloc import Client")))
-
-
-def test_folder_rule_can_fail(tmp_path: Path) -> None:
-    for name in ("data", "kernel/inner"):
-        (tmp_path / name).mkdir(parents=True)
-    for name in (".", "kernel"):
-        (tmp_path / name / "__init__.py").touch()
-    assert list(folder_faults(tmp_path)) == ["inner/ has no __init__.py"]
 
 
 def core_writes(source: str) -> Iterator[str]:

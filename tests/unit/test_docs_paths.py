@@ -1,6 +1,7 @@
 """Every file that the documentation names is there.
 
-Left out are the change log, which speaks of former trees, and the figures of `docs/reproduction`.
+Left out are the change log and `docs/history`, which speak of former trees, and the figures of
+`docs/reproduction`.
 """
 
 import re
@@ -31,7 +32,7 @@ EXAMPLES = {
 def documents() -> list[str]:
     """Return the Markdown files, and the texts that administrators install."""
     named = [path for path in files() if path.endswith(".md") or path.startswith("systemd/")]
-    named = [path for path in named if not path.startswith("docs/reproduction/")]
+    named = [path for path in named if not path.startswith(("docs/reproduction/", "docs/history/"))]
     return [*sorted(set(named) - {"CHANGELOG.md"}), "etc/coallocd.toml"]
 
 

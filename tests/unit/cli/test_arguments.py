@@ -103,7 +103,7 @@ def test_speedups() -> None:
 
 
 def test_features_and_names() -> None:
-    assert parse.features("fast&ib") == parse.features("fast,ib") == ("fast", "ib")
+    assert parse.constraint("fast&ib") == parse.constraint("fast,ib") == ("fast", "ib")
     assert parse.names("alpha, beta") == ("alpha", "beta")
 
 
@@ -148,11 +148,11 @@ def test_features_and_names() -> None:
         (parse.indices, "0-999999999", "more than"),  # not built before it is refused
         (parse.indices, "a", "neither an index"),
         (parse.indices, "", "neither an index"),
-        (parse.needs, "after:1", "not one of"),
+        (parse.needs, "since:1", "not one of"),
+        (parse.needs, "after:", "number of a job"),
         (parse.needs, "afterok", "number of a job"),
         (parse.needs, "afterok:x", "number of a job"),
         (parse.needs, "afterok:1?afterok:2", "number of a job"),
-        (parse.features, "a|b", "only 'and'"),
         (parse.names, ",", "no name"),
         (parse.job, "12.", "number of a job"),
     ],

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
+import pytest
+
 from coalloc.adapters.formats.gantt_svg import ticks_of
-from coalloc.cli.gantt import html_gantt, rows_of, svg_gantt, text_gantt
+from coalloc.cli.gantt import rows_of, svg_gantt, text_gantt
+from coalloc.cli.gantt_page import html_gantt
 from coalloc.cli.picture import Picture, counts, headline, picture_of
 from coalloc.model.plan import Objective, Placement, Plan, Status
 
@@ -154,3 +159,31 @@ def test_a_live_plan_shows_the_time_of_day() -> None:
 def test_an_axis_counts_from_its_zero() -> None:
     ticks = ticks_of(-30.0, 60.0, 0.0)
     assert [label for _, label in ticks][:4] == ["-30 s", "-20 s", "-10 s", "0 s"]
+
+
+def test_the_page_has_ties_links_and_the_clock_and_no_name_ends_its_data() -> None:
+    places = (
+        Placement(job="</script>", start=10.0, end=20.0, nodes={"p1": 2, "q1": 2}),
+        Placement(job="runs", start=0.0, end=10.0, nodes={"p1": 2}),
+    )
+    plan = replace(PLAN, placements=places)
+    clusters = {"p1": "p", "q1": "q"}
+    page = html_gantt(
+        Picture(plan=plan, now=5.0, running=1),
+        clusters,
+        critical=(0,),
+        proc_gbps={"</script>": 0.3},
+        link_gbps={"p": 1.0, "q": float("inf")},
+    )
+    found = re.findall(r'id="data">(.*?)</script>', page)
+    data = json.loads(found[0])
+    assert (data["now"], data["zero"]) == (5.0, 0.0)
+    assert data["clusters"] == [["p", 1.0], ["q", None]]
+    assert data["lanes"] == [["p", "p1", 2], ["q", "q1", 2]]
+    # equation (4): 0.3 * 2 * 2 / 3 on both links
+    tied, running = data["rows"]
+    assert tied[:6] == ["</script>", "critical path", "", "planned", 10.0, 20.0]
+    assert tied[6] == [0, 2, 1, 2]
+    assert tied[7] == pytest.approx([0, 0.4, 1, 0.4])
+    assert running[3] == "running"
+    assert "import " not in page.partition('type="module">')[2]

@@ -81,7 +81,9 @@ def test_every_option(client: FakeClient) -> None:
     words = (
         "--ntasks=4 --base-time 1h --sigma .7 --bandwidth 75Mbps --mem-per-proc 2G -M alpha,beta"
         " -C fast&ib --priority 3 -d afterok:1,afterany:2 -a 0-2 -H --hold-infeasible -J name"
-        " -o out.%j -e err.%j -D there --export NONE --begin now+1hour --token t -- true"
+        " --requeue"
+        " -o out.%j -e err.%j -D there --export NONE --begin now+1hour --token t -A chem -q long"
+        " -p main,short --reservation course -L matlab:2 --gres gpu:2 -- true"
     )
     body = sent(client, *words.split())
     earliest = body["job"].pop("earliest")
@@ -111,6 +113,21 @@ def test_every_option(client: FakeClient) -> None:
     assert (body["name"], body["token"]) == ("name", "t")
     assert body["hold"] is True
     assert body["hold_infeasible"] is True
+    assert body["requeue"] is True
+    assert body["batch"] == {
+        "account": "chem",
+        "qos": "long",
+        "partition": "main,short",
+        "reservation": "course",
+        "licenses": "matlab:2",
+        "gres": "gpu:2",
+    }
+
+
+def test_constraint_beyond_a_list_of_features_is_for_the_batch_systems(client: FakeClient) -> None:
+    body = sent(client, "-C", "[rack1|rack2]", "--", "true")
+    assert body["batch"] == {"constraint": "[rack1|rack2]"}
+    assert "features" not in body["job"]
 
 
 @pytest.mark.parametrize(
@@ -309,13 +326,13 @@ def test_lines_for_sbatch_are_named_in_one_warning(
 ) -> None:
     script = tmp_path / "job.sh"
     script.write_text(
-        "#!/bin/sh\n#SBATCH -n 4\n#SBATCH --gres=gpu:1\n#SBATCH --time=10 # short\n"
+        "#!/bin/sh\n#SBATCH -n 4\n#SBATCH --nice=5\n#SBATCH --time=10 # short\n"
         "#COALLOC -n 2\ntrue\n#SBATCH -J late\n"
     )
     assert sent(client, str(script))["job"]["procs"] == 2
     assert capsys.readouterr().err == (
         "coalloc: warning: job.sh: #SBATCH is not read, in lines 2 (-n 4: write #COALLOC -n 4), "
-        "3 (--gres=gpu:1: has no like here), 4 (--time=10 # short: write #COALLOC -t 10)\n"
+        "3 (--nice=5: has no like here), 4 (--time=10 # short: write #COALLOC -t 10)\n"
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coalloc.core.after_restore import MARK, OVERTAKEN
-from coalloc.core.coordinator import Remembered
+from coalloc.core.coordinator import StoredState
 from coalloc.core.effects import SaveMeta
-from coalloc.core.events import Stated
+from coalloc.core.events import StatementReceived
 from coalloc.core.messages import Abort, Hello, Prepare, Report, Start
 from coalloc.core.records import JobRecord, JobState, Launch
 from coalloc.core.requests import Cancel, PauseRounds, Release, ResumeRounds, Submit
@@ -15,15 +15,15 @@ from coalloc.model.parts import PartReport, PartState
 from tests.support.core_site import Site
 
 
-def copy_of(site: Site, *jobs: JobRecord, unsure: str = "ab") -> Remembered:
+def copy_of(site: Site, *jobs: JobRecord, unreconciled: str = "ab") -> StoredState:
     """What the daemon remembers whose store is a copy with these jobs in it."""
-    return Remembered(
+    return StoredState(
         jobs=jobs,
         seqs={"a": 1_000_050, "b": 1_000_050},
         epoch=site.state.epoch + 1_000,
         store=site.state.store,
         last_job=site.state.last_job,
-        unsure=frozenset(unsure),
+        unreconciled=frozenset(unreconciled),
         paused=True,
     )
 
@@ -35,7 +35,9 @@ def part(job: str, attempt: int, state: PartState, index: int = 0) -> PartReport
 
 def hello(site: Site, cluster: str, *parts: PartReport) -> None:
     store = site.state.store
-    site.do(Stated(statement=Hello(cluster=cluster, store=store, last_seq=60, parts=parts)))
+    site.do(
+        StatementReceived(statement=Hello(cluster=cluster, store=store, last_seq=60, parts=parts))
+    )
 
 
 def waiting(site: Site) -> JobRecord:
@@ -98,7 +100,7 @@ def test_a_part_that_its_executor_has_goes_on() -> None:
     job = before.submit(1)
     before.run(job)
     record = before.job(job)
-    core = Site({"c": 1}, remembered=copy_of(before, record, unsure="a"))
+    core = Site({"c": 1}, remembered=copy_of(before, record, unreconciled="a"))
     index = record.parts[0].index
     hello(core, "a", part(job, record.attempt, PartState.RUNNING, index))
     assert core.job(job).state is JobState.RUNNING
@@ -110,7 +112,7 @@ def test_a_start_that_the_copy_held_back_is_told_again() -> None:
     before.say(job, PartState.READY)
     record = before.job(job)
     assert record.state is JobState.STARTING
-    site = Site({"c": 1}, remembered=copy_of(before, record, unsure="a"))
+    site = Site({"c": 1}, remembered=copy_of(before, record, unreconciled="a"))
     hello(site, "a", part(job, record.attempt, PartState.READY, record.parts[0].index))
     assert [c for c, _ in site.orders_for(job, Start)] == ["a"]
 
@@ -147,7 +149,7 @@ def test_a_late_report_releases_nothing() -> None:
     site = Site(remembered=copy_of(Site()))
     hello(site, "b", part("41", 1, PartState.READY))
     report = Report(cluster="b", last_seq=60, parts=(part("41", 1, PartState.READY),))
-    site.do(Stated(statement=report))
+    site.do(StatementReceived(statement=report))
     assert not site.orders_for("41", Abort)
 
 
@@ -202,7 +204,7 @@ def test_a_workflow_stays_held_for_somebody_to_decide_when_another_task_is_lost(
     flow = before.submit_workflow("a b", "", keep_going=True)
     before.run(f"{flow}.1")
     records = (before.job(flow), before.job(f"{flow}.1"))
-    site = Site({"a": 1, "b": 1}, remembered=copy_of(before, *records, unsure="b"))
+    site = Site({"a": 1, "b": 1}, remembered=copy_of(before, *records, unreconciled="b"))
     hello(site, "b", part(f"{flow}.2", 1, PartState.RUNNING))
     site.report("a", part(f"{flow}.1", 1, PartState.LOST))
     assert site.job(f"{flow}.1").state is JobState.LOST

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coalloc.core.coordinator import Remembered
-from coalloc.core.effects import Greet, Send
-from coalloc.core.events import Reconfigured, Stated
+from coalloc.core.coordinator import StoredState
+from coalloc.core.effects import SendOrder, SendWelcome
+from coalloc.core.events import Reconfigured, StatementReceived
 from coalloc.core.messages import Abort, Hello, Read, Start
 from coalloc.core.records import JobState, Launch
 from coalloc.core.requests import Cancel, Done, Drain, Refused, Resume, Submit
@@ -23,8 +23,12 @@ def configure(site: Site, *names: str) -> None:
     site.do(Reconfigured(settings=replace(site.settings, clusters=clusters)))
     for name in names:
         last = site.state.clusters[name].next_seq - 1
-        site.do(Stated(statement=Hello(cluster=name, store=site.state.store, last_seq=last)))
-        site.do(Stated(statement=Read(cluster=name, reading=reading(name, site.sizes[name]))))
+        site.do(
+            StatementReceived(statement=Hello(cluster=name, store=site.state.store, last_seq=last))
+        )
+        site.do(
+            StatementReceived(statement=Read(cluster=name, reading=reading(name, site.sizes[name])))
+        )
 
 
 def is_drained(site: Site, cluster: str) -> bool:
@@ -48,17 +52,17 @@ def test_a_cluster_that_returns_goes_on_counting_its_orders() -> None:
     assert list(site.state.clusters) == ["a"]
     configure(site, "a", "b")
     run_wide(site)
-    numbers = [e.seq for e in site.effects if isinstance(e, Send) and e.cluster == "b"]
+    numbers = [e.seq for e in site.effects if isinstance(e, SendOrder) and e.cluster == "b"]
     assert numbers == list(range(1, site.state.clusters["b"].next_seq))
 
 
 def test_a_cluster_goes_on_counting_where_it_was_away_during_a_restart() -> None:
-    past = Remembered(seqs={"a": 5, "b": 9}, unacked={"b": 7}, store="s")
+    past = StoredState(seqs={"a": 5, "b": 9}, unacked={"b": 7}, store="s")
     site = Site({"a": 1}, remembered=past)
     site.sizes["b"] = 1
     configure(site, "a", "b")
     assert (site.state.clusters["b"].next_seq, site.state.clusters["b"].acked_seq) == (9, 8)
-    greeted = [e.base_seq for e in site.effects if isinstance(e, Greet) and e.cluster == "b"]
+    greeted = [e.base_seq for e in site.effects if isinstance(e, SendWelcome) and e.cluster == "b"]
     assert greeted[-1] == 9
 
 
@@ -110,7 +114,7 @@ def test_a_drained_cluster_returns_drained() -> None:
 def test_a_cluster_that_is_not_configured_is_named_once() -> None:
     site = Site()
     for _ in range(3):
-        site.do(Stated(statement=Hello(cluster="c")))
+        site.do(StatementReceived(statement=Hello(cluster="c")))
     assert site.notes("unknown_cluster_spoke") == [{"cluster": "c"}]
 
 
@@ -120,11 +124,11 @@ def test_an_executor_that_is_ahead_of_a_restored_store_is_followed() -> None:
     job = site.submit(3)
     site.say(job, PartState.READY)
     before = site.state.clusters["b"].next_seq
-    site.do(Stated(statement=Hello(cluster="b", store=site.state.store, last_seq=40)))
+    site.do(StatementReceived(statement=Hello(cluster="b", store=site.state.store, last_seq=40)))
     assert site.notes("order_numbers_skipped") == [{"cluster": "b", "first": before, "last": 40}]
     assert [seq for cluster, seq, _ in site.orders if cluster == "b" and seq > 40] == [41]
     assert len(site.orders_for(job, Start)) == 3, "that of b is repeated"
-    site.do(Stated(statement=Hello(cluster="b", store=site.state.store, last_seq=41)))
+    site.do(StatementReceived(statement=Hello(cluster="b", store=site.state.store, last_seq=41)))
     assert len(site.notes("order_numbers_skipped")) == 1
     site.say(job, PartState.RUNNING, started=site.now)
     site.finish(job)

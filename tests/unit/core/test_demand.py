@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coalloc.core.demand import wanted_slots
-from coalloc.core.events import Stated
+from coalloc.core.events import StatementReceived
 from coalloc.core.messages import Read
+from coalloc.core.queueing import wanted_slots
 from coalloc.core.requests import Hold
 from coalloc.model.parts import PartState
 from coalloc.model.reading import ShareUse
@@ -39,7 +39,7 @@ def test_way_in_and_pauses_are_logged_when_they_change() -> None:
     paused = replace(first, share=ShareUse(nodes=1, paused="local job 9 has waited 40 s for us"))
     longer = replace(first, share=ShareUse(nodes=1, paused="local job 9 has waited 41 s for us"))
     for read in (first, first, paused, longer, first):
-        site.do(Stated(statement=Read(cluster="a", reading=read)))
+        site.do(StatementReceived(statement=Read(cluster="a", reading=read)))
     assert [note["starts"] for note in site.notes("way_in_chosen")] == ["before waiting jobs"]
     assert len(site.notes("claims_paused")) == 1
     assert len(site.notes("claims_resumed")) == 1

@@ -13,14 +13,14 @@ from coalloc.core.executor_effects import (
     EffectFailed,
     EndPart,
     ExecutorEffect,
-    Heard,
+    ExecutorLogLine,
+    MessageReceived,
     PartNews,
     RemovePart,
     RenewLeases,
     SaveProgress,
-    Say,
+    SendStatement,
     StartPart,
-    Tell,
     Ticked,
 )
 from coalloc.core.messages import (
@@ -56,7 +56,7 @@ class Bench:
         self.hear(Welcome(store="s", epoch=5, base_seq=1, lease_s=60.0))
 
     def hear(self, message: Any) -> list[ExecutorEffect]:
-        return self.core.handle(Heard(message=message), self.now)
+        return self.core.handle(MessageReceived(message=message), self.now)
 
     def order(
         self, order: Order, *, seq: int | None = None, epoch: int = 5
@@ -76,13 +76,17 @@ def kinds(effects: list[ExecutorEffect]) -> list[str]:
 
 
 def said(effects: list[ExecutorEffect], kind: type[Any]) -> list[Any]:
-    return [e.statement for e in effects if isinstance(e, Say) and isinstance(e.statement, kind)]
+    return [
+        e.statement
+        for e in effects
+        if isinstance(e, SendStatement) and isinstance(e.statement, kind)
+    ]
 
 
 def test_an_order_is_carried_out_written_and_then_acknowledged() -> None:
     bench = Bench()
     effects = bench.order(prepare())
-    assert kinds(effects) == ["ClaimPart", "SaveProgress", "Say"]
+    assert kinds(effects) == ["ClaimPart", "SaveProgress", "SendStatement"]
     assert said(effects, Report)[0].last_seq == 1
 
 
@@ -90,7 +94,7 @@ def test_an_order_that_comes_again_is_only_answered() -> None:
     bench = Bench()
     bench.order(prepare())
     effects = bench.order(prepare(), seq=1)
-    assert kinds(effects) == ["Say"]
+    assert kinds(effects) == ["SendStatement"]
 
 
 def test_a_prepare_under_a_new_number_does_not_claim_again() -> None:
@@ -117,7 +121,7 @@ def test_an_order_of_another_epoch_is_refused(epoch: int) -> None:
 
 def test_an_order_before_the_welcome_is_refused() -> None:
     core = ExecutorCore(ExecutorState(cluster="a", epoch=5))
-    effects = core.handle(Heard(message=Numbered(epoch=5, seq=1, order=prepare())), 1.0)
+    effects = core.handle(MessageReceived(message=Numbered(epoch=5, seq=1, order=prepare())), 1.0)
     assert "ClaimPart" not in kinds(effects)
 
 
@@ -236,12 +240,12 @@ def test_a_daemon_that_falls_silent_and_returns_is_told_of_once() -> None:
     told = []
     for seconds, message in ((0, True), (1, True), (70, False), (140, False), (141, True)):
         event = (
-            Heard(message=Welcome(store="s", epoch=5, base_seq=1, lease_s=60.0))
+            MessageReceived(message=Welcome(store="s", epoch=5, base_seq=1, lease_s=60.0))
             if message
             else Ticked()
         )
         effects = core.handle(event, 100.0 + seconds)
-        told += [(seconds, e.event) for e in effects if isinstance(e, Tell)]
+        told += [(seconds, e.event) for e in effects if isinstance(e, ExecutorLogLine)]
     assert told == [(0, "daemon_connected"), (70, "daemon_silent"), (141, "daemon_connected")]
 
 

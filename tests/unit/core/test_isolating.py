@@ -9,7 +9,7 @@ import pytest
 
 from coalloc.core import isolating, snapshots
 from coalloc.core.effects import SaveJob, Solve
-from coalloc.core.events import IncumbentFound, Reconfigured, Solved, SolveFailed, Stated
+from coalloc.core.events import IncumbentFound, Reconfigured, Solved, SolveFailed, StatementReceived
 from coalloc.core.messages import Read
 from coalloc.core.records import JobState
 from coalloc.core.requests import Cancel, PauseRounds, ResumeRounds, RoundNow
@@ -156,7 +156,7 @@ def test_what_is_set_aside_is_left_out_until_something_changes() -> None:
     for solve in asked:
         assert jobs[0] not in {job.id for job in solve.snapshot.queue} or solve.policy == "plain"
     assert site.job(another).state is JobState.PENDING
-    site.do(Stated(statement=Read(cluster="a", reading=reading("a", 3))))
+    site.do(StatementReceived(statement=Read(cluster="a", reading=reading("a", 3))))
     site.submit(1)
     asked = answered(site, names())
     assert jobs[0] in {job.id for job in asked[0].snapshot.queue}
@@ -257,7 +257,7 @@ def test_a_stored_job_outside_the_ranges_keeps_nobody_from_starting() -> None:
 def test_a_node_of_hardly_any_power_gets_no_work_and_says_why() -> None:
     weak = reading("a", 2, power=1e-6)
     site = Site({"a": 2}, power_smoothing=1.0)
-    site.do(Stated(statement=Read(cluster="a", reading=weak)))
+    site.do(StatementReceived(statement=Read(cluster="a", reading=weak)))
     nodes = site.state.clusters["a"]
     view = snapshots.cluster_view("a", nodes, site.state, site.now)
     assert {(node.power, node.state) for node in view.nodes} == {(POWER.low, NodeState.DRAINING)}

@@ -13,7 +13,7 @@ from coalloc.core.records import Launch
 from coalloc.core.requests import Refused, Submit
 from coalloc.core.settings import ClusterSettings
 from coalloc.model.jobs import RigidJob
-from coalloc.policies.plain import plain_fcfs
+from coalloc.policies.plain import plain_easy
 from tests.support.core_site import Site
 
 
@@ -56,7 +56,7 @@ def test_the_round_would_say_the_same() -> None:
             site = linked(a=1.0, b=0.5)
             job = RigidJob(id="1", procs=procs, base_time=60.0, proc_gbps=gbps)
             snapshot = replace(snapshots.snapshot(site.state, site.now), queue=(job,))
-            never = any(d.reason == "infeasible" for d in plain_fcfs(snapshot).deferred)
+            never = any(d.reason == "infeasible" for d in plain_easy(snapshot).deferred)
             assert bool(refusal(site, procs=procs, proc_gbps=gbps)) is never
 
 

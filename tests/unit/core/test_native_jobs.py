@@ -6,21 +6,20 @@ from dataclasses import replace
 from typing import Any
 
 from coalloc.core.after_restore import OVERTAKEN
-from coalloc.core.coordinator import Remembered
-from coalloc.core.events import Stated
+from coalloc.core.coordinator import StoredState
+from coalloc.core.events import StatementReceived
 from coalloc.core.messages import Abort, Dismiss, Hello, Prepare, Read, Start
-from coalloc.core.records import JobRecord, JobState
+from coalloc.core.records import CANCELLED_THERE, JobRecord, JobState
 from coalloc.core.requests import Cancel, Done, Hold, Refused
-from coalloc.core.starting import CANCELLED_THERE
 from coalloc.daemon.store.records_json import read_record, write_record
 from coalloc.model.jobs import RigidJob
 from coalloc.model.parts import PartReport, PartState
-from coalloc.model.reading import HandedJob
+from coalloc.model.reading import NativeJob
 from coalloc.model.snapshot import Reservation
 from tests.support.core_site import HOUR, Site, reading
 
 
-def entry(**fields: Any) -> HandedJob:
+def entry(**fields: Any) -> NativeJob:
     given: dict[str, Any] = {
         "id": "70",
         "submitted": 900.0,
@@ -29,13 +28,13 @@ def entry(**fields: Any) -> HandedJob:
         "uid": 7,
         "gid": 8,
     }
-    return HandedJob(**(given | {"procs": 2, "time_limit": HOUR} | fields))
+    return NativeJob(**(given | {"procs": 2, "time_limit": HOUR} | fields))
 
 
-def see(site: Site, *entries: HandedJob, cluster: str = "b", **fields: Any) -> None:
+def see(site: Site, *entries: NativeJob, cluster: str = "b", **fields: Any) -> None:
     """A reading in which these jobs wait for us."""
     seen = replace(reading(cluster, site.sizes[cluster]), handed=entries)
-    site.do(Stated(statement=Read(cluster=cluster, reading=seen, **fields)))
+    site.do(StatementReceived(statement=Read(cluster=cluster, reading=seen, **fields)))
 
 
 def only(site: Site) -> JobRecord:
@@ -302,7 +301,7 @@ def test_reservations_and_unknown_words_of_a_reading() -> None:
     kept = Reservation(id="b:maint", nodes=("b1",), start=site.now, end=site.now + HOUR)
     strange = replace(reading("b", 2), reservations=(kept,), unknown={"node state HUMMING": 3})
     for _ in range(2):
-        site.do(Stated(statement=Read(cluster="b", reading=strange)))
+        site.do(StatementReceived(statement=Read(cluster="b", reading=strange)))
     assert [n["words"] for n in site.notes("unknown_words_read")] == [{"node state HUMMING": 3}]
     site.submit()
     assert site.pending_solves[-1].snapshot.reservations == (kept,)
@@ -327,11 +326,11 @@ def test_a_job_that_began_after_the_copy_is_not_taken_for_gone() -> None:
     before = Site(solving=False)
     see(before, entry())
     record = only(before)
-    past = Remembered(
+    past = StoredState(
         jobs=(record,),
         tokens=dict(before.state.tokens),
         seqs={"b": 1_000_050},
-        unsure=frozenset("b"),
+        unreconciled=frozenset("b"),
         paused=True,
         last_job=before.state.last_job,
     )
@@ -347,17 +346,17 @@ def test_a_job_that_began_after_the_copy_is_not_taken_for_gone() -> None:
 
 def restored(before: Site) -> Site:
     """The daemon on a copy in which the only job runs; its executor knows nothing of it."""
-    past = Remembered(
+    past = StoredState(
         jobs=(only(before),),
         tokens=dict(before.state.tokens),
         seqs={"a": 1_000_050, "b": 1_000_050},
         store=before.state.store,
-        unsure=frozenset("b"),
+        unreconciled=frozenset("b"),
         paused=True,
         last_job=before.state.last_job,
     )
     site = Site(before.sizes, remembered=past)
-    site.do(Stated(statement=Hello(cluster="b", store=before.state.store, last_seq=60)))
+    site.do(StatementReceived(statement=Hello(cluster="b", store=before.state.store, last_seq=60)))
     return site
 
 

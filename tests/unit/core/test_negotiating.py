@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.events import Stated
+from coalloc.core.coordinator import Coordinator, StoredState
+from coalloc.core.effects import SaveMeta
+from coalloc.core.events import StatementReceived
 from coalloc.core.messages import Abort, Arrange, Prepare, Read, Start
+from coalloc.core.negotiating import WAITS_KEY, expected_wait, kept_waits
 from coalloc.core.occupation import occupation
 from coalloc.core.records import JobState, Wait
 from coalloc.core.requests import Cancel, Done
@@ -34,7 +37,7 @@ class Crowded(Site):
         taken = {node.name: 1 for node in nodes.nodes} if busy else {}
         work = (Running(id=others, nodes=taken, start=self.now, end=self.now + 3600.0, ours=False),)
         seen = replace(nodes, queues=True, waiting=waiting, running=work if busy else ())
-        self.do(Stated(statement=Read(cluster=name, reading=seen)))
+        self.do(StatementReceived(statement=Read(cluster=name, reading=seen)))
 
     def tell(self, job: str, cluster: str, state: PartState, **fields: Any) -> None:
         record = self.job(job)
@@ -220,6 +223,43 @@ def test_the_quicker_cluster_is_asked_for_a_later_begin() -> None:
     assert terms["b"].begin_s == pytest.approx(30.0)
 
 
+def test_local_jobs_tell_how_long_the_first_claim_will_wait() -> None:
+    """Nothing of ours has waited yet; the newest of theirs that are as wide count."""
+    site = Crowded({"a": 2, "b": 2})
+    local = {"a": ((90.0, 8), (40.0, 2), (30.0, 1)), "b": ((4.0, 1),)}
+    for name, waited in local.items():
+        seen = site.state.clusters[name].reading
+        assert seen is not None
+        site.do(
+            StatementReceived(statement=Read(cluster=name, reading=replace(seen, waited=waited)))
+        )
+    job = site.submit(3)
+    terms = {c: order.queue for c, order in site.orders_for(job, Prepare)}
+    assert terms["a"].begin_s == 0.0
+    assert terms["b"].begin_s == pytest.approx(31.0)
+
+
+def test_waits_of_about_the_same_width_count() -> None:
+    site = Crowded({"a": 4})
+    narrow, wide = Wait(10.0, 0, width=1.0), Wait(100.0, 0, width=8.0)
+    site.state.waits = {"a": (narrow, narrow, narrow, wide, wide)}
+    assert expected_wait(site.state, "a", 0, width=1.0) == 10.0
+    assert expected_wait(site.state, "a", 0, width=5.0) == 100.0
+    assert expected_wait(site.state, "a", 0, width=32.0) == 10.0, "none is as wide: all count"
+
+
+def test_waits_are_kept_for_the_next_daemon() -> None:
+    site, job = negotiating()
+    site.wait(12.0)
+    site.grants(job, "a", "a1", "a2")
+    kept = [e for e in site.effects if isinstance(e, SaveMeta) and e.key == f"{WAITS_KEY}a"]
+    (wait,) = kept_waits(kept[-1].value)
+    assert wait.seconds == pytest.approx(12.0)
+    assert (wait.width, wait.ahead) == (2.0, 3)
+    later = Coordinator(site.state.settings, StoredState(waits={"a": (wait,)}))
+    assert expected_wait(later.state, "a", 0) == pytest.approx(3.0)
+
+
 def test_a_claim_that_waits_takes_no_node() -> None:
     site = Crowded({"a": 2})
     job = site.submit(2)
@@ -235,8 +275,8 @@ def test_who_is_refused_behind_others_is_tried_when_their_queue_moves() -> None:
     assert site.job(job).detail == "other jobs of a go first"
     assert site.job(job).not_before == pytest.approx(site.now + 300.0)
     crowd = replace(reading("a", 1), waiting=2)
-    site.do(Stated(statement=Read(cluster="a", reading=crowd)))
+    site.do(StatementReceived(statement=Read(cluster="a", reading=crowd)))
     assert len(site.orders_for(job, Prepare)) == 1
     site.wait(1.0)
-    site.do(Stated(statement=Read(cluster="a", reading=replace(crowd, waiting=1))))
+    site.do(StatementReceived(statement=Read(cluster="a", reading=replace(crowd, waiting=1))))
     assert len(site.orders_for(job, Prepare)) == 2

@@ -7,10 +7,16 @@ from dataclasses import replace
 import pytest
 
 from coalloc.core import snapshots
-from coalloc.core.effects import Resend, SaveLaunch, Solve
-from coalloc.core.events import Disconnected, Reconfigured, SolveFailed, Stated, StorageLost
+from coalloc.core.effects import ResendOrders, SaveLaunch, Solve
+from coalloc.core.events import (
+    Disconnected,
+    Reconfigured,
+    SolveFailed,
+    StatementReceived,
+    StorageLost,
+)
 from coalloc.core.messages import Goodbye, Prepare, Read, Report
-from coalloc.core.presence import STALLED_S, STRANGERS_NAMED
+from coalloc.core.presence import STALLED_S, UNKNOWN_CLUSTERS_NAMED
 from coalloc.core.records import JobState, Launch
 from coalloc.core.requests import Cancel, Done, Refused, RoundNow, Submit
 from coalloc.core.settings import ClusterSettings, Trigger
@@ -30,7 +36,7 @@ def test_a_notice_of_a_batch_system_is_logged_when_it_is_new() -> None:
     site = Site()
     for notices in (("full",), ("full",), ("full", "slow"), (), ("full",)):
         seen = replace(reading("a", 2), notices=notices)
-        site.do(Stated(statement=Read(cluster="a", reading=seen)))
+        site.do(StatementReceived(statement=Read(cluster="a", reading=seen)))
     told = [(note["cluster"], note["what"]) for note in site.notes("cluster_noticed")]
     assert told == [("a", "full"), ("a", "slow"), ("a", "full")]
 
@@ -39,27 +45,27 @@ def test_a_job_of_the_batch_systems_own_that_ends_is_a_finished_job() -> None:
     site = Site({"a": 1}, triggers=ENDS)
     other = Running(id="x", nodes={"a1": 1}, start=0.0, end=1e9, ours=False)
     taken = replace(reading("a", 1), running=(other,))
-    site.do(Stated(statement=Read(cluster="a", reading=taken)))
+    site.do(StatementReceived(statement=Read(cluster="a", reading=taken)))
     job = site.submit()
     assert not solves(site)
-    site.do(Stated(statement=Read(cluster="a", reading=reading("a", 1))))
+    site.do(StatementReceived(statement=Read(cluster="a", reading=reading("a", 1))))
     assert len(solves(site)) == 1
     assert site.job(job).is_placed
 
 
 def test_strangers_are_named_once_each_and_not_without_end() -> None:
     site = Site()
-    for n in range(STRANGERS_NAMED + 5):
+    for n in range(UNKNOWN_CLUSTERS_NAMED + 5):
         for _ in range(2):
-            site.do(Stated(statement=Goodbye(cluster=f"x{n}")))
+            site.do(StatementReceived(statement=Goodbye(cluster=f"x{n}")))
     named = [note["cluster"] for note in site.notes("unknown_cluster_spoke")]
-    assert named == [f"x{n}" for n in range(STRANGERS_NAMED)]
+    assert named == [f"x{n}" for n in range(UNKNOWN_CLUSTERS_NAMED)]
 
 
 def test_an_executor_that_says_goodbye_is_gone_once() -> None:
     site = Site()
     for _ in range(2):
-        site.do(Stated(statement=Goodbye(cluster="a")))
+        site.do(StatementReceived(statement=Goodbye(cluster="a")))
     site.do(Disconnected(cluster="a"))
     site.do(Disconnected(cluster="nowhere"))
     (note,) = site.notes("executor_disconnected")
@@ -69,14 +75,14 @@ def test_an_executor_that_says_goodbye_is_gone_once() -> None:
 
 
 def resends(site: Site) -> list[tuple[str, int]]:
-    return [(e.cluster, e.from_seq) for e in site.effects if isinstance(e, Resend)]
+    return [(e.cluster, e.from_seq) for e in site.effects if isinstance(e, ResendOrders)]
 
 
 def test_orders_are_sent_again_to_an_executor_that_stays_behind() -> None:
     site = Site({"a": 1})
     job = site.submit()
     assert site.orders_for(job, Prepare)
-    behind = Stated(statement=Report(cluster="a", last_seq=0))
+    behind = StatementReceived(statement=Report(cluster="a", last_seq=0))
     before = len(resends(site))
     site.do(behind)
     site.now += STALLED_S - 1.0
@@ -97,19 +103,19 @@ def test_an_executor_that_catches_up_counts_as_behind_from_then_on() -> None:
     assert site.orders_for(second, Prepare)
     before = len(resends(site))
     for seq in (0, 1):
-        site.do(Stated(statement=Report(cluster="a", last_seq=seq)))
+        site.do(StatementReceived(statement=Report(cluster="a", last_seq=seq)))
         site.now += STALLED_S - 1.0
-    site.do(Stated(statement=Report(cluster="a", last_seq=1)))
+    site.do(StatementReceived(statement=Report(cluster="a", last_seq=1)))
     assert len(resends(site)) == before
     site.now += 1.0
-    site.do(Stated(statement=Report(cluster="a", last_seq=1)))
+    site.do(StatementReceived(statement=Report(cluster="a", last_seq=1)))
     assert resends(site)[before:] == [("a", 2)]
 
 
 def test_while_it_is_behind_the_clock_may_be_set_back() -> None:
     site = Site({"a": 1})
     site.submit()
-    behind = Stated(statement=Report(cluster="a", last_seq=0))
+    behind = StatementReceived(statement=Report(cluster="a", last_seq=0))
     site.do(behind)
     site.now -= HOUR
     before = len(resends(site))
@@ -131,7 +137,7 @@ def test_a_submit_that_was_not_written_was_none() -> None:
 
 def test_what_was_wanted_before_a_fault_is_kept_for_the_caller() -> None:
     site = Site()
-    site.state.note("half_done")
+    site.state.log("half_done")
     (note,) = site.core.take_partial()
     assert getattr(note, "event", "") == "half_done"
     assert site.core.take_partial() == []
@@ -228,7 +234,7 @@ def test_a_round_that_is_asked_for_during_a_solve_follows_it() -> None:
 def test_memory_that_no_node_has_for_each_process_is_refused(memory_mb: int, refused: bool) -> None:
     site = Site({"a": 1}, solving=False)
     seen = ClusterReading(cluster="a", nodes=(NodeReading(name="a1", slots=4, memory_mb=300),))
-    site.do(Stated(statement=Read(cluster="a", reading=seen)))
+    site.do(StatementReceived(statement=Read(cluster="a", reading=seen)))
     job = {"kind": "rigid", "procs": 3, "base_time": 1.0, "memory_mb_per_proc": memory_mb}
     answer = site.ask(Submit(token="t", job=job, launch=Launch(argv=("w",))))
     assert isinstance(answer, Refused) is refused

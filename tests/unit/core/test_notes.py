@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from coalloc.core.coordinator import Remembered
+from coalloc.core.coordinator import StoredState
 from coalloc.core.effects import SaveNotes, Solve
 from coalloc.core.events import Solved
 from coalloc.daemon.store.recall import recall
@@ -79,6 +79,6 @@ def test_notes_outlive_the_daemon(tmp_path: Path) -> None:
         store.close()
     assert remembered.notes == {"mine": members}
     again = Site(
-        {"a": 9}, solving=False, policy="mine", remembered=Remembered(notes=remembered.notes)
+        {"a": 9}, solving=False, policy="mine", remembered=StoredState(notes=remembered.notes)
     )
     assert next_solve(again).notes == members

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.events import IncumbentFound, Reconfigured, Solved, SolveFailed, Stated
+from coalloc.core.events import IncumbentFound, Reconfigured, Solved, SolveFailed, StatementReceived
 from coalloc.core.messages import Prepare, Read
 from coalloc.core.records import JobState
 from coalloc.core.requests import Cancel, Drain
 from coalloc.core.settings import ClusterSettings
 from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import Objective, Placement, Plan, Status
-from coalloc.model.reading import HandedJob
+from coalloc.model.reading import NativeJob
 from coalloc.model.snapshot import Running
 from tests.support.core_site import Site, reading
 
@@ -47,7 +47,7 @@ def busy(site: Site, **loads: float) -> None:
     """Node a1 is taken by work of the batch system's own, which may load links."""
     other = Running(id="x", nodes={"a1": 1}, start=0.0, end=1e9, ours=False, link_gbps=loads)
     seen = replace(reading("a", site.sizes["a"]), running=(other,))
-    site.do(Stated(statement=Read(cluster="a", reading=seen)))
+    site.do(StatementReceived(statement=Read(cluster="a", reading=seen)))
 
 
 def test_a_start_on_a_drained_node_goes_back() -> None:
@@ -153,14 +153,14 @@ def test_scenarios_are_drawn_from_the_history_of_what_waits_and_runs() -> None:
     assert other in {job.id for job in site.pending_solves[-1].snapshot.queue}
 
 
-def handed(**fields: Any) -> HandedJob:
+def handed(**fields: Any) -> NativeJob:
     given: dict[str, Any] = {"id": "70", "submitted": 900.0, "user": "eve", "uid": 7, "gid": 8}
-    return HandedJob(**(given | {"procs": 2, "time_limit": 60.0} | fields))
+    return NativeJob(**(given | {"procs": 2, "time_limit": 60.0} | fields))
 
 
-def see(site: Site, *entries: HandedJob) -> None:
+def see(site: Site, *entries: NativeJob) -> None:
     seen = replace(reading("b", site.sizes["b"]), handed=entries)
-    site.do(Stated(statement=Read(cluster="b", reading=seen)))
+    site.do(StatementReceived(statement=Read(cluster="b", reading=seen)))
 
 
 def test_a_handed_job_that_cannot_be_planned_is_refused_once() -> None:

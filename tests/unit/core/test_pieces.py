@@ -8,11 +8,22 @@ from typing import Any
 import pytest
 
 from coalloc.core import snapshots
-from coalloc.core.events import IncumbentFound, Solved, Stated
+from coalloc.core.composites import ChunkPool
+from coalloc.core.events import IncumbentFound, Solved, StatementReceived
 from coalloc.core.messages import Abort, Hello, Prepare, Read
-from coalloc.core.pieces import Pool
 from coalloc.core.records import JobRecord, JobState, Launch
-from coalloc.core.requests import Cancel, Done, Hold, Refused, Release, Submit
+from coalloc.core.requests import (
+    Cancel,
+    Command,
+    Done,
+    Hold,
+    Refused,
+    Release,
+    Reserve,
+    RoundNow,
+    Submit,
+    Update,
+)
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.parts import PartReport, PartState
 from coalloc.model.plan import Objective, Placement, Plan, Status
@@ -184,11 +195,36 @@ def test_a_late_plan_starts_nothing_where_not_even_one_chunk_ends_in_time() -> N
     kept = Reservation(id="r", nodes=("a1",), start=site.now + 10.0, end=site.now + 99.0)
     nodes = tuple(NodeReading(name=f"a{i}") for i in range(1, 5))
     reading = ClusterReading(cluster="a", nodes=nodes, reservations=(kept,))
-    site.do(Stated(statement=Read(cluster="a", reading=reading)))
+    site.do(StatementReceived(statement=Read(cluster="a", reading=reading)))
     job = submit(site, 10)
     site.wait(1.0)
     planned(site, job, (0.0, 10.0, {"a1": 1}, 1))
     assert pieces(site, job) == {}
+
+
+@pytest.mark.parametrize(
+    "command", [Reserve(targets=("a1",)), Update(job="1", fields={"time_limit": 20.0})]
+)
+def test_a_plan_made_before_a_change_starts_no_pieces(command: Command) -> None:
+    site = patient()
+    job = submit(site, 10)
+    assert job == "1"
+    assert isinstance(site.ask(command, operator=True), Done)
+    planned(site, job, (0.0, 50.0, {"a1": 1}, 5))
+    assert pieces(site, job) == {}
+    planned(site, job, (0.0, 20.0, {"a2": 1}, 2))  # another round knows of it
+    assert pieces(site, job) == {"1": (0, 2, "preparing")}
+
+
+def test_a_plan_made_before_a_reservation_starts_no_more_pieces() -> None:
+    site = patient()
+    job = submit(site, 10)
+    planned(site, job, (0.0, 20.0, {"a2": 1}, 2), (50.0, 130.0, {"a1": 1}, 8))
+    site.wait(1.0)
+    assert isinstance(site.ask(RoundNow(), operator=True), Done)
+    assert isinstance(site.ask(Reserve(targets=("a1",)), operator=True), Done)
+    planned(site, job, (0.0, 80.0, {"a1": 1}, 8))
+    assert list(pieces(site, job)) == ["1"]
 
 
 def test_a_piece_that_no_longer_fits_asks_for_another_round() -> None:
@@ -361,9 +397,9 @@ def test_a_restart_loses_no_chunk_and_runs_none_twice() -> None:
     end(site, f"{job}.2", code=1)
     site.run(f"{job}.3")
     again = site.restarted(solving=False, prepare_timeout_s=1e9, backoff_first_s=1.0)
-    pool, before = again.state.flows[job], site.state.flows[job]
-    assert isinstance(pool, Pool)
-    assert isinstance(before, Pool)
+    pool, before = again.state.composites[job], site.state.composites[job]
+    assert isinstance(pool, ChunkPool)
+    assert isinstance(before, ChunkPool)
     assert (pool.given, pool.done, pool.last) == (8, 2, 4)
     assert pool.free(again.now) == before.free(site.now) == [("", 8, 4)]
     again.now = site.now + 5.0
@@ -398,9 +434,9 @@ def test_only_what_has_parts_can_be_tried_again() -> None:
 def test_a_piece_that_an_older_store_does_not_know_keeps_its_number() -> None:
     site = patient()
     job = submit(site, 10)
-    site.state.unsure.add("a")
+    site.state.unreconciled.add("a")
     report = PartReport(job=f"{job}.1", attempt=1, part=0, state=PartState.RUNNING)
-    site.do(Stated(statement=Hello(cluster="a", store="", parts=(report,))))
+    site.do(StatementReceived(statement=Hello(cluster="a", store="", parts=(report,))))
     assert site.job(job).state is JobState.HELD
     assert f"piece {job}.1" in site.job(job).detail
     planned(site, job, (0.0, 40.0, {"a1": 1}, 4))

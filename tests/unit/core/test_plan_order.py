@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coalloc.cli.critical_path import critical_paths, path_lines
-from coalloc.core.plan_order import Lanes
+from coalloc.core.plan_order import PlanOrder
 from coalloc.model.plan import Objective, Placement, Plan, Status
 
 HEAD, SECOND, THIRD = ("1", "a"), ("1", "b"), ("1", "c")
@@ -21,12 +21,12 @@ def plan(*rows: tuple[str, float, float, dict[str, int]]) -> Plan:
     )
 
 
-def lanes(*rows: tuple[str, float, float, dict[str, int]]) -> Lanes:
-    return Lanes.of(plan(*rows), 1, lambda entry: True)
+def plan_order(*rows: tuple[str, float, float, dict[str, int]]) -> PlanOrder:
+    return PlanOrder.of(plan(*rows), 1, lambda entry: True)
 
 
 def test_on_one_slot_one_comes_after_the_other() -> None:
-    one = lanes(("b", 5.0, 9.0, {"n": 1}), ("a", 0.0, 5.0, {"n": 1}))
+    one = plan_order(("b", 5.0, 9.0, {"n": 1}), ("a", 0.0, 5.0, {"n": 1}))
     assert list(one.next_on("n")) == [HEAD]
     assert one.is_next(HEAD)
     assert not one.is_next(SECOND)
@@ -35,7 +35,9 @@ def test_on_one_slot_one_comes_after_the_other() -> None:
 
 
 def test_slots_of_a_node_are_lanes_of_their_own() -> None:
-    two = lanes(("a", 0.0, 5.0, {"n": 1}), ("b", 0.0, 9.0, {"n": 1}), ("c", 5.0, 6.0, {"n": 1}))
+    two = plan_order(
+        ("a", 0.0, 5.0, {"n": 1}), ("b", 0.0, 9.0, {"n": 1}), ("c", 5.0, 6.0, {"n": 1})
+    )
     assert sorted(two.next_on("n")) == [HEAD, SECOND]
     assert not two.is_next(THIRD)
     two.drop(SECOND)
@@ -45,7 +47,7 @@ def test_slots_of_a_node_are_lanes_of_their_own() -> None:
 
 
 def test_a_wide_task_is_next_when_it_is_so_everywhere() -> None:
-    wide = lanes(
+    wide = plan_order(
         ("a", 0.0, 5.0, {"n": 1}), ("b", 0.0, 2.0, {"m": 2}), ("c", 5.0, 6.0, {"n": 1, "m": 2})
     )
     wide.drop(HEAD)
@@ -55,7 +57,9 @@ def test_a_wide_task_is_next_when_it_is_so_everywhere() -> None:
 
 
 def test_what_goes_from_the_middle_keeps_nobody_waiting() -> None:
-    row = lanes(("a", 0.0, 1.0, {"n": 1}), ("b", 1.0, 2.0, {"n": 1}), ("c", 2.0, 3.0, {"n": 1}))
+    row = plan_order(
+        ("a", 0.0, 1.0, {"n": 1}), ("b", 1.0, 2.0, {"n": 1}), ("c", 2.0, 3.0, {"n": 1})
+    )
     row.drop(SECOND)
     assert list(row.next_on("n")) == [HEAD]
     row.drop(HEAD)
@@ -64,17 +68,17 @@ def test_what_goes_from_the_middle_keeps_nobody_waiting() -> None:
 
 def test_what_does_not_wait_is_left_out() -> None:
     made = plan(("a", 0.0, 5.0, {"n": 1}), ("b", 5.0, 9.0, {"n": 1}))
-    rest = Lanes.of(made, 1, lambda entry: entry != HEAD)
+    rest = PlanOrder.of(made, 1, lambda entry: entry != HEAD)
     assert list(rest.next_on("n")) == [SECOND]
 
 
 def test_what_comes_without_its_nodes_is_not_started_along_the_plan() -> None:
-    rest = lanes(("a", 0.0, 5.0, {}), ("b", 5.0, 9.0, {"n": 1}))
+    rest = plan_order(("a", 0.0, 5.0, {}), ("b", 5.0, 9.0, {"n": 1}))
     assert list(rest.placements) == [SECOND]
 
 
 def test_a_cluster_with_planned_work_is_told_from_one_without() -> None:
-    one = lanes(("a", 0.0, 5.0, {"n": 1}))
+    one = plan_order(("a", 0.0, 5.0, {"n": 1}))
     home = {"n": "alpha", "m": "beta"}
     assert one.on_cluster(home, "alpha")
     assert not one.on_cluster(home, "beta")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from coalloc.core.effects import AskHello, Drop, Greet, SaveMeta, TurnAway
-from coalloc.core.events import Disconnected, Stated
+from coalloc.core.effects import AskHello, DropOrders, SaveMeta, SendWelcome, TurnAway
+from coalloc.core.events import Disconnected, StatementReceived
 from coalloc.core.messages import Goodbye, Hello, Prepare, Read, Report, Start
 from coalloc.core.presence import MARK, SECOND, TAKEOVER_S
 from coalloc.core.records import JobState
+from coalloc.daemon.queries.job_views import cluster_rows
 from coalloc.model.parts import PartReport, PartState
 from tests.support.core_site import Site
 
@@ -14,8 +15,8 @@ from tests.support.core_site import Site
 def hello(site: Site, cluster: str, identity: str, *parts: PartReport, peer: object = None) -> bool:
     """An executor says hello; whether it was welcomed."""
     said = Hello(cluster=cluster, identity=identity, store=site.state.store, parts=parts)
-    effects = site.do(Stated(statement=said, peer=peer))
-    return any(isinstance(effect, Greet) for effect in effects)
+    effects = site.do(StatementReceived(statement=said, peer=peer))
+    return any(isinstance(effect, SendWelcome) for effect in effects)
 
 
 def known(**sizes: int) -> Site:
@@ -46,6 +47,19 @@ def test_what_a_new_state_does_not_know_is_lost_with_the_former() -> None:
     assert SaveMeta(key=f"{MARK}a", value="second") in site.effects
 
 
+def test_the_version_and_the_clock_of_an_executor_are_known() -> None:
+    site = Site({"a": 2, "b": 2})
+    site.do(StatementReceived(statement=Hello(cluster="a", version="0.2.0")))
+    site.do(StatementReceived(statement=Read(cluster="a", error="late", sent=site.now - 90.0)))
+    rows = {row.cluster: row for row in cluster_rows(site.state, site.now)}
+    assert (rows["a"].version, rows["a"].clock_ahead_s) == ("0.2.0", -90.0)
+    assert (rows["b"].version, rows["b"].clock_ahead_s) == ("", None)
+    for late_s in (2.0, 0.25, 30.0):
+        site.do(StatementReceived(statement=Read(cluster="b", sent=site.now - late_s)))
+    (row,) = (row for row in cluster_rows(site.state, site.now) if row.cluster == "b")
+    assert row.clock_ahead_s == -0.25, "one message was quick"
+
+
 def test_a_job_that_had_not_started_waits_again() -> None:
     site = known(a=2)
     job = site.submit()
@@ -67,8 +81,8 @@ def test_orders_of_the_former_are_not_carried_out_by_the_next() -> None:
     site.do(Disconnected(cluster="a"))
     site.now += TAKEOVER_S
     assert hello(site, "a", "second")
-    assert Drop(cluster="a", through_seq=last) in site.effects
-    assert Greet(cluster="a", base_seq=last + 1) in site.effects
+    assert DropOrders(cluster="a", through_seq=last) in site.effects
+    assert SendWelcome(cluster="a", base_seq=last + 1) in site.effects
     assert site.job(job).is_waiting
 
 
@@ -77,7 +91,7 @@ def test_a_stranger_confirms_no_orders() -> None:
     site.submit()
     before = site.state.clusters["a"].acked_seq
     site.do(Disconnected(cluster="a"))
-    site.do(Stated(statement=Report(cluster="a", last_seq=before + 1)))
+    site.do(StatementReceived(statement=Report(cluster="a", last_seq=before + 1)))
     assert site.state.clusters["a"].acked_seq == before
 
 
@@ -98,7 +112,7 @@ def test_a_start_that_a_part_still_waits_for_is_told_again() -> None:
 def test_the_same_state_loses_nothing() -> None:
     site = known(a=2)
     job = running(site)
-    for event in (Disconnected(cluster="a"), Stated(statement=Goodbye(cluster="a"))):
+    for event in (Disconnected(cluster="a"), StatementReceived(statement=Goodbye(cluster="a"))):
         site.do(event)
         site.now += TAKEOVER_S
         assert hello(site, "a", "first-a")
@@ -160,7 +174,7 @@ def test_another_connection_is_not_believed_and_asked_who_it_is() -> None:
     before = site.state.clusters["a"].read_at
     site.now += 1.0
     for said in (Read(cluster="a", error="none"), Goodbye(cluster="a")):
-        effects = site.do(Stated(statement=said, peer=2))
+        effects = site.do(StatementReceived(statement=said, peer=2))
         assert AskHello(cluster="a", peer=2) in effects
     cluster = site.state.clusters["a"]
     assert (cluster.connected, cluster.peer, cluster.read_at) == (True, 1, before)
@@ -170,9 +184,9 @@ def test_the_same_executor_on_a_new_connection_takes_over_at_once() -> None:
     site = Site({"a": 2})
     assert hello(site, "a", "first", peer=1)
     assert hello(site, "a", "first", peer=2)
-    effects = site.do(Stated(statement=Report(cluster="a", last_seq=0), peer=1))
+    effects = site.do(StatementReceived(statement=Report(cluster="a", last_seq=0), peer=1))
     assert AskHello(cluster="a", peer=1) in effects
-    effects = site.do(Stated(statement=Report(cluster="a", last_seq=0), peer=2))
+    effects = site.do(StatementReceived(statement=Report(cluster="a", last_seq=0), peer=2))
     assert not [effect for effect in effects if isinstance(effect, AskHello)]
     assert site.state.clusters["a"].peer == 2
 
@@ -194,7 +208,7 @@ def test_an_executor_that_was_given_up_is_asked_to_say_hello() -> None:
     site = Site({"a": 2})
     assert hello(site, "a", "first", peer=1)
     site.do(Disconnected(cluster="a"))
-    effects = site.do(Stated(statement=Report(cluster="a", last_seq=0), peer=1))
+    effects = site.do(StatementReceived(statement=Report(cluster="a", last_seq=0), peer=1))
     assert AskHello(cluster="a", peer=1) in effects
     assert not site.state.clusters["a"].connected
     assert hello(site, "a", "first", peer=1)

@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from coalloc.core import outcome
+from coalloc.core.effects import DropHistory
 from coalloc.core.estimates import KEPT, completed, history_key, predicted, remembered
-from coalloc.core.events import Stated, StorageLost
-from coalloc.core.messages import Read
+from coalloc.core.events import StatementReceived, StorageLost
+from coalloc.core.messages import Prepare, Read
 from coalloc.core.power import PowerState, floored, updated
 from coalloc.core.records import JobState, Launch
 from coalloc.core.requests import Cancel, Done, Hold, Refused, Release, Submit
 from coalloc.core.settings import JobDefaults
+from coalloc.model.batch_options import BatchOptions
 from coalloc.model.jobs import RigidJob
 from coalloc.model.parts import PartState
 from coalloc.model.reading import ClusterReading, NodeReading
@@ -67,7 +70,7 @@ def test_job_numbers_do_not_depend_on_what_is_still_remembered() -> None:
         pytest.param(
             {"job": {"sigma": -1}}, "bad_request", "job.sigma: -1 is outside 0..1", id="sigma"
         ),
-        pytest.param({"needs": (("after", "1"),)}, "bad_request", "dependency: 'after'", id="need"),
+        pytest.param({"needs": (("since", "1"),)}, "bad_request", "dependency: 'since'", id="need"),
         pytest.param({"needs": (("afterok", "9"),)}, "not_found", "there is no job 9", id="no job"),
         pytest.param({"array": (1, 1)}, "bad_request", "indices must differ", id="doubles"),
         pytest.param({"array": (-1,)}, "bad_request", "not be negative", id="negative"),
@@ -108,7 +111,11 @@ def test_new_nodes_make_a_refused_job_possible() -> None:
     site = Site({"a": 1})
     assert isinstance(submit(site, job={"procs": 2}), Refused)
     nodes = tuple(NodeReading(name=f"a{i}") for i in range(2))
-    site.do(Stated(statement=Read(cluster="a", reading=ClusterReading(cluster="a", nodes=nodes))))
+    site.do(
+        StatementReceived(
+            statement=Read(cluster="a", reading=ClusterReading(cluster="a", nodes=nodes))
+        )
+    )
     assert isinstance(submit(site, job={"procs": 2}), Done)
 
 
@@ -314,6 +321,59 @@ def test_site_defaults_apply_to_the_first_matching_user_and_command() -> None:
     assert set(sources.values()) == {"defaults"}
 
 
+def test_site_defaults_may_name_the_interpreter_or_the_program() -> None:
+    for pattern in ("python*", "train.py"):
+        out, _ = completed(
+            {"kind": "rigid"},
+            user="ann",
+            command="train.py",
+            launcher="python3",
+            defaults=(JobDefaults(command=pattern, base_time=5.0),),
+            history=(),
+            fallback_base_time=1.0,
+        )
+        assert out["base_time"] == 5.0
+
+
+def ran(site: Site, seconds: float, **kind: Any) -> None:
+    job = site.submit(**kind)
+    site.run(job)
+    site.wait(seconds)
+    site.finish(job)
+
+
+def expected(site: Site, name: str) -> float:
+    launch = Launch(argv=("python", "-u", "train.py"))
+    answer = site.ask(
+        Submit(token=name, job={"kind": "rigid", "procs": 1}, launch=launch, name=name)
+    )
+    assert isinstance(answer, Done)
+    job = site.job(answer.body["job"]).job
+    site.ask(Cancel(job=job.id))
+    assert isinstance(job, RigidJob)
+    return job.base_time
+
+
+def test_runs_of_the_jobs_name_count_before_those_of_its_program() -> None:
+    site = Site({"a": 4})
+    ran(site, 30.0, program="train.py", name="small-1")
+    ran(site, 900.0, program="train.py", name="large-1")
+    assert expected(site, "small-2") == pytest.approx(30.0)
+    assert expected(site, "large-77") == pytest.approx(900.0)
+    assert expected(site, "") == pytest.approx(465.0)
+
+
+def test_the_program_that_ran_longest_ago_is_forgotten_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outcome, "MOST_KEYS", 2)
+    site = Site({"a": 1})
+    for program in ("x", "y", "x", "z"):
+        ran(site, 5.0, program=program)
+    assert set(site.state.ratios) == set(site.state.history) == {"ann\nx", "ann\nz"}
+    assert [e.key for e in site.effects if isinstance(e, DropHistory)] == ["ann\ny"]
+
+
 def test_the_history_forgets_old_runs() -> None:
     values: tuple[float, ...] = ()
     for number in range(40):
@@ -361,3 +421,21 @@ def test_a_power_that_really_changes_is_followed() -> None:
     for _ in range(60):
         state = updated(state, 1.0, step=0.05, hysteresis=0.5, smoothing=0.3)
     assert state.published == pytest.approx(1.0)
+
+
+def test_what_batch_systems_are_told_is_kept_and_sent_with_each_part() -> None:
+    site = Site({"a": 2})
+    asked = BatchOptions(account="chem", gres="gpu:1")
+    answer = submit(site, job={"procs": 2}, batch=asked)
+    assert isinstance(answer, Done)
+    job = answer.body["job"]
+    assert site.job(job).account == "chem"
+    assert [order.batch for _, order in site.orders_for(job, Prepare)] == [asked]
+
+
+@pytest.mark.parametrize("value", ["a b", "x\n", "y" * 300])
+def test_what_is_no_value_of_an_option_is_refused(value: str) -> None:
+    answer = submit(Site(), batch=BatchOptions(qos=value))
+    assert isinstance(answer, Refused)
+    assert answer.code == "bad_request"
+    assert answer.message.startswith("batch.qos: ")

@@ -14,7 +14,7 @@ from coalloc.core.events import (
     Solved,
     SolveFailed,
     SolverWarm,
-    Stated,
+    StatementReceived,
     StorageLost,
     StorageReturned,
     Ticked,
@@ -226,7 +226,7 @@ def test_a_silent_executor_makes_its_cluster_stale_and_not_idle() -> None:
     assert site.job(job).state is JobState.RUNNING, "unknown is not failed"
     assert site.job(other).is_placed
     assert not site.job(third).is_placed
-    site.do(Stated(statement=Hello(cluster=where)))
+    site.do(StatementReceived(statement=Hello(cluster=where)))
     site.finish(job)
     assert site.job(third).is_placed
 
@@ -242,7 +242,7 @@ def test_an_old_reading_makes_a_cluster_stale() -> None:
 def test_a_failed_reading_is_logged_once_and_keeps_the_last_one() -> None:
     site = Site({"a": 1})
     for _ in range(5):
-        site.do(Stated(statement=Read(cluster="a", error="slurmctld does not answer")))
+        site.do(StatementReceived(statement=Read(cluster="a", error="slurmctld does not answer")))
     assert len(site.notes("reading_failed")) == 1
     site.submit()
     assert len(solves(site)[-1].snapshot.clusters[0].nodes) == 1
@@ -268,10 +268,18 @@ def test_draining_what_does_not_exist_is_refused(target: str) -> None:
 def test_powers_reach_the_snapshot_in_steps() -> None:
     site = Site({"a": 2}, power_step=0.05)
     nodes = tuple(replace(n, power=0.83) for n in reading("a", 2).nodes)
-    site.do(Stated(statement=Read(cluster="a", reading=replace(reading("a", 2), nodes=nodes))))
+    site.do(
+        StatementReceived(
+            statement=Read(cluster="a", reading=replace(reading("a", 2), nodes=nodes))
+        )
+    )
     site = Site({"a": 2}, power_step=0.05)
     site.state.clusters["a"].powers.clear()
-    site.do(Stated(statement=Read(cluster="a", reading=replace(reading("a", 2), nodes=nodes))))
+    site.do(
+        StatementReceived(
+            statement=Read(cluster="a", reading=replace(reading("a", 2), nodes=nodes))
+        )
+    )
     site.submit()
     assert {n.power for n in solves(site)[-1].snapshot.clusters[0].nodes} == {0.8}
 
@@ -333,7 +341,7 @@ def test_two_clusters_with_a_node_of_the_same_name_are_told_apart_by_refusing_on
     site = Site({"a": 2, "b": 2})
     clash = replace(reading("b", 2), nodes=reading("a", 2).nodes)
     for _ in range(3):
-        site.do(Stated(statement=Read(cluster="b", reading=clash)))
+        site.do(StatementReceived(statement=Read(cluster="b", reading=clash)))
     assert len(site.notes("reading_refused")) == 1
     assert site.notes("reading_refused")[0]["why"] == (
         "node a1 is a node of a too; names must differ"

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from coalloc.core.events import Reconfigured, Stated
+from coalloc.core.events import Reconfigured, StatementReceived
 from coalloc.core.messages import Read
 from coalloc.core.requests import Drain, Resume
 from coalloc.core.snapshots import snapshot
@@ -35,9 +35,11 @@ def test_nodes_follow_readings_drains_and_settings() -> None:
     seen = reading("a", site.sizes["a"])
     weaker = replace(seen, nodes=tuple(replace(node, power=0.5) for node in seen.nodes))
     for _ in range(20):  # Powers are smoothed.
-        site.do(Stated(statement=Read(cluster="a", reading=weaker)))
+        site.do(StatementReceived(statement=Read(cluster="a", reading=weaker)))
     assert max(node.power for node in nodes(site)) < 0.6
-    site.do(Stated(statement=Read(cluster="a", reading=replace(seen, nodes=seen.nodes[:1]))))
+    site.do(
+        StatementReceived(statement=Read(cluster="a", reading=replace(seen, nodes=seen.nodes[:1])))
+    )
     assert len(nodes(site)) == 1
     site.do(Reconfigured(settings=replace(site.settings, power_step=0.0)))
     assert nodes(site)[0].power > 0.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.events import Stated
+from coalloc.core.events import StatementReceived
 from coalloc.core.messages import Abort, Forget, Hello, Prepare, Read, Report, Start
 from coalloc.core.records import JobState
 from coalloc.core.requests import Cancel, Done, Hold, Refused, Release
@@ -62,7 +62,11 @@ def test_a_place_to_meet_that_is_taken_is_passed_by() -> None:
 def test_ranks_meet_at_the_address_that_was_read(address: str, place: str) -> None:
     site = Site({"a": 1})
     nodes = (NodeReading(name="a1", address=address),)
-    site.do(Stated(statement=Read(cluster="a", reading=ClusterReading(cluster="a", nodes=nodes))))
+    site.do(
+        StatementReceived(
+            statement=Read(cluster="a", reading=ClusterReading(cluster="a", nodes=nodes))
+        )
+    )
     assert site.job(site.submit()).rendezvous == place
 
 
@@ -238,6 +242,35 @@ def test_a_failing_part_ends_the_others() -> None:
     assert site.job(job).exit_code == 3, "not that of the part we ended ourselves"
 
 
+@pytest.mark.parametrize("requeue", [True, False])
+def test_a_preempted_job_runs_again_where_it_says_so(requeue: bool) -> None:
+    site = Site({"a": 2, "b": 2})
+    job = site.submit(4, requeue=requeue)
+    site.run(job)
+    preempted: dict[str, Any] = {"exit_code": 143, "started": site.now, "reason": "preempted"}
+    site.say(job, PartState.FINISHED, cluster="a", **preempted)
+    assert {c for c, _ in site.orders_for(job, Abort)} == {"b"}
+    site.say(job, PartState.FINISHED, cluster="b", exit_code=143, started=site.now)
+    if not requeue:
+        assert site.job(job).state is JobState.FAILED
+        return
+    record = site.job(job)
+    assert (record.state, record.exit_code, record.skew_s) == (JobState.PENDING, None, None)
+    site.wait(1000.0)
+    assert site.job(job).attempt == 2
+    site.run(job)
+    assert site.job(job).state is JobState.RUNNING
+
+
+def test_a_preempted_job_that_is_cancelled_meanwhile_stays_so() -> None:
+    site = Site({"a": 1})
+    job = site.submit(1, requeue=True)
+    site.run(job)
+    site.ask(Cancel(job=job))
+    site.say(job, PartState.FINISHED, exit_code=143, started=site.now, reason="preempted")
+    assert site.job(job).state is JobState.CANCELLED
+
+
 def test_a_part_that_succeeds_first_leaves_the_others_alone() -> None:
     site = Site({"a": 2, "b": 2})
     job = site.submit(4)
@@ -358,7 +391,7 @@ def test_an_executor_that_returns_tells_what_it_has() -> None:
     done = PartReport(
         job=job, attempt=1, part=0, state=PartState.FINISHED, exit_code=0, started=1.0, ended=2.0
     )
-    site.do(Stated(statement=Hello(cluster="a", parts=(done,))))
+    site.do(StatementReceived(statement=Hello(cluster="a", parts=(done,))))
     assert site.job(job).state is JobState.COMPLETED
 
 
@@ -367,7 +400,7 @@ def test_what_an_executor_repeats_does_not_fill_its_outbox() -> None:
     site = Site({"a": 1})
     ended = PartReport(job="77", attempt=1, part=0, state=PartState.FINISHED)
     for _ in range(5):
-        site.do(Stated(statement=Report(cluster="a", last_seq=0, parts=(ended,))))
+        site.do(StatementReceived(statement=Report(cluster="a", last_seq=0, parts=(ended,))))
     assert len(site.orders_for("77", Forget)) == 1
     site.report("a")
     site.report("a", ended)

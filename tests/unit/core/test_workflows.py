@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.events import Disconnected, Solved, Stated
+from coalloc.core.events import Disconnected, Solved, StatementReceived
 from coalloc.core.messages import Abort, Prepare, Read
 from coalloc.core.records import JobState, Launch
 from coalloc.core.requests import Cancel, Hold, Refused, Release, Submit
@@ -141,7 +141,7 @@ def test_a_task_does_not_start_early_into_a_reservation() -> None:
     site = patient({"a": 1, "b": 1}, solving=False)
     kept = Reservation(id="r", nodes=("a1",), start=site.now + 150.0, end=site.now + 400.0)
     reading = ClusterReading(cluster="a", nodes=(NodeReading(name="a1"),), reservations=(kept,))
-    site.do(Stated(statement=Read(cluster="a", reading=reading)))
+    site.do(StatementReceived(statement=Read(cluster="a", reading=reading)))
     job = site.submit_workflow("a b", "a>b")
     planned(site, (job, "a", 0.0, 100.0, "b1"), (job, "b", 400.0, 500.0, "a1"))
     complete(site, f"{job}.1")

@@ -17,7 +17,7 @@ from coalloc.daemon.access.enrolment import (
     LINES_AT_ONCE,
     Conversation,
     Enrolment,
-    EnrolmentError,
+    EnrolmentDeniedError,
     Peer,
 )
 from coalloc.daemon.access.key_table import KeyTable
@@ -31,7 +31,7 @@ BOB, EVE = (Peer(user=name, uid=uid, gid=uid, is_admin=False) for uid, name in N
 ROOT = Peer(user="root", uid=0, gid=0, is_admin=True)
 
 
-class Bed:
+class EnrolmentTestbed:
     """An enrolment whose clock stands still until it is told."""
 
     def __init__(self, folder: Path) -> None:
@@ -63,11 +63,11 @@ class Bed:
 
 
 @pytest.fixture
-def bed(tmp_path: Path) -> Bed:
-    return Bed(tmp_path)
+def bed(tmp_path: Path) -> EnrolmentTestbed:
+    return EnrolmentTestbed(tmp_path)
 
 
-def test_who_holds_a_key_enrols_it(bed: Bed) -> None:
+def test_who_holds_a_key_enrols_it(bed: EnrolmentTestbed) -> None:
     pair = new_pair()
     answer = bed.enrol(BOB, pair)
     assert (answer["key"]["key"], answer["key"]["uid"]) == (pair.public, BOB.uid)
@@ -75,7 +75,7 @@ def test_who_holds_a_key_enrols_it(bed: Bed) -> None:
     assert bed.enrol(BOB, pair)["key"] == answer["key"], "once more, it is as it was"
 
 
-def test_who_only_knows_a_key_neither_binds_nor_revokes_it(bed: Bed) -> None:
+def test_who_only_knows_a_key_neither_binds_nor_revokes_it(bed: EnrolmentTestbed) -> None:
     bobs = new_pair()
     conversation = Conversation(bed.enrolment, EVE)
     question = {"verb": "authorize", "key": bobs.public, "proves": True}
@@ -89,7 +89,9 @@ def test_who_only_knows_a_key_neither_binds_nor_revokes_it(bed: Bed) -> None:
     assert bed.enrol(EVE, bobs)["error"] == "key: belongs to another user"
 
 
-def test_a_revoked_key_is_not_enrolled_again_even_with_its_private_half(bed: Bed) -> None:
+def test_a_revoked_key_is_not_enrolled_again_even_with_its_private_half(
+    bed: EnrolmentTestbed,
+) -> None:
     stolen = new_pair()
     bed.enrol(BOB, stolen)
     assert bed.ask(BOB, verb="revoke", key=stolen.public)["key"]["revoked"] == 5.0
@@ -98,21 +100,21 @@ def test_a_revoked_key_is_not_enrolled_again_even_with_its_private_half(bed: Bed
         assert "was revoked, and stays so" in bed.enrol(peer, stolen)["error"]
 
 
-def test_a_client_that_cannot_prove_is_told_so(bed: Bed) -> None:
+def test_a_client_that_cannot_prove_is_told_so(bed: EnrolmentTestbed) -> None:
     """Versions before the proof was asked for read one line, with ``error`` or the key."""
     answer = bed.ask(BOB, verb="authorize", key=new_pair().public, role="submit", keep=True)
     assert list(answer) == ["error"]
     assert "'coalloc keys new' of a newer coalloc, or ask root" in answer["error"]
 
 
-def test_root_decides_without_a_proof(bed: Bed) -> None:
+def test_root_decides_without_a_proof(bed: EnrolmentTestbed) -> None:
     key = new_pair().public
     assert bed.ask(ROOT, verb="authorize", key=key, user=BOB.user)["key"]["uid"] == BOB.uid
     assert bed.ask(ROOT, verb="authorize", key=key, user=BOB.user, role="operator")["server"]
     assert bed.changed == [key], "it was a submitter's"
 
 
-def test_a_key_that_nothing_can_be_sealed_for_is_refused(bed: Bed) -> None:
+def test_a_key_that_nothing_can_be_sealed_for_is_refused(bed: EnrolmentTestbed) -> None:
     assert "key:" in bed.ask(BOB, verb="authorize", key="0" * 40, proves=True)["error"]
 
 
@@ -131,7 +133,7 @@ def test_a_challenge_is_answered_by_the_user_it_was_made_for_only() -> None:
     assert unsealed(pair, sealed(pair.public, b"text")) == b"text"
 
 
-def test_changes_of_one_user_are_limited(bed: Bed) -> None:
+def test_changes_of_one_user_are_limited(bed: EnrolmentTestbed) -> None:
     for _ in range(CHANGES_PER_MINUTE // 2):
         pair = new_pair()
         assert "key" in bed.enrol(BOB, pair)
@@ -147,7 +149,7 @@ def test_changes_of_one_user_are_limited(bed: Bed) -> None:
         assert "key" in bed.ask(ROOT, verb="authorize", key=pair.public, user=BOB.user)
 
 
-def test_what_changes_nothing_does_not_count(bed: Bed) -> None:
+def test_what_changes_nothing_does_not_count(bed: EnrolmentTestbed) -> None:
     pair = new_pair()
     for _ in range(3 * CHANGES_PER_MINUTE):
         assert "key" in bed.enrol(BOB, pair)
@@ -156,16 +158,16 @@ def test_what_changes_nothing_does_not_count(bed: Bed) -> None:
         assert "key" in bed.ask(BOB, verb="revoke", key=pair.public)
 
 
-def test_questions_of_one_user_are_limited(bed: Bed) -> None:
+def test_questions_of_one_user_are_limited(bed: EnrolmentTestbed) -> None:
     for _ in range(int(LINES_AT_ONCE)):
         bed.enrolment.check_line(BOB)
-    with pytest.raises(EnrolmentError, match=r"asks too often, .*; try again in 1 s"):
+    with pytest.raises(EnrolmentDeniedError, match=r"asks too often, .*; try again in 1 s"):
         bed.enrolment.check_line(BOB)
     bed.enrolment.check_line(EVE)
     bed.enrolment.check_line(ROOT)
 
 
-def test_refusals_share_a_line_whatever_was_asked(bed: Bed) -> None:
+def test_refusals_share_a_line_whatever_was_asked(bed: EnrolmentTestbed) -> None:
     with structlog.testing.capture_logs() as lines:
         for number in range(100):
             bed.ask(BOB, verb=f"verb{number}")

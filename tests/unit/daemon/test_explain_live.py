@@ -13,7 +13,7 @@ from coalloc.daemon.queries import why as explaining
 from coalloc.daemon.queries.why import COLD, Explainer
 from coalloc.daemon.solver.explain import explained
 from coalloc.daemon.solver.frames import Request
-from coalloc.daemon.solver.planner import Planner
+from coalloc.daemon.solver.planner import RoundPlanner
 from coalloc.daemon.solver.pool import SolveOutcome, SolverPool
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.wire.answers import Why
@@ -66,7 +66,7 @@ def site() -> Site:
 
 
 def explainer(solver: InProcess) -> Explainer:
-    return Explainer(solver, Planner(solver, lambda event: None))
+    return Explainer(solver, RoundPlanner(solver, lambda event: None))
 
 
 def ask(site: Site, solver: InProcess, job: str, policy: str = "easy") -> Why:

@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 
 from coalloc.core.messages import Prepare
 from coalloc.core.requests import Refused
-from coalloc.daemon.access.access import REFUSALS_AT_ONCE, UNANSWERED, Access, Bucket
+from coalloc.daemon.access.access import REFUSALS_AT_ONCE, UNANSWERED, Access, TokenBucket
 from coalloc.daemon.access.key_table import (
     MAX_KEYS_EVER,
     MAX_KEYS_PER_USER,
@@ -31,7 +31,7 @@ from coalloc.executor.parts import spec_of
 from coalloc.runtime import logs
 from coalloc.runtime.config.schema import AccessConfig
 from coalloc.runtime.key_files import KeyFile, KeyFileError, calling, read_key, write_key
-from coalloc.wire.curve import Calling, is_key, new_pair
+from coalloc.wire.curve import CurveClient, is_key, new_pair
 
 
 def grant(user: str = "ada", uid: int = 1000, **fields: Any) -> Grant:
@@ -239,7 +239,7 @@ def test_nothing_changes_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_a_bucket_fills_up_again() -> None:
-    bucket = Bucket(2.0, 4.0, now=0.0)
+    bucket = TokenBucket(2.0, 4.0, now=0.0)
     bucket.take(7.0)
     assert bucket.left(0.0) == -3.0
     assert bucket.left(2.0) == 1.0
@@ -331,7 +331,7 @@ def order(uid: int, **fields: Any) -> Prepare:
 
 
 def test_an_executor_starts_jobs_of_users_only() -> None:
-    security = Calling(pair=new_pair(), server=new_pair().public)
+    security = CurveClient(pair=new_pair(), server=new_pair().public)
     access = ExecutorAccess(security=security)
     assert access.may_run(order(1)) == ""
     assert "root" in access.may_run(order(0))
@@ -342,7 +342,7 @@ def test_an_executor_starts_jobs_of_users_only() -> None:
 
 
 def test_an_executor_starts_jobs_of_the_account_that_the_daemon_means() -> None:
-    access = ExecutorAccess(security=Calling(pair=new_pair(), server=new_pair().public))
+    access = ExecutorAccess(security=CurveClient(pair=new_pair(), server=new_pair().public))
     name = pwd.getpwuid(1).pw_name
     assert access.may_run(order(1, user=name)) == ""
     assert access.may_run(order(1, user="ada")) == f"uid 1 is {name} here, and not ada"

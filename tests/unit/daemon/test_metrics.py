@@ -1,20 +1,24 @@
 """The figures, as Prometheus reads them."""
 
 from dataclasses import replace
+from pathlib import Path
 from urllib.request import urlopen
 
-from coalloc.core.effects import Record, RoundFinished
+import coalloc
+from coalloc.core.effects import AppendEvent, RoundFinished
+from coalloc.core.events import Disconnected, Solved, SolveFailed, Ticked
+from coalloc.daemon.figures import Survey, cluster_figures, waiting_by_reason
 from coalloc.daemon.metrics import Metrics
 from coalloc.model.reading import ShareUse
-from tests.support.core_site import Site
+from tests.support.core_site import Site, first_fit
 
 
 def finished(gap: float | None) -> RoundFinished:
     return RoundFinished(policy="easy", status="heuristic", solve_s=0.2, gap=gap, stale=1)
 
 
-def started(**fields: float) -> Record:
-    return Record(seq=1, time=0.0, kind="job_started", job="1", fields=fields)
+def started(**fields: float | str) -> AppendEvent:
+    return AppendEvent(seq=1, time=0.0, kind="job_started", job="1", fields=fields)
 
 
 def read(port: int) -> dict[str, float]:
@@ -27,7 +31,7 @@ def read(port: int) -> dict[str, float]:
 def test_figures_are_served() -> None:
     metrics = Metrics()
     port = metrics.serve("127.0.0.1:0")
-    metrics.round_finished(finished(gap=0.25))
+    metrics.round_finished(finished(gap=0.25), 7.0)
     site = Site({"a": 4, "b": 4}, solving=False)
     site.submit(2)
     metrics.sample(site.state, {"a": 2}, {"too_long": 1})
@@ -73,7 +77,88 @@ def test_two_registries_do_not_meet() -> None:
     first.stale.set(1)
     assert second.registry.get_sample_value("coalloc_clusters_stale") == 0
     metrics = Metrics()
-    metrics.round_finished(finished(gap=None))
+    metrics.round_finished(finished(gap=None), 7.0)
     value = metrics.registry.get_sample_value("coalloc_plan_gap_ratio")
     assert value is not None
     assert value != value
+
+
+def test_events_of_rounds_are_counted_by_phase() -> None:
+    metrics = Metrics()
+    figure = metrics.registry.get_sample_value
+    site = Site({"a": 2}, solving=False)
+    site.submit()
+    (solve,) = site.pending_solves
+    metrics.handled(Ticked(), [solve], 0.02, failed=False)
+    plan = Solved(round=1, plan=first_fit(solve.snapshot), solve_s=0.5)
+    metrics.handled(plan, [], 0.01, failed=True)
+    lost = SolveFailed(round=1, policy="easy", why="killed", solve_s=1.0)
+    metrics.handled(lost, [solve], 0.01, failed=False)
+    metrics.handled(lost, [], 0.01, failed=True)
+    seconds = {
+        phase: figure("coalloc_round_phase_seconds_sum", {"phase": phase})
+        for phase in ("assemble", "solve", "commit")
+    }
+    assert seconds == {"assemble": 0.02, "solve": 0.5, "commit": 0.01}
+    assert figure("coalloc_policy_failures_total", {"policy": "easy"}) == 2
+    assert figure("coalloc_rounds_failed_total") == 1
+
+
+def test_waits_and_slowdowns_of_whole_jobs() -> None:
+    metrics = Metrics()
+    figure = metrics.registry.get_sample_value
+    site = Site({"a": 2})
+    job = site.submit()
+    record = replace(site.job(job), submitted=100.0, started=160.0, ended=180.0)
+    metrics.recorded(started(), record)
+    metrics.recorded(replace(started(state="failed"), kind="job_ended"), record)
+    task = replace(record, flow="9")
+    metrics.recorded(started(), task)
+    metrics.recorded(replace(started(state="failed"), kind="job_ended"), task)
+    assert figure("coalloc_job_wait_seconds_sum") == 60.0
+    assert figure("coalloc_job_wait_seconds_count") == 1
+    assert figure("coalloc_job_slowdown_sum") == 4.0
+    assert figure("coalloc_jobs_ended_total", {"state": "failed"}) == 1
+    assert figure("coalloc_jobs_ended_total", {"state": "lost"}) == 0, "is there before it moves"
+
+
+def test_clusters_and_queue_as_surveyed() -> None:
+    metrics = Metrics()
+    figure = metrics.registry.get_sample_value
+    site = Site({"a": 2, "b": 3}, slots=4)
+    site.run(site.submit(3))
+    site.submit(99, hold_infeasible=True)
+    site.do(Disconnected(cluster="b"))
+    found = Survey(
+        time=site.now,
+        clusters=cluster_figures(site.state, site.now),
+        waiting=waiting_by_reason(site.state),
+        solver_requests={"killed": 2},
+        disk=(1000, 10),
+    )
+    metrics.survey(found)
+    assert figure("coalloc_cluster_slots", {"cluster": "a"}) == 8
+    assert figure("coalloc_cluster_slots_free", {"cluster": "a"}) == 5
+    assert figure("coalloc_cluster_power", {"cluster": "a"}) == 8.0
+    assert figure("coalloc_cluster_up", {"cluster": "b"}) == 0
+    assert figure("coalloc_cluster_slots", {"cluster": "b"}) == 0
+    assert figure("coalloc_jobs_waiting", {"reason": "held"}) == 1
+    assert figure("coalloc_solver_requests_total", {"status": "killed"}) == 2
+    assert figure("coalloc_disk_free_bytes") == 10
+    metrics.survey(replace(found, clusters={"a": found.clusters["a"]}, waiting={}))
+    assert figure("coalloc_cluster_up", {"cluster": "b"}) is None
+    assert figure("coalloc_jobs_waiting", {"reason": "held"}) == 0
+    assert figure("coalloc_solver_requests_total", {"status": "killed"}) == 2
+
+
+def test_what_is_served_names_its_build() -> None:
+    info = [f for f in Metrics().registry.collect() if f.name == "coalloc_build"]
+    assert info[0].samples[0].labels["version"] == coalloc.__version__
+
+
+def test_the_documentation_has_every_metric() -> None:
+    page = Path(__file__).parents[3] / "docs" / "operations" / "health.md"
+    text = page.read_text(encoding="utf-8")
+    names = [family.name for family in Metrics().registry.collect()]
+    missing = [name for name in names if name.startswith("coalloc_") and name not in text]
+    assert not missing

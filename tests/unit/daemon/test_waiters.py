@@ -10,7 +10,7 @@ import pytest
 from coalloc.core.records import JobRecord
 from coalloc.core.requests import Refused
 from coalloc.daemon.queries import waiters as waiters_module
-from coalloc.daemon.queries.caller import RefusedError
+from coalloc.daemon.queries.caller import QueryRefusedError
 from coalloc.daemon.queries.waiters import TOO_MANY, Waiters
 from coalloc.wire.answers import EndedAnswer
 from coalloc.wire.server import Origin
@@ -29,7 +29,7 @@ class Asked:
     def _members(self, job: str) -> list[JobRecord]:
         found = [r for n, r in self.site.state.jobs.items() if n == job or n.startswith(f"{job}_")]
         if not found:
-            raise RefusedError("not_found", f"there is no job {job}")
+            raise QueryRefusedError("not_found", f"there is no job {job}")
         return found
 
     def _answered(self, origin: Origin, answer: Any) -> None:
@@ -69,7 +69,7 @@ def test_a_wait_is_answered_once_its_last_job_has_ended(asked: Asked) -> None:
 
 
 def test_no_such_job_is_refused(asked: Asked) -> None:
-    with pytest.raises(RefusedError):
+    with pytest.raises(QueryRefusedError):
         asked.add("one", "77")
 
 

@@ -12,7 +12,7 @@ import pytest
 from coalloc.core.events import Solved, SolveFailed
 from coalloc.daemon import watchdog
 from coalloc.daemon.reachability import Reachability
-from coalloc.daemon.watchdog import Progress, step_of
+from coalloc.daemon.watchdog import RoundProgress, step_of
 from coalloc.runtime import logs
 from coalloc.runtime.config.schema import Config
 from tests.support.core_site import Site, first_fit
@@ -21,7 +21,7 @@ LIMIT_S = 40.0
 
 
 def test_a_step_may_take_its_time_and_no_longer() -> None:
-    progress = Progress()
+    progress = RoundProgress()
     assert progress.is_moving((1, "auto"), 100.0, LIMIT_S)
     assert progress.is_moving((1, "auto"), 139.0, LIMIT_S)
     assert not progress.is_moving((1, "auto"), 140.0, LIMIT_S)

@@ -68,7 +68,7 @@ def test_a_workflow_of_which_nothing_runs_says_why() -> None:
     site.run(f"{job}.1")
     site.state.clusters["a"].drained = True
     site.say(f"{job}.1", PartState.FINISHED, exit_code=0, started=site.now, ended=site.now)
-    assert not site.state.flows[job].placed
+    assert not site.state.composites[job].placed
     _, reason, detail = job_views.expectation(site.job(job), site.state, site.now)
     assert reason in {"planned", "insufficient"}
     assert detail

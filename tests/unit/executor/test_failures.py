@@ -15,7 +15,7 @@ import structlog
 
 from coalloc.adapters.base import Adapter, AdapterError, Claim
 from coalloc.core.executor import START_WITHIN_S
-from coalloc.core.executor_effects import Heard, Ticked
+from coalloc.core.executor_effects import MessageReceived, Ticked
 from coalloc.core.messages import (
     Abort,
     Forget,
@@ -29,7 +29,7 @@ from coalloc.core.messages import (
     Welcome,
 )
 from coalloc.core.records import Launch
-from coalloc.executor.service import Executor
+from coalloc.executor.service import ExecutorService
 from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.reading import ClusterReading
 from coalloc.runtime import logs
@@ -122,7 +122,7 @@ class Bench:
         self.launcher = launcher
         self.now = 100.0
         self.seq = 0
-        self.executor = Executor(
+        self.executor = ExecutorService(
             "a",
             Adapter(reader=NoReader(), launcher=launcher),
             f"ipc://{folder}/x",
@@ -142,7 +142,7 @@ class Bench:
 
     def hear(self, *messages: Numbered | Welcome) -> None:
         """Messages that arrive in one turn."""
-        self.executor._turn(Heard(message=message) for message in messages)
+        self.executor._turn(MessageReceived(message=message) for message in messages)
 
     def order(self, *orders: Order) -> None:
         numbered = []

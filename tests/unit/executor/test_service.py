@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.adapters.base import Adapter
-from coalloc.executor.service import Executor
+from coalloc.adapters.base import Act, Adapter, AdapterError
+from coalloc.core.messages import Read, Statement
+from coalloc.executor.service import ExecutorService
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.runtime.logs import get_logger
 
@@ -54,7 +55,7 @@ def test_it_ends_although_a_reading_comes_in_at_that_moment(
     reader = GatedReader()
 
     async def run() -> None:
-        executor = Executor(
+        executor = ExecutorService(
             "a",
             Adapter(reader=reader, launcher=NoLauncher()),  # type: ignore[arg-type]
             f"ipc://{tmp_path}/x",
@@ -71,3 +72,44 @@ def test_it_ends_although_a_reading_comes_in_at_that_moment(
             await (closing or executor.close())
 
     asyncio.run(run())
+
+
+def test_an_act_that_fails_costs_neither_the_reading_nor_another_act(tmp_path: Path) -> None:
+    reader = GatedReader()
+    reader.gate.set()
+    done = threading.Event()
+
+    def fail() -> None:
+        raise AdapterError("scontrol: no answer")
+
+    acts = (Act(what="hold_jobs", run=fail), Act(what="keep_share", run=done.set))
+
+    async def run() -> list[Statement]:
+        executor = ExecutorService(
+            "a",
+            Adapter(reader=reader, launcher=NoLauncher(), due=lambda: acts),  # type: ignore[arg-type]
+            f"ipc://{tmp_path}/x",
+            tmp_path,
+            get_logger(),
+            interval_s=1000.0,
+            timeout_s=30.0,
+        )
+        said: list[Statement] = []
+        read = asyncio.Event()
+
+        def say(statement: Statement) -> None:
+            said.append(statement)
+            if isinstance(statement, Read):
+                assert done.is_set(), "what is published may count on what was done"
+                read.set()
+
+        executor._say = say  # type: ignore[method-assign]
+        executor.open()
+        async with asyncio.timeout(10.0):
+            await read.wait()
+            await executor.close()
+        return said
+
+    (reading,) = (each for each in asyncio.run(run()) if isinstance(each, Read))
+    assert reading.reading is not None
+    assert reading.error == ""

@@ -108,6 +108,50 @@ def test_a_wrong_prediction_does_not_delay_what_is_overdue() -> None:
     assert start_of(plan, "liar") >= 690.0
 
 
+@pytest.mark.parametrize(("ratio", "beside"), [(0.01, True), (1.0, False)])
+def test_backfilling_beside_the_head_goes_by_predictions(ratio: float, beside: bool) -> None:
+    head = job("head", 10, 600.0, submitted=-100.0, weight=1e6)
+    other = job("other", 5, 5_000.0, submitted=-5.0)
+    work = Running(id="r", nodes={f"a{n}": 1 for n in range(5)}, start=-60.0, end=300.0)
+    snapshot = Snapshot(clusters=(machine("a", 10),), queue=(head, other), running=(work,))
+    history = History(pool=(1.0,), samples=((ratio,) * 8, (1.0,) * 8), of={"other": 0, "head": 1})
+    plan = round_of(snapshot, history)
+    assert (start_of(plan, "other") == 0.0) is beside
+    # What is told of the head goes by the planned run time.
+    assert start_of(plan, "head") == pytest.approx(5_000.0 if beside else 300.0)
+
+
+def test_only_the_first_overdue_job_leaves_the_order() -> None:
+    queue = tuple(
+        job(name, 4, seconds, submitted=-DAY - since)
+        for name, seconds, since in (("first", 9e4, 3.0), ("long", 9e4, 2.0), ("short", 60.0, 1.0))
+    )
+    plan = round_of(Snapshot(clusters=(machine("a", 4),), queue=queue))
+    assert by_start(plan) == ["first", "short", "long"]
+
+
+def test_orders_that_are_the_same_are_rolled_once() -> None:
+    queue = tuple(job(str(n), 3, 60.0) for n in range(5))
+    plan = round_of(Snapshot(clusters=(machine("a", 4),), queue=queue))
+    assert plan.stats["tried"] == 1
+
+
+@pytest.mark.parametrize("rule", ["sooner", "needed"])
+def test_jobs_stay_whole_where_the_queue_is_done_sooner_so(rule: str) -> None:
+    """To split the first over both half-free clusters fills their links, and the next one waits."""
+    clusters = tuple(replace(machine(name, 4), link_gbps=1.0) for name in "ab")
+    work = tuple(
+        Running(id=f"r{name}", nodes={f"{name}0": 1, f"{name}1": 1}, start=-60.0, end=90.0)
+        for name in "ab"
+    )
+    queue = tuple(job(str(n), 4, 1_000.0, submitted=n - 9.0, proc_gbps=0.4) for n in range(2))
+    plan = round_of(Snapshot(clusters=clusters, queue=queue, running=work), coallocation=rule)
+    assert [p.start for p in plan.placements] == [90.0, 90.0]
+    assert (str(plan.stats["order"]).endswith("whole")) is (rule == "sooner")
+    alone = round_of(Snapshot(clusters=clusters, queue=queue[:1], running=work))
+    assert alone.placements[0].start == 0.0
+
+
 def test_what_may_not_start_yet_keeps_nothing_waiting() -> None:
     later = job("later", 4, 10.0, submitted=-2 * DAY, earliest=500.0)
     now = job("now", 4, 400.0, submitted=-1.0)

@@ -10,7 +10,7 @@ import pytest
 from msgspec import inspect
 
 from coalloc.core.settings import ClusterSettings, JobDefaults, Settings
-from coalloc.daemon.main import _check
+from coalloc.daemon.settings import check as _check
 from coalloc.daemon.settings import core_settings
 from coalloc.runtime.config.dump import toml_text
 from coalloc.runtime.config.file import changes, find_config, load, needs_restart, parse
@@ -109,6 +109,7 @@ def test_core_is_told_everything() -> None:
         [[clusters]]
         name = "alpha"
         link_gbps = 2
+        accounts = { chem = "c7", "ada/*" = "" }
         """,
         "x",
         FOLDERS,
@@ -123,7 +124,8 @@ def test_core_is_told_everything() -> None:
         JobDefaults(user="a*", command="*", base_time=10.0),
         JobDefaults(sigma=0.5, speedup={"model": "downey", "A": 8.0, "sigma": 1.5}),
     )
-    assert settings.clusters == (ClusterSettings(name="alpha", link_gbps=2.0),)
+    accounts = {"chem": "c7", "ada/*": ""}
+    assert settings.clusters == (ClusterSettings(name="alpha", link_gbps=2.0, accounts=accounts),)
 
 
 @pytest.mark.parametrize(

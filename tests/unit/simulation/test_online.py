@@ -18,6 +18,7 @@ from coalloc.simulation.online.measures import FIGURES
 from coalloc.simulation.online.pieces import LOGS, Piece, cut, several, single
 from coalloc.simulation.online.scenarios import EVERY, PAIRS, stage
 from coalloc.simulation.replay import replay
+from coalloc.simulation.reproduce import plots
 from coalloc.simulation.trace import Trace
 
 KTH = "data/swf/KTH-SP2-1996-2.1-cln.swf.gz"
@@ -105,6 +106,10 @@ def test_contenders_have_options() -> None:
         read_contender("easy:speed=3")
 
 
+def no_plots(*_: Any) -> dict[str, bytes]:
+    raise plots.NoPlotsError("matplotlib is not installed")
+
+
 def test_a_small_run_goes_on_where_it_was(
     shared_file: Callable[[str], Path],
     tmp_path: Path,
@@ -115,8 +120,11 @@ def test_a_small_run_goes_on_where_it_was(
     command = ["reproduce", "online", "--data", str(folder), "-o", str(tmp_path), "--quiet"]
     command += ["--logs", "KTH-SP2", "--pieces", "1", "--jobs", "120", "--half", "report"]
     command += ["--scenarios", "load-90,clusters,apart", "--policies"]
-    assert main.main([*command, "easy,easy-spf"]) == 0
+    with monkeypatch.context() as without:
+        without.setattr(plots, "render", no_plots)
+        assert main.main([*command, "easy,easy-spf"]) == 1
     assert "online: 6 replays, least waits: easy" in capsys.readouterr().out
+    assert not list(tmp_path.glob("*.png")), "there is a report without pictures too"
     kept = tmp_path / "online.rows.jsonl"
     first = read_rows(kept)
     with kept.open("a") as file:

@@ -14,7 +14,7 @@ from coalloc.core import records, requests
 from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.sqlite import Store
-from coalloc.wire import answers, job_rows
+from coalloc.wire import answers, job_rows, share_answers
 from coalloc.wire.frames import encode
 from tests.support.core_site import Site
 from tests.support.protocol_page import EXAMPLES, SECTIONS, table
@@ -40,6 +40,16 @@ DOCUMENTED: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("nodes", ANSWER, answers.NodesAnswer),
     ("nodes", "Field of a cluster", answers.ClusterRow),
     ("nodes", "Field of a node", answers.NodeRow),
+    ("nodes", "Field of a reservation", answers.ReservationRow),
+    ("reserve", ANSWER, answers.Reservation),
+    ("priority", ANSWER, share_answers.PriorityAnswer),
+    ("priority", "Field of a priority", share_answers.PriorityRow),
+    ("priority", "Field of a lead", share_answers.LeadRow),
+    ("account", ANSWER, share_answers.AccountAnswer),
+    ("account", "Field of an account", share_answers.AccountRow),
+    ("usage", ANSWER, share_answers.UsageAnswer),
+    ("usage", "Field of a usage", share_answers.UsageRow),
+    ("rules", ANSWER, share_answers.RulesAnswer),
     ("plan", ANSWER, answers.PlanAnswer),
     ("plan", "Field of `plan`", answers.NewestPlan),
     ("plan", "Field of running work", answers.RunningRow),
@@ -104,7 +114,7 @@ def test_every_answer_is_documented() -> None:
     shown = {cls for _, _, cls in DOCUMENTED}
     declared = {
         cls
-        for module in (answers, job_rows)
+        for module in (answers, job_rows, share_answers)
         for cls in vars(module).values()
         if isinstance(cls, type) and issubclass(cls, msgspec.Struct)
     }

@@ -14,7 +14,8 @@ import pytest
 from coalloc.core import messages, records, requests
 from coalloc.daemon.queries.answers import QUESTIONS
 from coalloc.model.parts import OF_THE_EXECUTOR, PartReport, PartState
-from coalloc.model.reading import ClusterReading, HandedJob, NodeReading
+from coalloc.model.reading import ClusterReading, NativeJob, NodeReading
+from coalloc.model.site_rules import PartitionRules, SiteRules
 from coalloc.model.snapshot import Reservation, Running
 from coalloc.wire import codec
 from coalloc.wire.frames import PROTOCOL, WireError, decode_any, encode
@@ -49,7 +50,9 @@ def test_every_field_is_documented_with_its_default(name: str) -> None:
         ("read", "Field of a read node", NodeReading),
         ("read", "Field of running work", Running),
         ("read", "Field of a reservation", Reservation),
-        ("read", "Field of a handed job", HandedJob),
+        ("read", "Field of a handed job", NativeJob),
+        ("read", "Field of rules", SiteRules),
+        ("read", "Field of a partition", PartitionRules),
     ],
 )
 def test_nested_objects_are_documented(section: str, head: str, cls: type[Any]) -> None:
@@ -57,13 +60,13 @@ def test_nested_objects_are_documented(section: str, head: str, cls: type[Any]) 
     assert list(rows) == [f.name for f in fields(cls)]
 
 
-@pytest.mark.parametrize("name", [*QUESTIONS, "backup", "wait", "test_submit", "refused"])
+@pytest.mark.parametrize("name", [*QUESTIONS, "backup", "wait", "why", "test_submit", "refused"])
 def test_every_question_has_a_section(name: str) -> None:
     assert name in SECTIONS
 
 
 def test_every_type_of_the_document_exists() -> None:
-    known = {*TYPES, *QUESTIONS, "backup", "wait", "test_submit", "refused", "round"}
+    known = {*TYPES, *QUESTIONS, "backup", "wait", "why", "test_submit", "refused", "round"}
     headings = re.findall(r"^#{3,5} `([a-z_]+)`$", PAGE, re.M)
     assert set(headings) <= known
 
@@ -81,7 +84,7 @@ def recorded_kinds() -> set[str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
-            if node.func.attr != "record" or len(node.args) < 2:
+            if node.func.attr != "emit" or len(node.args) < 2:
                 continue
             if isinstance(node.args[1], ast.Constant):
                 kinds.add(str(node.args[1].value))

@@ -11,13 +11,13 @@ from coalloc.adapters.base import Adapter, AdapterError, Claim, ClaimRefusedErro
 from coalloc.adapters.runner.command import UnreachableError
 from coalloc.adapters.slurm.adapter import CombinedLauncher
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.native_jobs import HandedLauncher
+from coalloc.adapters.slurm.native_jobs import NativeLauncher
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.core.executor_effects import DismissJob
 from coalloc.core.executor_turn import carry_out
 from coalloc.core.messages import Prepare
 from coalloc.executor.parts import spec_of
-from coalloc.executor.service import Executor
+from coalloc.executor.service import ExecutorService
 from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.reading import ClusterReading
 from coalloc.runtime.logs import get_logger
@@ -68,11 +68,11 @@ class Own:
 
 
 @pytest.fixture
-def handed(tmp_path: Path) -> HandedLauncher:
+def handed(tmp_path: Path) -> NativeLauncher:
     ASKED.clear()
     BROKEN.clear()
     settings = SlurmSettings(cluster="a", partition="main", handover_partition="coalloc")
-    return HandedLauncher(settings, Scripted(), tmp_path)
+    return NativeLauncher(settings, Scripted(), tmp_path)
 
 
 def spec(foreign: str) -> PartSpec:
@@ -81,7 +81,7 @@ def spec(foreign: str) -> PartSpec:
     )
 
 
-def test_parts_go_where_they_belong(handed: HandedLauncher) -> None:
+def test_parts_go_where_they_belong(handed: NativeLauncher) -> None:
     own = Own()
     both = CombinedLauncher(own, handed)
     other = PartKey(job="1", attempt=1, part=0)
@@ -101,7 +101,7 @@ def test_parts_go_where_they_belong(handed: HandedLauncher) -> None:
     assert own.calls[5:] == ["close"]
 
 
-def test_the_commands_of_a_claim_and_of_its_return(handed: HandedLauncher) -> None:
+def test_the_commands_of_a_claim_and_of_its_return(handed: NativeLauncher) -> None:
     key = handed.claim(spec("70")).key
     handed.go(key)
     assert ASKED == [
@@ -121,7 +121,7 @@ def test_the_commands_of_a_claim_and_of_its_return(handed: HandedLauncher) -> No
     ]
 
 
-def test_a_claim_without_an_answer_is_undone_later(handed: HandedLauncher) -> None:
+def test_a_claim_without_an_answer_is_undone_later(handed: NativeLauncher) -> None:
     BROKEN.append("update")
     with pytest.raises(AdapterError, match="no answer") as caught:
         handed.claim(spec("70"))
@@ -137,9 +137,9 @@ class NoReader:
         raise AdapterError("nothing to read")
 
 
-def test_the_shell_dismisses_and_survives_a_failure(handed: HandedLauncher, tmp_path: Path) -> None:
+def test_the_shell_dismisses_and_survives_a_failure(handed: NativeLauncher, tmp_path: Path) -> None:
     for face in (handed, None):
-        executor = Executor(
+        executor = ExecutorService(
             "a",
             Adapter(reader=NoReader(), launcher=handed, handover=face),
             f"ipc://{tmp_path}/x",

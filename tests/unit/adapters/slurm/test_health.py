@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.adapters.runner.command import RefusedError, UnreachableError
+from coalloc.adapters.runner.command import CommandRefusedError, UnreachableError
 from coalloc.adapters.slurm.health import (
     clock_notice,
     clock_offset,
@@ -16,7 +16,8 @@ from coalloc.adapters.slurm.health import (
     revived_jobs,
 )
 from coalloc.adapters.slurm.launcher import Ledger
-from coalloc.adapters.slurm.parse_text import parse_clock, parse_partitions
+from coalloc.adapters.slurm.parse_rules import parse_partitions
+from coalloc.adapters.slurm.parse_text import parse_clock
 from coalloc.adapters.slurm.part_commands import refusal
 from coalloc.adapters.slurm.reading import Answers
 from coalloc.adapters.slurm.records import (
@@ -52,15 +53,19 @@ def test_senseless_partitions(text: str) -> None:
 
 
 def test_nodes_where_nothing_of_ours_starts() -> None:
-    assert closed_nodes(site(), (GPU, MAIN), NODES) == ({"n2": "not in partition main"}, ())
+    assert closed_nodes(site(), (GPU, MAIN), NODES) == ({}, ())  # a job may name partition gpu
+    shut = PartitionEntry(name="gpu", state="DRAIN")
+    assert closed_nodes(site(), (shut, MAIN), NODES) == ({"n2": "in no partition that is up"}, ())
     assert closed_nodes(site("gpu"), (GPU, MAIN), NODES) == ({}, ())
     down = PartitionEntry(name="main", state="DRAIN", is_default=True)
     why = "partition main is DRAIN"
     assert closed_nodes(site(), (down,), NODES) == (
         {"n1": why, "n2": why},
-        (f"{why}: nothing can be started",),
+        (f"{why}: nothing can be started that names no other partition",),
     )
-    assert set(closed_nodes(site("lost"), (MAIN,), NODES)[0]) == {"n1", "n2"}
+    closed, notices = closed_nodes(site("lost"), (MAIN,), NODES)
+    assert set(closed) == {"n2"}
+    assert "there is no partition lost" in notices[0]
 
 
 def test_clocks() -> None:
@@ -121,4 +126,7 @@ def test_a_full_queue_is_told_from_a_silent_one() -> None:
     late = UnreachableError("salloc", "no answer within 4 s: Slurm job queue full, sleeping")
     assert refusal(late) == "slurm_full"
     assert refusal(UnreachableError("salloc", "no answer within 4 s")) == "unreachable"
-    assert refusal(RefusedError("sbatch", "temporarily unable to accept job", 1)) == "slurm_full"
+    assert (
+        refusal(CommandRefusedError("sbatch", "temporarily unable to accept job", 1))
+        == "slurm_full"
+    )

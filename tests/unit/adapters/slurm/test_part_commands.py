@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.runner.command import RefusedError
+from coalloc.adapters.runner.command import CommandRefusedError
 from coalloc.adapters.runner.grant import dealt, settled
 from coalloc.adapters.slurm.part_commands import (
     allocated,
@@ -20,6 +20,7 @@ from coalloc.adapters.slurm.part_commands import (
 def spec(*nodes: tuple[str, int], exclusive: bool = True, **fields: Any) -> dict[str, Any]:
     ranks = [name for name, count in nodes for _ in range(count)]
     return {
+        "name": "mine",
         "token": {"name": "coalloc-1", "comment": "coalloc:1.1.0:c"},
         "ranks": [{"rank": n, "node": name} for n, name in enumerate(ranks)],
         "size": len(ranks),
@@ -97,7 +98,7 @@ def test_a_spec_is_settled_by_what_was_granted_and_told(tmp_path: Any) -> None:
 
 def test_others_that_go_first_are_told_from_nodes_that_are_busy() -> None:
     def reason(said: str) -> str:
-        return refusal(RefusedError("salloc", said, 1))
+        return refusal(CommandRefusedError("salloc", said, 1))
 
     first = "Immediate execution impossible, insufficient priority"
     assert reason(first) == "others_first"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coalloc.adapters.slurm.parse_text import parse_partitions
+from coalloc.adapters.slurm.parse_rules import parse_partitions
 from coalloc.adapters.slurm.part_commands import minutes
 
 

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from coalloc.adapters.slurm.native_job import (
-    HandedPart,
+    LAYOUT,
+    NativePart,
     account_facts,
     exit_code,
     job_facts,
     judge,
+    layout_of,
 )
+from coalloc.adapters.slurm.parse_text import parse_fields
 from coalloc.adapters.slurm.reading import (
     ENDLESS_S,
     Answers,
+    chosen_nodes,
+    expected_nodes,
     handed_jobs,
     kept_nodes,
     local_waiting,
+    local_waits,
     running_jobs,
     simple_features,
     states_of,
+    suspended_parts,
     to_hold,
     unknown_jobs,
 )
@@ -144,11 +152,11 @@ def test_reservations_that_are_over_or_ours_keep_nothing() -> None:
 def test_pending_jobs_keep_nodes_where_the_site_wants_it() -> None:
     job = replace(WAITING, start=NOW - 3.0, expected_nodes=("n1",), time_limit=60.0)
     answers = Answers(now=NOW, nodes=NODES, queue=(job,))
-    assert kept_nodes(settings(), answers, NODES) == ()
-    (found,) = kept_nodes(settings(pending="respect"), answers, NODES)
+    assert expected_nodes(settings(), answers, NODES) == ()
+    (found,) = expected_nodes(settings(pending="respect"), answers, NODES)
     assert (found.start, found.end) == (NOW, NOW + 60.0)
     handed = settings(pending="respect", handover_partition="ours")
-    assert kept_nodes(handed, answers, NODES) == ()
+    assert expected_nodes(handed, answers, NODES) == ()
 
 
 @pytest.mark.parametrize(
@@ -181,6 +189,35 @@ def test_what_is_asked_of_a_handed_job() -> None:
     assert handed_jobs(settings(), answers) == ()
 
 
+def test_exclusive_job_takes_whole_nodes() -> None:
+    job = replace(WAITING, cpus=2, node_count=2, exclusive=True)
+    answers = Answers(now=NOW, nodes=NODES, queue=(job,))
+    (found,) = handed_jobs(settings(handover_partition="ours", slots="cpus"), answers)
+    assert found.procs == 16
+
+
+def test_components_of_a_heterogeneous_job_stay_where_they_are() -> None:
+    parts = tuple(replace(WAITING, id=f"92+{n}") for n in range(2))
+    answers = Answers(now=NOW, nodes=NODES, queue=parts)
+    found = handed_jobs(settings(handover_partition="ours"), answers)
+    assert [job.waits for job in found] == ["heterogeneous job"] * 2
+    assert to_hold(settings(handover_partition="ours"), parts) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "layout"),
+    [
+        ("NumNodes=3 NtasksPerN:B:S:C=0:0:*:* MinCPUsNode=1 OverSubscribe=OK Contiguous=0", ()),
+        (
+            "NumNodes=2-2 NtasksPerN:B:S:C=1:0:*:* MinCPUsNode=4 OverSubscribe=NO Contiguous=1",
+            LAYOUT,
+        ),
+    ],
+)
+def test_layout_that_a_user_has_asked_for(fields: str, layout: Collection[str]) -> None:
+    assert layout_of(parse_fields(f"JobId=5 {fields}")) == set(layout)
+
+
 def test_only_what_slurm_would_start_is_held() -> None:
     given = settings(handover_partition="ours", handover_comment="order")
     assert to_hold(given, [WAITING]) == ["6"]
@@ -189,6 +226,20 @@ def test_only_what_slurm_would_start_is_held() -> None:
     assert to_hold(given, [replace(WAITING, partition="main", comment="order")]) == ["6"]
     assert to_hold(given, [replace(WAITING, partition="main")]) == []
     assert to_hold(given, [replace(WAITING, comment="coalloc:1.1.0:c1")]) == []
+
+
+def test_local_jobs_tell_how_long_they_waited() -> None:
+    ours = replace(JOB, id="8", comment="coalloc:1.1.0:c1")
+    jobs = [replace(JOB, id=f"{n}", submitted=NOW - 100.0, start=NOW - 10.0 * n) for n in (4, 3)]
+    answers = Answers(now=NOW, nodes=NODES, queue=(*jobs, ours, WAITING))
+    assert local_waits(answers) == ((60.0, 2), (70.0, 2))
+
+
+def test_suspended_part_is_told() -> None:
+    ours = replace(JOB, state="SUSPENDED", comment="coalloc:17.1.0:c1")
+    answers = Answers(now=NOW, nodes=NODES, queue=(ours, replace(JOB, state="SUSPENDED")))
+    (told,) = suspended_parts(answers)
+    assert told == "a part of job 17 is suspended in Slurm, where it is job 5"
 
 
 def test_waiting_jobs_are_counted() -> None:
@@ -205,8 +256,8 @@ def test_constraints_that_are_lists() -> None:
     assert simple_features("ib*4") is None
 
 
-def ended(state: str, code: str, nodes: str = "n1", stopping: str = "") -> HandedPart:
-    part = HandedPart(job="1", attempt=1, part=0, foreign="5", nodes=["n1"], stopping=stopping)
+def ended(state: str, code: str, nodes: str = "n1", stopping: str = "") -> NativePart:
+    part = NativePart(job="1", attempt=1, part=0, foreign="5", nodes=["n1"], stopping=stopping)
     facts = job_facts(
         {
             "JobState": state,
@@ -251,7 +302,7 @@ def test_one_that_never_ran_was_refused() -> None:
 
 
 def test_an_unknown_state_is_no_end() -> None:
-    part = HandedPart(job="1", attempt=1, part=0, foreign="5", nodes=["n1"])
+    part = NativePart(job="1", attempt=1, part=0, foreign="5", nodes=["n1"])
     facts = job_facts(
         {"JobState": "HUMMING", "ExitCode": "0:0", "Partition": "main", "NumNodes": "1"}
     )
@@ -267,3 +318,8 @@ def test_lines_of_the_accounts() -> None:
             account_facts(line)
     with pytest.raises(ParseError, match="'-1:0' is not an exit code"):
         exit_code("-1:0", "")
+
+
+def test_nodes_of_least_weight_come_first() -> None:
+    nodes = [NodeEntry(name=f"n{n}", weight=weight) for n, weight in enumerate((50, 1, 5, 1))]
+    assert [node.name for node in chosen_nodes(settings(), nodes)] == ["n1", "n3", "n2", "n0"]

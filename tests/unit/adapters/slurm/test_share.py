@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from coalloc.adapters.runner.command import RefusedError, UnreachableError
+from coalloc.adapters.runner.command import CommandRefusedError, UnreachableError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.local_delays import LocalDelays
 from coalloc.adapters.slurm.reading import Answers
@@ -28,7 +28,7 @@ class Recorded(Slurm):
 
     def run(self, name: str, *arguments: str, **options: object) -> str:
         if self.refuses:
-            raise RefusedError(name, self.refuses, 1)
+            raise CommandRefusedError(name, self.refuses, 1)
         self.said.append(arguments)
         return ""
 
@@ -41,6 +41,12 @@ def share(refuses: str = "", **given: float) -> tuple[Share, Recorded]:
 
 def answers(*queue: QueueEntry, **fields: object) -> Answers:
     return Answers(now=NOW, nodes=NODES, queue=queue, **fields)  # type: ignore[arg-type]
+
+
+def keep(mine: Share, found: Answers, nodes: tuple[NodeEntry, ...]) -> None:
+    mine.plan(found, nodes)
+    if mine.is_due:
+        mine.carry_out()
 
 
 def running(name: str, *nodes: str, end: float = NOW + 100.0, comment: str = "") -> QueueEntry:
@@ -87,7 +93,7 @@ def test_kept_node_that_stays_busy_is_changed_for_a_free_one() -> None:
 def test_nothing_is_done_without_a_share() -> None:
     mine, slurm = share(max_share=0.0)
     mine.want(10)
-    mine.keep(answers(pending("1")), NODES)
+    keep(mine, answers(pending("1")), NODES)
     assert slurm.said == []
     assert mine.use is None
     assert mine.closed(answers(), NODES) == {}
@@ -97,7 +103,7 @@ def test_no_more_is_kept_than_is_wanted_nor_than_the_share() -> None:
     for wanted, count in ((0, 0), (1, 1), (2, 2), (10, 2)):
         mine, slurm = share()
         mine.want(wanted)
-        mine.keep(answers(pending("1")), NODES)
+        keep(mine, answers(pending("1")), NODES)
         assert len(mine.nodes) == count
         assert len(slurm.said) == (count > 0)
         open_nodes = {node.name for node in NODES} - mine.closed(
@@ -109,7 +115,7 @@ def test_no_more_is_kept_than_is_wanted_nor_than_the_share() -> None:
 def test_share_is_open_without_a_reservation_while_nobody_waits() -> None:
     mine, slurm = share()
     quiet = answers(running("1", "n1"))
-    mine.keep(quiet, NODES)
+    keep(mine, quiet, NODES)
     assert slurm.said == []
     assert mine.closed(quiet, NODES).keys() == {"n1", "n4"}
 
@@ -117,23 +123,23 @@ def test_share_is_open_without_a_reservation_while_nobody_waits() -> None:
 def test_reservation_follows_its_nodes_and_is_extended() -> None:
     mine, slurm = share()
     mine.want(4)
-    mine.keep(answers(reservations=(reserved("n1"),)), NODES)
+    keep(mine, answers(reservations=(reserved("n1"),)), NODES)
     assert slurm.said == [("update", "ReservationName=coalloc-alpha", "Nodes=n1,n2")]
     slurm.said.clear()
-    mine.keep(answers(reservations=(reserved("n1", "n2"),)), NODES)
+    keep(mine, answers(reservations=(reserved("n1", "n2"),)), NODES)
     assert slurm.said == []
-    mine.keep(answers(reservations=(reserved("n1", "n2", end=NOW + 60.0),)), NODES)
+    keep(mine, answers(reservations=(reserved("n1", "n2", end=NOW + 60.0),)), NODES)
     # 100 s old, and to last as long as a new one from now on
     assert slurm.said == [("update", "ReservationName=coalloc-alpha", "Duration=12")]
 
 
 def test_reservation_goes_when_nothing_is_wanted_and_nothing_runs() -> None:
     mine, slurm = share()
-    mine.keep(answers(running("1", "n2", comment=OURS), reservations=(reserved("n2"),)), NODES)
+    keep(mine, answers(running("1", "n2", comment=OURS), reservations=(reserved("n2"),)), NODES)
     assert slurm.said == []
     assert mine.nodes == {"n2"}
     later = replace(answers(reservations=(reserved("n2"),)), now=NOW + 6.0)
-    mine.keep(later, NODES)
+    keep(mine, later, NODES)
     assert slurm.said == [("delete", "ReservationName=coalloc-alpha")]
     assert mine.nodes == frozenset()
 
@@ -141,7 +147,7 @@ def test_reservation_goes_when_nothing_is_wanted_and_nothing_runs() -> None:
 def test_without_the_right_the_ordinary_way_is_taken_and_said() -> None:
     mine, _ = share("Invalid user id: permission denied")
     mine.want(1)
-    mine.keep(answers(pending("1")), NODES)
+    keep(mine, answers(pending("1")), NODES)
     assert not mine.is_granted
     assert "no reservation" in mine.way
     assert mine.closed(answers(pending("1")), NODES) == {}
@@ -155,11 +161,11 @@ def test_claims_pause_while_a_local_job_has_waited_too_long_for_us() -> None:
     waits = answers(pending("9"), running("1", "n1", "n2"), ours)
     kept = (reserved("n3", "n4"),)
     for passed in (0.0, 20.0, 40.0):
-        mine.keep(replace(waits, now=NOW + passed, reservations=kept), NODES)
+        keep(mine, replace(waits, now=NOW + passed, reservations=kept), NODES)
     assert mine.use is not None
     assert "local job 9 has waited 40 s" in mine.use.paused
     assert mine.closed(waits, NODES).keys() == {"n1", "n2", "n3", "n4"}
-    mine.keep(replace(answers(full), now=NOW + 41.0), NODES)
+    keep(mine, replace(answers(full), now=NOW + 41.0), NODES)
     assert mine.use.paused == "", "it has begun"
     assert mine.use.delay_max_s == 40.0
 
@@ -176,7 +182,7 @@ def test_local_job_is_delayed_only_where_kept_nodes_would_let_it_run() -> None:
     assert found.ratio == pytest.approx(10.0 / 80.0)
 
 
-def test_unreachable_slurm_is_the_readings_failure() -> None:
+def test_unreachable_slurm_is_the_acts_failure() -> None:
     class Away(Recorded):
         def run(self, name: str, *arguments: str, **options: object) -> str:
             raise UnreachableError(name, "away")
@@ -184,7 +190,7 @@ def test_unreachable_slurm_is_the_readings_failure() -> None:
     mine = Share(settings=SlurmSettings(cluster="alpha", max_share=0.5), slurm=Away())
     mine.want(1)
     with pytest.raises(UnreachableError):
-        mine.keep(answers(pending("1")), NODES)
+        keep(mine, answers(pending("1")), NODES)
 
 
 def test_share_and_a_reservation_of_the_site_exclude_each_other() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from coalloc.core.records import JobRecord, JobState, Launch, PartRecord
 from coalloc.daemon.store.records_json import read_launch, read_record, write_launch, write_record
+from coalloc.model.batch_options import BatchOptions
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.parts import PartState
 from coalloc.model.speedup import AmdahlSpeedup, TableSpeedup
@@ -53,6 +54,7 @@ def test_a_record_reads_back_equal(job: Job) -> None:
         link_gbps={"a": 0.5},
         deadline=7.0,
         skew_s=0.002,
+        batch=BatchOptions(account="chem", gres="gpu:2"),
     )  # fmt: skip
     assert read_record(write_record(record)) == record
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.coordinator import Coordinator, Remembered
+from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.core.records import JobRecord, JobState, PartRecord
 from coalloc.core.settings import Settings
 from coalloc.core.state import State
@@ -36,15 +36,15 @@ def records() -> list[JobRecord]:
 
 def tables(state: State) -> dict[str, Any]:
     names = (
-        "jobs waiting placed ended flows meeting dependents handed pending_jobs pending_procs"
-        " backing_off last_job outlook"
+        "jobs waiting placed ended composites meeting dependents native_jobs"
+        " pending_jobs pending_procs backing_off last_job outlook"
     )
     return {name: getattr(state, name) for name in names.split()}
 
 
 def test_records_taken_in_together_are_in_the_tables_of_each() -> None:
     jobs = records()
-    together = Coordinator(Settings(clusters=()), Remembered(jobs=reversed(jobs))).state
+    together = Coordinator(Settings(clusters=()), StoredState(jobs=reversed(jobs))).state
     one_by_one = Coordinator(Settings(clusters=())).state
     for record in jobs:
         one_by_one.index(record)

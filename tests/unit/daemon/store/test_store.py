@@ -9,20 +9,23 @@ from pathlib import Path
 import pytest
 
 from coalloc.core.effects import (
-    Drop,
+    DropOrders,
     Effect,
-    Note,
+    LogLine,
     SaveHistory,
     SaveJob,
     SaveMeta,
     SaveNotes,
     SavePlan,
     SaveToken,
-    Send,
+    SendOrder,
     Wake,
 )
 from coalloc.core.messages import Abort
+from coalloc.core.negotiating import WAITS_KEY
+from coalloc.core.records import Wait
 from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError
+from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.records_json import read_record, write_launch
 from coalloc.daemon.store.schema import MIGRATIONS
 from coalloc.daemon.store.sqlite import Store
@@ -36,8 +39,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "coalloc.db"
 
 
-def order(cluster: str, seq: int) -> Send:
-    return Send(cluster=cluster, seq=seq, order=Abort(job=str(seq), attempt=1))
+def order(cluster: str, seq: int) -> SendOrder:
+    return SendOrder(cluster=cluster, seq=seq, order=Abort(job=str(seq), attempt=1))
 
 
 def ids(store: Store) -> list[str]:
@@ -85,7 +88,7 @@ def test_everything_is_there_after_a_restart(path: Path) -> None:
 
 def test_effects_that_do_not_last_are_not_written(path: Path) -> None:
     store = Store(path)
-    assert not store.commit([Wake(at=1.0), Note(event="round_finished", fields={})])
+    assert not store.commit([Wake(at=1.0), LogLine(event="round_finished", fields={})])
     assert store.commit([Wake(at=1.0), SaveMeta(key="paused", value="1")])
     assert store.load().meta == {"paused": "1"}
     store.close()
@@ -151,7 +154,7 @@ def test_with_a_job_goes_what_belongs_to_it(path: Path) -> None:
 def test_outbox_is_dropped_up_to_a_number_on_one_cluster(path: Path) -> None:
     store = Store(path)
     store.commit([order(c, n) for c in ("a", "b") for n in (1, 2, 3)])
-    store.commit([Drop(cluster="a", through_seq=2)])
+    store.commit([DropOrders(cluster="a", through_seq=2)])
     outbox = store.load().outbox
     assert {cluster: list(orders) for cluster, orders in outbox.items()} == {
         "a": [3],
@@ -162,7 +165,7 @@ def test_outbox_is_dropped_up_to_a_number_on_one_cluster(path: Path) -> None:
 
 def test_effects_of_a_batch_apply_in_order(path: Path) -> None:
     store = Store(path)
-    dropped = Drop(cluster="a", through_seq=2)
+    dropped = DropOrders(cluster="a", through_seq=2)
     orders = [order("a", n) for n in (1, 2)]
     store.commit([orders[0], dropped, orders[1], orders[0], dropped, orders[0]])
     assert list(store.load().outbox["a"]) == [1]
@@ -372,3 +375,13 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(path: Path) -> None:
     assert len(found) in (acknowledged, acknowledged + 1)  # a commit whose line was cut
     assert set(found) == {str(n) for n in range(len(found))}
     store.close()
+
+
+def test_waits_of_claims_outlive_a_restart(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.db")
+    try:
+        store.commit([SaveMeta(key=f"{WAITS_KEY}a", value="[[12.0, 3, false, 2.0]]")])
+        kept = recall(store, keep_ended=0).remembered.waits
+    finally:
+        store.close()
+    assert kept == {"a": (Wait(12.0, ahead=3, width=2.0),)}

@@ -20,7 +20,7 @@ from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.check import check
 from coalloc.policies.explain.explain import explain_plan
 from coalloc.policies.explain.words import lines
-from coalloc.policies.plain import plain_fcfs
+from coalloc.policies.plain import plain_easy
 
 NODES = [
     {"name": "a[1-2]", "power": 1.0, "slots": 2},
@@ -48,19 +48,19 @@ def pieces(plan: Plan) -> list[tuple[dict[str, int], int | None, float]]:
 
 def test_plain_deals_chunks_evenly_to_all_free_slots() -> None:
     snapshot = snapshot_of(chunked(11))
-    plan = plain_fcfs(snapshot, pieces=True)
+    plan = plain_easy(snapshot, pieces=True)
     assert pieces(plan) == [({"a1": 2, "a2": 2}, 11, 30.0)]
     assert check(snapshot, plan).violations == ()
-    more = plain_fcfs(snapshot_of(chunked(20)), pieces=True)
+    more = plain_easy(snapshot_of(chunked(20)), pieces=True)
     assert pieces(more) == [({"a1": 2, "a2": 2}, 16, 40.0), ({"a3": 1}, 4, 80.0)]
 
 
 def test_plain_deals_none_where_a_job_waits_for_slots() -> None:
-    beside = plain_fcfs(snapshot_of(rigid(2), chunked(3)), pieces=True)
+    beside = plain_easy(snapshot_of(rigid(2), chunked(3)), pieces=True)
     assert len(pieces(beside)) > 0
-    behind = plain_fcfs(snapshot_of(rigid(2), {**rigid(4), "id": "s"}, chunked(3)), pieces=True)
+    behind = plain_easy(snapshot_of(rigid(2), {**rigid(4), "id": "s"}, chunked(3)), pieces=True)
     assert pieces(behind) == []
-    assert plain_fcfs(snapshot_of(chunked(3))).placements == (), "off line the registry fills"
+    assert plain_easy(snapshot_of(chunked(3))).placements == (), "off line the registry fills"
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_plain_deals_none_where_a_job_waits_for_slots() -> None:
 def test_plain_honours_what_a_divisible_job_asks_for(
     wants: dict[str, Any], nodes: list[dict[str, int]]
 ) -> None:
-    plan = plain_fcfs(snapshot_of(chunked(3, **wants)), pieces=True)
+    plan = plain_easy(snapshot_of(chunked(3, **wants)), pieces=True)
     assert [found[0] for found in pieces(plan)] == nodes
 
 
 def test_plain_leaves_nodes_alone_that_are_reserved_later() -> None:
     kept = {"id": "k", "nodes": ["a[1-2]"], "start": 50.0, "end": 60.0}
-    plan = plain_fcfs(snapshot_of(chunked(3), reservations=[kept]), pieces=True)
+    plan = plain_easy(snapshot_of(chunked(3), reservations=[kept]), pieces=True)
     assert [found[0] for found in pieces(plan)] == [{"a3": 1}]
 
 
@@ -173,7 +173,7 @@ def test_records_of_pieces_are_kept_and_older_ones_are_read() -> None:
 
 def test_why_says_when_the_first_chunks_start() -> None:
     snapshot = snapshot_of(chunked(20), {**chunked(2, features=["gpu"]), "id": "e"})
-    plan = plain_fcfs(snapshot, pieces=True)
+    plan = plain_easy(snapshot, pieces=True)
     assert explain_plan(snapshot, plan, "d").reason == "starts_now"
     made = explain_plan(snapshot, plan, "e")
     assert made.tried == 0

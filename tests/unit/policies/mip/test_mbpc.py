@@ -127,6 +127,28 @@ def test_no_incumbent_of_jpn_runs_for_less_time_than_its_plan(ties: str) -> None
     assert values == sorted(values, reverse=True)
 
 
+def test_first_nodes_of_a_cluster_break_ties_of_jpn() -> None:
+    """Nodes that differ in what they offer are strata of one cluster, to the program all alike."""
+    nodes = [
+        {"name": f"a{n}", "features": list(features)}
+        for n, features in enumerate(("x", "xyz", "z", "xz", "yz"))
+    ]
+    queue = [
+        {"id": "1", "procs": 1, "features": ["y"]},
+        {"id": "2", "procs": 1, "features": ["x"]},
+        {"id": "3", "procs": 2},
+    ]
+    jobs = [{"kind": "rigid", "base_time": 10.0, **job} for job in queue]
+    clusters = [{"name": "a", "nodes": nodes}]
+    body = {"format": "coalloc-snapshot/1", "clusters": clusters, "queue": jobs}
+    plan = solve("jpn", read_snapshot(body))
+    assert [placement.nodes for placement in plan.placements] == [
+        {"a1": 1},
+        {"a0": 1},
+        {"a2": 1, "a3": 1},
+    ]
+
+
 def test_chunk_of_cbs() -> None:
     queue = [{"id": "1", "procs": 7, "proc_gbps": 0.01}]
     assert solve("cbs", site(queue), chunk=0.5).placements

@@ -274,7 +274,9 @@ def test_a_class_stands_for_itself_once_it_has_run_often_enough() -> None:
 
 def test_the_history_names_the_classes_of_these_jobs_alone() -> None:
     ratios = {"ann\nsim": (0.5, 0.7), "bob\nsim": (1.0,)}
-    history = history_for(ratios, {"1": "ann\nsim", "2": "eve\nsim", "3": "ann\nsim"})
+    history = history_for(
+        ratios, {"1": ("ann\nsim\nx", "ann\nsim"), "2": ("eve\nsim",), "3": ("ann\nsim",)}
+    )
     assert history == History(pool=(0.5, 0.7, 1.0), samples=((0.5, 0.7),), of={"1": 0, "3": 0})
 
 

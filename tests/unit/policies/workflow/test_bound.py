@@ -46,6 +46,22 @@ def test_path_decides_for_a_chain() -> None:
     assert program(snapshot, "weighted_completion") == pytest.approx(45.0, rel=1e-5)
 
 
+def test_traffic_inside_the_fastest_cluster_counts() -> None:
+    """Four tasks on four slots: their processes share work of 10 s and traffic of 8 s each."""
+    clusters = tuple(
+        Cluster(name=name, nodes=tuple(Node(name=f"{name}{n}") for n in range(2)), intra_gbps=gbps)
+        for name, gbps in (("a", 0.5), ("b", 1.0))
+    )
+    talks = [
+        Task(id=f"t{n}", work=10.0, parallel_fraction=1.0, max_procs=2, comm_gb=1.0)
+        for n in range(4)
+    ]
+    flow = WorkflowJob(id="w", tasks=tuple(talks))
+    parts = workflow_parts(Planner(Snapshot(clusters=clusters, queue=(flow,)), {}))["makespan"]
+    assert parts["program"] == pytest.approx(18.0, rel=1e-5)
+    assert parts["window"] == pytest.approx(18.0, rel=1e-5)
+
+
 def test_path_and_area_are_traded_against_each_other() -> None:
     """Two chains of two: the path alone says 11, the area alone 10, both together more."""
     tasks = tuple(task(f"t{n}", 10.0, pf=0.6) for n in range(4))

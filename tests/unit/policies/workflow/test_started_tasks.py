@@ -130,11 +130,12 @@ def test_data_on_their_way_are_an_event(policy: str) -> None:
     assert spans(planned(policy, snapshot)) == {"w.t": (0, 10), "w.u": (18, 26)}
 
 
-def test_plain_starts_only_where_the_data_are() -> None:
+def test_plain_plans_a_task_where_and_when_the_data_are() -> None:
     snapshot = ready([("s", "beta", 99.0)])
     (placement,) = planned("plain", snapshot).placements
-    assert set(placement.nodes) == {"beta1"}
-    assert not planned("plain", ready([("s", "beta", 101.0)])).placements
+    assert (set(placement.nodes), placement.start) == ({"beta1"}, 100.0)
+    (placement,) = planned("plain", ready([("s", "beta", 101.0)])).placements
+    assert (set(placement.nodes), placement.start) == ({"beta1"}, 101.0)
 
 
 def corrupted(snapshot: Snapshot, shift: float) -> tuple[str, ...]:

@@ -1,0 +1,41 @@
+"""The end of a part's job in Slurm, with commands that answer from a script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coalloc.adapters.slurm.part_job import SlurmJob
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SlurmJob:
+    site = {"conf": "", "bin": str(tmp_path), "limit_s": 5.0}
+    return SlurmJob({"site": site, "uid": None, "gid": None}, str(tmp_path), "7")
+
+
+def spell(folder: Path, name: str, text: str) -> None:
+    """Write a command; it knows its folder as ``$here``."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\nhere={folder}\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_nodes_that_are_cleaned_up_for_long_are_waited_for(tmp_path: Path, job: SlurmJob) -> None:
+    """Ten looks take more than a second."""
+    spell(
+        tmp_path,
+        "squeue",
+        'echo >> $here/asked; [ "$(wc -l < $here/asked)" -gt 10 ] || echo COMPLETING',
+    )
+    spell(tmp_path, "scancel", "touch $here/cancelled")
+    assert job.release(has_run=True)
+    assert not (tmp_path / "cancelled").exists(), "it is accounted as completed"
+
+
+def test_a_job_that_was_requeued_after_its_run_is_cancelled(tmp_path: Path, job: SlurmJob) -> None:
+    spell(tmp_path, "squeue", "[ -e $here/cancelled ] || echo PENDING")
+    spell(tmp_path, "scancel", 'echo "$@" > $here/cancelled')
+    assert job.release(has_run=True)
+    assert (tmp_path / "cancelled").read_text() == "7\n"

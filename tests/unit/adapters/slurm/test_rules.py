@@ -1,0 +1,111 @@
+"""Partitions, associations and QOS as Slurm 22.05 tells them, as rules for planning."""
+
+from __future__ import annotations
+
+import grp
+
+import pytest
+
+from coalloc.adapters.slurm.parse_rules import enforced, parse_manager, parse_partitions
+from coalloc.adapters.slurm.parse_text import parse_node_list
+from coalloc.adapters.slurm.records import NodeEntry, ParseError
+from coalloc.adapters.slurm.rules import MOST_ASSOCIATIONS, site_rules
+from coalloc.adapters.slurm.settings import SlurmSettings
+from coalloc.model.site_rules import Association, Limits, SiteRules
+
+NONE = "GrpTRES=cpu=N(0),mem=N(0),node=N(0) MaxJobs= MaxWallPJ= MaxTRESPJ= MaxTRESPN="
+MANAGER = f"""\
+Current Association Manager state
+Association Records
+ClusterName=a Account=root UserName= Partition= Priority=0 ID=1 ParentAccount= DefAssoc=No {NONE}
+ClusterName=a Account=bio UserName= Partition= ID=4 ParentAccount=root(1) DefAssoc=No \
+GrpTRES=cpu=8(2),mem=N(0),node=N(0) GrpTRESMins=cpu=N(0) MaxJobs= MaxWallPJ= MaxTRESPJ=
+ClusterName=a Account=bio UserName=ann(33) Partition= ID=6 ParentAccount= DefAssoc=No \
+GrpTRES=cpu=12(0),mem=N(0),node=N(0) MaxJobs= MaxWallPJ= MaxTRESPJ=
+ClusterName=a Account=chem UserName= Partition= ID=3 ParentAccount=root(1) DefAssoc=No {NONE}
+ClusterName=a Account=chem UserName=ann(33) Partition= ID=5 ParentAccount= DefAssoc=Yes \
+GrpTRES=cpu=N(0),mem=N(0),node=N(0) MaxJobs=5(0) MaxWallPJ=60 MaxTRESPJ=node=3 MaxTRESPN=
+QOS Records
+QOS=normal(1) UsageRaw=0.000000 {NONE}
+QOS=high(2) UsageRaw=0.0 GrpTRES=cpu=12(0),node=N(0) MaxWallPJ=10 MaxTRESPJ=cpu=8,node=2 MaxTRESPN=
+"""
+PARTITIONS = """\
+PartitionName=main AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=YES \
+QoS=N/A DefaultTime=NONE MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 Nodes=a[1-4] State=UP
+PartitionName=short AllowGroups=ALL AllowAccounts=chem,bio DenyQos=low Default=NO QoS=high \
+DefaultTime=00:02:00 MaxNodes=1 MaxTime=00:05:00 MinNodes=1 Nodes=a[1-2] State=DOWN
+PartitionName=vip AllowGroups=root DenyAccounts=bio AllowQos=high Default=NO QoS=N/A \
+DefaultTime=NONE MaxNodes=UNLIMITED MaxTime=1-00:00:00 MinNodes=0 Nodes=a3 State=UP
+PartitionName=ours AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL Default=NO State=DOWN
+"""
+ALL = frozenset({"associations", "limits", "qos"})
+NODES = (NodeEntry(name="a1", cpus=4), NodeEntry(name="a2", cpus=8))
+
+
+def rules(words: frozenset[str] = ALL, *, manager: str = MANAGER, **given: str) -> SiteRules:
+    site = SlurmSettings(cluster="a", handover_partition="ours", **given)  # type: ignore[arg-type]
+    parsed = parse_manager(manager) if manager else None
+    return site_rules(site, parse_partitions(PARTITIONS), NODES, parsed, words)
+
+
+def test_partitions_as_rules() -> None:
+    found = rules()
+    main, short, vip = found.partitions  # the one for hand-over takes none of our parts
+    assert found.usual.partition == "main"
+    assert (main.limits, main.accounts, main.gids) == (Limits(), None, None)
+    assert short.limits == Limits(time_s=300.0, nodes=1, least_nodes=1)
+    assert (short.state, short.qos, short.default_time_s) == ("DOWN", "high", 120.0)
+    assert (short.accounts, short.denied_qos) == (("chem", "bio"), ("low",))
+    assert (vip.denied_accounts, vip.allowed_qos) == (("bio",), ("high",))
+    assert vip.gids == (grp.getgrnam("root").gr_gid,)
+
+
+def test_limits_are_in_whole_nodes_or_in_cpus() -> None:
+    assert rules(slots="cpus").qos["high"] == Limits(time_s=600.0, nodes=2, procs=8)
+    assert rules().qos["high"] == Limits(time_s=600.0, nodes=2)  # 8 CPUs: two nodes of 4
+    assert rules().qos["normal"] == Limits()
+
+
+def test_associations_have_the_limits_of_the_accounts_above_them() -> None:
+    assert rules(slots="cpus").associations == (
+        Association(account="bio", user="ann", limits=Limits(procs=8)),
+        Association(
+            account="chem", user="ann", is_default=True, limits=Limits(time_s=3600.0, nodes=3)
+        ),
+    )
+
+
+def test_only_what_is_enforced_counts() -> None:
+    text = "AccountingStorageEnforce = associations,limits,qos\nAccountingStorageHost = x\n"
+    assert enforced(text) == ALL
+    assert enforced("AccountingStorageEnforce = none\n") == {"none"}
+    assert rules(frozenset({"none"})).associations is None
+    assert rules(manager="").associations is None
+    unlimited = rules(frozenset({"associations"}))
+    assert unlimited.qos == {}
+    assert unlimited.associations is not None
+    assert all(each.limits == Limits() for each in unlimited.associations)
+
+
+def test_associations_that_are_too_many_or_of_partitions_are_learnt() -> None:
+    head, line = MANAGER.split("QOS Records")[0], "ClusterName=a Account=chem UserName=u{n}(1) "
+    many = head + "".join(line.format(n=n) + NONE + "\n" for n in range(MOST_ASSOCIATIONS))
+    assert rules(manager=many).associations is None
+    of_partition = MANAGER.replace(
+        "UserName=ann(33) Partition= ", "UserName=ann(33) Partition=vip "
+    )
+    assert rules(manager=of_partition).associations is None
+
+
+def test_senseless_answers() -> None:
+    with pytest.raises(ParseError):
+        parse_manager("slurm_load_assoc_mgr_info error: Access/permission denied\n")
+
+
+def test_generic_resources_of_nodes() -> None:
+    line = "NodeName=a3 CPUTot=4 State=IDLE Gres={} Weight=100 NodeAddr=127.0.0.1\n"
+    text = line.format("gpu:a100:4(S:0-1),gpu:v100:2,fast,nic:1")
+    (node,) = parse_node_list(text)
+    assert node.gres == {"gpu": 6, "gpu:a100": 4, "gpu:v100": 2, "fast": 1, "nic": 1}
+    assert node.weight == 100
+    assert parse_node_list(line.format("(null)"))[0].gres == {}

@@ -1,0 +1,75 @@
+"""Where only the client is installed, its commands run, and the others say what to add."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from coalloc.cli.main import GROUPS
+from coalloc.programs import SERVER
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCKED = """\
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {names}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Absent())
+"""
+SIMULATE = [
+    *("simulate", "--quiet", "--policy", "fcfs"),
+    *("--workload", str(ROOT / "etc" / "workloads" / "sixteen-hours.swf")),
+    *("--platform", str(ROOT / "etc" / "platforms" / "das2.toml")),
+]
+TOLD = "this needs the server"
+
+
+def without_server(code: str) -> subprocess.CompletedProcess[str]:
+    """Run code where nothing of the server can be imported."""
+    text = BLOCKED.format(names=sorted(SERVER)) + code
+    return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+
+
+def test_the_library_and_every_command_of_users_load() -> None:
+    users = [name for title, names in GROUPS if title != "without a daemon" for name in names]
+    done = without_server(
+        "import coalloc\n"
+        "coalloc.Client, coalloc.Executor\n"
+        "from coalloc.cli import main\n"
+        f"for name in {users}: assert main.main([name, '--help']) == 0, name\n"
+        "assert main.main(['queue', '--endpoint', 'ipc:///nowhere', '--timeout', '0.01']) == 1\n"
+    )
+    assert done.returncode == 0, done.stderr
+    assert TOLD not in done.stderr
+    assert "no daemon listens" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "from coalloc.programs import daemon; sys.argv[1:] = ['--version']; sys.exit(daemon())",
+        "from coalloc.programs import executor; sys.argv[1:] = ['--help']; sys.exit(executor())",
+        f"from coalloc.cli import main; sys.exit(main.main({SIMULATE}))",
+        "from coalloc.cli import main; sys.exit(main.main(['demo']))",
+    ],
+    ids=["coallocd", "coalloc-executor", "simulate", "demo"],
+)
+def test_what_needs_the_server_says_so_in_one_line(call: str) -> None:
+    done = without_server(call)
+    assert done.returncode == 1
+    assert TOLD in done.stderr
+    assert "pip install 'coalloc[server]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_extra_installs_what_is_named() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    server = {line.partition(">")[0] for line in project["optional-dependencies"]["server"]}
+    assert server == {name.replace("_", "-") for name in SERVER}
