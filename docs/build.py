@@ -12,9 +12,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from coalloc.adapters.batch.settings import BatchSettings
+from coalloc.adapters.gridengine.settings import GridEngineSettings
+from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model import tables
 from coalloc.model.fields import Field, Table
 from coalloc.model.schema import plan_schema, snapshot_schema
+from coalloc.model.structs import keys
 from coalloc.simulation.reproduce.digest import with_results
 
 DOCS = Path(__file__).resolve().parent
@@ -38,6 +42,10 @@ TABLES: Mapping[str, Table] = {
     "deferred": tables.DEFERRED,
     "front": tables.FRONT_POINT,
 }
+SETTINGS: Mapping[str, type[BatchSettings]] = {
+    "slurm": SlurmSettings,
+    "gridengine": GridEngineSettings,
+}
 # The kinds of jobs show only what they add to the keys of every job.
 KINDS = ("rigid", "moldable", "workflow", "divisible")
 TYPES = {
@@ -52,7 +60,10 @@ TYPES = {
     "loads": "object of numbers",
     "any": "see below",
 }
+# Defaults that stand for what the meaning says of them.
+EMPTY: tuple[object, ...] = ("", (), {})
 MARKED = re.compile(r"(<!-- keys: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+OF_ADAPTER = re.compile(r"(<!-- settings: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def generated() -> dict[Path, str]:
@@ -63,6 +74,10 @@ def generated() -> dict[Path, str]:
         DOCS / "schema" / "plan.schema.json": _json(plan_schema()),
         formats: with_tables(formats.read_text(encoding="utf-8")),
         figures: with_results(figures.read_text(encoding="utf-8"), DOCS / "reproduction"),
+        **{
+            DOCS / name: OF_ADAPTER.sub(_settings, (DOCS / name).read_text(encoding="utf-8"))
+            for name in ("slurm.md", "adapters.md")
+        },
     }
 
 
@@ -77,6 +92,15 @@ def with_tables(text: str) -> str:
         return "\n".join([found[1], *head, *rows, "", found[3]])
 
     return MARKED.sub(fill, text)
+
+
+def _settings(found: re.Match[str]) -> str:
+    rows = [
+        f"| `{key}` | {f'`{json.dumps(default)}`' if default not in EMPTY else '-'} | {doc} |"
+        for key, default, doc in keys(SETTINGS[found[2]])
+    ]
+    head = ["| Key of `settings` | Default | Meaning |", "|---|---|---|"]
+    return "\n".join([found[1], *head, *rows, "", found[3]])
 
 
 def _row(key: str, field: Field) -> str:
