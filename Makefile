@@ -3,7 +3,7 @@
 
 # The packages: what src/coalloc links to. setup.py names them, and a test compares the two.
 ROOTS := $(notdir $(wildcard src/coalloc/[a-z]*))
-ROOTS := $(filter-out py.typed solving.py,$(ROOTS))
+ROOTS := $(filter-out py.typed programs.py solving.py,$(ROOTS))
 BIN   := .venv/bin
 PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 
@@ -14,16 +14,17 @@ PYTHON := $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 endif
 
 .DEFAULT_GOAL := help
-FAST := not slow and not nightly and not slurm and not gridengine and not simgrid and not snakemake
+FAST := not slow and not nightly and not slurm and not gridengine and not simgrid and not snakemake and not browser
 SLURM := slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurmrestd openmpi-bin libopenmpi-dev slurmdbd slurm-wlm-mysql-plugin mariadb-server-core mariadb-client-core
 GRIDENGINE := gridengine-master gridengine-exec gridengine-client
 SIMGRID := g++ libsimgrid-dev
+BROWSER := chromium chromium-driver fonts-dejavu-core
 
-.PHONY: help run test test-slurm test-gridengine test-simgrid test-snakemake slurm-demo lint types fmt bench bench-online nightly docs \
-  kernels coverage mutation clean links slurm gridengine simgrid snakemake
+.PHONY: help run test test-slurm test-gridengine test-simgrid test-snakemake test-browser slurm-demo lint types fmt bench bench-online nightly docs \
+  kernels coverage mutation clean links slurm gridengine simgrid snakemake prometheus browser
 
 help:
-	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | test-snakemake | slurm-demo | coverage | mutation | lint | types | fmt | bench | bench-online | nightly | docs | clean"
+	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | test-snakemake | test-browser | slurm-demo | coverage | mutation | lint | types | fmt | bench | bench-online | nightly | docs | clean"
 
 run: .venv/.installed-run
 	$(BIN)/coalloc demo
@@ -91,6 +92,16 @@ simgrid:
 	    echo "SimGrid is not installed; as root: apt-get install $(SIMGRID)" >&2; \
 	  fi
 
+# Debian's Prometheus, for the tests of alert rules and dashboard; its service is not wanted.
+prometheus:
+	@command -v promtool >/dev/null 2>&1 && command -v prometheus >/dev/null 2>&1 || \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y --no-install-recommends prometheus || \
+	      echo "Prometheus could not be installed" >&2; \
+	  else \
+	    echo "Prometheus is not installed; as root: apt-get install prometheus" >&2; \
+	  fi
+
 test-snakemake: .venv/.installed snakemake
 	$(BIN)/pytest -m "snakemake and not nightly" -rs tests/snakemake
 
@@ -103,6 +114,23 @@ snakemake: .venv/.created
 	      'snakemake>=9,<10' --editable . --editable integrations/snakemake && \
 	    touch .venv/snakemake/.installed; } || \
 	  echo "Snakemake could not be installed" >&2
+
+test-browser: .venv/.installed browser
+	$(BIN)/pytest -m "browser and not nightly" -rs tests/browser
+
+# Debian's Chromium, and axe-core as one package brings it along; elsewhere the suite says what is
+# missing.
+browser: .venv/.created
+	@test -x /usr/bin/chromium && test -x /usr/bin/chromedriver || \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    apt-get install -y --no-install-recommends $(BROWSER) || \
+	      echo "Chromium could not be installed" >&2; \
+	  else \
+	    echo "Chromium is not installed; as root: apt-get install $(BROWSER)" >&2; \
+	  fi
+	@test -e .venv/axe/axe_playwright_python/axe.min.js || \
+	  $(PIP) --no-deps --target .venv/axe axe-playwright-python==0.1.8 || \
+	  echo "axe-core could not be installed" >&2
 
 lint: .venv/.installed
 	$(BIN)/ruff check
@@ -160,7 +188,7 @@ links:
 	@touch $@
 
 .venv/.installed-run: .venv/.created pyproject.toml setup.py
-	$(PIP) --editable .
+	$(PIP) --editable '.[server]'
 	@touch $@
 
 .venv/.installed: .venv/.created pyproject.toml setup.py
