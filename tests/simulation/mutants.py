@@ -47,8 +47,6 @@ class Mutant:
         The function, or the method as its class has it.
     old, new : str
         Text of its source, and what stands there instead.
-    within : int
-        Seeds that suffice to find it, from 0 on.
     steps : int
         With faults, in each seed.
     """
@@ -56,7 +54,6 @@ class Mutant:
     of: Callable[..., Any]
     old: str
     new: str
-    within: int = 120
     steps: int = 400
 
 
@@ -141,7 +138,6 @@ MUTANTS: dict[str, Mutant] = {
         of=executor.ExecutorCore._ordered,
         old="not state.welcomed or numbered.epoch != state.epoch",
         new="not state.welcomed",
-        within=600,
     ),
     "orders-carried-out-again": Mutant(
         of=executor.ExecutorCore._ordered,
@@ -158,7 +154,6 @@ MUTANTS: dict[str, Mutant] = {
         old="    while waiting:\n",
         new="    _is_saved(core.progress(), hands)\n    while waiting:\n",
         steps=3000,
-        within=400,
     ),
     "lease-ignored": Mutant(
         of=executor.ExecutorCore._ticked,
@@ -203,13 +198,11 @@ MUTANTS: dict[str, Mutant] = {
         of=coordinator.Coordinator._take_back,
         old='job.partition("_")[0]',
         new="job",
-        within=200,
     ),
     "unwritten-submits-kept": Mutant(
         of=coordinator.Coordinator._take_back,
         old="state.remove(job)",
         new="pass",
-        within=200,
     ),
     # Executors and the daemon agree in the end
     "strangers-not-answered": Mutant(
@@ -260,7 +253,6 @@ MUTANTS: dict[str, Mutant] = {
         old="    forget_orders(state, hello.cluster)\n",
         new="",
         steps=1000,
-        within=400,
     ),
     "identity-not-saved": Mutant(
         of=presence.taken_over,
