@@ -14,7 +14,8 @@ from coalloc.cli.output import figure, show_table
 from coalloc.client.client import Client, NoAnswerError
 from coalloc.model.nodeset import fold
 from coalloc.runtime.texts import length
-from coalloc.wire.answers import ClusterRow, NodeRow, NodesAnswer
+from coalloc.wire.answers import NodesAnswer
+from coalloc.wire.node_rows import ClusterRow, NodeRow
 
 CLUSTER_HEADERS = ("CLUSTER", "STATE", "NODES", "SLOTS", "FREE", "LINK", "USED", "READ", "NOTE")
 NODE_HEADERS = (

@@ -27,6 +27,7 @@ from coalloc.wire import answers, share_answers
 from coalloc.wire.answers import Answer, Submitted
 from coalloc.wire.client import AnswerFrame, NoAnswerError, RefusedError, RequestConnection
 from coalloc.wire.job_rows import JobDetails, QueueRow
+from coalloc.wire.node_rows import ClusterRow
 
 if TYPE_CHECKING:
     from coalloc.client.workflow_submission import WorkflowOptions
@@ -363,7 +364,7 @@ class Client:
                 if self.status().epoch != epoch:
                     break
 
-    def nodes(self) -> tuple[answers.ClusterRow, ...]:
+    def nodes(self) -> tuple[ClusterRow, ...]:
         """Clusters with their nodes."""
         return self.known_nodes().clusters
 
