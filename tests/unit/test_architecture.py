@@ -114,7 +114,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "sqlite3": ("daemon/store/*",),
     "pulp": MIPS,
     "numba": ("policies/kernel/*",),
-    "highspy": ("policies/mip/*", "policies/moldable/*", "policies/workflow/bound_lp.py"),
+    "highspy": ("policies/mip/*", "policies/bounds/lp.py"),
     "textual": ("cli/top/app.py",),
     "matplotlib": ("simulation/reproduce/plots.py",),
     "xml.parsers.expat": ("adapters/formats/safe_xml.py",),
