@@ -116,7 +116,7 @@ def _waiting(row: ClusterRow) -> str:
 
 
 def _share(row: ClusterRow) -> str:
-    """What jobs take from local ones; nothing is said where they go before none."""
+    """Delay that jobs cause to local ones; nothing is said where they go before none."""
     share = row.share
     if share is None:
         return ""

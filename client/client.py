@@ -230,7 +230,7 @@ class Client:
         return self.send_submission(workflow_submission(read.job, read.commands, **options))
 
     def test_submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> answers.Estimate:
-        """When a job would start if it were submitted now; nothing is queued."""
+        """Expected start of a job if it were submitted now; nothing is queued."""
         return self.test_submission(submission(argv, **options))
 
     def test_submission(self, body: Mapping[str, Any]) -> answers.Estimate:
@@ -479,7 +479,7 @@ class Client:
         self.ask("round_now")
 
     def snapshot(self) -> dict[str, Any]:
-        """What a round that began now would be given, in the snapshot format."""
+        """Snapshot of a round that began now, in the snapshot format."""
         return self._asked(answers.SnapshotAnswer, "snapshot").snapshot
 
     def rules(self) -> share_answers.RulesAnswer:

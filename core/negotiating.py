@@ -310,7 +310,7 @@ def why_given_up(state: State, record: JobRecord, now: float) -> str:
 
 
 def in_words(record: JobRecord, now: float) -> tuple[float | None, str, str] | None:
-    """When a job whose claims wait is expected to start, why it waits, and the same in words."""
+    """Expected start of a job whose claims wait, the reason, and the same in words."""
     if record.state is not JobState.PREPARING:
         return None
     waiting = [part for part in record.parts if part.is_waiting]

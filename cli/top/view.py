@@ -1,4 +1,4 @@
-"""What ``coalloc top`` shows, as text: one look at the daemon, its lines, and a job's output."""
+"""Texts of ``coalloc top``: one look at the daemon, its lines, and a job's output."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class ClusterState:
 
     @property
     def clock_ahead_s(self) -> float | None:
-        """How far its executor's clock is before ours, by the message that was quickest here."""
+        """Lead of its executor's clock over ours, by the message that was quickest here."""
         return max(self.clock_leads_s, default=None)
 
     def is_stale(self, now: float, max_age_s: float) -> bool:
