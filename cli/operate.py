@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from coalloc.cli import arguments as parse
-from coalloc.cli.command import BAD_USAGE, DONE, FAILED, Command, CommandError, connect, warn
+from coalloc.cli.command import BAD_USAGE, DONE, FAILED, Command, CommandError, connect, note, warn
+from coalloc.cli.submit.options import begin
 from coalloc.client.client import Client, RefusedError
+from coalloc.model.nodeset import fold
 
 COUNT = re.compile(r"x[0-9]+$")
 COUNTED_SET = re.compile(r"\]x[0-9]+(?=,|$)")
@@ -152,10 +154,31 @@ def _do_as_printed(client: Client, name: str, do: Callable[[Client, str], None])
 def _add_drain(parser: argparse.ArgumentParser) -> None:
     _add_targets(parser, "CLUSTER|NODES")
     parser.add_argument("--reason", default="", metavar="TEXT", help="for the record")
+    parser.add_argument(
+        "--by",
+        metavar="TIME",
+        help="be empty then, and run until then what ends in time: 18:00, now+2hours",
+    )
 
 
 def _drain(args: argparse.Namespace) -> int:
+    if args.by is not None:
+        return _drain_by(args)
     return _each_target(args, lambda client, name: client.drain(name, args.reason))
+
+
+def _drain_by(args: argparse.Namespace) -> int:
+    """A reservation for nobody, from then on."""
+    with connect(args) as client:
+        made = client.reserve(
+            [name for names in args.targets for name in names],
+            start=begin(args.by, "drain", "--by"),
+            reason=args.reason or "drained",
+        )
+    print(f"Reserved {fold(made.nodes)} as {made.reservation}: 'coalloc unreserve' ends it")
+    if made.running:
+        note(f"warning: {', '.join(made.running)} may still run there then")
+    return DONE
 
 
 def _add_resume(parser: argparse.ArgumentParser) -> None:
@@ -221,9 +244,11 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "drain": Command(
         doc="start nothing new on clusters or nodes",
-        about="Start nothing new on clusters or nodes; what runs there goes on.",
+        about="Start nothing new on clusters or nodes; what runs there goes on. With --by, start\n"
+        "only what will have ended then: a reservation for nobody, see 'coalloc reserve'.",
         example="coalloc drain alpha --reason 'new switch'\n"
-        "  coalloc drain 'beta[3-4]' beta7 --reason 'bad memory'",
+        "  coalloc drain 'beta[3-4]' beta7 --reason 'bad memory'\n"
+        "  coalloc drain alpha --by 18:00 --reason 'new switch'",
         add=_add_drain,
         run=_drain,
     ),
