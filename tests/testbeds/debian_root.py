@@ -155,13 +155,14 @@ class DebianRoot:
             ),
             f"mkdir -m 1777 {root}/dev/shm",
             f"ln -s /proc/self/fd {root}/dev/fd",
-            f"chroot {root} ldconfig",
+            f"chroot {root} dpkg --configure --pending >&2",
             "echo ready",
             f"exec chroot {root} sleep infinity",
         ]
         self._keeper = subprocess.Popen(
             [*APART, "--kill-child", "sh", "-ec", "\n".join(script)],
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
         assert self._keeper.stdout is not None
         assert self._keeper.stdout.readline() == b"ready\n", "the root could not be entered"
