@@ -167,14 +167,16 @@ nightly: .venv/.installed
 docs: .venv/.installed
 	$(BIN)/python docs/build.py
 	$(BIN)/python docs/manual.py
+	$(BIN)/python docs/pictures.py
 
 # The documentation as a site in build/site; what is wrong in it, a dead link among it, is an error.
 site: docs
 	@test -x $(BIN)/mkdocs || $(PIP) --editable '.[docs]'
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # dist/coalloc_VERSION_ARCH.deb (docs/install.md)
-deb: docs
+deb: .venv/.installed
+	$(BIN)/python docs/manual.py
 	packaging/deb/build $(BIN)/python
 
 clean:
