@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 STATES = ("completed", "failed", "cancelled", "timeout", "lost")
 HEADERS = (
     *("JOBID", "NAME", "USER", "PROJECT", "STATE", "EXIT", "STARTED", "WAITED", "RAN"),
-    *("PROCS", "PROC-HOURS", "CLUSTERS"),
+    *("PROCS", "PROC-HOURS", "CPU", "MEM", "CLUSTERS"),
 )
-NUMBERS = frozenset({"EXIT", "WAITED", "RAN", "PROCS", "PROC-HOURS", "JOBS", "WAIT", "CO-ALLOC"})
+NUMBERS = frozenset(
+    {"EXIT", "WAITED", "RAN", "PROCS", "PROC-HOURS", "CPU", "MEM", "JOBS", "WAIT", "CO-ALLOC"}
+)
 GROUPS = ("project", "user", "cluster", "day")
 HOUR_S = 3600.0
 
@@ -121,6 +123,8 @@ def _write_swf(rows: Iterable[AccountRow]) -> None:
             ended=row.ended,
             procs=row.procs,
             requested_s=row.requested_s,
+            cpu_s=row.cpu_s,
+            max_rss_mb=row.max_rss_mb,
         )
         for row in rows
         # the whole of a workflow or a divisible job has run as its tasks or pieces
@@ -146,6 +150,8 @@ def _cells(row: AccountRow) -> tuple[str, ...]:
         ran,
         str(row.procs),
         f"{row.proc_s / HOUR_S:.3f}",
+        "-" if row.cpu_s is None or not row.proc_s else f"{100.0 * row.cpu_s / row.proc_s:.0f}%",
+        "-" if row.max_rss_mb is None else f"{row.max_rss_mb:.0f}M",
         "+".join(row.clusters) or "-",
     )
 
