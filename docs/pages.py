@@ -1,5 +1,8 @@
 """Hooks of the site for mkdocs: pages from outside of docs/ and from the parsers, and their links.
 
+What GitHub takes and mkdocs does not is made alike: a second word behind the language of a fenced
+block, and three spaces before what belongs to an item of a numbered list.
+
 A relative link that leaves docs/ goes to a page of the site where that file is one, and is no link
 where it is a file of the tree. A file of docs/ that stands in back-ticks becomes a link.
 """
@@ -33,7 +36,9 @@ ELSEWHERE = {
 """By its path in the tree: where a file that is not in docs/ is in the site."""
 COMMANDS = "reference/commands.md"
 PARSERS = (cli.build_parser, daemon.build_parser, executor.build_parser)
-FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^( *```\w*)[^\n]*(\n.*?^ *```)$", re.MULTILINE | re.DOTALL)
+ITEM = re.compile(r"^( {4}\S.*\n)(?=\d+\. )", re.MULTILINE)
+INDENTED = re.compile(r"^ {3}(?= *\S)", re.MULTILINE)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s:#]+)(#[^)]*)?\)")
 SPAN = re.compile(r"(?<!\[)`([\w./-]+\.(?:md|toml))`(?!\])")
 
@@ -56,7 +61,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     kept: list[str] = []
 
     def keep(found: re.Match[str]) -> str:
-        kept.append(found[0])
+        block = found[1] + found[2]
+        kept.append(INDENTED.sub("    ", block) if INDENTED.match(block) else block)
         return f"\0{len(kept) - 1}\0"
 
     def link(found: re.Match[str]) -> str:
@@ -74,7 +80,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
                 return f"[`{found[1]}`]({posixpath.relpath(there, posixpath.dirname(here) or '.')})"
         return found[0]
 
-    text = FENCED.sub(keep, markdown)
+    text = ITEM.sub(r"\1\n", INDENTED.sub("    ", FENCED.sub(keep, markdown)))
     text = SPAN.sub(mention, LINK.sub(link, text))
     return re.sub("\0(\\d+)\0", lambda found: kept[int(found[1])], text)
 
