@@ -39,6 +39,11 @@ def test_the_examples_run(root: Path) -> None:
         assert "hello world from rank 5 of 6 on beta" in lines
         told = run(site, sys.executable, str(EXAMPLES / "sweep.py"), "0.1", "0.2")
         assert [line.split()[-1] for line in told.splitlines()] == ["completed", "completed"]
+        told = run(site, sys.executable, str(EXAMPLES / "watch.py"), "0.1", "0.2")
+        kinds = ["job_submitted", "job_placed", "job_started", "job_ended"]
+        for value in ("0.1", "0.2"):
+            lines = [line for line in told.splitlines() if line.startswith(value)]
+            assert lines == [f"{value}: {kind}" for kind in kinds]
         counted = run(site, sys.executable, str(EXAMPLES / "primes.py"), "20000")
         assert counted == "2262 primes below 20000\n"
     finally:
