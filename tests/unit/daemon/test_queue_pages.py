@@ -9,8 +9,8 @@ import pytest
 
 from coalloc.client.client import Client
 from coalloc.client.steps import Receive, Send, Step
-from coalloc.core.records import JobState, Outlook
-from coalloc.core.requests import Cancel
+from coalloc.core.base.records import JobState, Outlook
+from coalloc.core.base.requests import Cancel
 from coalloc.daemon.queries import answers
 from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError
