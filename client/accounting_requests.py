@@ -10,7 +10,7 @@ from coalloc.wire.share_answers import AccountAnswer, AccountRow, UsageAnswer, U
 
 
 class AccountingRequests:
-    """What waiting jobs weigh, and what has ended."""
+    """Weights of waiting jobs, and accounts of what has ended."""
 
     @request
     def priority(self, job: str = "") -> Steps[share_answers.PriorityAnswer]:

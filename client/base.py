@@ -1,4 +1,4 @@
-"""What the blocking and the asyncio client have in common."""
+"""Base of the blocking and the asyncio client."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class BaseClient(JobRequests, AccountingRequests, OperatorRequests):
 
     @property
     def publish_endpoint(self) -> str:
-        """Where events are published."""
+        """Address of the events."""
         if self._publish_endpoint is None:
             _, self._publish_endpoint = configured_endpoints(self._config)
         return self._publish_endpoint

@@ -60,7 +60,7 @@ def followed(
     last, silent_s = since, 0.0
 
     def missed() -> Stream[Event]:
-        """What the store has behind the last event."""
+        """Events of the store behind the last one."""
         nonlocal last
         while True:
             events = yield from _patient(page, last, stopped, away_s)

@@ -29,6 +29,7 @@ from coalloc.wire import answers
 from coalloc.wire.answers import Submitted
 from coalloc.wire.client import AnswerFrame, NoAnswerError, RefusedError
 from coalloc.wire.job_rows import JobDetails, QueueRow
+from coalloc.wire.node_rows import ClusterRow
 
 if TYPE_CHECKING:
     from coalloc.client.workflow_submission import WorkflowOptions
@@ -46,7 +47,7 @@ REPEAT_S = 300.0
 
 
 class JobRequests:
-    """What users ask; see docs/PROTOCOL.md."""
+    """Requests of users; see docs/PROTOCOL.md."""
 
     timeout_s: float
 
@@ -139,7 +140,7 @@ class JobRequests:
     def test_submit(
         self, argv: Sequence[str], **options: Unpack[JobOptions]
     ) -> Steps[answers.Estimate]:
-        """When a job would start if it were submitted now; nothing is queued."""
+        """Expected start of a job if it were submitted now; nothing is queued."""
         return (yield from _estimated(submission(argv, **options), self.timeout_s))
 
     @request
@@ -239,7 +240,7 @@ class JobRequests:
                     break
 
     @request
-    def nodes(self) -> Steps[tuple[answers.ClusterRow, ...]]:
+    def nodes(self) -> Steps[tuple[ClusterRow, ...]]:
         """Clusters with their nodes."""
         return (yield from asked(answers.NodesAnswer, "nodes")).clusters
 

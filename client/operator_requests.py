@@ -11,7 +11,7 @@ from coalloc.wire import answers, share_answers
 
 
 class OperatorRequests:
-    """What only operators may ask, and the input of a round."""
+    """Requests that are refused to other users, and the input of a round."""
 
     @request
     def set_priority(self, job: str, priority: float) -> Steps[tuple[str, ...]]:
@@ -89,7 +89,7 @@ class OperatorRequests:
 
     @request
     def snapshot(self) -> Steps[dict[str, Any]]:
-        """What a round that began now would be given, in the snapshot format."""
+        """Snapshot of a round that began now, in the snapshot format."""
         return (yield from asked(answers.SnapshotAnswer, "snapshot")).snapshot
 
     @request

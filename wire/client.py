@@ -110,7 +110,7 @@ class AnswerFrame:
 
 
 class Silence:
-    """Why a daemon does not answer, as far as the handshakes tell.
+    """Reason of a daemon's silence, as far as the handshakes tell.
 
     Parameters
     ----------
