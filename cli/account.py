@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 STATES = ("completed", "failed", "cancelled", "timeout", "lost")
 HEADERS = (
     *("JOBID", "NAME", "USER", "PROJECT", "STATE", "EXIT", "STARTED", "WAITED", "RAN"),
-    *("PROCS", "PROC-HOURS", "CLUSTERS"),
+    *("PROCS", "PROC-HOURS", "CLUSTERS", "DETAIL"),
 )
 NUMBERS = frozenset({"EXIT", "WAITED", "RAN", "PROCS", "PROC-HOURS", "JOBS", "WAIT", "CO-ALLOC"})
 GROUPS = ("project", "user", "cluster", "day")
@@ -124,6 +124,7 @@ def _cells(row: AccountRow) -> tuple[str, ...]:
         str(row.procs),
         f"{row.proc_s / HOUR_S:.3f}",
         "+".join(row.clusters) or "-",
+        row.detail or "-",
     )
 
 

@@ -149,9 +149,15 @@ class JobRequests:
         return (yield from _estimated(body, self.timeout_s))
 
     @request
-    def cancel(self, job: str) -> Steps[tuple[str, ...]]:
-        """End a job or an array, waiting or running; returns the jobs concerned."""
-        return (yield from asked(answers.Concerned, "cancel", job=job)).jobs
+    def cancel(self, job: str, reason: str = "") -> Steps[tuple[str, ...]]:
+        """End a job or an array, waiting or running; returns the jobs concerned.
+
+        Parameters
+        ----------
+        reason : str
+            One line, kept with the job.
+        """
+        return (yield from asked(answers.Concerned, "cancel", job=job, reason=reason)).jobs
 
     @request
     def hold(self, job: str) -> Steps[tuple[str, ...]]:

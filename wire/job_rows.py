@@ -258,6 +258,7 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
     policy: str = ""
     deadline: float | None = None
     cancelled_by: str = ""
+    cancel_reason: str = ""
     skew_s: float | None = None
     retries: int = 0
     keep_going: bool = False

@@ -80,6 +80,8 @@ class AccountRow(Struct, frozen=True, kw_only=True):
         Of its last attempt, processor-seconds.
     clusters : mapping of cluster to processes
         Empty where it never ran, and of the whole of a workflow or a divisible job.
+    detail : str
+        Its end in words; of a cancelled job who asked for it, and the reason given.
     """
 
     id: str
@@ -97,6 +99,7 @@ class AccountRow(Struct, frozen=True, kw_only=True):
     clusters: dict[str, int] = field(default_factory=dict)
     exit_code: int | None = None
     command: str = ""
+    detail: str = ""
 
 
 class AccountAnswer(Answer, frozen=True, kw_only=True, tag="account"):

@@ -30,7 +30,8 @@ from coalloc.wire.node_rows import ClusterRow, NodeRow
 NODES_NAMED = 32
 OF_THE_RECORD = (
     *("command", "uid", "gid", "needs", "array_index", "rendezvous", "attempt", "refusals"),
-    *("not_before", "planned", "round", "policy", "deadline", "cancelled_by", "skew_s", "retries"),
+    *("not_before", "planned", "round", "policy", "deadline", "skew_s", "retries"),
+    *("cancelled_by", "cancel_reason"),
     *("keep_going", "failures", "flow", "chunk_first", "chunks"),
     *("queued", "arranged", "idle_node_s", "late", "behind", "barred", "priority"),
 )
@@ -119,7 +120,7 @@ def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
 def expectation(record: JobRecord, state: State, now: float) -> tuple[float | None, str, str]:
     """Expected start of a waiting job, the reason why it waits, and the same in words."""
     if record.is_placed and record.cancelled_by:
-        return None, "cancelling", f"being ended: cancelled by {record.cancelled_by}"
+        return None, "cancelling", f"being ended: {record.cancellation.words}"
     if record.id in state.composites and not record.is_waiting:
         return workflow_views.expectation(record, state)
     if (queued := negotiating.in_words(record, now)) is not None:

@@ -31,6 +31,7 @@ _DEFAULTS: dict[str, Any] = {
     "policy": "",
     "deadline": None,
     "cancelled_by": "",
+    "cancel_reason": "",
     "started": None,
     "ended": None,
     "exit_code": None,
@@ -75,6 +76,7 @@ def account_object(record: JobRecord, proc_s: float) -> dict[str, Any]:
         "clusters": clusters,
         "exit_code": record.exit_code,
         "command": record.command,
+        "detail": record.detail,
     }
 
 

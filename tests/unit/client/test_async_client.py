@@ -51,7 +51,7 @@ def test_both_clients_have_the_same_requests() -> None:
         if not name.startswith("_"):
             blocking, awaited = getattr(Client, name), getattr(AsyncClient, name)
             assert blocking is awaited, name
-    assert str(inspect.signature(AsyncClient.cancel)).startswith("(self, job: 'str')")
+    assert str(inspect.signature(AsyncClient.cancel)).startswith("(self, job: 'str', reason")
     assert inspect.getdoc(AsyncClient.cancel) == inspect.getdoc(Client.cancel)
 
 
