@@ -82,6 +82,10 @@ class AccountRow(Struct, frozen=True, kw_only=True):
         Empty where it never ran, and of the whole of a workflow or a divisible job.
     detail : str
         Its end in words; of a cancelled job who asked for it, and the reason given.
+    cpu_s : float or None
+        CPU time that its processes have used; None: not known.
+    max_rss_mb : float or None
+        Memory of its largest process, MiB; None: not known.
     """
 
     id: str
@@ -100,6 +104,8 @@ class AccountRow(Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     command: str = ""
     detail: str = ""
+    cpu_s: float | None = None
+    max_rss_mb: float | None = None
 
 
 class AccountAnswer(Answer, frozen=True, kw_only=True, tag="account"):
