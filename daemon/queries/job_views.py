@@ -14,6 +14,7 @@ from coalloc.core.base.state import State, arrival, procs_of
 from coalloc.core.dependencies import is_open
 from coalloc.core.occupation import occupation
 from coalloc.core.sharing import limits
+from coalloc.core.sharing.priority import project_of
 from coalloc.daemon.queries import workflow_views
 from coalloc.model.job_json import write_job
 from coalloc.model.jobs import MoldableJob, RigidJob
@@ -114,6 +115,7 @@ def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
         foreign=record.foreign,
         task=record.task,
         progress=workflow_views.progress(record, state),
+        project=project_of(state, record),
     )
 
 
