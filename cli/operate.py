@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import BAD_USAGE, DONE, FAILED, Command, CommandError, connect, note, warn
@@ -25,14 +26,21 @@ def _add_cancel(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-t", "--state", choices=("pending", "held", "running"), help="only those in this state"
     )
+    parser.add_argument(
+        "--reason",
+        default="",
+        metavar="TEXT",
+        help="kept, and shown to those who ask about the job",
+    )
 
 
 def _cancel(args: argparse.Namespace) -> int:
     filtered = args.user or args.name or args.state
     if not args.jobs and not filtered:
         raise CommandError("cancel: no job is named (see coalloc cancel --help)", BAD_USAGE)
+    given = {"reason": args.reason} if args.reason else {}
     if not filtered:
-        return _each("cancel", args)
+        return _each("cancel", args, **given)
     with connect(args) as client:
         rows = client.queue(user=args.user or "")
     named = frozenset(_named(args))
@@ -43,7 +51,7 @@ def _cancel(args: argparse.Namespace) -> int:
         and (not args.state or row.state == args.state)
         and (not named or row.id in named or row.id.partition("_")[0] in named)
     ]
-    return _each("cancel", args, chosen)
+    return _each("cancel", args, chosen, **given)
 
 
 def _add_jobs(parser: argparse.ArgumentParser, count: str = "+") -> None:
@@ -61,13 +69,13 @@ def _named(args: argparse.Namespace) -> list[str]:
     return list(dict.fromkeys(job for jobs in args.jobs for job in jobs))
 
 
-def _each(verb: str, args: argparse.Namespace, jobs: list[str] | None = None) -> int:
+def _each(verb: str, args: argparse.Namespace, jobs: list[str] | None = None, **fields: Any) -> int:
     """Ask for every job; one that is refused does not keep the others from being asked for."""
     code, done = DONE, False
     with connect(args) as client:
         for job in _named(args) if jobs is None else jobs:
             try:
-                client.ask(verb, job=job)
+                client.ask(verb, job=job, **fields)
                 done = True
             except RefusedError as error:
                 # Those that wait for a job are cancelled with it.
@@ -219,7 +227,8 @@ def _round(args: argparse.Namespace) -> int:
 COMMANDS: Mapping[str, Command] = {
     "cancel": Command(
         doc="end jobs, waiting or running",
-        example="coalloc cancel 12 13_4 '14_[0-9]'\n  coalloc cancel --user ada --state pending",
+        example="coalloc cancel 12 13_4 '14_[0-9]'\n  coalloc cancel --user ada --state pending\n"
+        "  coalloc cancel 12 --reason 'wrong input file'",
         add=_add_cancel,
         run=_cancel,
     ),
