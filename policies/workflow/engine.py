@@ -185,11 +185,10 @@ class Engine:
     def _by_rank(self, procs: Ints) -> Ints:
         """Items by falling bottom level under these allotments."""
         case = self.case
-        intra = float(case.site.inverse_intra.min(initial=0.0))
         time = np.zeros(len(case.planner.items))
         for n in case.inside.tolist():
             form = case.forms[n]
-            time[n] = portfolio.seconds(form, int(procs[n]), case.mean_power, intra)
+            time[n] = portfolio.seconds(form, int(procs[n]), case.mean_power, case.mean_intra)
         order = case.graph.by_priority(case.graph.bottom(time))
         return order[np.isin(order, case.inside)]
 
