@@ -59,7 +59,10 @@ class _KernelLibrary(JITCodeLibrary):
         module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager()
+        """Leave out what helps loops over long arrays: there are none, and it takes its time."""
+        passes, builder = self._codegen._module_pass_manager(
+            opt=2, loop_vectorize=False, slp_vectorize=False
+        )
         passes.run(self._final_module, builder)
 
 
