@@ -11,7 +11,7 @@ import numpy as np
 from coalloc.policies.kernel.arrays import Ints
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.kernel.serial_annealing import search
-from coalloc.policies.kernel.serial_sgs import (
+from coalloc.policies.kernel.serial_state import (
     ANY,
     APPEND,
     BLEND,

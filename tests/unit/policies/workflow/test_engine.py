@@ -17,7 +17,7 @@ from coalloc.model.snapshot import Reservation, Running, Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.kernel.decoding import Planner
-from coalloc.policies.kernel.serial_sgs import SPLIT
+from coalloc.policies.kernel.serial_state import SPLIT
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
