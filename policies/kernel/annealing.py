@@ -28,7 +28,7 @@ STAYED, SHIFTED, SWAPPED = 0, 1, 2
 
 @record
 class Anneal(NamedTuple):
-    """What a search keeps between calls."""
+    """State of a search between calls."""
 
     value: Floats  # CURRENT, BEST, WARMTH, COOLING, LATEST
     count: Any  # TRIALS, PLACED, IMPROVED (trial), ACCEPTED, LAST (item; -1 not known)

@@ -183,7 +183,7 @@ def begin(model: Model, stack: Stack, d: int, j: int, p: int) -> None:
 
 @helper(inline=True)
 def next_event(model: Model, stack: Stack, d: int) -> float:
-    """When something ends, is released or becomes available after frame d; inf never."""
+    """Next end, release or change of free units after frame d, s; inf if there is none."""
     t = stack.value[d, TIME]
     at = inf
     for j in range(model.runs.shape[0]):

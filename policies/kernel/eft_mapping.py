@@ -57,7 +57,7 @@ def cut(board: Board, t: Any) -> Any:
 
 @helper(inline=True)
 def arrival(ground: Ground, board: Board, item: Any, want: Any) -> Any:
-    """When the item may start on these clusters, s: its release, and its parents' data."""
+    """Earliest start of an item on these clusters, s: its release, and its parents' data."""
     ready = ground.release[item]
     for x in range(ground.parent_first[item], ground.parent_first[item + 1]):
         parent = ground.parent[x]

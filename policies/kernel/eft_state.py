@@ -12,7 +12,7 @@ from coalloc.policies.kernel.record import Counts, Floats, Ints, record
 
 @record
 class Ground(NamedTuple):
-    """What is to be mapped, and on what; never written."""
+    """Items to be mapped and the platform; never written."""
 
     parent_first: Ints  # N + 1
     parent: Ints  # edges; N and more are tasks that have started

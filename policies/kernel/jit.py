@@ -37,7 +37,7 @@ FLAGS: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True, "no_r
 
 
 class _Loader(Protocol):
-    """What is asked of the loader of a module; those of sources, byte code and archives have it."""
+    """Loader of a module, of its source, byte code or archive."""
 
     def get_code(self, name: str) -> Any: ...
 

@@ -96,7 +96,7 @@ class _HelperLibrary(_KernelLibrary):
 
     @property
     def codegen(self) -> Any:
-        """Where the environment of a function with machine code would be set."""
+        """Stand-in for the code generator where there is no machine code."""
         return _NoEnvironment
 
 

@@ -31,7 +31,7 @@ CLOSE = -1
 
 @record
 class Packing(NamedTuple):
-    """Where a search stands: T types of N jobs, R jobs that run at first."""
+    """State of a search: T types of N jobs, R jobs that run at first."""
 
     procs: Ints  # T, of each type
     seconds: Floats  # T

@@ -84,7 +84,7 @@ class _RecordModel(models.PrimitiveModel):
 
 
 def _member(manager: Any, kind: types.Type) -> Any:
-    """What is kept of a field: of an array the address of its items, and its shape."""
+    """Type of a field in the structure: of an array the address of its items, and its shape."""
     if not isinstance(kind, types.Array):
         return manager[kind].get_data_type()
     item = manager[kind.dtype].get_data_type()

@@ -158,7 +158,7 @@ def between(site: Site, items: Items, item: int, n: int, want: Any) -> float:
 
 @helper(inline=True)
 def ready(site: Site, items: Items, out: Out, item: int, mask: int) -> float:
-    """When the data of all parents have reached a set of clusters."""
+    """Arrival of the data of all parents at a set of clusters, s."""
     t = -inf
     for k in range(site.link.size):
         if (mask >> k) & 1:

@@ -35,7 +35,7 @@ class Site(NamedTuple):
 
 @record
 class Items(NamedTuple):
-    """What is to be placed, N items; times are s at power 1, n the processes."""
+    """N items to be placed; times are s at power 1, n the processes."""
 
     group: Ints
     arrival: Floats  # N x K, s: no start before on a cluster
@@ -63,7 +63,7 @@ class Items(NamedTuple):
 
 @record
 class Genes(NamedTuple):
-    """What a search chooses."""
+    """Decisions of a search."""
 
     order: Ints  # L, parents first
     procs: Ints  # N
@@ -91,7 +91,7 @@ class Desk(NamedTuple):
 
 @record
 class Out(NamedTuple):
-    """Where the items went."""
+    """Placements of the items."""
 
     start: Floats  # N
     end: Floats  # N
@@ -101,7 +101,7 @@ class Out(NamedTuple):
 
 @record
 class State(NamedTuple):
-    """What a search keeps between calls."""
+    """State of a search between calls."""
 
     value: Floats
     count: Any
