@@ -45,7 +45,7 @@ class Ground(NamedTuple):
 
 @record
 class Board(NamedTuple):
-    """What has been mapped, and working memory."""
+    """Mapped items, and working memory."""
 
     time: Floats  # R, s
     slot: Ints  # R, where the row of an instant stands
