@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core import admission, dependencies, limits
+from coalloc.core import admission, dependencies, limits, promises
 from coalloc.core.eligibility import owner_of
 from coalloc.core.events import Requested
 from coalloc.core.queue import answered, chosen_jobs, planned_job
@@ -46,6 +46,7 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
     for record in changed:
         state.put(record)
         state.outlook.pop(record.id, None)
+        promises.withdraw(state, record.id)
         if state.round is not None:
             state.round.changed.add(record.id)
         state.emit(now, "job_updated", record.id, user=event.user, changes=changes)
