@@ -22,7 +22,7 @@ from coalloc.simulation.gantt import write_gantt
 from coalloc.simulation.metrics import Metrics, measure
 from coalloc.simulation.moldable import make_moldable, read_shape
 from coalloc.simulation.replay import replay
-from coalloc.simulation.reports import side_by_side, summarise, write_jobs, write_json
+from coalloc.simulation.reports import side_by_side, start_table, summarise, write_jobs, write_json
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
 from coalloc.simulation.workload import Workload, read_workload
@@ -182,6 +182,8 @@ def _run(args: argparse.Namespace) -> int:
         print(json.dumps(summaries, indent=1, allow_nan=False))
     else:
         print(side_by_side(results))
+        if table := start_table(results):
+            print(f"\n{table}")
         _tell_refused(results)
     return FAILED if faults else DONE
 

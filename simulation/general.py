@@ -25,7 +25,7 @@ from math import inf
 from typing import Any
 
 from coalloc.core.coordinator import Coordinator
-from coalloc.core.effects import Reply, SendOrder, Solve
+from coalloc.core.effects import Reply, SaveStartError, SendOrder, Solve
 from coalloc.core.events import (
     Event,
     Requested,
@@ -41,6 +41,7 @@ from coalloc.core.projects import Project, UserLimits
 from coalloc.core.records import Launch
 from coalloc.core.requests import Refused, Submit
 from coalloc.core.settings import ClusterSettings, PrioritySettings, Settings, Trigger
+from coalloc.core.start_intervals import StartError
 from coalloc.model.cost import run_time
 from coalloc.model.job_json import write_job
 from coalloc.model.parts import PartReport, PartState
@@ -90,6 +91,8 @@ class GeneralResult:
     reasons : dict of index to str
         Why a job did not run.
     rounds : int
+    start_errors : list of StartError
+        Of every expected start that a job was given which then started, in the order of starts.
     """
 
     start: list[float]
@@ -98,6 +101,7 @@ class GeneralResult:
     nodes: list[Mapping[str, int]]
     reasons: dict[int, str] = field(default_factory=dict)
     rounds: int = 0
+    start_errors: list[StartError] = field(default_factory=list)
 
 
 def replay_general(
@@ -243,6 +247,8 @@ class _Replay:
                         self._refuse(number, answer.message)
                     else:
                         self.index[answer.body["job"]] = number
+                case SaveStartError(error=error):
+                    self.result.start_errors.append(error)
                 case SendOrder(cluster=cluster, order=order):
                     self._order(cluster, order, now)
                 case Solve() as asked:
