@@ -220,6 +220,7 @@ class Coordinator:
             return
         state = self.state
         for job in jobs:
+            promises.withdraw(state, job)
             state.remove(job)
         lost = {job.partition("_")[0] for job in jobs}
         state.tokens = {key: job for key, job in state.tokens.items() if job not in lost}

@@ -208,6 +208,10 @@ class Calibration:
         )
         return error, self._take(error)
 
+    def newest(self) -> list[StartError]:
+        """The errors that are remembered, of all kinds and classes."""
+        return [error for kept in self.errors.values() for error in kept]
+
     def _take(self, error: StartError) -> StartError | None:
         self.last = error.number
         self.alphas[error.kind] = error.alpha

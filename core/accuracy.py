@@ -1,8 +1,8 @@
-"""How well expected starts and their intervals held, by how far ahead they were given."""
+"""How well expected starts, their intervals and planned run times held."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from statistics import median
@@ -69,6 +69,40 @@ def start_accuracy(errors: Sequence[StartError]) -> tuple[StartAccuracy, ...]:
                 rows.append(_row(kind, lead, inside))
             above = most
     return tuple(rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTimeAccuracy:
+    """Accuracy of planned run times.
+
+    Attributes
+    ----------
+    runs : int
+    error : float
+        Median distance of real by planned run times from 1.
+    low, median, high : float
+        5th, 50th and 95th percentile of real by planned run times.
+    """
+
+    runs: int
+    error: float
+    low: float
+    median: float
+    high: float
+
+
+def run_time_accuracy(ratios: Iterable[float]) -> RunTimeAccuracy | None:
+    """Of real by planned run times; None where there are none."""
+    ordered = sorted(ratios)
+    if not ordered:
+        return None
+    return RunTimeAccuracy(
+        runs=len(ordered),
+        error=median(abs(ratio - 1.0) for ratio in ordered),
+        low=_at(ordered, 0.05),
+        median=median(ordered),
+        high=_at(ordered, 0.95),
+    )
 
 
 def _row(kind: str, lead: str, errors: Sequence[StartError]) -> StartAccuracy:
