@@ -26,6 +26,7 @@ from coalloc.client.submission import JobOptions, change, submission
 from coalloc.wire import answers, share_answers
 from coalloc.wire.answers import Answer, Submitted
 from coalloc.wire.client import AnswerFrame, NoAnswerError, RefusedError, RequestConnection
+from coalloc.wire.estimate_answers import AccuracyAnswer
 from coalloc.wire.job_rows import JobDetails, QueueRow
 
 if TYPE_CHECKING:
@@ -264,6 +265,10 @@ class Client:
     def priority(self, job: str = "") -> share_answers.PriorityAnswer:
         """The terms of the effective weight of a waiting job or array, or of all of them."""
         return self._asked(share_answers.PriorityAnswer, "priority", job=job)
+
+    def accuracy(self) -> AccuracyAnswer:
+        """How well expected starts and planned run times held on this site."""
+        return self._asked(AccuracyAnswer, "estimates")
 
     def account(
         self,
