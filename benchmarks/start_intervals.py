@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.fair_shares import faster
 from coalloc.adapters.formats.platforms import Platform
-from coalloc.core.start_accuracy import ALL, StartAccuracy, start_accuracy
+from coalloc.core.accuracy import ALL, StartAccuracy, start_accuracy
 from coalloc.core.start_intervals import StartError
 from coalloc.model.platform import Cluster, Node
 from coalloc.simulation.replay import replay
@@ -44,7 +44,9 @@ LOGS: dict[str, Machine] = {
     "HPC2N-2002": Machine(file="HPC2N-2002-2.1-cln.first25k.swf.gz", nodes=120, per_node=2),
     "NASA-iPSC-1993": Machine(file="NASA-iPSC-1993-3.1-cln.swf.gz", nodes=128, load=0.9),
     # Grids: machines that their first days and months keep as busy as the others are.
-    "METACENTRUM-2009": Machine(file="METACENTRUM-2009-2.part1.swf.gz", nodes=20, per_node=8),
+    "METACENTRUM-2009": Machine(
+        file="METACENTRUM-2009-2.part1.swf.gz", nodes=20, per_node=8, load=0.9
+    ),
     "LCG-2005": Machine(file="LCG-2005.part1.swf.gz", nodes=30, per_node=8, load=0.95),
 }
 
