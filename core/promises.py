@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coalloc.core.effects import DropPromises, DropStartError, SaveJob, SavePromises, SaveStartError
-from coalloc.core.records import JobRecord, JobState
+from coalloc.core.base.effects import (
+    DropPromises,
+    DropStartError,
+    SaveJob,
+    SavePromises,
+    SaveStartError,
+)
+from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.state import State
 from coalloc.core.start_intervals import FIRST, LATER, Interval, Promise, lead_class
-from coalloc.core.state import State
 
 
 def keep(state: State, starts: Mapping[str, float], now: float) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from coalloc.core import snapshots
 from coalloc.core.accuracy import StartAccuracy
+from coalloc.core.base.state import State
 from coalloc.core.occupation import occupation
-from coalloc.core.state import State
 from coalloc.model.platform import NodeState
 
 EVERY_S = 5.0

@@ -8,9 +8,9 @@ import pytest
 
 from coalloc.core import promises
 from coalloc.core.accuracy import ALL, start_accuracy
-from coalloc.core.effects import DropPromises, DropStartError, SavePromises, SaveStartError
-from coalloc.core.records import JobState
-from coalloc.core.requests import Cancel, Hold, Update
+from coalloc.core.base.effects import DropPromises, DropStartError, SavePromises, SaveStartError
+from coalloc.core.base.records import JobState
+from coalloc.core.base.requests import Cancel, Hold, Update
 from coalloc.core.start_intervals import (
     ENOUGH,
     FIRST,
