@@ -3,8 +3,8 @@
     python -m benchmarks.start_intervals --logs /work/shared/data/swf [--log NAME ...]
 
 Every log is replayed on one cluster of its own machine's size. Expected starts are two halves, by
-the order of the starts. The constants of `coalloc.core.start_intervals` were chosen on the first
-halves of KTH-SP2 and SDSC-BLUE; their second halves and all of the other logs were kept back. The
+the order of the starts. The constants of `coalloc.core.base.start_intervals` were chosen on the
+first halves of KTH-SP2 and SDSC-BLUE; their second halves and the other logs were kept back. The
 instants are those of the same plans: each width stands beside the error of the very estimate that
 it surrounds.
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.fair_shares import faster
 from coalloc.adapters.formats.platforms import Platform
 from coalloc.core.accuracy import ALL, StartAccuracy, start_accuracy
-from coalloc.core.start_intervals import StartError
+from coalloc.core.base.start_intervals import StartError
 from coalloc.model.platform import Cluster, Node
 from coalloc.simulation.replay import replay
 from coalloc.simulation.workload import read_workload

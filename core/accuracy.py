@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from statistics import median
 
-from coalloc.core.start_intervals import StartError
+from coalloc.core.base.start_intervals import StartError
 
 HOUR_S = 3600.0
 BANDS: tuple[tuple[str, float], ...] = (

@@ -1,6 +1,6 @@
 """Expected starts that waiting jobs were given: kept, and held against what happened.
 
-See `coalloc.core.start_intervals` for what is learnt from them.
+See `coalloc.core.base.start_intervals` for what is learnt from them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from coalloc.core.base.effects import (
     SaveStartError,
 )
 from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.start_intervals import FIRST, LATER, Interval, Promise, lead_class
 from coalloc.core.base.state import State
-from coalloc.core.start_intervals import FIRST, LATER, Interval, Promise, lead_class
 
 
 def keep(state: State, starts: Mapping[str, float], now: float) -> None:

@@ -40,8 +40,8 @@ from coalloc.core.base.projects import Project, UserLimits
 from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Refused, Submit
 from coalloc.core.base.settings import ClusterSettings, PrioritySettings, Settings, Trigger
+from coalloc.core.base.start_intervals import StartError
 from coalloc.core.coordinator import Coordinator
-from coalloc.core.start_intervals import StartError
 from coalloc.model.cost import run_time
 from coalloc.model.job_json import write_job
 from coalloc.model.parts import PartReport, PartState
@@ -80,7 +80,7 @@ NO_SHARES = SharingRule()
 
 @dataclass(slots=True)
 class GeneralResult:
-    """What the replay found, by index of the job.
+    """Result of the replay, by index of the job.
 
     Attributes
     ----------

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.core.start_intervals import StartError
+from coalloc.core.base.start_intervals import StartError
 from coalloc.simulation.workload import Floats, Ints, SlotMap, Workload
 
 
 class Outcome(IntEnum):
-    """How a job of a replay ended."""
+    """End of a job of a replay."""
 
     COMPLETED = 0
     KILLED = 1
@@ -70,7 +70,7 @@ class Trace:
 
     @property
     def ran(self) -> NDArray[np.bool_]:
-        """Which jobs ran."""
+        """Mask of the jobs that ran."""
         return self.outcome <= Outcome.KILLED
 
     @cached_property

@@ -15,7 +15,7 @@ from coalloc.core.base.messages import Order
 from coalloc.core.base.records import JobRecord, Launch
 from coalloc.core.base.requests import Answer
 from coalloc.core.base.speedup_fit import Run
-from coalloc.core.start_intervals import Promise, StartError
+from coalloc.core.base.start_intervals import Promise, StartError
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.snapshot import Snapshot
 

@@ -24,11 +24,11 @@ from coalloc.core.base.effects import (
 )
 from coalloc.core.base.messages import Order
 from coalloc.core.base.records import JobRecord, Launch
+from coalloc.core.base.start_intervals import Promise, StartError
 from coalloc.core.coordinator import StoredState
 from coalloc.core.presence import MARK as EXECUTOR
 from coalloc.core.reserving import META as RESERVED
 from coalloc.core.reserving import read_reserved
-from coalloc.core.start_intervals import Promise, StartError
 from coalloc.daemon.store.recall import drained_of
 from coalloc.daemon.store.restore import highest, renumbered, unprepared
 

@@ -11,7 +11,7 @@ from coalloc.core.accuracy import ALL, start_accuracy
 from coalloc.core.base.effects import DropPromises, DropStartError, SavePromises, SaveStartError
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Hold, Update
-from coalloc.core.start_intervals import (
+from coalloc.core.base.start_intervals import (
     ENOUGH,
     FIRST,
     KEPT,

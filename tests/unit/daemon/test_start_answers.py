@@ -13,7 +13,7 @@ from coalloc.cli.queue_columns import COLUMNS, Now
 from coalloc.cli.why import why_lines
 from coalloc.core import snapshots
 from coalloc.core.accuracy import start_accuracy
-from coalloc.core.start_intervals import ENOUGH, FIRST
+from coalloc.core.base.start_intervals import ENOUGH, FIRST
 from coalloc.daemon.figures import Survey
 from coalloc.daemon.metrics import Metrics
 from coalloc.daemon.queries import estimate, job_views

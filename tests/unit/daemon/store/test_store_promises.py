@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from coalloc.core.base.start_intervals import FIRST
 from coalloc.core.coordinator import Coordinator
-from coalloc.core.start_intervals import FIRST
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.restore import restore
 from coalloc.daemon.store.schema import APPLICATION_ID, CREATE_MIGRATIONS, MIGRATIONS
