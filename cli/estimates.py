@@ -35,8 +35,8 @@ def _estimates(args: argparse.Namespace) -> int:
     runs = answer.run_times
     if runs is not None:
         print(
-            f"run times: {runs.runs} runs took {runs.median:.2f} of what was planned in the middle,"
-            f" {runs.low:.2f} to {runs.high:.2f} in nine of ten; median error {runs.error:.0%}"
+            f"run times: {runs.runs} runs took {runs.median:.2g} of what was planned in the middle,"
+            f" {runs.low:.2g} to {runs.high:.2g} in nine of ten; median error {runs.error:.0%}"
         )
     return DONE
 

@@ -86,7 +86,7 @@ def test_the_accuracy_is_asked_for_and_shown(
     shown = capsys.readouterr().out
     assert "at first" in shown
     assert "up to 1 h" in shown
-    assert "3 runs took 0.50 of what was planned" in shown
+    assert "3 runs took 0.5 of what was planned" in shown
     assert main(["estimates", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["starts"][0]["starts"] == 3 * ENOUGH
