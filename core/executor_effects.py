@@ -47,6 +47,13 @@ class ArrangePart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HastenPart:
+    """Let a part that was put off take its turn from now on."""
+
+    key: Key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartPart:
     """Open the barrier."""
 
@@ -116,6 +123,7 @@ class ExecutorLogLine:
 ExecutorEffect = (
     ClaimPart
     | ArrangePart
+    | HastenPart
     | StartPart
     | EndPart
     | RemovePart
@@ -127,7 +135,7 @@ ExecutorEffect = (
 )
 
 
-PartEffect = ClaimPart | ArrangePart | StartPart | EndPart | RemovePart
+PartEffect = ClaimPart | ArrangePart | HastenPart | StartPart | EndPart | RemovePart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

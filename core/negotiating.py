@@ -1,13 +1,14 @@
 """Claims that may wait in a batch system's queue, and how the parts of a job meet.
 
 Where other jobs go first, a part is asked for by its shape and takes its turn in its cluster's
-queue. One part is a plain batch job then. Several are a negotiation: all are asked for, those on
-the quicker clusters for a later begin, as far as the last waits there tell; a part that is granted
-its nodes holds them for the others. When the last has come, every part is told of all nodes, and
-the two-phase start goes on as ever (`core.starting`). Before that, the attempt is given up as soon
-as its parts have held `max_idle_node_s` idle, or when it has waited for so long that another
-combination of clusters is worth trying: all or nothing, and the next attempt leaves out those that
-were late, if it can.
+queue. One part is a plain batch job then. Several are a negotiation: all are asked for at once, so
+that each has its place, but only the one that is expected to wait longest may be granted from the
+beginning. The others are put off, and hastened when that one is next in its queue. A part that is
+granted its nodes holds them for the others. When the last has come, every part is told of all
+nodes, and the two-phase start goes on as ever (`core.starting`). Before that, the attempt is given
+up as soon as its parts have held `max_idle_node_s` idle, or when it has waited for so long that
+another combination of clusters is worth trying: all or nothing, and the next attempt leaves out
+those that were late, if it can.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import replace
 from statistics import median
 
 from coalloc.core.effects import SaveMeta, Wake
-from coalloc.core.messages import Arrange
+from coalloc.core.messages import Arrange, Hasten
 from coalloc.core.occupation import meeting_place
 from coalloc.core.records import JobRecord, JobState, PartRecord, Wait
 from coalloc.core.state import ClusterState, State, arrival, procs_of
@@ -36,9 +37,9 @@ ENOUGH_WAITS = 2
 """Waits of claims of about the same width count alone where there are so many."""
 WAITS_KEY = "waits."
 """Begins the store's keys of them, before the cluster's name."""
-WORTH_WAITING_S = 2.0
-"""A part that would come earlier than the last by less than this, or than half of what that waits,
-is not put off, seconds: what is known of waits is rough."""
+LATE_SHARE = 0.25
+"""A part that was put off and comes this much later than it may, of what the last waits, has lost
+its place in the queue meanwhile: the next begins as much before the last as it was late."""
 MOST_DOUBLINGS = 6
 OTHERS_FIRST = "others_first"
 """Reason of a claim that was refused, or waits, because other jobs go first."""
@@ -79,25 +80,55 @@ def parts_to_queue(
     ahead = {part.cluster: jobs_ahead(state, part.cluster) for part in record.parts}
     widths = {part.cluster: width_of(state, part) for part in record.parts}
     expect = {
-        name: expected_wait(state, name, count, width=widths[name]) for name, count in ahead.items()
+        name: max(
+            expected_wait(state, name, count, width=widths[name]), _behind_ours(state, name, now)
+        )
+        for name, count in ahead.items()
     }
-    longest = max(expect.values())
+    last = max(expect, key=lambda name: (expect[name], widths[name]))
     parts = []
     for part in record.parts:
-        name = part.cluster
-        then = expected_wait(state, name, ahead[name], width=widths[name], put_off=True)
-        early = longest - then
-        is_early = early > max(WORTH_WAITING_S, longest / 2.0) and expect[name] < longest
+        name, later = part.cluster, 0.0
+        if name != last and (expected is not None or is_crowded(state, last)):
+            later = _put_off(state, part, widths[name], expect[last])
         parts.append(
             replace(
                 part,
-                asked=now + (early if is_early else 0.0),
-                ahead=ahead[part.cluster],
-                was_put_off=is_early,
+                asked=now + later,
+                ahead=ahead[name],
+                was_put_off=later > 0.0,
                 expected=expected,
             )
         )
     return tuple(parts)
+
+
+def _behind_ours(state: State, cluster: str, now: float) -> float:
+    """Longest time that claims of ours in a cluster's queue are still expected to wait, seconds.
+
+    Those behind them are seldom granted before.
+    """
+    return max(
+        (
+            expected_wait(state, cluster, part.ahead, width=width_of(state, part))
+            - (now - part.asked)
+            for record in state.placed_records()
+            for part in record.parts
+            if part.cluster == cluster and part.is_waiting and part.asked <= now
+        ),
+        default=0.0,
+    )
+
+
+def _put_off(state: State, part: PartRecord, width: float, longest_s: float) -> float:
+    """Time after which a part may be granted that comes before the last, unless it is hastened, s.
+
+    As long as an attempt may wait, where parts that were put off have come soon after they might.
+    """
+    then = put_off_wait(state, part.cluster, width)
+    if then <= LATE_SHARE * longest_s:
+        return state.settings.max_wait_s
+    return max(0.0, longest_s - then)
 
 
 def jobs_ahead(state: State, cluster: str) -> int:
@@ -107,9 +138,7 @@ def jobs_ahead(state: State, cluster: str) -> int:
     return ours + (0 if reading is None else reading.waiting)
 
 
-def expected_wait(
-    state: State, cluster: str, ahead: int, *, width: float | None = None, put_off: bool = False
-) -> float:
+def expected_wait(state: State, cluster: str, ahead: int, *, width: float | None = None) -> float:
     """Expected wait of a claim behind so many jobs, as far as the last ones tell, seconds.
 
     Where none of ours has waited yet, as long as the local jobs did that run now.
@@ -118,29 +147,38 @@ def expected_wait(
     ----------
     width : float or None
         Nodes that it asks for; None: any.
-    put_off : bool
-        From its later begin on: where the queue keeps places, it has come to its head by then.
     """
-    waits = state.waits.get(cluster, ())
-    alike = _of_width([wait for wait in waits if wait.was_put_off], width)
-    if put_off and alike:
-        return median(wait.seconds for wait in alike)
-    own = _of_width([wait for wait in waits if not wait.was_put_off], width)
+    own = [wait for wait in state.waits.get(cluster, ()) if not wait.was_put_off]
     if own:
-        return median(wait.seconds / (1 + wait.ahead) for wait in own) * (1 + ahead)
+        each = [wait._replace(seconds=wait.seconds / (1 + wait.ahead)) for wait in own]
+        return _median(each, width) * (1 + ahead)
     reading = state.clusters[cluster].reading
     if reading is None or not reading.waiting:
         return 0.0
-    local = [Wait(seconds=seconds, width=nodes) for seconds, nodes in reading.waited]
-    return median(w.seconds for w in _of_width(local, width)) if local else 0.0
+    return _median([Wait(seconds=each, width=nodes) for each, nodes in reading.waited], width)
 
 
-def _of_width(waits: list[Wait], width: float | None) -> list[Wait]:
-    """Those of claims about as wide, where there are enough of them; else all."""
-    if width is None:
-        return waits
-    alike = [wait for wait in waits if width <= 2.0 * wait.width <= 4.0 * width]
-    return alike if len(alike) >= ENOUGH_WAITS else waits
+def put_off_wait(state: State, cluster: str, width: float) -> float:
+    """Wait of claims that were put off, from when they might be granted; 0: nothing is known, s.
+
+    Where the queue keeps places, they have come to its head by then.
+    """
+    waits = [wait for wait in state.waits.get(cluster, ()) if wait.was_put_off]
+    return _median(waits, width)
+
+
+def _median(waits: list[Wait], width: float | None) -> float:
+    """Median wait of claims about as wide, where there are enough of them; 0 where there is none.
+
+    Else of all, in proportion to their width: a wide one waits until that many nodes are free.
+    """
+    if width is not None:
+        alike = [wait for wait in waits if width <= 2.0 * wait.width <= 4.0 * width]
+        if len(alike) < ENOUGH_WAITS:
+            in_proportion = (w.seconds * width / max(w.width, 1e-3) for w in waits)
+            return median(in_proportion) if waits else 0.0
+        waits = alike
+    return median(wait.seconds for wait in waits) if waits else 0.0
 
 
 def width_of(state: State, part: PartRecord) -> float:
@@ -211,7 +249,7 @@ def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> 
         record = replace(record, deadline=_deadline(state, record, now))
     state.put(record)
     state.out.append(Wake(at=record.deadline or now))
-    return record
+    return _hasten(state, record, now) if is_granted and not part.was_put_off else record
 
 
 def _remember(state: State, part: PartRecord, waited_s: float) -> None:
@@ -245,15 +283,17 @@ def _arranged(state: State, record: JobRecord, last: PartRecord, now: float) -> 
 
 
 def _deadline(state: State, record: JobRecord, now: float) -> float:
-    """Time at which the attempt is given up, or looked at again, unless a part is granted."""
+    """Time at which the attempt is given up, or looked at again, unless a part is granted.
+
+    One that holds nodes has come so far that only what it holds idle counts.
+    """
     limits = state.settings
-    patience = limits.max_wait_s * 2.0 ** min(record.refusals, MOST_DOUBLINGS)
-    until = max(part.asked for part in record.parts) + patience
     held = _held(state, record)
     if held <= 0.0:
-        return until
+        patience = limits.max_wait_s * 2.0 ** min(record.refusals, MOST_DOUBLINGS)
+        return max((p.asked for p in record.parts if p.asked <= now), default=now) + patience
     left = limits.max_idle_node_s - idle_node_s(state, record, now)
-    return min(until, now + max(0.0, left) / held)
+    return now + max(0.0, left) / held
 
 
 def gives_way(state: State, record: JobRecord) -> tuple[JobRecord, JobRecord] | None:
@@ -278,14 +318,61 @@ def _awaits(one: JobRecord, other: JobRecord) -> bool:
     return len(other.parts) > 1 and not holding.isdisjoint(ungranted(one))
 
 
-def still_waits(state: State, part: PartRecord, report: PartReport, record: JobRecord) -> None:
+def still_waits(
+    state: State, part: PartRecord, report: PartReport, record: JobRecord, now: float
+) -> None:
     """Take in what is new of a claim that waits; the next report says it again after a restart."""
     changed = replace(
         part, expected=report.expected or part.expected, reason=report.reason, detail=report.detail
     )
     if changed != part:
         parts = tuple(changed if p is part else p for p in record.parts)
-        state.index(replace(record, parts=parts))
+        record = replace(record, parts=parts)
+        state.index(record)
+    if report.is_next and not part.was_put_off:
+        _hasten(state, record, now)
+
+
+def _hasten(state: State, record: JobRecord, now: float) -> JobRecord:
+    """The last part is about to be granted: let those that were put off take their turn.
+
+    Returns the job as it is now.
+    """
+    if not record.queued or record.state is not JobState.PREPARING:
+        return record
+    put_off = [
+        part
+        for part in record.parts
+        if part.was_put_off and part.granted is None and not part.was_hastened
+    ]
+    for part in put_off:
+        state.send(part.cluster, Hasten(job=record.id, attempt=record.attempt))
+    if put_off:
+        parts = tuple(
+            replace(p, asked=min(p.asked, now), was_hastened=True) if p in put_off else p
+            for p in record.parts
+        )
+        record = replace(record, parts=parts)
+        record = replace(record, deadline=_deadline(state, record, now))
+        state.put(record)
+        state.out.append(Wake(at=record.deadline or now))
+        names = ",".join(part.cluster for part in put_off)
+        state.emit(now, "claims_hastened", record.id, clusters=names)
+    return record
+
+
+def late_clusters(record: JobRecord, now: float) -> tuple[str, ...]:
+    """Those of the clusters that an attempt waits for that could have granted their part."""
+    parts = [part for part in record.parts if record.queued and part.granted is None]
+    late = tuple(part.cluster for part in parts if part.asked <= now)
+    return late or tuple(part.cluster for part in parts)
+
+
+def learn_late(state: State, record: JobRecord, now: float) -> None:
+    """Keep how long the claims of an attempt that is given up have waited, at least."""
+    for part in record.parts:
+        if part.granted is None and part.asked < now:
+            _remember(state, part, now - part.asked)
 
 
 def ungranted(record: JobRecord) -> tuple[str, ...]:
@@ -302,7 +389,7 @@ def why_given_up(state: State, record: JobRecord, now: float) -> str:
     idle = idle_node_s(state, record, now)
     if idle > 0.0:
         return f"not granted while the others held {idle:.0f} node-seconds"
-    if others(state, record, ungranted(record)) is not None:
+    if others(state, record, late_clusters(record, now)) is not None:
         waited = now - min(part.asked for part in record.parts)
         return f"not granted within {waited:.0f} s"
     return ""
@@ -315,15 +402,19 @@ def in_words(record: JobRecord, now: float) -> tuple[float | None, str, str] | N
     waiting = [part for part in record.parts if part.is_waiting]
     if not waiting:
         return None
-    starts = [part.expected for part in waiting if part.expected is not None]
+    last = [part for part in waiting if part.asked <= now] or waiting
+    starts = [part.expected for part in last if part.expected is not None]
     texts = [
         f"other jobs of {part.cluster} go first" + (f" ({part.detail})" if part.detail else "")
-        for part in waiting
+        for part in last
     ]
     holding = [part.cluster for part in record.parts if part.granted is not None]
     if holding:
         texts.append(f"{', '.join(holding)} holds its nodes for them")
-    start = max(now, *starts) if len(starts) == len(waiting) else None
+    if len(last) < len(waiting):
+        names = ", ".join(part.cluster for part in waiting if part not in last)
+        texts.append(f"{names} is asked for when it is the turn there")
+    start = max(now, *starts) if len(starts) == len(last) else None
     return start, OTHERS_FIRST, "; ".join(texts)
 
 
@@ -353,6 +444,16 @@ def idle_node_s(state: State, record: JobRecord, now: float) -> float:
             held = _nodes_held(state.clusters[part.cluster], part.nodes)
             total += held * max(0.0, min(until, now) - part.granted)
     return total
+
+
+def idle_for_others(state: State, record: JobRecord) -> float:
+    """Node-seconds of those that parts held before the last one was granted its nodes."""
+    grants = [part.granted for part in record.parts if part.granted is not None]
+    return sum(
+        _nodes_held(state.clusters[part.cluster], part.nodes) * (max(grants) - part.granted)
+        for part in record.parts
+        if part.granted is not None
+    )
 
 
 def _held(state: State, record: JobRecord) -> float:

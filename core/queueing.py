@@ -63,6 +63,21 @@ def may_wait(
     return has_room and may_queue(state, names)
 
 
+def gathered(
+    state: State, record: JobRecord, placement: Placement, view: Occupation, now: float
+) -> Placement:
+    """A placement over clusters where others go first; on one of them, if one can hold the job.
+
+    Its parts would not be granted together, and would hold nodes for each other.
+    """
+    if record.flow or record.foreign or len(clusters_of(placement, view)) < 2:
+        return placement
+    if not must_wait(state, placement, view):
+        return placement
+    turn = turn_of(state, record, view, max(placement.start, now + SOON_S))
+    return placement if turn is None or len(clusters_of(turn, view)) > 1 else turn
+
+
 def must_wait(state: State, placement: Placement, view: Occupation) -> bool:
     """Whether jobs of others go first on one of its clusters, in whose queue claims may wait."""
     names = clusters_of(placement, view)
@@ -101,6 +116,7 @@ def queue_up(state: State, current: RoundState, plan: Plan, view: Occupation, no
         record = startable(state, placement, now)
         if record is None or record.job.earliest > now:
             continue
+        placement = gathered(state, record, placement, view, now)
         if not may_wait(state, record, placement, view, claims) or not _is_due(
             state, clusters_of(placement, view), now
         ):

@@ -201,6 +201,7 @@ def _commit(state: State, plan: Plan, now: float) -> None:
         if why:
             _superseded(state, current, record.id, why)
             continue
+        placement = queueing.gathered(state, record, placement, view, now)
         if book is not None and limits.holds(state, book, record, placement):
             continue
         queued = queueing.may_wait(state, record, placement, view, claims)

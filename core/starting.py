@@ -117,7 +117,7 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
     step = _step(report.state, has_nodes=bool(report.nodes))
     if step <= _step(part.state, has_nodes=part.granted is not None):
         if report.state is part.state is PartState.WAITING:
-            negotiating.still_waits(state, part, report, record)
+            negotiating.still_waits(state, part, report, record, now)
         return
     changed = replace(
         part,
@@ -253,6 +253,8 @@ def _all_run(state: State, record: JobRecord, now: float) -> JobRecord:
     fields |= part_fields(record)
     if record.queued:
         fields["idle_node_s"] = round(idle, 3)
+        if len(record.parts) > 1:
+            fields["idle_for_others_node_s"] = round(negotiating.idle_for_others(state, record), 3)
     if skew is not None:
         fields["skew_ms"] = round(skew * 1e3, 3)
     state.emit(now, "job_started", record.id, **fields)
@@ -307,6 +309,8 @@ def _give_back(
         return
     text = f"{cluster}: {detail or reason or 'refused'}"
     idle = negotiating.idle_node_s(state, record, now)
+    if reason == NOT_GRANTED:
+        negotiating.learn_late(state, record, now)
     is_behind = reason == negotiating.OTHERS_FIRST
     if is_behind:
         text = f"other jobs of {cluster} go first"
@@ -326,7 +330,7 @@ def _give_back(
             queued=False,
             arranged=False,
             idle_node_s=record.idle_node_s + idle,
-            late=negotiating.ungranted(record) if reason == NOT_GRANTED else (),
+            late=negotiating.late_clusters(record, now) if reason == NOT_GRANTED else (),
             behind=cluster if is_behind else "",
         )
     )
@@ -419,7 +423,7 @@ def give_up_late(state: State, now: float) -> None:
         record = state.jobs[job]
         if record.deadline is None or record.deadline > now:
             continue
-        late = negotiating.ungranted(record)
+        late = negotiating.late_clusters(record, now)
         if late:
             why = negotiating.why_given_up(state, record, now)
             if why:

@@ -63,7 +63,7 @@ class QueueTerms:
     at_once : bool
         Nothing is known to go first: exactly the nodes named are tried before.
     begin_s : float
-        It is not to be started within so many seconds.
+        It is not to be started within so many seconds, unless it is hastened.
     hold_s : float
         Once granted, it may hold its nodes for so long before it starts, seconds.
     avoid : tuple of node names
@@ -202,6 +202,8 @@ class PartReport:
         Of a claim that might wait: what it was granted, in rank order; empty: nothing yet.
     expected : float or None
         Of one that waits: when the batch system expects to start it, wall-clock seconds.
+    is_next : bool
+        Of one that waits: no job that waits goes before it.
     """
 
     job: str
@@ -218,6 +220,7 @@ class PartReport:
     max_rss_mb: float = 0.0
     nodes: Mapping[str, int] = field(default_factory=dict)
     expected: float | None = None
+    is_next: bool = False
 
     @property
     def key(self) -> PartKey:

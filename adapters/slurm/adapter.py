@@ -70,6 +70,10 @@ class CombinedLauncher:
         """Tell a part that might wait of all nodes of its job; one handed over never does."""
         self._own.arrange(key, nodes, rendezvous)
 
+    def hasten(self, key: PartKey) -> None:
+        """Let a part that waits for a later begin take its turn; one handed over never does."""
+        self._own.hasten(key)
+
     def go(self, key: PartKey) -> None:
         """Open the barrier, or release the job."""
         self._of(key).go(key)

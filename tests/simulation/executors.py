@@ -12,6 +12,7 @@ from coalloc.core.executor_effects import (
     DismissJob,
     EndPart,
     ExecutorEffect,
+    HastenPart,
     MessageReceived,
     PartNews,
     RemovePart,
@@ -174,6 +175,8 @@ class ExecutorHost:
                 self.batch.claim(order, now)
             case ArrangePart(key=key, order=order):
                 self.batch.arrange(order, key)
+            case HastenPart(key=key):
+                self.batch.hasten(key, now)
             case StartPart(key=key):
                 self.batch.start(key, now)
             case EndPart(key=key):
