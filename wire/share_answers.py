@@ -10,7 +10,7 @@ from coalloc.wire.answers import Answer
 
 
 class LeadRow(Struct, frozen=True, kw_only=True):
-    """How far a project, or in the end a user within it, is ahead of its siblings.
+    """Lead of a project, or in the end a user within it, over its siblings.
 
     Attributes
     ----------

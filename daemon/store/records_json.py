@@ -59,7 +59,7 @@ _ALWAYS = ("id", "name", "user", "uid", "gid", "command", "submitted", "state")
 
 
 def account_object(record: JobRecord, proc_s: float) -> dict[str, Any]:
-    """What the account of an ended job keeps beside its columns; times in seconds since 1970."""
+    """JSON of an ended job's account, beside its columns; times in seconds since 1970."""
     clusters: dict[str, int] = {}
     for part in record.parts:
         clusters[part.cluster] = clusters.get(part.cluster, 0) + sum(part.nodes.values())
