@@ -13,31 +13,29 @@ those that were late, if it can.
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
-from statistics import median
 
-from coalloc.core.base.clusters import ClusterState
-from coalloc.core.base.effects import SaveMeta, Wake
+from coalloc.core.base.effects import Wake
 from coalloc.core.base.messages import Arrange, Hasten
-from coalloc.core.base.records import JobRecord, JobState, PartRecord, Wait
+from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State, arrival, procs_of
 from coalloc.core.occupation import meeting_place
+from coalloc.core.waits import (
+    behind_ours,
+    expected_wait,
+    is_crowded,
+    jobs_ahead,
+    nodes_held,
+    put_off_wait,
+    remember,
+    width_of,
+)
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.parts import PART_ENDED, PartReport, PartState, QueueTerms
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import NodeReading
 
-Claims = Counter[tuple[str, str]]
-"""How many wait, by cluster and user."""
-REMEMBERED_WAITS = 24
-"""Of each cluster: the newest."""
-ENOUGH_WAITS = 2
-"""Waits of claims of about the same width count alone where there are so many."""
-WAITS_KEY = "waits."
-"""Begins the store's keys of them, before the cluster's name."""
 LATE_SHARE = 0.25
 """A part that was put off and comes this much later than it may, of what the last waits, has lost
 its place in the queue meanwhile: the next begins as much before the last as it was late."""
@@ -50,22 +48,6 @@ def may_queue(state: State, clusters: Collection[str]) -> bool:
     """Whether claims of ours may wait in all of these clusters' queues."""
     readings = [state.clusters[name].reading for name in clusters]
     return all(reading is not None and reading.queues for reading in readings)
-
-
-def is_crowded(state: State, cluster: str) -> bool:
-    """Whether jobs that are not ours wait in this cluster's queue."""
-    reading = state.clusters[cluster].reading
-    return reading is not None and reading.waiting > 0
-
-
-def waiting_claims(state: State) -> Claims:
-    """Claims that wait, by cluster and user."""
-    return Counter(
-        (part.cluster, record.user)
-        for record in state.placed_records()
-        for part in record.parts
-        if part.is_waiting
-    )
 
 
 def parts_to_queue(
@@ -82,7 +64,7 @@ def parts_to_queue(
     widths = {part.cluster: width_of(state, part) for part in record.parts}
     expect = {
         name: max(
-            expected_wait(state, name, count, width=widths[name]), _behind_ours(state, name, now)
+            expected_wait(state, name, count, width=widths[name]), behind_ours(state, name, now)
         )
         for name, count in ahead.items()
     }
@@ -104,23 +86,6 @@ def parts_to_queue(
     return tuple(parts)
 
 
-def _behind_ours(state: State, cluster: str, now: float) -> float:
-    """Longest time that claims of ours in a cluster's queue are still expected to wait, seconds.
-
-    Those behind them are seldom granted before.
-    """
-    return max(
-        (
-            expected_wait(state, cluster, part.ahead, width=width_of(state, part))
-            - (now - part.asked)
-            for record in state.placed_records()
-            for part in record.parts
-            if part.cluster == cluster and part.is_waiting and part.asked <= now
-        ),
-        default=0.0,
-    )
-
-
 def _put_off(state: State, part: PartRecord, width: float, longest_s: float) -> float:
     """Time after which a part may be granted that comes before the last, unless it is hastened, s.
 
@@ -132,70 +97,10 @@ def _put_off(state: State, part: PartRecord, width: float, longest_s: float) -> 
     return max(0.0, longest_s - then)
 
 
-def jobs_ahead(state: State, cluster: str) -> int:
-    """Jobs in a cluster's queue, of others and ours."""
-    reading = state.clusters[cluster].reading
-    ours = sum(count for (name, _), count in waiting_claims(state).items() if name == cluster)
-    return ours + (0 if reading is None else reading.waiting)
-
-
-def expected_wait(state: State, cluster: str, ahead: int, *, width: float | None = None) -> float:
-    """Expected wait of a claim behind so many jobs, as far as the last ones tell, seconds.
-
-    Where none of ours has waited yet, as long as the local jobs did that run now.
-
-    Parameters
-    ----------
-    width : float or None
-        Nodes that it asks for; None: any.
-    """
-    own = [wait for wait in state.waits.get(cluster, ()) if not wait.was_put_off]
-    if own:
-        each = [wait._replace(seconds=wait.seconds / (1 + wait.ahead)) for wait in own]
-        return _median(each, width) * (1 + ahead)
-    reading = state.clusters[cluster].reading
-    if reading is None or not reading.waiting:
-        return 0.0
-    return _median([Wait(seconds=each, width=nodes) for each, nodes in reading.waited], width)
-
-
-def put_off_wait(state: State, cluster: str, width: float) -> float:
-    """Wait of claims that were put off, from when they might be granted; 0: nothing is known, s.
-
-    Where the queue keeps places, they have come to its head by then.
-    """
-    waits = [wait for wait in state.waits.get(cluster, ()) if wait.was_put_off]
-    return _median(waits, width)
-
-
-def _median(waits: list[Wait], width: float | None) -> float:
-    """Median wait of claims about as wide, where there are enough of them; 0 where there is none.
-
-    Else of all, in proportion to their width: a wide one waits until that many nodes are free.
-    """
-    if width is not None:
-        alike = [wait for wait in waits if width <= 2.0 * wait.width <= 4.0 * width]
-        if len(alike) < ENOUGH_WAITS:
-            in_proportion = (w.seconds * width / max(w.width, 1e-3) for w in waits)
-            return median(in_proportion) if waits else 0.0
-        waits = alike
-    return median(wait.seconds for wait in waits) if waits else 0.0
-
-
-def width_of(state: State, part: PartRecord) -> float:
-    """Nodes that a part asks for."""
-    return _nodes_held(state.clusters[part.cluster], part.nodes)
-
-
-def kept_waits(text: str) -> tuple[Wait, ...]:
-    """The waits of one cluster, as the store has them."""
-    return tuple(Wait(*fields) for fields in json.loads(text))
-
-
 def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> QueueTerms:
     """Terms on which a part's claim may wait."""
     cluster = state.clusters[part.cluster]
-    held = _nodes_held(cluster, part.nodes)
+    held = nodes_held(cluster, part.nodes)
     alone = len(record.parts) == 1
     is_free = part.expected is None and part.asked <= now
     return QueueTerms(
@@ -228,7 +133,7 @@ def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> 
         return record
     if is_granted:
         waited = max(0.0, now - part.asked)
-        _remember(state, before, waited)
+        remember(state, before, waited)
         if before.is_waiting:
             if state.pending_jobs:
                 state.rounds.want("claim_granted")
@@ -251,19 +156,6 @@ def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> 
     state.put(record)
     state.out.append(Wake(at=record.deadline or now))
     return _hasten(state, record, now) if is_granted and not part.was_put_off else record
-
-
-def _remember(state: State, part: PartRecord, waited_s: float) -> None:
-    """Keep how long a claim has waited, for the next negotiations, also of a later daemon."""
-    wait = Wait(
-        seconds=waited_s,
-        ahead=part.ahead,
-        was_put_off=part.was_put_off,
-        width=width_of(state, part),
-    )
-    waits = (*state.waits.get(part.cluster, ()), wait)[-REMEMBERED_WAITS:]
-    state.waits[part.cluster] = waits
-    state.out.append(SaveMeta(key=f"{WAITS_KEY}{part.cluster}", value=json.dumps(waits)))
 
 
 def _arranged(state: State, record: JobRecord, last: PartRecord, now: float) -> JobRecord:
@@ -369,13 +261,6 @@ def late_clusters(record: JobRecord, now: float) -> tuple[str, ...]:
     return late or tuple(part.cluster for part in parts)
 
 
-def learn_late(state: State, record: JobRecord, now: float) -> None:
-    """Keep how long the claims of an attempt that is given up have waited, at least."""
-    for part in record.parts:
-        if part.granted is None and part.asked < now:
-            _remember(state, part, now - part.asked)
-
-
 def ungranted(record: JobRecord) -> tuple[str, ...]:
     """The clusters that a queued attempt still waits for."""
     if not record.queued:
@@ -442,7 +327,7 @@ def idle_node_s(state: State, record: JobRecord, now: float) -> float:
     for part in record.parts:
         if part.granted is not None:
             until = now if part.started is None else part.started
-            held = _nodes_held(state.clusters[part.cluster], part.nodes)
+            held = nodes_held(state.clusters[part.cluster], part.nodes)
             total += held * max(0.0, min(until, now) - part.granted)
     return total
 
@@ -451,7 +336,7 @@ def idle_for_others(state: State, record: JobRecord) -> float:
     """Node-seconds of those that parts held before the last one was granted its nodes."""
     grants = [part.granted for part in record.parts if part.granted is not None]
     return sum(
-        _nodes_held(state.clusters[part.cluster], part.nodes) * (max(grants) - part.granted)
+        nodes_held(state.clusters[part.cluster], part.nodes) * (max(grants) - part.granted)
         for part in record.parts
         if part.granted is not None
     )
@@ -460,14 +345,7 @@ def idle_for_others(state: State, record: JobRecord) -> float:
 def _held(state: State, record: JobRecord) -> float:
     """Nodes that the parts of this attempt hold now."""
     return sum(
-        _nodes_held(state.clusters[part.cluster], part.nodes)
+        nodes_held(state.clusters[part.cluster], part.nodes)
         for part in record.parts
         if part.granted is not None and part.state not in PART_ENDED
     )
-
-
-def _nodes_held(cluster: ClusterState, nodes: Mapping[str, int]) -> float:
-    """Nodes, those of which only some slots are held in parts."""
-    reading = cluster.reading
-    slots = {} if reading is None else {node.name: node.slots for node in reading.nodes}
-    return sum(min(1.0, count / max(1, slots.get(name, 1))) for name, count in nodes.items())

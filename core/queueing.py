@@ -17,19 +17,11 @@ from collections.abc import Collection, Iterator, Sequence
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import RoundState, State
 from coalloc.core.eligibility import offered, owner_of, verdict_of
-from coalloc.core.negotiating import (
-    Claims,
-    expected_wait,
-    is_crowded,
-    jobs_ahead,
-    may_queue,
-    others,
-    suits,
-    waiting_claims,
-)
+from coalloc.core.negotiating import may_queue, others, suits
 from coalloc.core.occupation import LINK_TOLERANCE, Occupation, loads_of, misfit_of_links
 from coalloc.core.placing import NOW_S, place, startable
 from coalloc.core.sharing.limits import LimitBook, holds, start_of
+from coalloc.core.waits import Claims, expected_wait, is_crowded, jobs_ahead, waiting_claims
 from coalloc.model.cost import run_time
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.parts import PartState

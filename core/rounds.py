@@ -21,10 +21,10 @@ from coalloc.core.base.state import RoundState, State, arrival
 from coalloc.core.dependencies import open_needs
 from coalloc.core.eligibility import refused_by_all
 from coalloc.core.estimates import history_for, history_keys
-from coalloc.core.negotiating import waiting_claims
 from coalloc.core.occupation import misfit, occupation
 from coalloc.core.placing import NOW_S, divisible, place_pieces, startable
 from coalloc.core.sharing import limits
+from coalloc.core.waits import waiting_claims
 from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import NOTES, Plan, Reason
 from coalloc.model.plan_json import write_plan

@@ -31,6 +31,7 @@ from coalloc.core.dependencies import has_started
 from coalloc.core.ending import abort_parts, end_waiting, release_dependents
 from coalloc.core.outcome import remember, verdict
 from coalloc.core.sharing.accounting import charge
+from coalloc.core.waits import remember_late
 from coalloc.core.workflows import settle, task_ended, tries_again
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.parts import PART_ENDED, PartReport, PartState
@@ -310,7 +311,7 @@ def _give_back(
     text = f"{cluster}: {detail or reason or 'refused'}"
     idle = negotiating.idle_node_s(state, record, now)
     if reason == NOT_GRANTED:
-        negotiating.learn_late(state, record, now)
+        remember_late(state, record, now)
     is_behind = reason == negotiating.OTHERS_FIRST
     if is_behind:
         text = f"other jobs of {cluster} go first"
