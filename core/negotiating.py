@@ -312,7 +312,8 @@ def others(state: State, record: JobRecord, late: Collection[str]) -> tuple[str,
     found, slots = [], 0
     for name, cluster in state.clusters.items():
         is_allowed = job.clusters is None or name in job.clusters
-        if name in late or not is_allowed or cluster.drained or not cluster.connected:
+        is_closed = name in late or name in record.barred
+        if is_closed or not is_allowed or cluster.drained or not cluster.connected:
             continue
         nodes = cluster.reading.nodes if cluster.reading is not None else ()
         fitting = [n for n in nodes if n.state is NodeState.UP and suits(record, n)]

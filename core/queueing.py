@@ -212,7 +212,8 @@ def _crowd(state: State, name: str) -> tuple[float, float]:
 
 def _rooms(state: State, record: JobRecord, now: float) -> dict[str, list[NodeReading]]:
     """The nodes that suit the job, of clusters where it may wait: the quickest cluster first."""
-    allowed = others(state, record, record.late) or record.job.clusters or tuple(state.clusters)
+    named = others(state, record, record.late) or record.job.clusters or tuple(state.clusters)
+    allowed = [name for name in named if name not in record.barred]
     age, owner = state.settings.reading_max_age_s, owner_of(record)
     rooms: dict[str, list[NodeReading]] = {}
     for name in sorted(allowed, key=lambda name: _crowd(state, name)):

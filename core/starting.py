@@ -20,6 +20,7 @@ from coalloc.core.after_restore import (
     reserve_attempt,
     started_after_backup,
 )
+from coalloc.core.avoiding import note_refused
 from coalloc.core.base.composites import part_fields
 from coalloc.core.base.effects import Publish, SaveMeta, Wake
 from coalloc.core.base.messages import Abort, Forget, Prepare, Start
@@ -306,6 +307,7 @@ def _give_back(
         if record.flow:
             task_ended(state, state.jobs[record.id], now)
         return
+    note_refused(state, record, now)
     if bar(state, record, now, cluster, reason, detail):
         return
     text = f"{cluster}: {detail or reason or 'refused'}"
