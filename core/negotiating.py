@@ -13,7 +13,7 @@ those that were late, if it can.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from coalloc.core.base.effects import Wake
@@ -68,7 +68,7 @@ def parts_to_queue(
         )
         for name, count in ahead.items()
     }
-    last = max(expect, key=lambda name: (expect[name], widths[name]))
+    last = _last(state, expect, widths)
     parts = []
     for part in record.parts:
         name, later = part.cluster, 0.0
@@ -84,6 +84,21 @@ def parts_to_queue(
             )
         )
     return tuple(parts)
+
+
+def _last(state: State, expect: Mapping[str, float], widths: Mapping[str, float]) -> str:
+    """The cluster whose part is expected to be granted last.
+
+    What is known of waits is rough: of those that are not twice as long, that of the part which
+    needs most of its cluster counts.
+    """
+
+    def share(name: str) -> float:
+        reading = state.clusters[name].reading
+        return widths[name] / max(1, 0 if reading is None else len(reading.nodes))
+
+    long = [name for name in expect if 2.0 * expect[name] >= max(expect.values())]
+    return max(long, key=lambda name: (share(name), expect[name]))
 
 
 def _put_off(state: State, part: PartRecord, width: float, longest_s: float) -> float:

@@ -246,6 +246,7 @@ def _fill(state: State, plan: Plan, now: float) -> None:
     if not pieces:
         return
     view, starts = occupation(state, now), _starts(current.snapshot, plan)
+    claims = waiting_claims(state)
     for planned in pieces:
         pool = divisible(state, planned, now)
         if pool is None:
@@ -257,10 +258,18 @@ def _fill(state: State, plan: Plan, now: float) -> None:
         if why:
             _superseded(state, current, pool.id, why)
             continue
+        whole = state.jobs[pool.id]
+        queued = queueing.may_wait(state, whole, placement, view, claims)
+        if not queued and queueing.must_wait(state, placement, view):
+            continue  # As many claims as may wait there already, and others go first.
         later = [start for node in placement.nodes for start in starts.get(node, ())]
         placed = place_pieces(
-            state, pool, placement, view, later, now, policy=plan.policy, round=current.number
+            *(state, pool, placement, view, later, now),
+            policy=plan.policy,
+            round=current.number,
+            queued=queued,
         )
+        queueing.count_claims(state, claims, placed)
         current.committed.update(placed)
 
 

@@ -120,6 +120,8 @@ class Batch:
     """Of what happens in the queue."""
     queues: bool = False
     """Claims may wait in it."""
+    is_full: bool = False
+    """Readings show jobs of others on every node, and others that wait."""
 
     def claim(self, order: Prepare, now: float) -> None:
         """Hold nodes for a part, unless somebody else has taken them.
@@ -195,6 +197,8 @@ class Batch:
 
     def strangers(self) -> int:
         """Jobs of others in its queue, as far as a reading tells."""
+        if self.is_full:
+            return 2
         return self.waits.choice([0, 0, 1, 3]) if self.queues else 0
 
     def _free(self) -> dict[str, int]:
