@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core import negotiating
+from coalloc.core import negotiating, rivals
 from coalloc.core.admission import bar
 from coalloc.core.after_restore import (
     is_cancelled,
@@ -147,6 +147,13 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
         if younger.id == record.id:
             return
     _advance(state, record, now)
+
+
+def give_way_to_rivals(state: State, now: float) -> None:
+    """Give back what jobs of other services wait for that came before ours (`core.rivals`)."""
+    for record, cluster in rivals.yielding(state, now):
+        why = "gives way to a job of another service, which waits for its nodes"
+        _give_back(state, record, now, cluster, GAVE_WAY, why)
 
 
 ASKED, WAITS, GRANTED, AT_BARRIER, RUNS, OVER = range(6)
