@@ -210,6 +210,9 @@ class PartSupervisor(OrderLoop):
             self._is_hastened = not self._job.hasten()
         turn = self._job.turn()
         if turn is None:
+            # Nothing can be said of it any more, and nobody is left to hear it.
+            if not os.path.isdir(self._folder):
+                raise FaultError("state_unwritable", f"{self._folder} is gone")
             return
         if turn.slots:
             try:
