@@ -117,6 +117,9 @@ class ShareUse:
         Part of the time that they waited which is owed to us, 0..1.
     paused : str
         Why we claim nothing at the moment; empty: we may.
+    node_h, node_h_most : float
+        Node-hours that were kept for us within the time that the site names, and the most; 0: no
+        bound.
     """
 
     nodes: int
@@ -127,6 +130,8 @@ class ShareUse:
     delay_max_s: float = 0.0
     delay_ratio: float = 0.0
     paused: str = ""
+    node_h: float = 0.0
+    node_h_most: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
