@@ -165,6 +165,33 @@ def test_cancel_while_one_part_holds_and_the_other_waits(
 
 @needs_root
 @pytest.mark.slow
+def test_tasks_and_pieces_run_where_others_always_go_first(
+    own: SlurmTestbed, site: SlurmSite, users: list[Account]
+) -> None:
+    lines = site.work / "told"
+    tasks = [{"id": name, "work": 1.0} for name in ("x", "y", "z")]
+    edges = [{"from": "x", "to": "y"}, {"from": "x", "to": "z"}]
+    flow = {"kind": "workflow", "tasks": tasks, "edges": edges}
+    launch = {"argv": ["sh", "-c", f"echo {{task}} >> {lines}"], "cwd": str(site.work)}
+    whole = {"kind": "divisible", "work": 4.0, "chunk_s": 1.0}
+    scan = {"argv": ["sh", "-c", f"echo piece >> {lines}"], "cwd": str(site.work)}
+    with BackgroundUser(own, users[1], widths=(3,)):
+        site.until(lambda: all(c["waiting_there"] for c in site.ask("nodes")["clusters"]))
+        answers = [
+            site.ask("submit_workflow", token="w", job=flow, launch=launch),
+            site.ask("submit", token="d", job=whole, launch=scan),
+        ]
+        jobs = [str(answer["job"]) for answer in answers]
+        site.until(lambda: all_over(site, jobs), 120.0)
+    assert [site.job(job)["state"] for job in jobs] == ["completed", "completed"]
+    ran = lines.read_text().split()
+    assert next(name for name in ran if name != "piece") == "x"
+    assert sorted(name for name in ran if name != "piece") == ["x", "y", "z"]
+    assert "piece" in ran
+
+
+@needs_root
+@pytest.mark.slow
 def test_kills_during_the_negotiation(
     own: SlurmTestbed, site: SlurmSite, users: list[Account]
 ) -> None:
