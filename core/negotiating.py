@@ -230,8 +230,10 @@ def still_waits(
     state: State, part: PartRecord, report: PartReport, record: JobRecord, now: float
 ) -> None:
     """Take in what is new of a claim that waits; the next report says it again after a restart."""
+    # One that is put off is expected at its begin there, and will be hastened before.
+    told = None if part.asked > now else report.expected
     changed = replace(
-        part, expected=report.expected or part.expected, reason=report.reason, detail=report.detail
+        part, expected=told or part.expected, reason=report.reason, detail=report.detail
     )
     if changed != part:
         parts = tuple(changed if p is part else p for p in record.parts)

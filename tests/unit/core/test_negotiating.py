@@ -232,6 +232,9 @@ def test_the_quicker_cluster_is_put_off_until_the_other_is_about_to_grant() -> N
     terms = {c: order.queue for c, order in site.orders_for(job, Prepare)}
     assert [terms[name].begin_s for name in ("a", "b")] == [0.0, 500.0]
     assert not site.orders_for(job, Hasten)
+    before = site.job(job).parts[1].expected
+    site.tell(job, "b", PartState.WAITING, expected=site.now + 500.0, detail="BeginTime")
+    assert site.job(job).parts[1].expected == before
     site.wait(7.0)
     site.tell(job, "a", PartState.WAITING, is_next=True)
     assert [c for c, _ in site.orders_for(job, Hasten)] == ["b"]
