@@ -97,7 +97,9 @@ def _last(state: State, expect: Mapping[str, float], widths: Mapping[str, float]
         reading = state.clusters[name].reading
         return widths[name] / max(1, 0 if reading is None else len(reading.nodes))
 
-    long = [name for name in expect if 2.0 * expect[name] >= max(expect.values())]
+    waiting = [name for name in expect if expect[name] > 0.0 or is_crowded(state, name)]
+    longest = max(expect.values())
+    long = [name for name in waiting or expect if 2.0 * expect[name] >= longest]
     return max(long, key=lambda name: (share(name), expect[name]))
 
 

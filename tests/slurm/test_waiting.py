@@ -151,6 +151,9 @@ def test_cancel_while_one_part_holds_and_the_other_waits(
     own.wait(lambda: runs(own["b"], local), "the local job runs")
     site.until(lambda: site.ask("nodes")["clusters"][1]["waiting_there"] == 1)
     job = site.submit(["touch", str(mark)], 5)
+    site.until(lambda: "b go first" in site.job(job).get("detail", ""))
+    assert not any(part["granted"] for part in site.job(job)["parts"]), "a is put off"
+    own["b"].run("scancel", queued.strip())  # now it is the job's turn in b, and a is hastened
     site.until(lambda: any(part["granted"] for part in site.job(job).get("parts", ())))
     shown = site.job(job)
     assert (shown["state"], shown["reason"]) == ("preparing", "others_first")
@@ -159,7 +162,7 @@ def test_cancel_while_one_part_holds_and_the_other_waits(
     assert site.wait(job)["state"] == "cancelled"
     own.wait(own["a"].is_idle, "the part that held is given back")
     own.wait(lambda: "coalloc:" not in own["b"].run("squeue", "-h", "-o", "%k"), "as the other")
-    own["b"].run("scancel", local, queued.strip())
+    own["b"].run("scancel", local)
     assert not mark.exists()
 
 

@@ -250,6 +250,15 @@ def test_who_is_granted_unforeseen_hastens_the_others() -> None:
     assert [c for c, _ in site.orders_for(job, Hasten)] == ["b"]
 
 
+def test_an_idle_cluster_is_put_off_where_others_wait_on_the_other() -> None:
+    site = Crowded({"a": 2, "b": 2})
+    site.read("a", waiting=0, busy=True)
+    job = site.submit(3)
+    terms = {c: order.queue for c, order in site.orders_for(job, Prepare)}
+    assert terms["a"].begin_s == site.state.settings.max_wait_s, "though it needs all of it"
+    assert terms["b"].begin_s == 0.0
+
+
 def test_who_was_put_off_hastens_nobody() -> None:
     site, job = put_off()
     site.tell(job, "b", PartState.WAITING, is_next=True)
