@@ -92,6 +92,9 @@ class Launcher(Protocol):
     def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
         """Tell a part that might wait of all nodes of its job, in rank order, and their place."""
 
+    def hasten(self, key: PartKey) -> None:
+        """Let a part that waits for a later begin take its turn from now on."""
+
     def go(self, key: PartKey) -> None:
         """Open the barrier."""
 

@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.slurm_busy --only start`` submits jobs that need both of two idle clusters,
 one after the other, beside two plain ``srun`` at once; ``--only idle``, as root, a mix of jobs to
-two clusters in which a background user always has jobs waiting. Ratios of one run are worth more
+two clusters in which a background user always has jobs waiting, with what the claims held by cause
+(`benchmarks.slurm_idle`) and a line for each job that ran on both. Ratios of one run are worth more
 than seconds; the load is printed too.
 """
 
@@ -16,12 +17,15 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.support.live_site import ENDED
 from tests.testbeds.accounts import accounts
 from tests.testbeds.background import BackgroundUser
-from tests.testbeds.slurm import SlurmTestbed, alike, bed
+from tests.testbeds.slurm import Cluster, SlurmTestbed, alike, bed
 from tests.testbeds.slurm_site import SlurmSite
+
+from benchmarks.slurm_idle import CAUSES, Held, causes_of, held_in, row
 
 NODES = {"a": 4, "b": 1}
 """Of a job that starts on both clusters."""
@@ -86,6 +90,12 @@ def idle_share(root: Path, count: int, seed: int) -> None:
                     jobs.append(site.submit(["sleep", f"{seconds:.2f}"], width, job=asks))
                 site.until(lambda: all(site.job(job)["state"] in ENDED for job in jobs), LIMIT_S)
                 took = time.monotonic() - began
+                running.wait(
+                    lambda: all(not _holds(cluster, ann.name) for cluster in running),
+                    "every claim is over",
+                )
+            held = [claim for cluster in running for claim in held_in(cluster, ann.name)]
+            shown = {job: site.job(job) for job in jobs}
             lines = [*site.lines("job_started"), *site.lines("job_requeued")]
             several = [line for line in lines if "," in line.get("clusters", "")]
         finally:
@@ -94,6 +104,25 @@ def idle_share(root: Path, count: int, seed: int) -> None:
     share = sum(line["idle_node_s"] for line in several) / used
     print(f"{count} jobs in {took:.0f} s, {len(several)} on both clusters; {used:.0f} node-s used")
     print(f"{idle:.0f} node-s held idle, {idle / used:.0%}; by jobs on both {share:.0%}")
+    _print_causes(held, shown)
+
+
+def _holds(cluster: Cluster, user: str) -> bool:
+    """Whether Slurm has a job of this user's, or cleans up behind one."""
+    return bool(cluster.run("squeue", "-h", "-u", user, "-o", "%i").split())
+
+
+def _print_causes(held: list[Held], shown: dict[str, dict[str, Any]]) -> None:
+    """What Slurm saw of the claims, by cause, and the jobs over several clusters one by one."""
+    for id, job in shown.items():
+        if len(job["parts"]) > 1:
+            print(row(id, job))
+    sums = causes_of(held, shown)
+    used, several = sums["used"], {id for id, job in shown.items() if len(job["parts"]) > 1}
+    of_both = causes_of([claim for claim in held if claim.job in several], shown)
+    print(f"by Slurm's clock, of {used:.0f} node-s used: all claims, those of jobs on both")
+    for cause in CAUSES:
+        print(f"{cause:>12} {sums[cause] / used:7.1%} {of_both[cause] / used:7.1%}")
 
 
 def main() -> None:

@@ -17,8 +17,10 @@ from coalloc.core.base.records import JobState
 from coalloc.core.base.state import State
 from coalloc.core.occupation import Occupation, misfit, occupation
 from coalloc.core.placing import place, startable
+from coalloc.core.queueing import may_wait, must_wait
 from coalloc.core.reserving import is_kept_from
 from coalloc.core.sharing.limits import LimitBook, holds, start_of
+from coalloc.core.waits import is_crowded, waiting_claims
 from coalloc.model.cost import edge_delay
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.platform import Cluster
@@ -61,6 +63,8 @@ def carry_on(state: State, now: float) -> None:
         if ripe:
             state.rounds.happened("job_finished")
         return
+    if ripe and any(is_crowded(state, name) for name in state.clusters):
+        state.rounds.happened("job_finished")  # What has no node yet takes its turn there.
     is_news, plan_order.is_fresh = not plan_order.is_fresh, False
     more = state.pending_jobs > 0 or not plan_order.is_whole
     todo: list[tuple[float, Entry]] = []
@@ -117,8 +121,16 @@ def _start_all(
             continue
         if book is not None and holds(state, book, record, placement):
             continue
+        queued = may_wait(state, record, placement, view, waiting_claims(state))
+        if not queued and must_wait(state, placement, view):
+            continue
         behind = list(plan_order.behind(entry))
-        place(state, record, placement, view, now, policy=plan_order.policy, round=plan_order.round)
+        place(
+            *(state, record, placement, view, now),
+            policy=plan_order.policy,
+            round=plan_order.round,
+            queued=queued,
+        )
         if book is not None:
             book.take(record, *start_of(record, placement))
         for other in behind:

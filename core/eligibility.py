@@ -18,6 +18,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
+from coalloc.core.avoiding import avoided, shape_of
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.records import JobRecord, Reserved
 from coalloc.core.base.state import State
@@ -260,19 +261,20 @@ class Offers:
     busy: Mapping[str, int]
     marks: Marks = field(default_factory=Marks)
     _kept: dict[Hashable, Offer] = field(default_factory=dict)
-    _has_rules: bool | None = None
+    _are_needed: bool | None = None
 
     def of(self, record: JobRecord) -> Offer:
         """Offer of the clusters to a waiting job."""
-        if self._has_rules is None:
-            readings = (cluster.reading for cluster in self.state.clusters.values())
-            self._has_rules = any(read is not None and read.rules is not None for read in readings)
-        if not (self._has_rules or self.state.reserved) or record.foreign:
+        if self._are_needed is None:
+            self._are_needed = bool(self.state.reserved) or any(
+                cluster.refused or (cluster.reading is not None and cluster.reading.rules)
+                for cluster in self.state.clusters.values()
+            )
+        if not self._are_needed or record.foreign:
             return NO_OFFER
         job = record.job
-        batch = None if record.batch is PLAIN else record.batch
-        who = (record.user, record.uid, record.gid, batch)
-        key = (who, job.time_limit, widest(job), job.clusters, job.features)
+        who = (record.user, record.uid, record.gid)
+        key = (who, shape_of(record), job.time_limit, widest(job), job.clusters)
         if key not in self._kept:
             self._kept[key] = self._made(record)
         return self._kept[key]
@@ -283,6 +285,7 @@ class Offers:
         kinds: list[Hashable] = []
         chosen: list[NodeReading] = []
         ahead: dict[str, float] = {}
+        refused: frozenset[str] = frozenset()
         earliest, is_bounded = -inf, False
         for name, cluster in self.state.clusters.items():
             if cluster.reading is None or (job.clusters is not None and name not in job.clusters):
@@ -300,6 +303,7 @@ class Offers:
             chosen += nodes
             ahead |= run_into(cluster, job, verdict, self.now, own)
             ahead |= run_into_reserved(self.state, name, record, self.now)
+            refused |= avoided(cluster, record, self.now)
             cap = (job.features, verdict.limits) if is_capped(verdict, job) else None
             kinds.append((name, verdict.partitions, cap))
         clear = [node for node in chosen if node.name not in ahead]
@@ -309,10 +313,20 @@ class Offers:
                 chosen, is_bounded = clear, True
             else:
                 earliest = max(earliest, later)
+        untried = [node for node in chosen if node.name not in refused]
+        if len(untried) < len(chosen) and _rooms(job, untried) >= narrowest(job):
+            chosen, is_bounded = untried, True
         if not is_bounded:
             return Offer(refusing=refusing, earliest=earliest)
         told = owner.batch
-        key = (tuple(kinds), told.gres, told.constraint, told.reservation, frozenset(ahead))
+        key = (
+            tuple(kinds),
+            told.gres,
+            told.constraint,
+            told.reservation,
+            frozenset(ahead),
+            refused,
+        )
         mark = self.marks.named((key, len(chosen)), _label(owner, ahead), chosen)
         return Offer(refusing=refusing, mark=mark, earliest=earliest)
 
@@ -404,7 +418,7 @@ def _later(
 ) -> float | None:
     """Time from which reservations leave a job enough nodes; None: they do now, or never will."""
     needed = narrowest(job)
-    room = sum(_room(job, node) for node in clear)
+    room = _rooms(job, clear)
     if room >= needed:
         return None
     ending = (n for n in nodes if ahead.get(n.name, EVENT.high) < EVENT.high)
@@ -413,6 +427,10 @@ def _later(
         if room >= needed:
             return ahead[node.name]
     return None
+
+
+def _rooms(job: Job, nodes: Iterable[NodeReading]) -> int:
+    return sum(_room(job, node) for node in nodes)
 
 
 def _room(job: Job, node: NodeReading) -> int:

@@ -1,45 +1,44 @@
 """Claims that may wait in a batch system's queue, and how the parts of a job meet.
 
 Where other jobs go first, a part is asked for by its shape and takes its turn in its cluster's
-queue. One part is a plain batch job then. Several are a negotiation: all are asked for, those on
-the quicker clusters for a later begin, as far as the last waits there tell; a part that is granted
-its nodes holds them for the others. When the last has come, every part is told of all nodes, and
-the two-phase start goes on as ever (`core.starting`). Before that, the attempt is given up as soon
-as its parts have held `max_idle_node_s` idle, or when it has waited for so long that another
-combination of clusters is worth trying: all or nothing, and the next attempt leaves out those that
-were late, if it can.
+queue. One part is a plain batch job then. Several are a negotiation: all are asked for at once, so
+that each has its place, but only the one that is expected to wait longest may be granted from the
+beginning. The others are put off, and hastened when that one is next in its queue. A part that is
+granted its nodes holds them for the others. When the last has come, every part is told of all
+nodes, and the two-phase start goes on as ever (`core.starting`). Before that, the attempt is given
+up as soon as its parts have held `max_idle_node_s` idle, or when it has waited for so long that
+another combination of clusters is worth trying: all or nothing, and the next attempt leaves out
+those that were late, if it can.
 """
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from statistics import median
 
-from coalloc.core.base.clusters import ClusterState
-from coalloc.core.base.effects import SaveMeta, Wake
-from coalloc.core.base.messages import Arrange
-from coalloc.core.base.records import JobRecord, JobState, PartRecord, Wait
+from coalloc.core.base.effects import Wake
+from coalloc.core.base.messages import Arrange, Hasten
+from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State, arrival, procs_of
 from coalloc.core.occupation import meeting_place
+from coalloc.core.waits import (
+    behind_ours,
+    expected_wait,
+    is_crowded,
+    jobs_ahead,
+    nodes_held,
+    put_off_wait,
+    remember,
+    width_of,
+)
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.parts import PART_ENDED, PartReport, PartState, QueueTerms
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import NodeReading
 
-Claims = Counter[tuple[str, str]]
-"""How many wait, by cluster and user."""
-REMEMBERED_WAITS = 24
-"""Of each cluster: the newest."""
-ENOUGH_WAITS = 2
-"""Waits of claims of about the same width count alone where there are so many."""
-WAITS_KEY = "waits."
-"""Begins the store's keys of them, before the cluster's name."""
-WORTH_WAITING_S = 2.0
-"""A part that would come earlier than the last by less than this, or than half of what that waits,
-is not put off, seconds: what is known of waits is rough."""
+LATE_SHARE = 0.25
+"""A part that was put off and comes this much later than it may, of what the last waits, has lost
+its place in the queue meanwhile: the next begins as much before the last as it was late."""
 MOST_DOUBLINGS = 6
 OTHERS_FIRST = "others_first"
 """Reason of a claim that was refused, or waits, because other jobs go first."""
@@ -49,22 +48,6 @@ def may_queue(state: State, clusters: Collection[str]) -> bool:
     """Whether claims of ours may wait in all of these clusters' queues."""
     readings = [state.clusters[name].reading for name in clusters]
     return all(reading is not None and reading.queues for reading in readings)
-
-
-def is_crowded(state: State, cluster: str) -> bool:
-    """Whether jobs that are not ours wait in this cluster's queue."""
-    reading = state.clusters[cluster].reading
-    return reading is not None and reading.waiting > 0
-
-
-def waiting_claims(state: State) -> Claims:
-    """Claims that wait, by cluster and user."""
-    return Counter(
-        (part.cluster, record.user)
-        for record in state.placed_records()
-        for part in record.parts
-        if part.is_waiting
-    )
 
 
 def parts_to_queue(
@@ -80,84 +63,61 @@ def parts_to_queue(
     ahead = {part.cluster: jobs_ahead(state, part.cluster) for part in record.parts}
     widths = {part.cluster: width_of(state, part) for part in record.parts}
     expect = {
-        name: expected_wait(state, name, count, width=widths[name]) for name, count in ahead.items()
+        name: max(
+            expected_wait(state, name, count, width=widths[name]), behind_ours(state, name, now)
+        )
+        for name, count in ahead.items()
     }
-    longest = max(expect.values())
+    last = _last(state, expect, widths)
     parts = []
     for part in record.parts:
-        name = part.cluster
-        then = expected_wait(state, name, ahead[name], width=widths[name], put_off=True)
-        early = longest - then
-        is_early = early > max(WORTH_WAITING_S, longest / 2.0) and expect[name] < longest
+        name, later = part.cluster, 0.0
+        if name != last and (expected is not None or is_crowded(state, last)):
+            later = _put_off(state, part, widths[name], expect[last])
         parts.append(
             replace(
                 part,
-                asked=now + (early if is_early else 0.0),
-                ahead=ahead[part.cluster],
-                was_put_off=is_early,
+                asked=now + later,
+                ahead=ahead[name],
+                was_put_off=later > 0.0,
                 expected=expected,
             )
         )
     return tuple(parts)
 
 
-def jobs_ahead(state: State, cluster: str) -> int:
-    """Jobs in a cluster's queue, of others and ours."""
-    reading = state.clusters[cluster].reading
-    ours = sum(count for (name, _), count in waiting_claims(state).items() if name == cluster)
-    return ours + (0 if reading is None else reading.waiting)
+def _last(state: State, expect: Mapping[str, float], widths: Mapping[str, float]) -> str:
+    """The cluster whose part is expected to be granted last.
 
-
-def expected_wait(
-    state: State, cluster: str, ahead: int, *, width: float | None = None, put_off: bool = False
-) -> float:
-    """Expected wait of a claim behind so many jobs, as far as the last ones tell, seconds.
-
-    Where none of ours has waited yet, as long as the local jobs did that run now.
-
-    Parameters
-    ----------
-    width : float or None
-        Nodes that it asks for; None: any.
-    put_off : bool
-        From its later begin on: where the queue keeps places, it has come to its head by then.
+    What is known of waits is rough: of those that are not twice as long, that of the part which
+    needs most of its cluster counts.
     """
-    waits = state.waits.get(cluster, ())
-    alike = _of_width([wait for wait in waits if wait.was_put_off], width)
-    if put_off and alike:
-        return median(wait.seconds for wait in alike)
-    own = _of_width([wait for wait in waits if not wait.was_put_off], width)
-    if own:
-        return median(wait.seconds / (1 + wait.ahead) for wait in own) * (1 + ahead)
-    reading = state.clusters[cluster].reading
-    if reading is None or not reading.waiting:
-        return 0.0
-    local = [Wait(seconds=seconds, width=nodes) for seconds, nodes in reading.waited]
-    return median(w.seconds for w in _of_width(local, width)) if local else 0.0
+
+    def share(name: str) -> float:
+        reading = state.clusters[name].reading
+        return widths[name] / max(1, 0 if reading is None else len(reading.nodes))
+
+    waiting = [name for name in expect if expect[name] > 0.0 or is_crowded(state, name)]
+    longest = max(expect.values())
+    long = [name for name in waiting or expect if 2.0 * expect[name] >= longest]
+    return max(long, key=lambda name: (share(name), expect[name]))
 
 
-def _of_width(waits: list[Wait], width: float | None) -> list[Wait]:
-    """Those of claims about as wide, where there are enough of them; else all."""
-    if width is None:
-        return waits
-    alike = [wait for wait in waits if width <= 2.0 * wait.width <= 4.0 * width]
-    return alike if len(alike) >= ENOUGH_WAITS else waits
+def _put_off(state: State, part: PartRecord, width: float, longest_s: float) -> float:
+    """Time after which a part may be granted that comes before the last, unless it is hastened, s.
 
-
-def width_of(state: State, part: PartRecord) -> float:
-    """Nodes that a part asks for."""
-    return _nodes_held(state.clusters[part.cluster], part.nodes)
-
-
-def kept_waits(text: str) -> tuple[Wait, ...]:
-    """The waits of one cluster, as the store has them."""
-    return tuple(Wait(*fields) for fields in json.loads(text))
+    As long as an attempt may wait, where parts that were put off have come soon after they might.
+    """
+    then = put_off_wait(state, part.cluster, width)
+    if then <= LATE_SHARE * longest_s:
+        return state.settings.max_wait_s
+    return max(0.0, longest_s - then)
 
 
 def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> QueueTerms:
     """Terms on which a part's claim may wait."""
     cluster = state.clusters[part.cluster]
-    held = _nodes_held(cluster, part.nodes)
+    held = nodes_held(cluster, part.nodes)
     alone = len(record.parts) == 1
     is_free = part.expected is None and part.asked <= now
     return QueueTerms(
@@ -190,7 +150,7 @@ def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> 
         return record
     if is_granted:
         waited = max(0.0, now - part.asked)
-        _remember(state, before, waited)
+        remember(state, before, waited)
         if before.is_waiting:
             if state.pending_jobs:
                 state.rounds.want("claim_granted")
@@ -212,20 +172,7 @@ def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> 
         record = replace(record, deadline=_deadline(state, record, now))
     state.put(record)
     state.out.append(Wake(at=record.deadline or now))
-    return record
-
-
-def _remember(state: State, part: PartRecord, waited_s: float) -> None:
-    """Keep how long a claim has waited, for the next negotiations, also of a later daemon."""
-    wait = Wait(
-        seconds=waited_s,
-        ahead=part.ahead,
-        was_put_off=part.was_put_off,
-        width=width_of(state, part),
-    )
-    waits = (*state.waits.get(part.cluster, ()), wait)[-REMEMBERED_WAITS:]
-    state.waits[part.cluster] = waits
-    state.out.append(SaveMeta(key=f"{WAITS_KEY}{part.cluster}", value=json.dumps(waits)))
+    return _hasten(state, record, now) if is_granted and not part.was_put_off else record
 
 
 def _arranged(state: State, record: JobRecord, last: PartRecord, now: float) -> JobRecord:
@@ -246,15 +193,17 @@ def _arranged(state: State, record: JobRecord, last: PartRecord, now: float) -> 
 
 
 def _deadline(state: State, record: JobRecord, now: float) -> float:
-    """Time at which the attempt is given up, or looked at again, unless a part is granted."""
+    """Time at which the attempt is given up, or looked at again, unless a part is granted.
+
+    One that holds nodes has come so far that only what it holds idle counts.
+    """
     limits = state.settings
-    patience = limits.max_wait_s * 2.0 ** min(record.refusals, MOST_DOUBLINGS)
-    until = max(part.asked for part in record.parts) + patience
     held = _held(state, record)
     if held <= 0.0:
-        return until
+        patience = limits.max_wait_s * 2.0 ** min(record.refusals, MOST_DOUBLINGS)
+        return max((p.asked for p in record.parts if p.asked <= now), default=now) + patience
     left = limits.max_idle_node_s - idle_node_s(state, record, now)
-    return min(until, now + max(0.0, left) / held)
+    return now + max(0.0, left) / held
 
 
 def gives_way(state: State, record: JobRecord) -> tuple[JobRecord, JobRecord] | None:
@@ -279,14 +228,56 @@ def _awaits(one: JobRecord, other: JobRecord) -> bool:
     return len(other.parts) > 1 and not holding.isdisjoint(ungranted(one))
 
 
-def still_waits(state: State, part: PartRecord, report: PartReport, record: JobRecord) -> None:
+def still_waits(
+    state: State, part: PartRecord, report: PartReport, record: JobRecord, now: float
+) -> None:
     """Take in what is new of a claim that waits; the next report says it again after a restart."""
+    # One that is put off is expected at its begin there, and will be hastened before.
+    told = None if part.asked > now else report.expected
     changed = replace(
-        part, expected=report.expected or part.expected, reason=report.reason, detail=report.detail
+        part, expected=told or part.expected, reason=report.reason, detail=report.detail
     )
     if changed != part:
         parts = tuple(changed if p is part else p for p in record.parts)
-        state.index(replace(record, parts=parts))
+        record = replace(record, parts=parts)
+        state.index(record)
+    if report.is_next and not part.was_put_off:
+        _hasten(state, record, now)
+
+
+def _hasten(state: State, record: JobRecord, now: float) -> JobRecord:
+    """The last part is about to be granted: let those that were put off take their turn.
+
+    Returns the job as it is now.
+    """
+    if not record.queued or record.state is not JobState.PREPARING:
+        return record
+    put_off = [
+        part
+        for part in record.parts
+        if part.was_put_off and part.granted is None and not part.was_hastened
+    ]
+    for part in put_off:
+        state.send(part.cluster, Hasten(job=record.id, attempt=record.attempt))
+    if put_off:
+        parts = tuple(
+            replace(p, asked=min(p.asked, now), was_hastened=True) if p in put_off else p
+            for p in record.parts
+        )
+        record = replace(record, parts=parts)
+        record = replace(record, deadline=_deadline(state, record, now))
+        state.put(record)
+        state.out.append(Wake(at=record.deadline or now))
+        names = ",".join(part.cluster for part in put_off)
+        state.emit(now, "claims_hastened", record.id, clusters=names)
+    return record
+
+
+def late_clusters(record: JobRecord, now: float) -> tuple[str, ...]:
+    """Those of the clusters that an attempt waits for that could have granted their part."""
+    parts = [part for part in record.parts if record.queued and part.granted is None]
+    late = tuple(part.cluster for part in parts if part.asked <= now)
+    return late or tuple(part.cluster for part in parts)
 
 
 def ungranted(record: JobRecord) -> tuple[str, ...]:
@@ -303,7 +294,7 @@ def why_given_up(state: State, record: JobRecord, now: float) -> str:
     idle = idle_node_s(state, record, now)
     if idle > 0.0:
         return f"not granted while the others held {idle:.0f} node-seconds"
-    if others(state, record, ungranted(record)) is not None:
+    if others(state, record, late_clusters(record, now)) is not None:
         waited = now - min(part.asked for part in record.parts)
         return f"not granted within {waited:.0f} s"
     return ""
@@ -316,15 +307,19 @@ def in_words(record: JobRecord, now: float) -> tuple[float | None, str, str] | N
     waiting = [part for part in record.parts if part.is_waiting]
     if not waiting:
         return None
-    starts = [part.expected for part in waiting if part.expected is not None]
+    last = [part for part in waiting if part.asked <= now] or waiting
+    starts = [part.expected for part in last if part.expected is not None]
     texts = [
         f"other jobs of {part.cluster} go first" + (f" ({part.detail})" if part.detail else "")
-        for part in waiting
+        for part in last
     ]
     holding = [part.cluster for part in record.parts if part.granted is not None]
     if holding:
         texts.append(f"{', '.join(holding)} holds its nodes for them")
-    start = max(now, *starts) if len(starts) == len(waiting) else None
+    if len(last) < len(waiting):
+        names = ", ".join(part.cluster for part in waiting if part not in last)
+        texts.append(f"{names} is asked for when it is the turn there")
+    start = max(now, *starts) if len(starts) == len(last) else None
     return start, OTHERS_FIRST, "; ".join(texts)
 
 
@@ -336,7 +331,8 @@ def others(state: State, record: JobRecord, late: Collection[str]) -> tuple[str,
     found, slots = [], 0
     for name, cluster in state.clusters.items():
         is_allowed = job.clusters is None or name in job.clusters
-        if name in late or not is_allowed or cluster.drained or not cluster.connected:
+        is_closed = name in late or name in record.barred
+        if is_closed or not is_allowed or cluster.drained or not cluster.connected:
             continue
         nodes = cluster.reading.nodes if cluster.reading is not None else ()
         fitting = [n for n in nodes if n.state is NodeState.UP and suits(record, n)]
@@ -351,22 +347,25 @@ def idle_node_s(state: State, record: JobRecord, now: float) -> float:
     for part in record.parts:
         if part.granted is not None:
             until = now if part.started is None else part.started
-            held = _nodes_held(state.clusters[part.cluster], part.nodes)
+            held = nodes_held(state.clusters[part.cluster], part.nodes)
             total += held * max(0.0, min(until, now) - part.granted)
     return total
+
+
+def idle_for_others(state: State, record: JobRecord) -> float:
+    """Node-seconds of those that parts held before the last one was granted its nodes."""
+    grants = [part.granted for part in record.parts if part.granted is not None]
+    return sum(
+        nodes_held(state.clusters[part.cluster], part.nodes) * (max(grants) - part.granted)
+        for part in record.parts
+        if part.granted is not None
+    )
 
 
 def _held(state: State, record: JobRecord) -> float:
     """Nodes that the parts of this attempt hold now."""
     return sum(
-        _nodes_held(state.clusters[part.cluster], part.nodes)
+        nodes_held(state.clusters[part.cluster], part.nodes)
         for part in record.parts
         if part.granted is not None and part.state not in PART_ENDED
     )
-
-
-def _nodes_held(cluster: ClusterState, nodes: Mapping[str, int]) -> float:
-    """Nodes, those of which only some slots are held in parts."""
-    reading = cluster.reading
-    slots = {} if reading is None else {node.name: node.slots for node in reading.nodes}
-    return sum(min(1.0, count / max(1, slots.get(name, 1))) for name, count in nodes.items())

@@ -119,6 +119,7 @@ def place_pieces(
     *,
     policy: str,
     round: int,
+    queued: bool = False,
 ) -> list[str]:
     """Commit a placement of a divisible job that fits what is free; the ids of its pieces.
 
@@ -131,7 +132,7 @@ def place_pieces(
     for share in shares(pool, placement, longest, followers, now):
         record = _piece(state, pool, share)
         mine = replace(placement, nodes=share.nodes, end=placement.start + share.seconds)
-        place(state, record, mine, view, now, policy=policy, round=round)
+        place(state, record, mine, view, now, policy=policy, round=round, queued=queued)
         placed.append(record.id)
     return placed
 

@@ -84,6 +84,7 @@ def _informed(
                 after_restore.release_claims(state, statement)
         case Read():
             readings.taken_in(state, cluster, statement, now)
+            starting.give_way_to_rivals(state, now)
         case Goodbye():
             lost(state, statement.cluster, now, "executor stopped")
 

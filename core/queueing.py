@@ -4,6 +4,8 @@ A job whose nodes are free now is claimed now, as always. Where jobs of others w
 are rarely left for it: what the plan has later on such a cluster is sent into its queue at once,
 in the plan's order, up to `max_waiting` claims of each user, and the batch system decides when it
 runs. Where no job of others waits, our own order is kept, and nothing is sent ahead of its time.
+A task of a workflow is sent as soon as its parents have ended. Behind all these come pieces of
+divisible jobs, each of one node, while fewer than half of those claims wait.
 
 Policies that plan starts of now only leave a job that does not fit now without a placement. On
 crowded clusters it would never fit: it is sent to one that can hold it, the quickest of late, or
@@ -14,24 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from coalloc.core.base.composites import ChunkPool
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import RoundState, State
 from coalloc.core.eligibility import offered, owner_of, verdict_of
-from coalloc.core.negotiating import (
-    Claims,
-    expected_wait,
-    is_crowded,
-    jobs_ahead,
-    may_queue,
-    others,
-    suits,
-    waiting_claims,
-)
+from coalloc.core.negotiating import may_queue, others, suits
 from coalloc.core.occupation import LINK_TOLERANCE, Occupation, loads_of, misfit_of_links
-from coalloc.core.placing import NOW_S, place, startable
-from coalloc.core.sharing.limits import LimitBook, holds, start_of
-from coalloc.model.cost import run_time
-from coalloc.model.jobs import Job, MoldableJob, RigidJob
+from coalloc.core.placing import NOW_S, divisible, place, place_pieces, startable
+from coalloc.core.sharing.limits import LimitBook, holds, start_of, trimmed
+from coalloc.core.waits import Claims, expected_wait, is_crowded, jobs_ahead, waiting_claims
+from coalloc.model.cost import piece_time, run_time
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob
 from coalloc.model.parts import PartState
 from coalloc.model.plan import Placement, Plan, Reason
 from coalloc.model.platform import NodeState
@@ -40,6 +35,7 @@ from coalloc.model.split import low_side, split
 
 LEFT_OUT = frozenset({Reason.NOT_SELECTED, Reason.OUT_OF_TIME})
 """Reasons of jobs that the plan leaves for later without saying when."""
+LEAST_POWER = 1e-6
 SOON_S = 1.0
 """A turn of which the plan says nothing is expected after this, seconds, until more is heard."""
 
@@ -57,10 +53,25 @@ def may_wait(
 ) -> bool:
     """Whether the claims of a job may wait in the queues of all its clusters."""
     names = clusters_of(placement, view)
-    if record.foreign or placement.chunks is not None or not names:
+    if record.foreign or not names:
         return False
     has_room = all(claims[name, record.user] < state.settings.max_waiting for name in names)
     return has_room and may_queue(state, names)
+
+
+def gathered(
+    state: State, record: JobRecord, placement: Placement, view: Occupation, now: float
+) -> Placement:
+    """A placement over clusters where others go first; on one of them, if one can hold the job.
+
+    Its parts would not be granted together, and would hold nodes for each other.
+    """
+    if record.flow or record.foreign or len(clusters_of(placement, view)) < 2:
+        return placement
+    if not must_wait(state, placement, view):
+        return placement
+    turn = turn_of(state, record, view, max(placement.start, now + SOON_S))
+    return placement if turn is None or len(clusters_of(turn, view)) > 1 else turn
 
 
 def must_wait(state: State, placement: Placement, view: Occupation) -> bool:
@@ -101,6 +112,7 @@ def queue_up(state: State, current: RoundState, plan: Plan, view: Occupation, no
         record = startable(state, placement, now)
         if record is None or record.job.earliest > now:
             continue
+        placement = gathered(state, record, placement, view, now)
         if not may_wait(state, record, placement, view, claims) or not _is_due(
             state, clusters_of(placement, view), now
         ):
@@ -116,6 +128,63 @@ def queue_up(state: State, current: RoundState, plan: Plan, view: Occupation, no
         )
         if book is not None:
             book.take(record, *start_of(record, placement))
+    for pool in [flow for flow in state.composites.values() if isinstance(flow, ChunkPool)]:
+        _send_pieces(state, current, pool, plan.policy, view, claims, now)
+
+
+def _send_pieces(
+    state: State,
+    current: RoundState,
+    pool: ChunkPool,
+    policy: str,
+    view: Occupation,
+    claims: Claims,
+    now: float,
+) -> None:
+    """Send pieces of a divisible job into the queues, each for as many chunks as a piece may run.
+
+    No more than half of the claims that may wait: other jobs of its user come before.
+    """
+    record = state.jobs[pool.id]
+    most = max(1, state.settings.max_waiting // 2)
+    rooms = _rooms(state, record, now)
+    for name in [name for name in rooms if is_crowded(state, name)]:
+        for node in rooms[name]:
+            planned = _piece_on(state, record, pool, node, now)
+            if claims[name, record.user] >= most or divisible(state, planned, now) is None:
+                break
+            placement = trimmed(state, record, planned, now)
+            if placement is None:
+                return
+            placed = place_pieces(
+                *(state, pool, placement, view, (), now),
+                policy=policy,
+                round=current.number,
+                queued=True,
+            )
+            count_claims(state, claims, placed)
+            current.committed.update(placed)
+
+
+def count_claims(state: State, claims: Claims, placed: Collection[str]) -> None:
+    """Count the claims of pieces that have just been placed, where they may wait."""
+    for job in placed:
+        record = state.jobs[job]
+        if record.queued:
+            claims.update((part.cluster, record.user) for part in record.parts)
+
+
+def _piece_on(
+    state: State, record: JobRecord, pool: ChunkPool, node: NodeReading, now: float
+) -> Placement:
+    """A placement of as many chunks as one piece may run on a node, as if that were idle."""
+    job = record.job
+    assert isinstance(job, DivisibleJob)
+    power, start = max(node.power, LEAST_POWER), now + SOON_S
+    each = max(1, int(state.settings.piece_s * power / job.chunk_s))
+    chunks = max(1, min(pool.left(now), node.slots * each))
+    end = start + piece_time(job.chunk_s, chunks, node.slots, power)
+    return Placement(job=job.id, start=start, end=end, nodes={node.name: node.slots}, chunks=chunks)
 
 
 def _later(
@@ -124,7 +193,7 @@ def _later(
     """Later placements of the plan, then jobs that it leaves out."""
     begun = current.snapshot.time + NOW_S
     for placement in sorted(plan.placements, key=lambda p: p.start):
-        if placement.start > begun and placement.task is None:
+        if placement.start > begun and placement.chunks is None:
             yield placement
     for job in left_out(plan):
         if job in state.waiting:
@@ -173,7 +242,7 @@ def turn_of(state: State, record: JobRecord, view: Occupation, start: float) -> 
                 nodes[node.name] = count
                 power = min(power, node.power)
                 left -= count
-    end = start + run_time(job.base_time, job.sigma, max(power, 1e-6))
+    end = start + run_time(job.base_time, job.sigma, max(power, LEAST_POWER))
     return Placement(job=record.id, start=start, end=end, nodes=nodes)
 
 
@@ -204,7 +273,8 @@ def _crowd(state: State, name: str) -> tuple[float, float]:
 
 def _rooms(state: State, record: JobRecord, now: float) -> dict[str, list[NodeReading]]:
     """The nodes that suit the job, of clusters where it may wait: the quickest cluster first."""
-    allowed = others(state, record, record.late) or record.job.clusters or tuple(state.clusters)
+    named = others(state, record, record.late) or record.job.clusters or tuple(state.clusters)
+    allowed = [name for name in named if name not in record.barred]
     age, owner = state.settings.reading_max_age_s, owner_of(record)
     rooms: dict[str, list[NodeReading]] = {}
     for name in sorted(allowed, key=lambda name: _crowd(state, name)):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from coalloc.core import native_jobs
+from coalloc.core.avoiding import forget_changed
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.messages import Read
 from coalloc.core.base.power import updated
@@ -46,6 +47,7 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         cluster.verdicts.clear()
         if before is not None:
             state.rounds.happened("cluster_returned")
+    forget_changed(cluster, read.reading, now)
     cluster.reading, cluster.read_at, cluster.error = read.reading, now, ""
     cluster.reading_at, cluster.reading_run = read.at, read.run
     limits = state.settings

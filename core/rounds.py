@@ -21,10 +21,10 @@ from coalloc.core.base.state import RoundState, State, arrival
 from coalloc.core.dependencies import open_needs
 from coalloc.core.eligibility import refused_by_all, reserved_text
 from coalloc.core.estimates import history_for, history_keys
-from coalloc.core.negotiating import waiting_claims
 from coalloc.core.occupation import misfit, occupation
 from coalloc.core.placing import NOW_S, divisible, place_pieces, startable
 from coalloc.core.sharing import limits
+from coalloc.core.waits import waiting_claims
 from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import NOTES, Plan, Reason
 from coalloc.model.plan_json import write_plan
@@ -202,6 +202,7 @@ def _commit(state: State, plan: Plan, now: float) -> None:
         if why:
             _superseded(state, current, record.id, why)
             continue
+        placement = queueing.gathered(state, record, placement, view, now)
         if book is not None and limits.holds(state, book, record, placement):
             continue
         queued = queueing.may_wait(state, record, placement, view, claims)
@@ -245,6 +246,7 @@ def _fill(state: State, plan: Plan, now: float) -> None:
     if not pieces:
         return
     view, starts = occupation(state, now), _starts(current.snapshot, plan)
+    claims = waiting_claims(state)
     for planned in pieces:
         pool = divisible(state, planned, now)
         if pool is None:
@@ -256,10 +258,18 @@ def _fill(state: State, plan: Plan, now: float) -> None:
         if why:
             _superseded(state, current, pool.id, why)
             continue
+        whole = state.jobs[pool.id]
+        queued = queueing.may_wait(state, whole, placement, view, claims)
+        if not queued and queueing.must_wait(state, placement, view):
+            continue  # As many claims as may wait there already, and others go first.
         later = [start for node in placement.nodes for start in starts.get(node, ())]
         placed = place_pieces(
-            state, pool, placement, view, later, now, policy=plan.policy, round=current.number
+            *(state, pool, placement, view, later, now),
+            policy=plan.policy,
+            round=current.number,
+            queued=queued,
         )
+        queueing.count_claims(state, claims, placed)
         current.committed.update(placed)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core import negotiating
+from coalloc.core import negotiating, rivals
 from coalloc.core.admission import bar
 from coalloc.core.after_restore import (
     is_cancelled,
@@ -20,6 +20,7 @@ from coalloc.core.after_restore import (
     reserve_attempt,
     started_after_backup,
 )
+from coalloc.core.avoiding import note_refused
 from coalloc.core.base.composites import part_fields
 from coalloc.core.base.effects import Publish, SaveMeta, Wake
 from coalloc.core.base.messages import Abort, Forget, Prepare, Start
@@ -31,6 +32,7 @@ from coalloc.core.dependencies import has_started
 from coalloc.core.ending import abort_parts, end_waiting, release_dependents
 from coalloc.core.outcome import remember, verdict
 from coalloc.core.sharing.accounting import charge
+from coalloc.core.waits import remember_late
 from coalloc.core.workflows import settle, task_ended, tries_again
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.parts import PART_ENDED, PartReport, PartState
@@ -117,7 +119,7 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
     step = _step(report.state, has_nodes=bool(report.nodes))
     if step <= _step(part.state, has_nodes=part.granted is not None):
         if report.state is part.state is PartState.WAITING:
-            negotiating.still_waits(state, part, report, record)
+            negotiating.still_waits(state, part, report, record, now)
         return
     changed = replace(
         part,
@@ -147,6 +149,13 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
         if younger.id == record.id:
             return
     _advance(state, record, now)
+
+
+def give_way_to_rivals(state: State, now: float) -> None:
+    """Give back what jobs of other services wait for that came before ours (`core.rivals`)."""
+    for record, cluster in rivals.yielding(state, now):
+        why = "gives way to a job of another service, which waits for its nodes"
+        _give_back(state, record, now, cluster, GAVE_WAY, why)
 
 
 ASKED, WAITS, GRANTED, AT_BARRIER, RUNS, OVER = range(6)
@@ -255,6 +264,8 @@ def _all_run(state: State, record: JobRecord, now: float) -> JobRecord:
     fields |= part_fields(record)
     if record.queued:
         fields["idle_node_s"] = round(idle, 3)
+        if len(record.parts) > 1:
+            fields["idle_for_others_node_s"] = round(negotiating.idle_for_others(state, record), 3)
     if skew is not None:
         fields["skew_ms"] = round(skew * 1e3, 3)
     state.emit(now, "job_started", record.id, **fields)
@@ -305,10 +316,13 @@ def _give_back(
         if record.flow:
             task_ended(state, state.jobs[record.id], now)
         return
+    note_refused(state, record, now)
     if bar(state, record, now, cluster, reason, detail):
         return
     text = f"{cluster}: {detail or reason or 'refused'}"
     idle = negotiating.idle_node_s(state, record, now)
+    if reason == NOT_GRANTED:
+        remember_late(state, record, now)
     is_behind = reason == negotiating.OTHERS_FIRST
     if is_behind:
         text = f"other jobs of {cluster} go first"
@@ -328,7 +342,7 @@ def _give_back(
             queued=False,
             arranged=False,
             idle_node_s=record.idle_node_s + idle,
-            late=negotiating.ungranted(record) if reason == NOT_GRANTED else (),
+            late=negotiating.late_clusters(record, now) if reason == NOT_GRANTED else (),
             behind=cluster if is_behind else "",
         )
     )
@@ -421,7 +435,7 @@ def give_up_late(state: State, now: float) -> None:
         record = state.jobs[job]
         if record.deadline is None or record.deadline > now:
             continue
-        late = negotiating.ungranted(record)
+        late = negotiating.late_clusters(record, now)
         if late:
             why = negotiating.why_given_up(state, record, now)
             if why:

@@ -20,6 +20,7 @@ from coalloc.core.executor.effects import (
     EndPart,
     ExecutorEffect,
     ExecutorLogLine,
+    HastenPart,
     Key,
     PartNews,
     RemovePart,
@@ -148,6 +149,8 @@ class LauncherActions:
                 return self._claim(order)
             case ArrangePart(key=key, order=order):
                 launcher.arrange(_part_key(key), order.all_nodes, order.rendezvous)
+            case HastenPart(key=key):
+                launcher.hasten(_part_key(key))
             case StartPart(key=key):
                 launcher.go(_part_key(key))
             case EndPart(key=key, reason=reason):
@@ -177,7 +180,7 @@ class LauncherActions:
         """Log a failure; returns it in words."""
         why = in_words(error)
         job = effect.order.job if isinstance(effect, ClaimPart) else ""
-        if isinstance(effect, ArrangePart | StartPart | EndPart | RemovePart):
+        if isinstance(effect, ArrangePart | HastenPart | StartPart | EndPart | RemovePart):
             job = effect.key[0]
         self._is_unwritten |= isinstance(effect, SaveProgress)
         if count := self._failures.once_per(f"{type(effect).__name__} {job}"):
@@ -220,6 +223,7 @@ def _part_key(key: Key) -> PartKey:
 _VERBS = {
     ClaimPart: "claim",
     ArrangePart: "arrange",
+    HastenPart: "hasten",
     StartPart: "start",
     EndPart: "end",
     RemovePart: "remove",

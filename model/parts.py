@@ -63,7 +63,7 @@ class QueueTerms:
     at_once : bool
         Nothing is known to go first: exactly the nodes named are tried before.
     begin_s : float
-        It is not to be started within so many seconds.
+        It is not to be started within so many seconds, unless it is hastened.
     hold_s : float
         Once granted, it may hold its nodes for so long before it starts, seconds.
     avoid : tuple of node names
@@ -200,6 +200,8 @@ class PartReport:
         Of a claim that might wait: what it was granted, in rank order; empty: nothing yet.
     expected : float or None
         Of one that waits: when the batch system expects to start it, wall-clock seconds.
+    is_next : bool
+        Of one that waits: no job that waits goes before it.
     cpu_s, max_rss_mb : float or None
         CPU time of all its processes, memory of the largest; None: not known.
     """
@@ -216,6 +218,7 @@ class PartReport:
     codes: tuple[int | None, ...] = ()
     nodes: Mapping[str, int] = field(default_factory=dict)
     expected: float | None = None
+    is_next: bool = False
     cpu_s: float | None = None
     max_rss_mb: float | None = None
 

@@ -117,6 +117,9 @@ class ShareUse:
         Part of the time that they waited which is owed to us, 0..1.
     paused : str
         Why we claim nothing at the moment; empty: we may.
+    node_h, node_h_most : float
+        Node-hours that were kept for us within the time that the site names, and the most; 0: no
+        bound.
     """
 
     nodes: int
@@ -127,6 +130,32 @@ class ShareUse:
     delay_max_s: float = 0.0
     delay_ratio: float = 0.0
     paused: str = ""
+    node_h: float = 0.0
+    node_h_most: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkedClaim:
+    """A claim in the batch system's queue that bears a mark of coalloc's.
+
+    Attributes
+    ----------
+    job, attempt, claim : str, int, str
+        As the mark has them; another service counts its jobs by itself.
+    submitted : float
+        Seconds since the epoch, by the batch system's clock.
+    holds : bool
+        It has nodes; else it waits.
+    ours : bool
+        A part of this service has it.
+    """
+
+    job: str
+    attempt: int
+    claim: str
+    submitted: float
+    holds: bool
+    ours: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +170,8 @@ class ClusterReading:
         Jobs in the batch system's own queue.
     waited : tuple of (seconds, nodes)
         How long the newest of the local jobs that run had waited in it, and how wide they are.
+    claims : tuple of MarkedClaim
+        Where another service has claims in it: those, and ours.
     queues : bool
         Claims of ours may wait in it too.
     reservations : tuple of Reservation
@@ -164,6 +195,7 @@ class ClusterReading:
     running: tuple[Running, ...] = ()
     waiting: int = 0
     waited: tuple[tuple[float, int], ...] = ()
+    claims: tuple[MarkedClaim, ...] = ()
     queues: bool = False
     reservations: tuple[Reservation, ...] = ()
     handed: tuple[NativeJob, ...] = ()

@@ -37,6 +37,7 @@ __all__ = [
 ORDERS: dict[str, type[Any]] = {
     "prepare": messages.Prepare,
     "arrange": messages.Arrange,
+    "hasten": messages.Hasten,
     "start": messages.Start,
     "abort": messages.Abort,
     "forget": messages.Forget,

@@ -47,6 +47,7 @@ class BatchFolder(PartFolder):
             expected=grant.get("expected"),
             reason=report.reason or WAITS,
             detail=grant.get("detail", ""),
+            is_next=grant.get("is_next", False),
         )
 
     def _sealed(self) -> PartReport:

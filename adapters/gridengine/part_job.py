@@ -113,6 +113,10 @@ class GridEngineJob:
         keep()
         return True
 
+    def hasten(self) -> bool:
+        """No claim waits here."""
+        return True
+
     def turn(self) -> Turn | None:
         """Ask for the jobs' states: their slots are those asked for, and are never told."""
         state, reason = self.state()

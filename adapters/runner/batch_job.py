@@ -29,6 +29,8 @@ class Turn:
         What it was given; empty: nothing yet.
     is_stuck : bool
         It will not start by itself, however long it waits.
+    is_next : bool
+        No job that waits goes before it.
     """
 
     def __init__(
@@ -39,9 +41,10 @@ class Turn:
         slots: dict[str, int] | None = None,
         *,
         is_stuck: bool = False,
+        is_next: bool = False,
     ) -> None:
         self.state, self.reason, self.expected = state, reason, expected
-        self.slots, self.is_stuck = slots or {}, is_stuck
+        self.slots, self.is_stuck, self.is_next = slots or {}, is_stuck, is_next
 
 
 class PartJob(Protocol):
@@ -77,6 +80,9 @@ class PartJob(Protocol):
 
     def turn(self) -> Turn | None:
         """Ask for the state of the job that waits in the queue; None: out of reach."""
+
+    def hasten(self) -> bool:
+        """Let a job that was asked for a later begin start from now on; whether it is known to."""
 
     def state(self) -> tuple[str | None, str]:
         """The job's state and its reason; None: not known; empty: there is no such job."""

@@ -28,7 +28,9 @@ from coalloc.adapters.runner.status import END, READY, RUN, START, StatusFile, b
 LOOK_S = 1.0
 """Between two questions to the batch system about a job of which something is missing, seconds."""
 TURN_S = 3.0
-"""Between two looks at a job that waits in the queue; its start is known by its wrappers, s."""
+"""Between two looks at a job that waits in the queue; its start is known by its wrappers, s.
+One whose other parts are told when it comes to the head of the queue is looked at every `LOOK_S`.
+"""
 SOON_S = 0.2
 """What is on its way when a step ends has come after this long, seconds."""
 RECONNECT_S = 20.0
@@ -78,7 +80,7 @@ class PartSupervisor(OrderLoop):
         self.spec, self._folder, self._status, self._job = spec, folder, status, job
         self.is_started = self.go_asked = has_started(status)
         self._may_wait = spec.get("queue") is not None
-        self._is_waiting = False
+        self._is_waiting = self._is_hastened = False
         if self._may_wait and self.is_started:
             self.spec = settled(spec, folder)
         self._is_over = False
@@ -204,8 +206,13 @@ class PartSupervisor(OrderLoop):
 
     def _look_at_turn(self) -> None:
         """Ask how far the job has come in the queue."""
+        if self._is_hastened:
+            self._is_hastened = not self._job.hasten()
         turn = self._job.turn()
         if turn is None:
+            # Nothing can be said of it any more, and nobody is left to hear it.
+            if not os.path.isdir(self._folder):
+                raise FaultError("state_unwritable", f"{self._folder} is gone")
             return
         if turn.slots:
             try:
@@ -215,7 +222,8 @@ class PartSupervisor(OrderLoop):
         elif turn.is_stuck or not self._job.is_alive(turn.state):
             self._conclude(*self._job.explained(turn.state, turn.reason))
         else:
-            self._show({"waits": True, "expected": turn.expected, "detail": turn.reason})
+            told = {"expected": turn.expected, "detail": turn.reason, "is_next": turn.is_next}
+            self._show({"waits": True, **told})
 
     def _keep(self) -> None:
         """Write down what whoever takes over has to know."""
@@ -242,6 +250,9 @@ class PartSupervisor(OrderLoop):
     def _obey_one(self, words: list[str]) -> None:
         if words[0] == "arrange":
             self._brief()
+        elif words[0] == "hasten":
+            if self._is_waiting:
+                self._is_hastened, self._look_at = True, time.monotonic()
         elif words[0] != "renew" or not self._is_waiting:
             super()._obey_one(words)
 
@@ -316,7 +327,8 @@ class PartSupervisor(OrderLoop):
             self._kill_at = float("inf")
             self._job.kill()
         if now >= self._look_at and not self._is_over:
-            self._look_at = now + (TURN_S if self._is_waiting else LOOK_S)
+            is_alone = self._is_waiting and is_whole(self.spec)
+            self._look_at = now + (TURN_S if is_alone else LOOK_S)
             if self._is_waiting:
                 self._look_at_turn()
             else:

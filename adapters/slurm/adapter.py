@@ -12,6 +12,7 @@ from pathlib import Path
 from coalloc.adapters.base import Adapter, Claim, Launcher
 from coalloc.adapters.slurm.launcher import SlurmLauncher, commands_of
 from coalloc.adapters.slurm.native_jobs import NativeLauncher
+from coalloc.adapters.slurm.node_hours import HOUR_S, NodeHours
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
@@ -32,7 +33,8 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
         The folder cannot be used.
     """
     commands = commands_of(settings)
-    share = Share(settings=settings, slurm=commands)
+    hours = NodeHours(state_dir / "share_hours.json", settings.share_window_h * HOUR_S)
+    share = Share(settings=settings, slurm=commands, hours=hours)
     own = SlurmLauncher(settings, state_dir, share)
     handed = NativeLauncher(settings, commands, state_dir) if settings.hands_over else None
     reader = SlurmReader(
@@ -69,6 +71,10 @@ class CombinedLauncher:
     def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
         """Tell a part that might wait of all nodes of its job; one handed over never does."""
         self._own.arrange(key, nodes, rendezvous)
+
+    def hasten(self, key: PartKey) -> None:
+        """Let a part that waits for a later begin take its turn; one handed over never does."""
+        self._own.hasten(key)
 
     def go(self, key: PartKey) -> None:
         """Open the barrier, or release the job."""

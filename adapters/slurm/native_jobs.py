@@ -129,6 +129,9 @@ class NativeLauncher:
     def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
         """Nothing: a job that was handed over is bound to its nodes."""
 
+    def hasten(self, key: PartKey) -> None:
+        """Nothing: a job that was handed over waits for no later begin."""
+
     def go(self, key: PartKey) -> None:
         """Release the job."""
         part = self._parts.get(key)

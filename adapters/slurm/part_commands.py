@@ -75,6 +75,8 @@ NEVER = {
     "JobHeldAdmin": "held_there",
 }
 """Why a job that waits will not start by itself, and the reason of the refusal."""
+FIRST = "Resources"
+"""Reason of a job that waits for nodes alone: those behind it have the reason ``Priority``."""
 UNDECIDED = frozenset({"", "None"})
 """Reasons of a job that Slurm has not looked at yet."""
 PENDING = (

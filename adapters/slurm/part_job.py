@@ -28,6 +28,7 @@ from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_commands import (
     ALIVE,
     ENDING,
+    FIRST,
     NEVER,
     REQUEUED,
     UNDECIDED,
@@ -233,6 +234,17 @@ class SlurmJob:
             return self._accounted()
         return shown_field(text, "JobState"), shown_field(text, "Reason")
 
+    def hasten(self) -> bool:
+        """Let a job with a later begin start from now on; whether that is so."""
+        try:
+            words = ("scontrol", "update", f"JobId={self.number}", "StartTime=now")
+            self._slurm.run(*words, account=self._account)
+        except UnreachableError:
+            return False
+        except CommandRefusedError:
+            return True  # it has started, or ended
+        return True
+
     def turn(self) -> Turn | None:
         """The job's place in the queue; None: out of reach."""
         try:
@@ -241,7 +253,8 @@ class SlurmJob:
             state, reason = shown_field(text, "JobState"), shown_field(text, "Reason")
             if state == "PENDING":
                 expected = _instant(shown_field(text, "StartTime"))
-                return Turn(state, reason, expected, is_stuck=reason in NEVER)
+                is_next = reason == FIRST
+                return Turn(state, reason, expected, is_stuck=reason in NEVER, is_next=is_next)
             return Turn(state, reason, slots=self._slots(text) if state == "RUNNING" else {})
         except UnreachableError:
             return None

@@ -55,6 +55,7 @@ from coalloc.adapters.slurm.records import (
     NodeEntry,
     ParseError,
 )
+from coalloc.adapters.slurm.rivals import marked_claims
 from coalloc.adapters.slurm.rules import site_rules
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
@@ -240,6 +241,7 @@ class SlurmReader:
             running=running_jobs(settings, answers, entries),
             waiting=len(local_waiting(settings, answers)),
             waited=local_waits(answers),
+            claims=marked_claims(answers),
             queues=settings.start != "salloc" and not self._share.is_granted,
             reservations=(*kept, *expected_nodes(settings, answers, entries)),
             handed=handed_jobs(settings, answers),

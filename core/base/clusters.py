@@ -79,6 +79,8 @@ class ClusterState:
         default_factory=dict, compare=False, repr=False
     )
     """Its nodes in some partitions, with some generic resources."""
+    refused: dict[str, dict[Hashable, float]] = field(default_factory=dict)
+    """Nodes that refused a claim, until when they are avoided, by what was asked for."""
     viewed: ViewedNodes | None = field(default=None, compare=False, repr=False)
     """Its nodes as the latest snapshot had them."""
 

@@ -92,6 +92,14 @@ class Arrange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hasten:
+    """The other parts are about to have their nodes: a part that was put off may have its own."""
+
+    job: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """Every part is ready: let the processes go."""
 
@@ -125,7 +133,7 @@ class Dismiss:
     foreign: str
 
 
-Order = Prepare | Arrange | Start | Abort | Forget | Dismiss
+Order = Prepare | Arrange | Hasten | Start | Abort | Forget | Dismiss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,6 +65,8 @@ class PartRecord:
         Jobs in the cluster's queue, ours and others, when it was asked for.
     was_put_off : bool
         It was asked for a later begin than at once.
+    was_hastened : bool
+        It has been told not to wait for that begin.
     granted : float or None
         When it was heard that it has its nodes, seconds.
     expected : float or None
@@ -86,6 +88,7 @@ class PartRecord:
     asked: float = 0.0
     ahead: int = 0
     was_put_off: bool = False
+    was_hastened: bool = False
     granted: float | None = None
     expected: float | None = None
     cpu_s: float | None = None

@@ -55,6 +55,13 @@ class ArrangePart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HastenPart:
+    """Let a part that was put off take its turn from now on."""
+
+    key: Key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartPart:
     """Open the barrier."""
 
@@ -124,6 +131,7 @@ class ExecutorLogLine:
 ExecutorEffect = (
     ClaimPart
     | ArrangePart
+    | HastenPart
     | StartPart
     | EndPart
     | RemovePart
@@ -135,7 +143,7 @@ ExecutorEffect = (
 )
 
 
-PartEffect = ClaimPart | ArrangePart | StartPart | EndPart | RemovePart
+PartEffect = ClaimPart | ArrangePart | HastenPart | StartPart | EndPart | RemovePart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from coalloc.core.base.messages import (
     Arrange,
     Dismiss,
     Forget,
+    Hasten,
     Hello,
     Numbered,
     Order,
@@ -47,6 +48,7 @@ from coalloc.core.executor.effects import (
     ExecutorEffect,
     ExecutorEvent,
     ExecutorLogLine,
+    HastenPart,
     Key,
     MessageReceived,
     PartEffect,
@@ -63,6 +65,8 @@ from coalloc.model.parts import PART_ENDED, PartReport, PartState
 
 HELD = frozenset({PartState.PREPARING, PartState.READY})
 """Claims that hold nodes, or may: they lapse with the lease. One that waits keeps its turn."""
+UNGRANTED = frozenset({PartState.WAITING, PartState.PREPARING})
+"""Claims that may be in a queue: one is preparing until it is heard that it waits."""
 START_WITHIN_S = 10.0
 """A start that fails is tried again for so long, seconds; then its part is ended."""
 HELLO_EVERY_S = 1.0
@@ -82,7 +86,7 @@ class ExecutorState:
     parts: dict[Key, PartReport] = field(default_factory=dict)
     let_go: dict[Key, float] = field(default_factory=dict)
     """When this run of the executor was told to start them; that they have, it may hear later."""
-    undone: dict[StartPart | EndPart | RemovePart, None] = field(default_factory=dict)
+    undone: dict[HastenPart | StartPart | EndPart | RemovePart, None] = field(default_factory=dict)
     """Failed, to be tried again."""
     base_seq: int = 0
     """The number before the first that the daemon keeps for us."""
@@ -215,6 +219,10 @@ class ExecutorCore:
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state in HELD:
                         self._out.append(ArrangePart(key=key, order=order))
+            case Hasten(job=job, attempt=attempt):
+                for key in self._keys(job, attempt):
+                    if self.state.parts[key].state in UNGRANTED:
+                        self._out.append(HastenPart(key=key))
             case Start(job=job, attempt=attempt):
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state in HELD:
@@ -304,7 +312,7 @@ class ExecutorCore:
                 self._out.append(EndPart(key=key, reason=f"it could not be arranged: {why}"))
             case StartPart(key=key) if now - self.state.let_go.get(key, now) >= START_WITHIN_S:
                 self._out.append(EndPart(key=key, reason=f"its start failed: {why}"))
-            case StartPart() | EndPart() | RemovePart():
+            case HastenPart() | StartPart() | EndPart() | RemovePart():
                 self.state.undone[effect] = None
                 self._save()
 
@@ -319,6 +327,10 @@ class ExecutorCore:
                         if not state.welcomed:
                             continue  # another daemon may have been put in its place
                         state.let_go.setdefault(key, now)
+                        self._out.append(effect)
+                case HastenPart(key=key):
+                    part = state.parts.get(key)
+                    if part is not None and part.state in UNGRANTED:
                         self._out.append(effect)
                 case RemovePart() if state.kept_seq is not None:
                     continue

@@ -14,17 +14,13 @@ from typing import Protocol
 
 from coalloc.core.base.messages import Statement
 from coalloc.core.executor.effects import (
-    ArrangePart,
-    ClaimPart,
     EffectFailed,
-    EndPart,
     ExecutorEffect,
     ExecutorEvent,
+    PartEffect,
     ProgressUnwritten,
-    RemovePart,
     SaveProgress,
     SendStatement,
-    StartPart,
 )
 from coalloc.core.executor.machine import ExecutorCore
 
@@ -89,7 +85,7 @@ def _performed(
         events = list(hands.perform(effect))
     except Exception as error:
         why = _explained(effect, error, hands)
-        if not isinstance(effect, ClaimPart | ArrangePart | StartPart | EndPart | RemovePart):
+        if not isinstance(effect, PartEffect):
             return []
         events = [EffectFailed(effect=effect, why=why)]
     return [found for event in events for found in core.handle(event, now)]

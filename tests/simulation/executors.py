@@ -12,6 +12,7 @@ from coalloc.core.executor.effects import (
     DismissJob,
     EndPart,
     ExecutorEffect,
+    HastenPart,
     MessageReceived,
     PartNews,
     RemovePart,
@@ -22,10 +23,13 @@ from coalloc.core.executor.effects import (
 from coalloc.core.executor.machine import ExecutorCore, ExecutorState
 from coalloc.core.executor.turn import carry_out
 from coalloc.model.reading import ClusterReading
+from coalloc.model.snapshot import Running
 from tests.simulation.network import Down, Network
 from tests.simulation.parts import Batch
 from tests.simulation.troubles import Troubles
 
+FULL_S = 3600.0
+"""Jobs of others are expected to run so long, seconds."""
 SLACK_S = 3.0
 """Between two looks at the lease, and what a beat takes, seconds."""
 
@@ -128,9 +132,17 @@ class ExecutorHost:
         seen = replace(
             self.reading, handed=self.batch.guests.handed(), waiting=self.batch.strangers()
         )
+        if self.batch.is_full:
+            seen = replace(seen, running=(self._work_of_others(now),))
         run = f"{self.steady_since:.9f}"
         read = Read(cluster=self.cluster, reading=seen, at=now, run=run, epoch=epoch)
         self.network.send_up(self.cluster, read)
+
+    def _work_of_others(self, now: float) -> Running:
+        """A job of others that has all the slots."""
+        return Running(
+            id="x", nodes=dict(self.batch.slots), start=now, end=now + FULL_S, ours=False
+        )
 
     def _check_lease(self, now: float) -> None:
         if self.core is None:
@@ -174,6 +186,8 @@ class ExecutorHost:
                 self.batch.claim(order, now)
             case ArrangePart(key=key, order=order):
                 self.batch.arrange(order, key)
+            case HastenPart(key=key):
+                self.batch.hasten(key, now)
             case StartPart(key=key):
                 self.batch.start(key, now)
             case EndPart(key=key):

@@ -126,6 +126,15 @@ MUTANTS: dict[str, Mutant] = {
     "claims-that-wait-take-no-link": Mutant(
         of=queueing.queue_up, old="misfit_of_links(", new="bool(view) and not misfit_of_links("
     ),
+    "put-off-for-ever": Mutant(
+        of=negotiating._hasten, old="    put_off = [", new="    put_off = [] and ["
+    ),
+    "tasks-take-no-turn": Mutant(
+        of=queueing._later, old="placement.chunks is None", new="placement.task is None"
+    ),
+    "pieces-take-no-turn": Mutant(
+        of=queueing._send_pieces, old="if is_crowded(state, name)", new="if False"
+    ),
     # Expected starts
     "expected-starts-forgotten-by-a-restart": Mutant(
         of=coordinator.Coordinator.__init__,

@@ -12,6 +12,8 @@ from coalloc.model.parts import PART_ENDED, PartReport, PartState
 from tests.simulation.guests import Guests
 
 HELD = frozenset({PartState.PREPARING, PartState.READY})
+NEXT_S = 3.0
+"""A claim is known to be the next in its queue for so long before its turn, seconds."""
 LATE_S = 120.0
 """Orders to end it may be lost, and a launcher fail at them, for so long, seconds."""
 
@@ -38,6 +40,10 @@ class Part:
     """What it holds, or was granted."""
     due: float = 0.0
     """When a claim that waits may be granted, s."""
+    begin: float = 0.0
+    """Before this it may not be granted, s."""
+    is_next: bool = False
+    """Only nodes are missing to a claim that waits."""
     granted: float | None = None
     arranged: Arrange | None = None
     is_unwanted: bool = False
@@ -60,6 +66,7 @@ class Part:
             reason=self.reason,
             nodes=self.nodes if self.order.queue is not None else {},
             expected=self.due + offset if self.state is PartState.WAITING else None,
+            is_next=self.state is PartState.WAITING and self.is_next,
         )
 
     @property
@@ -113,6 +120,8 @@ class Batch:
     """Of what happens in the queue."""
     queues: bool = False
     """Claims may wait in it."""
+    is_full: bool = False
+    """Readings show jobs of others on every node, and others that wait."""
 
     def claim(self, order: Prepare, now: float) -> None:
         """Hold nodes for a part, unless somebody else has taken them.
@@ -149,7 +158,15 @@ class Batch:
                 return
         part.nodes = {}
         part.state = PartState.WAITING
-        part.due = now + terms.begin_s + dice.choice([0.0, 0.5, 3.0, 10.0, 60.0, 400.0])
+        part.begin = now + terms.begin_s
+        part.due = part.begin + dice.choice([0.0, 0.5, 3.0, 10.0, 60.0, 400.0])
+
+    def hasten(self, key: Key, now: float) -> None:
+        """Let a claim that waits for a later begin take its turn."""
+        part = self.parts.get(key)
+        if part is not None and part.state is PartState.WAITING and part.begin > now:
+            part.due -= part.begin - now
+            part.begin = now
 
     def _grant(self, part: Part, now: float) -> None:
         """Give a claim that waits the first nodes that are free, or, seldom, refuse it."""
@@ -180,6 +197,8 @@ class Batch:
 
     def strangers(self) -> int:
         """Jobs of others in its queue, as far as a reading tells."""
+        if self.is_full:
+            return 2
         return self.waits.choice([0, 0, 1, 3]) if self.queues else 0
 
     def _free(self) -> dict[str, int]:
@@ -283,6 +302,7 @@ class Batch:
                 elif part.ends <= now:
                     part.finish(0 if self.dice.random() < 0.9 else 1, "exited", part.ends)
             if part.state is PartState.WAITING:
+                part.is_next = part.begin <= now and part.due - now < NEXT_S
                 self._grant(part, now)
             elif part.state in HELD and part.is_unwanted:
                 part.refuse("aborted")

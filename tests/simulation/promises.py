@@ -6,11 +6,14 @@ from coalloc.core.base.messages import Prepare
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.model.cost import link_loads
 from coalloc.model.jobs import DivisibleJob, RigidJob, WorkflowJob
+from coalloc.model.parts import PartState
 from tests.simulation.daemon import DaemonHost
-from tests.simulation.parts import Batch
+from tests.simulation.parts import HELD, Batch
 from tests.simulation.users import Users
 
 TOLERANCE = 1e-9
+HASTENED_S = 8.0
+"""News and orders take no longer, where nothing fails, seconds."""
 DECIDED = frozenset({JobState.STARTING, JobState.RUNNING})
 
 
@@ -117,7 +120,7 @@ def at_start(daemon: DaemonHost, batch: Batch, users: Users, order: Prepare) -> 
     ran = batch.starts[job]
     back = batch.guests.jobs[order.foreign].requeued if order.foreign else 0
     assert len(ran) <= 1 + record.failures + back, f"job {job} starts again: attempts {sorted(ran)}"
-    for kind, needed in users.needs_of(job):
+    for kind, needed in users.needs_of(record.flow or job):
         for other in _members(daemon, needed):
             assert other.is_ended, f"job {job} starts before job {other.id} has ended"
             assert kind != "afterok" or other.state is JobState.COMPLETED, (
@@ -127,6 +130,24 @@ def at_start(daemon: DaemonHost, batch: Batch, users: Users, order: Prepare) -> 
         _after_parents(daemon, record)
     mine, told = (record.chunk_first, record.chunks), (order.chunk_first, order.chunks)
     assert mine == told, f"job {job} has chunks {mine}, and starts with {told}"
+
+
+def hastened(batches: dict[str, Batch], now: float) -> None:
+    """No part is put off for long while another of its job holds nodes; holds without faults.
+
+    Raises
+    ------
+    AssertionError
+    """
+    parts = [part for batch in batches.values() for part in batch.parts.values()]
+    for part in parts:
+        if part.state is not PartState.WAITING or part.begin <= now or part.is_unwanted:
+            continue
+        for other in parts:
+            is_of_it = other.key[:2] == part.key[:2] and other.state in HELD
+            if is_of_it and other.granted is not None:
+                held = now - other.granted
+                assert held <= HASTENED_S, f"{part.key} is put off while {other.key} holds nodes"
 
 
 def nodes_known(batches: dict[str, Batch], order: Prepare) -> None:

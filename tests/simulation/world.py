@@ -27,6 +27,8 @@ LEASE_S = 20.0
 JOBS = 10
 GUESTS = 3
 """Jobs submitted in each batch system itself."""
+CALM_S = 2.0 * LEASE_S
+"""What was lost or late is made good this long after the last fault, seconds."""
 SETTLED_S = 1800.0
 """Everything has ended this long after the last fault, seconds."""
 
@@ -90,6 +92,7 @@ class World:
         for name, (nodes, slots, _) in SITE.items():
             read = reading(name, nodes, slots=slots)
             queues = random.Random(f"queues {seed}").random() < 0.5
+            self._are_full = queues and random.Random(f"full {seed}").random() < 0.3
             read = replace(read, queues=queues)
             batch = Batch(
                 {node.name: node.slots for node in read.nodes},
@@ -111,6 +114,7 @@ class World:
         self._ticks = dict.fromkeys(names, 0.0)
         self.steps = 0
         self._calm = False
+        self._calm_since = float("inf")
         self._back: dict[str, float] = {}
         """When who is down comes back, s."""
         self.set_faults(faults)
@@ -162,6 +166,7 @@ class World:
             what = self._fail()
         what = self._restorations() or what
         self._mend()
+        self._fill()
         self._timers()
         self.daemon.step(self.now)
         while self.daemon.answers:
@@ -169,6 +174,8 @@ class World:
             if dice.random() >= 0.5 * self.faults:
                 self.users.hear(origin, answer)
         promises.at_step(self.daemon, self.batches, self.users)
+        if self.now - self._calm_since > CALM_S:
+            promises.hastened(self.batches, self.now)
         if self.tell is not None:
             self.tell(f"{self.now:10.2f}  {what}")
 
@@ -247,6 +254,14 @@ class World:
                 pass
         return f"guest {guest.id} of {name} is {guest.state}"
 
+    def _fill(self) -> None:
+        """In some worlds others keep every cluster full until our own jobs are over."""
+        if self._are_full:
+            jobs = self.daemon.disk.jobs.values()
+            are_over = all(job.is_ended for job in jobs if not job.origin)
+            for batch in self.batches.values():
+                batch.is_full = not (self._calm and are_over)
+
     def _timers(self) -> None:
         for name, executor in self.executors.items():
             if self.now - self._ticks[name] >= 1.0 and executor.is_up(self.now):
@@ -314,7 +329,7 @@ class World:
         """
         self.set_faults(0.0)
         self._calm = True
-        began = self.now
+        began = self._calm_since = self.now
         while not self.is_over():
             self.step()
             if self.now - began > SETTLED_S:

@@ -151,6 +151,9 @@ def test_cancel_while_one_part_holds_and_the_other_waits(
     own.wait(lambda: runs(own["b"], local), "the local job runs")
     site.until(lambda: site.ask("nodes")["clusters"][1]["waiting_there"] == 1)
     job = site.submit(["touch", str(mark)], 5)
+    site.until(lambda: "b go first" in site.job(job).get("detail", ""))
+    assert not any(part["granted"] for part in site.job(job)["parts"]), "a is put off"
+    own["b"].run("scancel", queued.strip())  # now it is the job's turn in b, and a is hastened
     site.until(lambda: any(part["granted"] for part in site.job(job).get("parts", ())))
     shown = site.job(job)
     assert (shown["state"], shown["reason"]) == ("preparing", "others_first")
@@ -159,8 +162,35 @@ def test_cancel_while_one_part_holds_and_the_other_waits(
     assert site.wait(job)["state"] == "cancelled"
     own.wait(own["a"].is_idle, "the part that held is given back")
     own.wait(lambda: "coalloc:" not in own["b"].run("squeue", "-h", "-o", "%k"), "as the other")
-    own["b"].run("scancel", local, queued.strip())
+    own["b"].run("scancel", local)
     assert not mark.exists()
+
+
+@needs_root
+@pytest.mark.slow
+def test_tasks_and_pieces_run_where_others_always_go_first(
+    own: SlurmTestbed, site: SlurmSite, users: list[Account]
+) -> None:
+    lines = site.work / "told"
+    tasks = [{"id": name, "work": 1.0} for name in ("x", "y", "z")]
+    edges = [{"from": "x", "to": "y"}, {"from": "x", "to": "z"}]
+    flow = {"kind": "workflow", "tasks": tasks, "edges": edges}
+    launch = {"argv": ["sh", "-c", f"echo {{task}} >> {lines}"], "cwd": str(site.work)}
+    whole = {"kind": "divisible", "work": 4.0, "chunk_s": 1.0}
+    scan = {"argv": ["sh", "-c", f"echo piece >> {lines}"], "cwd": str(site.work)}
+    with BackgroundUser(own, users[1], widths=(3,)):
+        site.until(lambda: all(c["waiting_there"] for c in site.ask("nodes")["clusters"]))
+        answers = [
+            site.ask("submit_workflow", token="w", job=flow, launch=launch),
+            site.ask("submit", token="d", job=whole, launch=scan),
+        ]
+        jobs = [str(answer["job"]) for answer in answers]
+        site.until(lambda: all_over(site, jobs), 120.0)
+    assert [site.job(job)["state"] for job in jobs] == ["completed", "completed"]
+    ran = lines.read_text().split()
+    assert next(name for name in ran if name != "piece") == "x"
+    assert sorted(name for name in ran if name != "piece") == ["x", "y", "z"]
+    assert "piece" in ran
 
 
 @needs_root

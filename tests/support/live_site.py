@@ -180,6 +180,7 @@ class Running:
             self.kill(name, signal.SIGTERM)
         for status in self.root.glob("state/executors/*/*/status"):
             _kill_runner(status)
+            _give_up(status.parent)
 
     @property
     def asker(self) -> RequestConnection:
@@ -269,6 +270,16 @@ class Running:
 
 
 ENDED = {"completed", "failed", "cancelled", "timeout", "lost"}
+
+
+def _give_up(folder: Path) -> None:
+    """Have a runner give its claim up that is not at its barrier yet; it may wait in a queue."""
+    with suppress(OSError):
+        orders = os.open(folder / "barrier", os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            os.write(orders, b"abort - the site has stopped\n")
+        finally:
+            os.close(orders)
 
 
 def _kill_runner(status: Path) -> None:

@@ -9,12 +9,13 @@ import pytest
 
 from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.events import StatementReceived
-from coalloc.core.base.messages import Abort, Arrange, Prepare, Read, Start
+from coalloc.core.base.messages import Abort, Arrange, Hasten, Prepare, Read, Start
 from coalloc.core.base.records import JobState, Wait
 from coalloc.core.base.requests import Cancel, Done
 from coalloc.core.coordinator import Coordinator, StoredState
-from coalloc.core.negotiating import WAITS_KEY, expected_wait, kept_waits
+from coalloc.core.negotiating import in_words, late_clusters
 from coalloc.core.occupation import occupation
+from coalloc.core.waits import WAITS_KEY, expected_wait, kept_waits
 from coalloc.model.parts import PartReport, PartState
 from coalloc.model.plan import Plan, Reason
 from coalloc.model.snapshot import Running, Snapshot
@@ -173,9 +174,12 @@ def test_what_a_job_has_held_idle_is_told_at_its_start() -> None:
     site.grants(job, "b", "b1")
     site.tell(job, "a", PartState.READY, nodes={"a1": 1, "a2": 1})
     site.tell(job, "b", PartState.READY, nodes={"b1": 1})
+    site.now += 1.0
     for name in ("a", "b"):
         site.tell(job, name, PartState.RUNNING, started=site.now)
-    assert site.notes("job_started")[0]["idle_node_s"] == pytest.approx(10.0)
+    said = site.notes("job_started")[0]
+    assert said["idle_node_s"] == pytest.approx(13.0)
+    assert said["idle_for_others_node_s"] == pytest.approx(10.0)
 
 
 def test_a_claim_waits_on_where_there_is_no_other_combination() -> None:
@@ -214,13 +218,84 @@ def test_a_restarted_daemon_goes_on_with_the_negotiation() -> None:
     assert record.parts[1].is_waiting
 
 
-def test_the_quicker_cluster_is_asked_for_a_later_begin() -> None:
-    site = Crowded({"a": 2, "b": 2})
+def put_off(**settings: Any) -> tuple[Crowded, str]:
+    """A job on two clusters, of which the second has been the quicker."""
+    site = Crowded({"a": 2, "b": 2}, **settings)
     site.state.waits = {"a": (Wait(40.0, 3),), "b": (Wait(10.0, 3),)}
+    job = site.submit(3)
+    site.waits(job, "a", "b")
+    return site, job
+
+
+def test_the_quicker_cluster_is_put_off_until_the_other_is_about_to_grant() -> None:
+    site, job = put_off(max_wait_s=500.0)
+    terms = {c: order.queue for c, order in site.orders_for(job, Prepare)}
+    assert [terms[name].begin_s for name in ("a", "b")] == [0.0, 500.0]
+    assert not site.orders_for(job, Hasten)
+    before = site.job(job).parts[1].expected
+    site.tell(job, "b", PartState.WAITING, expected=site.now + 500.0, detail="BeginTime")
+    assert site.job(job).parts[1].expected == before
+    site.wait(7.0)
+    site.tell(job, "a", PartState.WAITING, is_next=True)
+    assert [c for c, _ in site.orders_for(job, Hasten)] == ["b"]
+    assert site.job(job).parts[1].asked == site.now
+    site.tell(job, "a", PartState.WAITING, is_next=True, detail="Resources")
+    site.grants(job, "a", "a1", "a2")
+    assert len(site.orders_for(job, Hasten)) == 1, "once"
+
+
+def test_who_is_granted_unforeseen_hastens_the_others() -> None:
+    site, job = put_off()
+    site.grants(job, "a", "a1", "a2")
+    assert [c for c, _ in site.orders_for(job, Hasten)] == ["b"]
+
+
+def test_an_idle_cluster_is_put_off_where_others_wait_on_the_other() -> None:
+    site = Crowded({"a": 2, "b": 2})
+    site.read("a", waiting=0, busy=True)
+    job = site.submit(3)
+    terms = {c: order.queue for c, order in site.orders_for(job, Prepare)}
+    assert terms["a"].begin_s == site.state.settings.max_wait_s, "though it needs all of it"
+    assert terms["b"].begin_s == 0.0
+
+
+def test_who_was_put_off_hastens_nobody() -> None:
+    site, job = put_off()
+    site.tell(job, "b", PartState.WAITING, is_next=True)
+    assert not site.orders_for(job, Hasten)
+
+
+def test_who_loses_its_place_when_put_off_begins_before_the_last() -> None:
+    """What was put off there came 30 s after it might: so much earlier the next begins."""
+    site = Crowded({"a": 2, "b": 2})
+    late = Wait(30.0, 3, was_put_off=True)
+    site.state.waits = {"a": (Wait(40.0, 3),), "b": (Wait(10.0, 3), late)}
     job = site.submit(3)
     terms = {c: order.queue for c, order in site.orders_for(job, Prepare)}
     assert terms["a"].begin_s == 0.0
-    assert terms["b"].begin_s == pytest.approx(30.0)
+    # 40 s for one node are 80 s for two.
+    assert terms["b"].begin_s == pytest.approx(50.0)
+
+
+def test_a_wait_that_was_given_up_counts_as_long_as_it_was() -> None:
+    site, job = put_off(max_idle_node_s=30.0)
+    site.grants(job, "a", "a1", "a2")
+    site.wait(15.5)
+    assert site.job(job).state is JobState.PENDING
+    assert site.job(job).late == ("b",)
+    assert site.state.waits["b"][-1].seconds == pytest.approx(15.5)
+    assert site.state.waits["b"][-1].was_put_off
+
+
+def test_a_part_that_is_put_off_is_not_late() -> None:
+    site, job = put_off(max_wait_s=60.0)
+    site.state.clusters["b"].drained = True
+    record = site.job(job)
+    start, reason, text = in_words(record, site.now) or (None, "", "")
+    assert reason == "others_first"
+    assert text == "other jobs of a go first; b is asked for when it is the turn there"
+    assert start == pytest.approx(site.now + 50.0)
+    assert late_clusters(record, site.now + 59.0) == ("a",)
 
 
 def test_local_jobs_tell_how_long_the_first_claim_will_wait() -> None:
@@ -236,7 +311,7 @@ def test_local_jobs_tell_how_long_the_first_claim_will_wait() -> None:
     job = site.submit(3)
     terms = {c: order.queue for c, order in site.orders_for(job, Prepare)}
     assert terms["a"].begin_s == 0.0
-    assert terms["b"].begin_s == pytest.approx(31.0)
+    assert terms["b"].begin_s == site.state.settings.max_wait_s
 
 
 def test_waits_of_about_the_same_width_count() -> None:
@@ -245,7 +320,7 @@ def test_waits_of_about_the_same_width_count() -> None:
     site.state.waits = {"a": (narrow, narrow, narrow, wide, wide)}
     assert expected_wait(site.state, "a", 0, width=1.0) == 10.0
     assert expected_wait(site.state, "a", 0, width=5.0) == 100.0
-    assert expected_wait(site.state, "a", 0, width=32.0) == 10.0, "none is as wide: all count"
+    assert expected_wait(site.state, "a", 0, width=32.0) == 320.0, "none is as wide: in proportion"
 
 
 def test_waits_are_kept_for_the_next_daemon() -> None:

@@ -78,6 +78,9 @@ class Fragile:
     def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
         self._may_fail("arrange", key)
 
+    def hasten(self, key: PartKey) -> None:
+        self._may_fail("hasten", key)
+
     def go(self, key: PartKey) -> None:
         self._may_fail("go", key)
         if self.states.get(key) is PartState.READY:

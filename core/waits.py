@@ -1,0 +1,146 @@
+"""How long claims wait in the clusters' queues, as far as the last ones tell.
+
+Each wait of a claim of ours is kept with its width and what was before it. A claim is expected to
+wait as those about as wide did; where there are too few, as all did, in proportion to their width.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from statistics import median
+
+from coalloc.core.base.clusters import ClusterState
+from coalloc.core.base.effects import SaveMeta
+from coalloc.core.base.records import JobRecord, PartRecord, Wait
+from coalloc.core.base.state import State
+
+Claims = Counter[tuple[str, str]]
+"""How many wait, by cluster and user."""
+REMEMBERED_WAITS = 24
+"""Of each cluster: the newest."""
+ENOUGH_WAITS = 2
+"""Waits of claims of about the same width count alone where there are so many."""
+WAITS_KEY = "waits."
+"""Begins the store's keys of them, before the cluster's name."""
+
+
+def is_crowded(state: State, cluster: str) -> bool:
+    """Whether jobs that are not ours wait in this cluster's queue."""
+    reading = state.clusters[cluster].reading
+    return reading is not None and reading.waiting > 0
+
+
+def waiting_claims(state: State) -> Claims:
+    """Claims that wait, by cluster and user."""
+    return Counter(
+        (part.cluster, record.user)
+        for record in state.placed_records()
+        for part in record.parts
+        if part.is_waiting
+    )
+
+
+def jobs_ahead(state: State, cluster: str) -> int:
+    """Jobs in a cluster's queue, of others and ours."""
+    reading = state.clusters[cluster].reading
+    ours = sum(count for (name, _), count in waiting_claims(state).items() if name == cluster)
+    return ours + (0 if reading is None else reading.waiting)
+
+
+def expected_wait(state: State, cluster: str, ahead: int, *, width: float | None = None) -> float:
+    """Expected wait of a claim behind so many jobs, as far as the last ones tell, seconds.
+
+    Where none of ours has waited yet, as long as the local jobs did that run now.
+
+    Parameters
+    ----------
+    width : float or None
+        Nodes that it asks for; None: any.
+    """
+    own = [wait for wait in state.waits.get(cluster, ()) if not wait.was_put_off]
+    if own:
+        each = [wait._replace(seconds=wait.seconds / (1 + wait.ahead)) for wait in own]
+        return _median(each, width) * (1 + ahead)
+    reading = state.clusters[cluster].reading
+    if reading is None or not reading.waiting:
+        return 0.0
+    return _median([Wait(seconds=each, width=nodes) for each, nodes in reading.waited], width)
+
+
+def behind_ours(state: State, cluster: str, now: float) -> float:
+    """Longest time that claims of ours in a cluster's queue are still expected to wait, seconds.
+
+    Those behind them are seldom granted before.
+    """
+    return max(
+        (
+            expected_wait(state, cluster, part.ahead, width=width_of(state, part))
+            - (now - part.asked)
+            for record in state.placed_records()
+            for part in record.parts
+            if part.cluster == cluster and part.is_waiting and part.asked <= now
+        ),
+        default=0.0,
+    )
+
+
+def put_off_wait(state: State, cluster: str, width: float) -> float:
+    """Wait of claims that were put off, from when they might be granted; 0: nothing is known, s.
+
+    Where the queue keeps places, they have come to its head by then.
+    """
+    waits = [wait for wait in state.waits.get(cluster, ()) if wait.was_put_off]
+    return _median(waits, width)
+
+
+def _median(waits: list[Wait], width: float | None) -> float:
+    """Median wait of claims about as wide, where there are enough of them; 0 where there is none.
+
+    Else of all, in proportion to their width: a wide one waits until that many nodes are free.
+    """
+    if width is not None:
+        alike = [wait for wait in waits if width <= 2.0 * wait.width <= 4.0 * width]
+        if len(alike) < ENOUGH_WAITS:
+            in_proportion = (w.seconds * width / max(w.width, 1e-3) for w in waits)
+            return median(in_proportion) if waits else 0.0
+        waits = alike
+    return median(wait.seconds for wait in waits) if waits else 0.0
+
+
+def remember(state: State, part: PartRecord, waited_s: float) -> None:
+    """Keep how long a claim has waited, for the next negotiations, also of a later daemon."""
+    wait = Wait(
+        seconds=waited_s,
+        ahead=part.ahead,
+        was_put_off=part.was_put_off,
+        width=width_of(state, part),
+    )
+    waits = (*state.waits.get(part.cluster, ()), wait)[-REMEMBERED_WAITS:]
+    state.waits[part.cluster] = waits
+    state.out.append(SaveMeta(key=f"{WAITS_KEY}{part.cluster}", value=json.dumps(waits)))
+
+
+def remember_late(state: State, record: JobRecord, now: float) -> None:
+    """Keep how long the claims of an attempt that is given up have waited, at least."""
+    for part in record.parts:
+        if part.granted is None and part.asked < now:
+            remember(state, part, now - part.asked)
+
+
+def kept_waits(text: str) -> tuple[Wait, ...]:
+    """The waits of one cluster, as the store has them."""
+    return tuple(Wait(*fields) for fields in json.loads(text))
+
+
+def width_of(state: State, part: PartRecord) -> float:
+    """Nodes that a part asks for."""
+    return nodes_held(state.clusters[part.cluster], part.nodes)
+
+
+def nodes_held(cluster: ClusterState, nodes: Mapping[str, int]) -> float:
+    """Nodes, those of which only some slots are held in parts."""
+    reading = cluster.reading
+    slots = {} if reading is None else {node.name: node.slots for node in reading.nodes}
+    return sum(min(1.0, count / max(1, slots.get(name, 1))) for name, count in nodes.items())
