@@ -19,13 +19,15 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from coalloc.core.coordinator import Coordinator
+from coalloc.adapters.formats.swf_jobs import LoggedJob
+from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.core.effects import Reply, SendOrder, Solve
+from coalloc.core.estimates import history_keys, remembered
 from coalloc.core.events import (
     Event,
     Requested,
@@ -146,7 +148,7 @@ class _Replay:
         self.on_progress = on_progress
         nodes = [node for cluster in slot_map.platform.clusters for node in cluster.nodes]
         self.power = {node.name: node.power for node in nodes}
-        self.core = Coordinator(settings)
+        self.core = Coordinator(settings, StoredState(ratios=known_ratios(workload.earlier)))
         self.index: dict[str, int] = {}
         self.parts: dict[str, list[tuple[str, Prepare]]] = {}
         self.ends: list[tuple[float, str]] = []
@@ -209,9 +211,8 @@ class _Replay:
         }
         number = self.arrived
         self.arrived += 1
-        launch = Launch(argv=(logged.application or "replayed",))
-        command = Submit(token=str(number), job=body, launch=launch)
-        user = logged.user or "replay"
+        user, program = _whose(logged)
+        command = Submit(token=str(number), job=body, launch=Launch(argv=(program,)))
         return Requested(origin=number, user=user, uid=-1, gid=-1, operator=False, command=command)
 
     def _finished(self, job: str, now: float) -> list[StatementReceived]:
@@ -312,6 +313,21 @@ class _Replay:
             never = reason == Reason.INFEASIBLE
             self.result.outcome[number] = Outcome.REFUSED if never else Outcome.WAITING
             self.result.reasons[number] = detail
+
+
+def _whose(logged: LoggedJob) -> tuple[str, str]:
+    """User and program of a job of a log."""
+    return logged.user or "replay", logged.application or "replayed"
+
+
+def known_ratios(ended: Iterable[LoggedJob]) -> dict[str, tuple[float, ...]]:
+    """What a daemon would remember of these jobs, by rising end: real by planned run times."""
+    out: dict[str, tuple[float, ...]] = {}
+    for logged in ended:
+        for key in history_keys(*_whose(logged), ""):
+            # Taken out and put back: the newest is last.
+            out[key] = remembered(out.pop(key, ()), logged.run_s / logged.job.base_time)
+    return out
 
 
 def _settings(slot_map: SlotMap, policy: str, sharing: SharingRule) -> Settings:

@@ -106,7 +106,9 @@ def to_markdown(bench: Bench, rows: Sequence[Row]) -> str:
         f"{len(bench.pieces)} pieces of {len(bench.contenders)} policies in "
         f"{len(bench.scenarios)} scenarios; pieces have at most {bench.jobs} jobs and belong to "
         f"the {' and '.join(halves)} half. " + _HALVES[tuple(halves)],
-        "Every figure below is computed from `online.csv`. All replays passed the checker.",
+        "Every figure below is computed from `online.csv`. All replays passed the checker. A "
+        "policy that predicts run times knows what had ended in the log before the piece begins, "
+        "as a site's daemon would, unless the scenario says otherwise.",
         "## What was replayed",
         _pieces(bench, rows),
         "## Against EASY",
