@@ -6,11 +6,11 @@ Each order is EASY backfilling under a key that mixes run time, processes and th
 
 r the predicted run time, n the processes, b one of 0, 1/2, 1 and c one of 1/4, 1/2, 1: from
 shortest first (b = 0) to smallest area first (b = 1), the faster overtaken by those who wait the
-larger c is. Each is decoded to the end of the queue as if jobs took as long as predicted, beside
-what runs until its planned end; so a job may start beside the reservation of the order's head if by
-its prediction it is over in time. The order with the least weighted completion of the jobs decides
-what starts. No rule is best on every queue, and to see which one serves this queue costs nine
-decodings, fewer where orders are the same.
+larger c is. Each is decoded to the end of the queue as if jobs took as long as predicted, and what
+runs ended when it is believed to; so a job may start beside the reservation of the order's head if
+by its prediction it is over in time. The order with the least weighted completion of the jobs
+decides what starts. No rule is best on every queue, and to see which one serves this queue costs
+nine decodings, fewer where orders are the same, and one where nothing has room now.
 
 Where jobs may be split over clusters, the chosen order is rolled forward once more with jobs split
 only where no cluster can hold them; if by prediction the queue is done sooner so, nothing else is
@@ -55,12 +55,12 @@ from numpy.typing import NDArray
 from coalloc.model.plan import Plan, Status
 from coalloc.policies.base import Budget, OnIncumbent, never
 from coalloc.policies.bounds import lower_bound
-from coalloc.policies.kernel.arrays import any_mode, make_outcome
+from coalloc.policies.kernel.arrays import any_mode, base_until, make_outcome, make_profile
 from coalloc.policies.kernel.decoders import decode
 from coalloc.policies.kernel.decoding import WEIGHTED, Planner
 from coalloc.policies.kernel.state import EASY, Base, Outcome, Problem, Profile, Scratch
 from coalloc.policies.queue_orders import Traits
-from coalloc.policies.run_times import ratios
+from coalloc.policies.run_times import believed_ends, ratios
 from coalloc.policies.simple import traits
 
 Floats = NDArray[np.float64]
@@ -87,6 +87,8 @@ class Queue:
     ----------
     problem, base : Problem, Base
         By planned run times.
+    believed : Base
+        With the ends at which running work is believed to end.
     profile, scratch : Profile, Scratch
         Working memory.
     jobs : Traits
@@ -98,6 +100,7 @@ class Queue:
 
     problem: Problem
     base: Base
+    believed: Base
     profile: Profile
     scratch: Scratch
     jobs: Traits
@@ -105,11 +108,11 @@ class Queue:
     shares: Floats
     first: Ints
 
-    def roll(self, problem: Problem, order: Ints) -> Outcome:
+    def roll(self, problem: Problem, base: Base, order: Ints) -> Outcome:
         """EASY in this order."""
         out, mode = make_outcome(problem), any_mode(order.size)
         profile, scratch = self.profile, self.scratch
-        decode(problem, self.base, profile, scratch, out, mode, NONE, order, EASY, NONE)
+        decode(problem, base, profile, scratch, out, mode, NONE, order, EASY, NONE)
         return out
 
 
@@ -181,10 +184,15 @@ def solve_round(
     policy : str
         The name that the plan carries.
     """
+    ends = believed_ends(budget.history, planner.snapshot)
+    base = planner.compiled.base
+    believed = base_until(planner.compiled, ends) if ends else base
+    problem = planner.compiled.problem
     queue = Queue(
-        problem=planner.compiled.problem,
-        base=planner.compiled.base,
-        profile=planner.profile,
+        problem=problem,
+        base=base,
+        believed=believed,
+        profile=make_profile(problem, believed) if ends else planner.profile,
         scratch=planner.scratch,
         jobs=traits(planner),
         weights=planner.weights,
@@ -226,6 +234,7 @@ def choose(
     """
     planned = queue.problem
     problem = predicted(planned, queue.shares)
+    full = not has_room(queue)
     best: Choice | None = None
     seen: set[bytes] = set()
     for name, order in orders(queue):
@@ -237,11 +246,11 @@ def choose(
         if best is None or found.rank < (best.unplaced, (1.0 - tolerance) * best.completion):
             best = replace(found, rolled=len(seen), stopped=stopped)
             tell(best)
-        # Where everything starts now, it would in any other order.
-        if stopped or best.starts_all:
+        # Where everything starts now, or nothing can, it is the same in any other order.
+        if stopped or best.starts_all or full:
             break
     assert best is not None
-    whole = None if stopped or best.starts_all else unsplit(queue)
+    whole = None if stopped or best.starts_all or full else unsplit(queue)
     if whole is not None:
         problem = predicted(whole, queue.shares)
         found = _rolled(queue, whole, problem, f"{best.name}, whole", best.order)
@@ -251,7 +260,7 @@ def choose(
 
 def _rolled(queue: Queue, planned: Problem, problem: Problem, name: str, order: Ints) -> Choice:
     """An order, rolled forward."""
-    out = queue.roll(problem, order)
+    out = queue.roll(problem, queue.believed, order)
     placed = ~np.isnan(out.end)
     return Choice(
         problem=planned,
@@ -269,14 +278,31 @@ def unsplit(queue: Queue) -> Problem | None:
     What a cluster can hold is what is free of it once all that runs has ended.
     """
     problem = queue.problem
-    classes = np.where(problem.need > 0, queue.base.free[-1] // np.maximum(problem.need, 1), 0)
-    fits = np.zeros((len(classes), problem.link_gbps.size), np.int64)
-    np.add.at(fits.T, problem.class_cluster, classes.T)
-    least = problem.mode_procs[problem.mode_first[:-1]]
-    splits = problem.item_splits & (least > fits.max(axis=1)[problem.item_group])
+    fits = _held(problem, queue.base.free[-1])
+    splits = problem.item_splits & (_least(problem) > fits.max(axis=1)[problem.item_group])
     if np.array_equal(splits, problem.item_splits):
         return None
     return problem._replace(item_splits=splits)
+
+
+def has_room(queue: Queue) -> bool:
+    """Whether what is free now would do for any job; links and reservations are not looked at."""
+    problem = queue.problem
+    fits = _held(problem, queue.base.free[0]).sum(axis=1)
+    return bool((_least(problem) <= fits[problem.item_group]).any())
+
+
+def _held(problem: Problem, free: NDArray[np.int32]) -> Ints:
+    """Processes that free units of classes can hold, group of jobs x cluster."""
+    classes = np.where(problem.need > 0, free // np.maximum(problem.need, 1), 0)
+    fits = np.zeros((len(classes), problem.link_gbps.size), np.int64)
+    np.add.at(fits.T, problem.class_cluster, classes.T)
+    return fits
+
+
+def _least(problem: Problem) -> Ints:
+    """Processes of the smallest mode of each item."""
+    return problem.mode_procs[problem.mode_first[:-1]]
 
 
 def predicted(problem: Problem, shares: Floats) -> Problem:
@@ -306,7 +332,7 @@ def promised(queue: Queue, choice: Choice) -> Outcome:
     """By planned run times, by predicted starts: what is believed to start now goes first."""
     starts = np.where(np.isnan(choice.believed.start), inf, choice.believed.start)
     starts[queue.first] = -inf
-    return queue.roll(choice.problem, np.argsort(starts, kind="stable"))
+    return queue.roll(choice.problem, queue.base, np.argsort(starts, kind="stable"))
 
 
 def _written(
