@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coalloc.cli import main
-from coalloc.core.effects import Solve
+from coalloc.core.base.effects import Solve
 from coalloc.core.estimates import KEPT
 from coalloc.model.errors import InputError
 from coalloc.model.history import History
