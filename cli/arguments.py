@@ -216,7 +216,7 @@ def jobs(text: str) -> tuple[str, ...]:
 
 
 def begin(text: str, now: float) -> float:
-    """When to start at the earliest, as in sbatch: now+1hour, 16:00, noon, 2030-01-20T12:34."""
+    """Earliest start, as in sbatch: now+1hour, 16:00, noon, 2030-01-20T12:34."""
     found = _BEGIN_NOW.fullmatch(text)
     if found:
         if (found[2] or "") not in _BEGIN_UNITS:

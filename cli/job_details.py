@@ -180,7 +180,7 @@ def _piece(piece: PieceRow) -> tuple[str, ...]:
 
 
 def _run(task: TaskRow | PieceRow, start: float | None) -> tuple[str, ...]:
-    """How a task or a piece runs or ran."""
+    """State of a task or a piece that runs or ran."""
     ran = None if task.started is None or task.ended is None else task.ended - task.started
     why = task.detail or task.reason
     code = f"exit code {task.exit_code}"

@@ -114,7 +114,7 @@ def end_of(group: Group) -> float | None:
 
 
 def reason_text(row: QueueRow) -> str:
-    """Why a job waits or how it ended, in brackets; empty for one that simply completed."""
+    """Reason of a job's state, in brackets; empty for one that simply completed."""
     if _waits(row):
         return f"({words})" if (words := reason(row.reason, row.detail)) else ""
     words = row.detail or row.reason

@@ -74,7 +74,7 @@ def _why(args: argparse.Namespace) -> int:
 
 
 def why_lines(why: Why) -> list[str]:
-    """What the daemon knows of a job that waits, or how one ended."""
+    """Answer to ``coalloc why``: reasons of a job that waits, or the end of one."""
     word = why.reason
     waits = why.state in WAITING or why.reason == "others_first"
     if waits:

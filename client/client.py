@@ -27,6 +27,7 @@ from coalloc.wire import answers, share_answers
 from coalloc.wire.answers import Answer, Submitted
 from coalloc.wire.client import AnswerFrame, NoAnswerError, RefusedError, RequestConnection
 from coalloc.wire.job_rows import JobDetails, QueueRow
+from coalloc.wire.node_rows import ClusterRow
 
 if TYPE_CHECKING:
     from coalloc.client.workflow_submission import WorkflowOptions
@@ -229,7 +230,7 @@ class Client:
         return self.send_submission(workflow_submission(read.job, read.commands, **options))
 
     def test_submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> answers.Estimate:
-        """When a job would start if it were submitted now; nothing is queued."""
+        """Expected start of a job if it were submitted now; nothing is queued."""
         return self.test_submission(submission(argv, **options))
 
     def test_submission(self, body: Mapping[str, Any]) -> answers.Estimate:
@@ -363,7 +364,7 @@ class Client:
                 if self.status().epoch != epoch:
                     break
 
-    def nodes(self) -> tuple[answers.ClusterRow, ...]:
+    def nodes(self) -> tuple[ClusterRow, ...]:
         """Clusters with their nodes."""
         return self.known_nodes().clusters
 
@@ -478,7 +479,7 @@ class Client:
         self.ask("round_now")
 
     def snapshot(self) -> dict[str, Any]:
-        """What a round that began now would be given, in the snapshot format."""
+        """Snapshot of a round that began now, in the snapshot format."""
         return self._asked(answers.SnapshotAnswer, "snapshot").snapshot
 
     def rules(self) -> share_answers.RulesAnswer:

@@ -1,4 +1,4 @@
-"""Where the client finds its daemon, and whether anybody is there."""
+"""Endpoint of the client's daemon, and whether anybody is there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOK_AGAIN_S = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonEndpoint:
-    """Where a daemon answers and publishes, and what it has to be shown.
+    """Addresses of a daemon, and the keys it has to be shown.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class DaemonEndpoint:
 
 
 def configured_endpoints(config: Path | None = None) -> tuple[str, str]:
-    """Where the configured daemon answers, and where it publishes.
+    """Addresses at which the configured daemon answers and publishes.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def configured_endpoints(config: Path | None = None) -> tuple[str, str]:
 
 
 def daemon_endpoint(endpoint: str | None, config: Path | None, key: Path | None) -> DaemonEndpoint:
-    """Where to go, and with which key.
+    """Address and key to use.
 
     Parameters
     ----------

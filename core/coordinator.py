@@ -21,6 +21,7 @@ from coalloc.core import (
     starting,
     updating,
 )
+from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.effects import Effect, Wake
 from coalloc.core.base.events import (
     Disconnected,
@@ -62,7 +63,7 @@ from coalloc.core.base.requests import (
 from coalloc.core.base.round_control import RoundControl
 from coalloc.core.base.settings import ClusterSettings, Settings
 from coalloc.core.base.speedup_fit import Run
-from coalloc.core.base.state import ClusterState, State, arrival, forget_tokens
+from coalloc.core.base.state import State, arrival, forget_tokens
 from coalloc.core.base.usage import Owner, Usage
 from coalloc.core.sharing import accounting
 

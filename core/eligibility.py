@@ -18,8 +18,9 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
+from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.records import JobRecord
-from coalloc.core.base.state import ClusterState, State
+from coalloc.core.base.state import State
 from coalloc.core.batch_accounts import account_there
 from coalloc.model.batch_options import PLAIN, BatchOptions
 from coalloc.model.constraint import admits
@@ -55,7 +56,7 @@ def owner_of(record: JobRecord) -> Owner:
 
 
 def verdict_of(cluster: ClusterState, job: Job, owner: Owner) -> Verdict:
-    """What a cluster's batch system would say to a job; kept until its rules change."""
+    """Verdict of a cluster's batch system on a job; kept until its rules change."""
     rules = None if cluster.reading is None else cluster.reading.rules
     if rules is None or owner is UNKNOWN_OWNER:
         return ANY
@@ -176,7 +177,7 @@ def offered(
 
 
 def bound_text(verdict: Verdict, job: Job) -> str:
-    """How many nodes or processes a cluster lets a job have at once, where that is too few."""
+    """Limit of a cluster on a job's nodes or processes, in words, where that is too few."""
     limits, wanted = verdict.limits, widest(job)
     if limits.nodes is not None and limits.nodes < wanted:
         return f"at most {limits.nodes} {'node' if limits.nodes == 1 else 'nodes'} at once"
@@ -186,7 +187,7 @@ def bound_text(verdict: Verdict, job: Job) -> str:
 
 
 def nodes_text(verdict: Verdict, batch: BatchOptions) -> str:
-    """What nodes must have for a job, in words."""
+    """Needs of a job on its nodes, in words."""
     partitions = ", ".join(verdict.partitions or ())
     asked = [f"--{k}={v}" for k, v in batch.given() if k in {"gres", "constraint"}]
     return " and ".join([*asked, *([f"partition {partitions}"] if partitions else [])])
@@ -219,7 +220,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What the clusters offer a job.
+    """Offer of the clusters to a job.
 
     Attributes
     ----------
@@ -260,7 +261,7 @@ class Offers:
     _has_rules: bool | None = None
 
     def of(self, record: JobRecord) -> Offer:
-        """What the clusters offer a waiting job."""
+        """Offer of the clusters to a waiting job."""
         if self._has_rules is None:
             readings = (cluster.reading for cluster in self.state.clusters.values())
             self._has_rules = any(read is not None and read.rules is not None for read in readings)
@@ -314,7 +315,7 @@ class Offers:
 
 
 def refused_by_all(state: State, record: JobRecord) -> str:
-    """Why no cluster takes a waiting job now, cluster by cluster; empty where one does."""
+    """Reasons why no cluster takes a waiting job now, one by one; empty where one does."""
     owner, told = owner_of(record), []
     for name, cluster in state.clusters.items():
         if record.job.clusters is None or name in record.job.clusters:
@@ -363,7 +364,7 @@ def _later(
     nodes: Iterable[NodeReading],
     ahead: Mapping[str, float],
 ) -> float | None:
-    """When the reservations ahead leave a job enough nodes; None: they do now, or never will."""
+    """Time from which reservations leave a job enough nodes; None: they do now, or never will."""
     needed = narrowest(job)
     room = sum(_room(job, node) for node in clear)
     if room >= needed:

@@ -135,7 +135,7 @@ def _in_state(state: str, asked: str) -> bool:
 
 
 def plan(cache: Cache) -> SitePlan:
-    """What runs, and the newest plan."""
+    """Running jobs, and the newest plan."""
     answer = cache.plan
     made: Mapping[str, Any] = {} if answer is None else answer.plan.plan
     return SitePlan(
@@ -155,7 +155,7 @@ def rounds(cache: Cache) -> Rounds:
 
 
 def waits(cache: Cache, by: str) -> Waits:
-    """How long the jobs that have started waited."""
+    """Waits of the jobs that have started."""
     group_of = GROUP_OF[by]
     found: dict[str, list[float]] = {}
     for name, row in cache.rows.items():

@@ -78,7 +78,7 @@ def _slots(trace: Trace, cluster: int) -> int:
 
 
 def _split_jobs(trace: Trace) -> Ints:
-    """How many clusters each job uses."""
+    """Number of clusters that each job uses."""
     job, _, _ = trace.cluster_counts()
     return np.bincount(job, minlength=len(trace.start)).astype(np.int64)
 

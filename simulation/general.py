@@ -81,7 +81,7 @@ NO_SHARES = SharingRule()
 
 @dataclass(slots=True)
 class GeneralResult:
-    """What the replay found, by index of the job.
+    """Result of the replay, by index of the job.
 
     Attributes
     ----------

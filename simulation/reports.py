@@ -1,4 +1,4 @@
-"""What a replay leaves behind: a CSV of its jobs, a summary, a table for the eye."""
+"""Reports of a replay: a CSV of its jobs, a summary, a table for the eye."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from coalloc.simulation.workload import Floats, Ints, SlotMap, Workload
 
 
 class Outcome(IntEnum):
-    """How a job of a replay ended."""
+    """End of a job of a replay."""
 
     COMPLETED = 0
     KILLED = 1
@@ -66,7 +66,7 @@ class Trace:
 
     @property
     def ran(self) -> NDArray[np.bool_]:
-        """Which jobs ran."""
+        """Mask of the jobs that ran."""
         return self.outcome <= Outcome.KILLED
 
     @cached_property

@@ -238,7 +238,7 @@ def _option_parser() -> Parser:
 
 
 def _job_options(args: argparse.Namespace, script: str) -> JobOptions:
-    """What the client is told, of what was typed."""
+    """Options for the client, from what was typed."""
     options: dict[str, Any] = {
         "sigma": args.sigma,
         "proc_gbps": args.bandwidth,
@@ -256,7 +256,7 @@ def _job_options(args: argparse.Namespace, script: str) -> JobOptions:
 
 
 def _kind(args: argparse.Namespace) -> Mapping[str, Any]:
-    """What says how long it runs: in chunks, by processes, or as it is."""
+    """Options of its run time: in chunks, by processes, or as it is."""
     if args.divisible is not None:
         return _divisible(args)
     for option in ("chunk", "retries", "keep_going"):

@@ -1,4 +1,4 @@
-"""What `coalloc.Executor` says to the daemon, and hears from it: two threads, one client each.
+"""Talk of `coalloc.Executor` with the daemon: two threads, one client each.
 
 One sends submits, many at a time, and cancellations. The other follows the event stream, so that
 a thousand jobs cost no more questions than one. Both outlive a restart of the daemon: submits go

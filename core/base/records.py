@@ -69,6 +69,8 @@ class PartRecord:
         When it was heard that it has its nodes, seconds.
     expected : float or None
         Of one that waits: when its batch system expects to start it, seconds.
+    cpu_s, max_rss_mb : float or None
+        CPU time of its processes, memory of the largest; None: not known.
     """
 
     cluster: str
@@ -86,6 +88,8 @@ class PartRecord:
     was_put_off: bool = False
     granted: float | None = None
     expected: float | None = None
+    cpu_s: float | None = None
+    max_rss_mb: float | None = None
 
     @property
     def is_waiting(self) -> bool:

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
 from coalloc.core import negotiating, snapshots
+from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.core.base.state import ClusterState, State, arrival, procs_of
+from coalloc.core.base.state import State, arrival, procs_of
 from coalloc.core.dependencies import is_open
 from coalloc.core.occupation import occupation
 from coalloc.core.sharing import limits
@@ -22,8 +23,9 @@ from coalloc.model.plan_json import write_plan
 from coalloc.model.platform import Node
 from coalloc.model.reading import NodeReading
 from coalloc.runtime.texts import instant
-from coalloc.wire.answers import ClusterRow, NewestPlan, NodeRow, RunningRow, Why
+from coalloc.wire.answers import NewestPlan, RunningRow, Why
 from coalloc.wire.job_rows import JobDetails, PartRow, QueueRow
+from coalloc.wire.node_rows import ClusterRow, NodeRow
 
 NODES_NAMED = 32
 OF_THE_RECORD = (

@@ -59,11 +59,13 @@ _ALWAYS = ("id", "name", "user", "uid", "gid", "command", "submitted", "state")
 
 
 def account_object(record: JobRecord, proc_s: float) -> dict[str, Any]:
-    """What the account of an ended job keeps beside its columns; times in seconds since 1970."""
+    """JSON of an ended job's account, beside its columns; times in seconds since 1970."""
     clusters: dict[str, int] = {}
     for part in record.parts:
         clusters[part.cluster] = clusters.get(part.cluster, 0) + sum(part.nodes.values())
     job = record.job
+    cpu_s = [part.cpu_s for part in record.parts]
+    max_rss_mb = [part.max_rss_mb for part in record.parts if part.max_rss_mb is not None]
     return {
         "name": record.name,
         "submitted": record.submitted,
@@ -75,6 +77,8 @@ def account_object(record: JobRecord, proc_s: float) -> dict[str, Any]:
         "clusters": clusters,
         "exit_code": record.exit_code,
         "command": record.command,
+        "cpu_s": sum(s for s in cpu_s if s is not None) if cpu_s and None not in cpu_s else None,
+        "max_rss_mb": max(max_rss_mb, default=None),
     }
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from coalloc.cli import nodes, operate
 from coalloc.client.client import NoAnswerError, RefusedError
-from coalloc.wire.answers import ClusterRow, NodesAnswer, Why
+from coalloc.wire.answers import NodesAnswer, Why
+from coalloc.wire.node_rows import ClusterRow
 from tests.support.command_line import error_of, run
 
 

@@ -14,7 +14,7 @@ from coalloc.core.base import records, requests
 from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.sqlite import Store
-from coalloc.wire import answers, job_rows, share_answers
+from coalloc.wire import answers, job_rows, node_rows, share_answers
 from coalloc.wire.frames import encode
 from tests.support.core_site import Site
 from tests.support.protocol_page import EXAMPLES, SECTIONS, table
@@ -38,9 +38,9 @@ DOCUMENTED: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("wait", ANSWER, answers.EndedAnswer),
     ("wait", "Field of an ended job", answers.EndedJob),
     ("nodes", ANSWER, answers.NodesAnswer),
-    ("nodes", "Field of a cluster", answers.ClusterRow),
-    ("nodes", "Field of a node", answers.NodeRow),
-    ("nodes", "Field of a reservation", answers.ReservationRow),
+    ("nodes", "Field of a cluster", node_rows.ClusterRow),
+    ("nodes", "Field of a node", node_rows.NodeRow),
+    ("nodes", "Field of a reservation", node_rows.ReservationRow),
     ("reserve", ANSWER, answers.Reservation),
     ("priority", ANSWER, share_answers.PriorityAnswer),
     ("priority", "Field of a priority", share_answers.PriorityRow),
