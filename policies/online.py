@@ -6,11 +6,11 @@ Each order is EASY backfilling under a key that mixes run time, processes and th
 
 r the predicted run time, n the processes, b one of 0, 1/2, 1 and c one of 1/4, 1/2, 1: from
 shortest first (b = 0) to smallest area first (b = 1), the faster overtaken by those who wait the
-larger c is. Each is decoded to the end of the queue as if jobs took as long as predicted, and what
-runs ended when it is believed to; so a job may start beside the reservation of the order's head if
-by its prediction it is over in time. The order with the least weighted completion of the jobs
-decides what starts. No rule is best on every queue, and to see which one serves this queue costs
-nine decodings, fewer where orders are the same, and one where nothing has room now.
+larger c is. Each is decoded to the end of the queue as if jobs took as long as predicted, beside
+what runs until its planned end; so a job may start beside the reservation of the order's head if by
+its prediction it is over in time. The order with the least weighted completion of the jobs decides
+what starts. No rule is best on every queue, and to see which one serves this queue costs nine
+decodings, fewer where orders are the same, and one where nothing has room now.
 
 Where jobs may be split over clusters, the chosen order is rolled forward once more with jobs split
 only where no cluster can hold them; if by prediction the queue is done sooner so, nothing else is
@@ -55,12 +55,12 @@ from numpy.typing import NDArray
 from coalloc.model.plan import Plan, Status
 from coalloc.policies.base import Budget, OnIncumbent, never
 from coalloc.policies.bounds import lower_bound
-from coalloc.policies.kernel.arrays import any_mode, base_until, make_outcome, make_profile
+from coalloc.policies.kernel.arrays import any_mode, make_outcome
 from coalloc.policies.kernel.decoders import decode
 from coalloc.policies.kernel.decoding import WEIGHTED, Planner
 from coalloc.policies.kernel.state import EASY, Base, Outcome, Problem, Profile, Scratch
 from coalloc.policies.queue_orders import Traits
-from coalloc.policies.run_times import believed_ends, ratios
+from coalloc.policies.run_times import ratios
 from coalloc.policies.simple import traits
 
 Floats = NDArray[np.float64]
@@ -87,8 +87,6 @@ class Queue:
     ----------
     problem, base : Problem, Base
         By planned run times.
-    believed : Base
-        With the ends at which running work is believed to end.
     profile, scratch : Profile, Scratch
         Working memory.
     jobs : Traits
@@ -100,7 +98,6 @@ class Queue:
 
     problem: Problem
     base: Base
-    believed: Base
     profile: Profile
     scratch: Scratch
     jobs: Traits
@@ -108,11 +105,11 @@ class Queue:
     shares: Floats
     first: Ints
 
-    def roll(self, problem: Problem, base: Base, order: Ints) -> Outcome:
+    def roll(self, problem: Problem, order: Ints) -> Outcome:
         """EASY in this order."""
         out, mode = make_outcome(problem), any_mode(order.size)
         profile, scratch = self.profile, self.scratch
-        decode(problem, base, profile, scratch, out, mode, NONE, order, EASY, NONE)
+        decode(problem, self.base, profile, scratch, out, mode, NONE, order, EASY, NONE)
         return out
 
 
@@ -184,15 +181,10 @@ def solve_round(
     policy : str
         The name that the plan carries.
     """
-    ends = believed_ends(budget.history, planner.snapshot)
-    base = planner.compiled.base
-    believed = base_until(planner.compiled, ends) if ends else base
-    problem = planner.compiled.problem
     queue = Queue(
-        problem=problem,
-        base=base,
-        believed=believed,
-        profile=make_profile(problem, believed) if ends else planner.profile,
+        problem=planner.compiled.problem,
+        base=planner.compiled.base,
+        profile=planner.profile,
         scratch=planner.scratch,
         jobs=traits(planner),
         weights=planner.weights,
@@ -260,7 +252,7 @@ def choose(
 
 def _rolled(queue: Queue, planned: Problem, problem: Problem, name: str, order: Ints) -> Choice:
     """An order, rolled forward."""
-    out = queue.roll(problem, queue.believed, order)
+    out = queue.roll(problem, order)
     placed = ~np.isnan(out.end)
     return Choice(
         problem=planned,
@@ -332,7 +324,7 @@ def promised(queue: Queue, choice: Choice) -> Outcome:
     """By planned run times, by predicted starts: what is believed to start now goes first."""
     starts = np.where(np.isnan(choice.believed.start), inf, choice.believed.start)
     starts[queue.first] = -inf
-    return queue.roll(choice.problem, queue.base, np.argsort(starts, kind="stable"))
+    return queue.roll(choice.problem, np.argsort(starts, kind="stable"))
 
 
 def _written(

@@ -16,13 +16,6 @@ planned time, since a prediction that is too short costs more than one that is t
 any history it is the planned time itself. A job is killed, and room is promised to others, by the
 planned time; the prediction decides on the order alone.
 
-Of what runs and has used a share e of its planned time, only runs with x_i > e count, and the
-planned time itself in place of the mean of all classes:
-
-    p * ((sum_(x_i > e) a^(i-1) x_i + v) / (sum_(x_i > e) a^(i-1) + v)) ^ g,   v = 0.1.
-
-So what has run longer than any before it is believed to run for as long as planned.
-
 References
 ----------
 D. Tsafrir, Y. Etsion, D. Feitelson, "Backfilling using system-generated predictions rather than
@@ -36,24 +29,19 @@ real logs (docs/policies/auto.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.model.history import History
-from coalloc.model.snapshot import Snapshot
 
 AGEING = 0.9
 """Weight of a run by that of the next newer one."""
 POOL_WEIGHT = 0.02
 """Weight of the mean of all classes, in newest runs."""
-PLANNED_WEIGHT = 0.1
-"""Weight of the planned time of what runs already, in newest runs."""
 TRUST = 0.8
 """Exponent of the ratio: 1 predicts the mean, 0 the planned time."""
-SOON_S = 1.0
-"""What runs is not believed to end sooner than this, seconds."""
 LEAST = 1e-3
 """A prediction is at least this share of the planned time."""
 
@@ -73,35 +61,6 @@ def ratios(history: History, jobs: Iterable[str]) -> NDArray[np.float64]:
             known[place] = _trusted(_mean(history.samples[place], pool))
         out.append(known[place])
     return np.array(out, dtype=np.float64)
-
-
-def believed_ends(history: History, snapshot: Snapshot) -> Mapping[str, float]:
-    """When running work is believed to end, seconds; after now, and not after its planned end.
-
-    Work of which nothing is known, or that is past its planned end, is left out.
-    """
-    ends: dict[str, float] = {}
-    now = snapshot.time
-    for work in snapshot.running:
-        place, planned = history.of.get(work.id), work.end - work.start
-        if place is None or planned <= 0.0 or work.end <= now:
-            continue
-        ratio = _left(history.samples[place], (now - work.start) / planned)
-        end = max(work.start + ratio * planned, now + SOON_S)
-        if end < work.end:
-            ends[work.id] = end
-    return ends
-
-
-def _left(sample: Sequence[float], over: float) -> float:
-    """The ratio of what has a share `over` of its planned time behind it."""
-    total, weight, share = PLANNED_WEIGHT, PLANNED_WEIGHT, 1.0
-    for ratio in reversed(sample):
-        if ratio > over:
-            total += share * ratio
-            weight += share
-        share *= AGEING
-    return _trusted(total / weight)
 
 
 def _mean(sample: Sequence[float], pool: float) -> float:

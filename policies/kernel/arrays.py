@@ -8,7 +8,7 @@ queue asks for more memory than a slot's share costs what 1,000 different powers
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.model.platform import Node
-from coalloc.policies.kernel.classes import AS_TOLD, Classes, classes_of, occupied
+from coalloc.policies.kernel.classes import Classes, classes_of, occupied
 from coalloc.policies.kernel.intake import Intake, NodeTable
 from coalloc.policies.kernel.kinds import Kind
 from coalloc.policies.kernel.modes import Item
@@ -84,14 +84,6 @@ def compile_intake(intake: Intake, power_step: float = 0.0) -> Compiled:
     )
 
 
-def base_until(compiled: Compiled, ends: Mapping[str, float]) -> Base:
-    """The base if running work ended at these times, by its id; all else as in the snapshot."""
-    intake, members = compiled.intake, compiled.class_nodes
-    kinds = [intake.node_kind[nodes[0]] for nodes in members]
-    occupation = _occupation(intake, ends)
-    return _base(intake, kinds, members, compiled.node_class, occupation, ends)
-
-
 @keep_latest
 def _whole_classes(table: NodeTable, power_step: float) -> Layout:
     """The same where no kind is cut: the nodes alone decide."""
@@ -107,8 +99,8 @@ def _layout(nodes: Sequence[Node], kinds: Sequence[Kind], power_step: float) -> 
     return classes, node_class
 
 
-def _occupation(intake: Intake, ends: Mapping[str, float] = AS_TOLD) -> Occupation:
-    rows = occupied(intake, ends)
+def _occupation(intake: Intake) -> Occupation:
+    rows = occupied(intake)
     return Occupation(
         node=np.array([row[0] for row in rows], dtype=np.int64),
         units=np.array([row[1] for row in rows], dtype=np.int64),
@@ -122,16 +114,13 @@ def _base(
     members: list[list[int]],
     node_class: Ints,
     occupation: Occupation,
-    ends: Mapping[str, float] = AS_TOLD,
 ) -> Base:
     snapshot = intake.snapshot
     now = snapshot.time
-    loads = [
-        (hold.cluster, hold.gbps, ends.get(hold.work, hold.until)) for hold in intake.holds.links
-    ]
-    changes = {until for _, _, until in loads} | set(occupation.until.tolist())
-    changes |= {reservation.end for reservation in intake.reservations}
-    times = np.array(sorted({now} | {end for end in changes if end > now}))
+    loads = intake.holds.links
+    ends = {hold.until for hold in loads} | set(occupation.until.tolist())
+    ends |= {reservation.end for reservation in intake.reservations}
+    times = np.array(sorted({now} | {end for end in ends if end > now}))
     free = np.zeros((len(times), len(members)), dtype=np.int64)
     capacity = [
         intake.kinds[kind].slots * intake.kinds[kind].grain * len(nodes)
@@ -145,8 +134,8 @@ def _base(
     free -= held[::-1].cumsum(axis=0)[::-1][1:]
     names = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
     load = np.zeros((len(times), len(names)))
-    for cluster, gbps, until in loads:
-        load[: int(np.searchsorted(times, until)), names[cluster]] += gbps
+    for hold in loads:
+        load[: int(np.searchsorted(times, hold.until)), names[hold.cluster]] += hold.gbps
     return Base(time=times, free=free.astype(np.int32), load=_load_units(load, _links(intake)))
 
 

@@ -6,17 +6,13 @@ says why counts of free slots are enough.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from coalloc.model.platform import Node
 from coalloc.policies.kernel.intake import Intake
 from coalloc.policies.kernel.kinds import Kind, floored_power
-
-AS_TOLD: Mapping[str, float] = MappingProxyType({})
-"""Ends of running work where nothing else than the snapshot's is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,21 +63,15 @@ def classes_of(nodes: Sequence[Node], kinds: Sequence[Kind], power_step: float =
     )
 
 
-def occupied(intake: Intake, until: Mapping[str, float] = AS_TOLD) -> list[tuple[int, int, float]]:
+def occupied(intake: Intake) -> list[tuple[int, int, float]]:
     """Cut the occupation of each usable node into stretches that end once: node, units, until.
 
     `running` and ``free_at`` may overlap; at any time the smaller of their sum and the node counts.
-
-    Parameters
-    ----------
-    until : mapping of running work to time
-        When it ends, in place of what the snapshot says.
     """
     now, place = intake.snapshot.time, intake.table.place
     ends: dict[int, list[tuple[float, int, int]]] = {}
     for hold in intake.holds.nodes:
-        end = until.get(hold.work, hold.until)
-        ends.setdefault(place[hold.node], []).append((end, hold.slots, hold.memory_mb))
+        ends.setdefault(place[hold.node], []).append((hold.until, hold.slots, hold.memory_mb))
     for n in intake.table.late:
         node = intake.nodes[n]
         if node.free_at > now:
@@ -92,11 +82,11 @@ def occupied(intake: Intake, until: Mapping[str, float] = AS_TOLD) -> list[tuple
         if not kind.usable:
             continue
         taken, spare = 0, kind.grain - 1
-        for end, count, memory_mb in sorted(ends[n], reverse=True):
+        for until, count, memory_mb in sorted(ends[n], reverse=True):
             part = min(count, kind.slots - taken)
             if part > 0:
                 units = part * kind.grain
                 back = units - kind.units_held(part, memory_mb) if part == count else 0
-                rows.append((n, units - min(back, spare), end))
+                rows.append((n, units - min(back, spare), until))
                 taken, spare = taken + part, spare - min(back, spare)
     return rows

@@ -15,7 +15,7 @@ from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.policies.run_times import believed_ends, ratios
+from coalloc.policies.run_times import ratios
 
 DAY = 86_400.0
 
@@ -128,43 +128,6 @@ def test_only_the_first_overdue_job_leaves_the_order() -> None:
     )
     plan = round_of(Snapshot(clusters=(machine("a", 4),), queue=queue))
     assert by_start(plan) == ["first", "short", "long"]
-
-
-def test_what_runs_is_believed_to_end_as_those_before_it_did() -> None:
-    head = job("head", 10, 600.0, submitted=-100.0)
-    work = Running(id="r", nodes={f"a{n}": 1 for n in range(5)}, start=-60.0, end=940.0)
-    one = job("one", 1, 5_000.0, submitted=-5.0)
-    snapshot = Snapshot(clusters=(machine("a", 10),), queue=(head, one), running=(work,))
-    for of, believed in (({"r": 1}, True), ({}, False)):
-        history = History(pool=(1.0,), samples=((1.0,), (0.1,) * 8), of={**of, "head": 0, "one": 0})
-        plan = round_of(snapshot, history)
-        # Both jobs take what is planned: the last ends 5,600 s after r, or after now.
-        assert (plan.stats["predicted_completion"] < 6_500.0) is believed
-        # What is told of the head goes by the planned end.
-        assert start_of(plan, "head") == 940.0
-        assert start_of(plan, "one") == 1_540.0
-
-
-def test_believed_ends() -> None:
-    running = tuple(
-        Running(id=name, nodes={"a0": 1}, start=start, end=end)
-        for name, start, end in (
-            ("young", -10.0, 990.0),
-            ("old", -500.0, 500.0),
-            ("late", -50.0, 0.0),
-            ("unknown", -10.0, 990.0),
-        )
-    )
-    snapshot = Snapshot(clusters=(machine("a", 1),), running=running)
-    history = History(
-        pool=(0.5,), samples=((0.3, 0.2, 0.002),), of={"young": 0, "old": 0, "late": 0}
-    )
-    # Of `young`, 1 % is over: one run ended sooner. No run like `old` took so long.
-    mean = (0.9 * 0.2 + 0.81 * 0.3 + 0.1) / (0.9 + 0.81 + 0.1)
-    assert believed_ends(history, snapshot) == {"young": pytest.approx(-10.0 + mean**0.8 * 1_000.0)}
-    soon = History(samples=((0.0101,) * 32,), of={"young": 0})
-    ends = believed_ends(soon, snapshot)
-    assert 0.0 < ends["young"] < 990.0
 
 
 def test_nothing_is_compared_where_nothing_has_room() -> None:
