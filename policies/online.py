@@ -10,7 +10,7 @@ larger c is. Each is decoded to the end of the queue as if jobs took as long as 
 what runs until its planned end; so a job may start beside the reservation of the order's head if by
 its prediction it is over in time. The order with the least weighted completion of the jobs decides
 what starts. No rule is best on every queue, and to see which one serves this queue costs nine
-decodings, fewer where orders are the same.
+decodings, fewer where orders are the same, and one where nothing has room now.
 
 Where jobs may be split over clusters, the chosen order is rolled forward once more with jobs split
 only where no cluster can hold them; if by prediction the queue is done sooner so, nothing else is
@@ -226,6 +226,7 @@ def choose(
     """
     planned = queue.problem
     problem = predicted(planned, queue.shares)
+    full = not has_room(queue)
     best: Choice | None = None
     seen: set[bytes] = set()
     for name, order in orders(queue):
@@ -237,11 +238,11 @@ def choose(
         if best is None or found.rank < (best.unplaced, (1.0 - tolerance) * best.completion):
             best = replace(found, rolled=len(seen), stopped=stopped)
             tell(best)
-        # Where everything starts now, it would in any other order.
-        if stopped or best.starts_all:
+        # Where everything starts now, or nothing can, it is the same in any other order.
+        if stopped or best.starts_all or full:
             break
     assert best is not None
-    whole = None if stopped or best.starts_all else unsplit(queue)
+    whole = None if stopped or best.starts_all or full else unsplit(queue)
     if whole is not None:
         problem = predicted(whole, queue.shares)
         found = _rolled(queue, whole, problem, f"{best.name}, whole", best.order)
@@ -269,14 +270,31 @@ def unsplit(queue: Queue) -> Problem | None:
     What a cluster can hold is what is free of it once all that runs has ended.
     """
     problem = queue.problem
-    classes = np.where(problem.need > 0, queue.base.free[-1] // np.maximum(problem.need, 1), 0)
-    fits = np.zeros((len(classes), problem.link_gbps.size), np.int64)
-    np.add.at(fits.T, problem.class_cluster, classes.T)
-    least = problem.mode_procs[problem.mode_first[:-1]]
-    splits = problem.item_splits & (least > fits.max(axis=1)[problem.item_group])
+    fits = _held(problem, queue.base.free[-1])
+    splits = problem.item_splits & (_least(problem) > fits.max(axis=1)[problem.item_group])
     if np.array_equal(splits, problem.item_splits):
         return None
     return problem._replace(item_splits=splits)
+
+
+def has_room(queue: Queue) -> bool:
+    """Whether what is free now would do for any job; links and reservations are not looked at."""
+    problem = queue.problem
+    fits = _held(problem, queue.base.free[0]).sum(axis=1)
+    return bool((_least(problem) <= fits[problem.item_group]).any())
+
+
+def _held(problem: Problem, free: NDArray[np.int32]) -> Ints:
+    """Processes that free units of classes can hold, group of jobs x cluster."""
+    classes = np.where(problem.need > 0, free // np.maximum(problem.need, 1), 0)
+    fits = np.zeros((len(classes), problem.link_gbps.size), np.int64)
+    np.add.at(fits.T, problem.class_cluster, classes.T)
+    return fits
+
+
+def _least(problem: Problem) -> Ints:
+    """Processes of the smallest mode of each item."""
+    return problem.mode_procs[problem.mode_first[:-1]]
 
 
 def predicted(problem: Problem, shares: Floats) -> Problem:

@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
+from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.core.base.effects import Reply, SaveStartError, SendOrder, Solve
 from coalloc.core.base.events import (
     Event,
@@ -41,7 +42,8 @@ from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Refused, Submit
 from coalloc.core.base.settings import ClusterSettings, PrioritySettings, Settings, Trigger
 from coalloc.core.base.start_intervals import StartError
-from coalloc.core.coordinator import Coordinator
+from coalloc.core.coordinator import Coordinator, StoredState
+from coalloc.core.estimates import history_keys, remembered
 from coalloc.model.cost import run_time
 from coalloc.model.job_json import write_job
 from coalloc.model.parts import PartReport, PartState
@@ -150,7 +152,7 @@ class _Replay:
         self.on_progress = on_progress
         nodes = [node for cluster in slot_map.platform.clusters for node in cluster.nodes]
         self.power = {node.name: node.power for node in nodes}
-        self.core = Coordinator(settings)
+        self.core = Coordinator(settings, StoredState(ratios=known_ratios(workload.earlier)))
         self.index: dict[str, int] = {}
         self.parts: dict[str, list[tuple[str, Prepare]]] = {}
         self.ends: list[tuple[float, str]] = []
@@ -213,9 +215,8 @@ class _Replay:
         }
         number = self.arrived
         self.arrived += 1
-        launch = Launch(argv=(logged.application or "replayed",))
-        command = Submit(token=str(number), job=body, launch=launch)
-        user = logged.user or "replay"
+        user, program = _whose(logged)
+        command = Submit(token=str(number), job=body, launch=Launch(argv=(program,)))
         return Requested(origin=number, user=user, uid=-1, gid=-1, operator=False, command=command)
 
     def _finished(self, job: str, now: float) -> list[StatementReceived]:
@@ -318,6 +319,21 @@ class _Replay:
             never = reason == Reason.INFEASIBLE
             self.result.outcome[number] = Outcome.REFUSED if never else Outcome.WAITING
             self.result.reasons[number] = detail
+
+
+def _whose(logged: LoggedJob) -> tuple[str, str]:
+    """User and program of a job of a log."""
+    return logged.user or "replay", logged.application or "replayed"
+
+
+def known_ratios(ended: Iterable[LoggedJob]) -> dict[str, tuple[float, ...]]:
+    """What a daemon would remember of these jobs, by rising end: real by planned run times."""
+    out: dict[str, tuple[float, ...]] = {}
+    for logged in ended:
+        for key in history_keys(*_whose(logged), ""):
+            # Taken out and put back: the newest is last.
+            out[key] = remembered(out.pop(key, ()), logged.run_s / logged.job.base_time)
+    return out
 
 
 def _settings(slot_map: SlotMap, policy: str, sharing: SharingRule) -> Settings:

@@ -32,6 +32,9 @@ class Workload:
         What the rule for logs did.
     notes : tuple of str
         What the reader repaired, one line per log.
+    earlier : tuple of LoggedJob
+        Jobs that ended before the first submission, by rising end: the history that a site's
+        daemon would have.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Workload:
     left_out: Mapping[str, int] = field(default_factory=dict)
     adjusted: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    earlier: tuple[LoggedJob, ...] = ()
 
     @cached_property
     def is_rigid(self) -> bool:

@@ -161,6 +161,8 @@ class LoggedJob:
         What is submitted in place of `job`, which it equals on as many processes.
     user, application : str
         Whose job of what it was, as numbers; empty where the log does not know.
+    waited_s : float
+        From its submission to its start in the log, seconds; 0 where the log does not know.
     """
 
     job: RigidJob
@@ -171,6 +173,12 @@ class LoggedJob:
     moldable: MoldableJob | None = None
     user: str = ""
     application: str = ""
+    waited_s: float = 0.0
+
+    @property
+    def logged_end(self) -> float:
+        """When it ended in the log, on the axis of submit times."""
+        return self.job.submitted + self.waited_s + self.run_s
 
     @property
     def is_exact(self) -> bool:
@@ -251,6 +259,7 @@ def make_jobs(log: SwfLog, rule: JobRule | None = None) -> MadeJobs:
                 line=line.line,
                 user=_named(line.user),
                 application=_named(line.application),
+                waited_s=max(line.wait_s or 0.0, 0.0),
             )
         )
     return MadeJobs(jobs=tuple(jobs), left_out=dict(left_out), adjusted=dict(adjusted))

@@ -27,6 +27,8 @@ from coalloc.simulation.online.bench import Row
 
 SOME_WAIT_S = 60.0
 RESAMPLES = 2000
+SAME_LOG = 1e-9
+"""A ratio whose logarithm is not above this is 1 but for rounding."""
 FLOOR: Mapping[str, float] = {"wait": 1.0, "slowdown": 0.0, "later": 1.0}
 """Added to both figures of a ratio, by the first word of the column."""
 BETTER = "better rule"
@@ -46,6 +48,8 @@ class Ratio:
         The largest ratio of a piece.
     where : str
         That piece.
+    above : float
+        Share of the pieces whose ratio is above 1.
     pieces : int
     """
 
@@ -54,6 +58,7 @@ class Ratio:
     high: float
     worst: float
     where: str
+    above: float
     pieces: int
 
 
@@ -120,6 +125,7 @@ def _ratio(pairs: Mapping[str, tuple[float | None, float | None]], column: str) 
         high=float(np.exp(high)),
         worst=float(np.exp(values[worst])),
         where=names[worst],
+        above=float((values > SAME_LOG).mean()),
         pieces=len(names),
     )
 

@@ -19,6 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from coalloc.adapters.formats.platforms import Platform, read_platform
+from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.model.errors import InputError
 from coalloc.model.platform import Cluster, Node
 from coalloc.simulation.workload import Workload, read_workload
@@ -161,20 +162,26 @@ def read_log(log: Log, folder: Path) -> Workload:
 
 
 def take(piece: Piece, folder: Path, jobs: int = PIECE_JOBS) -> Workload:
-    """The first jobs of a piece; its times start at the first submission."""
+    """The first jobs of a piece; its times start at the first submission.
+
+    What had ended in the log before is `earlier`, so that policies which predict run times know of
+    it what a site's daemon would.
+    """
     first = piece.number * PIECE_JOBS
-    chosen = read_log(piece.log, folder).jobs[first : first + min(jobs, PIECE_JOBS)]
-    begin = chosen[0].job.submitted
-    moved = tuple(
-        replace(
-            one,
-            job=replace(
-                one.job, submitted=one.job.submitted - begin, earliest=one.job.submitted - begin
-            ),
-        )
-        for one in chosen
+    logged = read_log(piece.log, folder).jobs
+    begin = logged[first].job.submitted
+    ended = [one for one in logged[:first] if one.logged_end <= begin]
+    return Workload(
+        name=piece.name,
+        jobs=tuple(_moved(one, begin) for one in logged[first : first + min(jobs, PIECE_JOBS)]),
+        earlier=tuple(_moved(one, begin) for one in sorted(ended, key=lambda one: one.logged_end)),
     )
-    return Workload(name=piece.name, jobs=moved)
+
+
+def _moved(logged: LoggedJob, begin: float) -> LoggedJob:
+    """The job on an axis of time that begins there."""
+    time = logged.job.submitted - begin
+    return replace(logged, job=replace(logged.job, submitted=time, earliest=time))
 
 
 @cache

@@ -106,7 +106,9 @@ def to_markdown(bench: Bench, rows: Sequence[Row]) -> str:
         f"{len(bench.pieces)} pieces of {len(bench.contenders)} policies in "
         f"{len(bench.scenarios)} scenarios; pieces have at most {bench.jobs} jobs and belong to "
         f"the {' and '.join(halves)} half. " + _HALVES[tuple(halves)],
-        "Every figure below is computed from `online.csv`. All replays passed the checker.",
+        "Every figure below is computed from `online.csv`. All replays passed the checker. A "
+        "policy that predicts run times knows what had ended in the log before the piece begins, "
+        "as a site's daemon would, unless the scenario says otherwise.",
         "## What was replayed",
         _pieces(bench, rows),
         "## Against EASY",
@@ -122,8 +124,8 @@ def to_markdown(bench: Bench, rows: Sequence[Row]) -> str:
     if set(RULES) < set(contenders):
         parts += [
             "## Against the better of easy-spf and easy-saf",
-            "The base of each piece is the better of the two rules, figure by figure. *Worst "
-            "piece* is the largest ratio.",
+            "The base of each piece is the better of the two rules, figure by figure. *Longer on* "
+            "and *more on* are shares of pieces, *worst piece* is the largest ratio.",
             *(_better(scenario, _of(rows, scenario)) for scenario in bench.scenarios),
         ]
     parts += [
@@ -209,10 +211,12 @@ def _better(scenario: Scenario, found: Table) -> str:
             ratio = compare(busy, policy, BETTER, column)
             cells.append(_ratio(ratio))
             if column in ("wait_mean", "slowdown_mean"):
+                cells.append("–" if ratio is None else f"{ratio.above:.0%}")
                 cells.append("–" if ratio is None else f"{ratio.worst:.2f} ({ratio.where})")
         lines.append((f"`{policy}`", *cells))
     head = (
-        *("", "mean wait", "worst piece", "mean slowdown", "worst piece"),
+        *("", "mean wait", "longer on", "worst piece"),
+        *("mean slowdown", "more on", "worst piece"),
         *("95th percentile of waits", "longest wait"),
     )
     return f"### {scenario.name}\n\n{table(head, lines)}"

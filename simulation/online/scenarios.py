@@ -48,6 +48,8 @@ class Scenario:
         Where the machine is several clusters: least and most bandwidth of a process, Gbit/s.
     wide : bool
         Keep jobs wider than the largest cluster.
+    history : bool
+        What ended in the log before the piece begins is known; else the site is in its first week.
     """
 
     name: str
@@ -58,13 +60,15 @@ class Scenario:
     coallocation: str = "sooner"
     gbps: tuple[float, float] = GBPS
     wide: bool = False
+    history: bool = True
 
 
 SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario
     for scenario in (
         Scenario(name="logged", doc="one cluster, the log's own times and estimates"),
-        Scenario(name="exact", doc="the same, estimates are the real run times", exact=True),
+        Scenario(name="first-week", doc="the same, nothing known of earlier jobs", history=False),
+        Scenario(name="exact", doc="as logged, estimates are the real run times", exact=True),
         Scenario(name="load-70", doc="one cluster, arrivals scaled to a load of 0.7", load=0.7),
         Scenario(name="load-90", doc="one cluster, arrivals scaled to a load of 0.9", load=0.9),
         Scenario(
@@ -133,14 +137,18 @@ def stage(
     """The jobs of a piece, and the machine, in a scenario."""
     workload = take(piece, folder, jobs)
     platform = several(piece.log, folder) if scenario.clusters else single(piece.log)
-    made = workload.jobs
+    made, earlier = workload.jobs, workload.earlier if scenario.history else ()
     if scenario.exact:
-        made = tuple(replace(one, job=replace(one.job, base_time=one.run_s)) for one in made)
+        made, earlier = _exact(made), _exact(earlier)
     if scenario.clusters:
         made = _communicating(made, platform, piece.name, scenario)
     if scenario.load:
         made = _arriving(made, platform, scenario.load)
-    return replace(workload, jobs=made), platform
+    return replace(workload, jobs=made, earlier=earlier), platform
+
+
+def _exact(jobs: tuple[LoggedJob, ...]) -> tuple[LoggedJob, ...]:
+    return tuple(replace(one, job=replace(one.job, base_time=one.run_s)) for one in jobs)
 
 
 def _communicating(

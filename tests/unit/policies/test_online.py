@@ -130,6 +130,17 @@ def test_only_the_first_overdue_job_leaves_the_order() -> None:
     assert by_start(plan) == ["first", "short", "long"]
 
 
+def test_nothing_is_compared_where_nothing_has_room() -> None:
+    queue = (job("wide", 4, 60.0, submitted=-9.0), job("two", 2, 600.0, submitted=-8.0))
+    work = Running(id="r", nodes={f"a{n}": 1 for n in range(3)}, start=-60.0, end=90.0)
+    snapshot = Snapshot(clusters=(machine("a", 4),), queue=queue, running=(work,))
+    plan = round_of(snapshot)
+    assert plan.stats["tried"] == 1
+    assert len(plan.placements) == 2
+    roomy = replace(snapshot, queue=(*queue, job("one", 1, 900.0, submitted=-7.0)))
+    assert round_of(roomy).stats["tried"] > 1
+
+
 def test_orders_that_are_the_same_are_rolled_once() -> None:
     queue = tuple(job(str(n), 3, 60.0) for n in range(5))
     plan = round_of(Snapshot(clusters=(machine("a", 4),), queue=queue))

@@ -10,16 +10,25 @@ from typing import Any
 import pytest
 
 from coalloc.cli import main
+from coalloc.core.base.effects import Solve
+from coalloc.core.estimates import KEPT
 from coalloc.model.errors import InputError
+from coalloc.model.history import History
+from coalloc.model.plan import Plan
+from coalloc.policies.base import Budget
+from coalloc.policies.options import read_options
+from coalloc.policies.registry import lookup
+from coalloc.simulation.general import known_ratios, replay_general
 from coalloc.simulation.online import bench
 from coalloc.simulation.online.bench import Row, read_contender, read_rows
 from coalloc.simulation.online.compare import BETTER, by_piece, compare, waiting
 from coalloc.simulation.online.measures import FIGURES
-from coalloc.simulation.online.pieces import LOGS, Piece, cut, several, single
+from coalloc.simulation.online.pieces import LOGS, PIECE_JOBS, Piece, cut, several, single, take
 from coalloc.simulation.online.scenarios import EVERY, PAIRS, stage
 from coalloc.simulation.replay import replay
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.trace import Trace
+from coalloc.simulation.workload import map_slots
 
 KTH = "data/swf/KTH-SP2-1996-2.1-cln.swf.gz"
 
@@ -63,6 +72,46 @@ def test_scenarios(shared_file: Callable[[str], Path], name: str) -> None:
         assert (scenario.gbps[1] > 0.0) == (workload.gbps.max() > 0.9 * scenario.gbps[1])
 
 
+def test_a_piece_knows_what_ended_before_it_in_the_log(shared_file: Callable[[str], Path]) -> None:
+    folder = shared_file(KTH).parent
+    piece = Piece(log=LOGS["KTH-SP2"], number=1)
+    workload = take(piece, folder, 10)
+    assert {one.job.submitted for one in workload.jobs[:1]} == {0.0}
+    ends = [one.logged_end for one in workload.earlier]
+    assert ends == sorted(ends)
+    assert max(ends) <= 0.0
+    # All but what was still waiting or running, which is fewer than the machine has nodes.
+    assert PIECE_JOBS - 100 < len(ends) < PIECE_JOBS
+    assert stage(piece, EVERY["first-week"], folder, 10)[0].earlier == ()
+    exact, _ = stage(piece, EVERY["exact"], folder, 10)
+    assert set(known_ratios(exact.earlier).values()) <= {(1.0,) * n for n in range(1, 33)}
+    assert take(Piece(log=LOGS["KTH-SP2"], number=0), folder, 10).earlier == ()
+
+
+def test_policies_are_told_of_what_ended_before(shared_file: Callable[[str], Path]) -> None:
+    folder = shared_file(KTH).parent
+    piece, row = Piece(log=LOGS["KTH-SP2"], number=1), lookup("easy")
+    options, live = read_options({}, row.options), Budget(live=True, bounds=False)
+    first: dict[str, History] = {}
+    for name in ("logged", "first-week"):
+        workload, platform = stage(piece, EVERY[name], folder, 1)
+        told: list[History] = []
+
+        def solve(asked: Solve, told: list[History] = told) -> Plan:
+            told.append(asked.history)
+            return row.solve(asked.snapshot, options, live)
+
+        replay_general(workload, map_slots(platform), solve)
+        first[name] = told[0]
+    assert first["first-week"] == History()
+    user = workload.jobs[0].user
+    mine = [one for one in take(piece, folder, 1).earlier if one.user == user]
+    newest = tuple(one.run_s / one.job.base_time for one in mine)[-KEPT:]
+    assert newest
+    assert first["logged"].samples == (newest,)
+    assert set(newest) <= set(first["logged"].pool)
+
+
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 def test_pairs_differ_in_co_allocation_alone(one: str, other: str) -> None:
     first, second = EVERY[one], EVERY[other]
@@ -89,7 +138,7 @@ def test_ratios_are_taken_piece_by_piece() -> None:
     assert list(busy) == ["p0", "p1"]
     ratio = compare(busy, "easy-spf", "easy", "wait_mean")
     assert ratio is not None
-    assert (ratio.where, ratio.pieces) == ("p1", 2)
+    assert (ratio.where, ratio.pieces, ratio.above) == ("p1", 2, 0.5)
     assert (ratio.low, ratio.mean, ratio.high, ratio.worst) == pytest.approx((0.5, 1.0, 2.0, 2.0))
     better = compare(busy, "easy", BETTER, "wait_mean")
     assert better is not None
