@@ -131,6 +131,7 @@ class Users:
             return
         command = self.wider.think(list(self.acknowledged.values()))
         if command is not None:
+            self.wider.asked(command)
             self._wish(command)
 
     def ask_for(self, command: Command) -> None:

@@ -150,6 +150,21 @@ class Wider:
                 pass
         return user, command
 
+    def asked(self, command: Command) -> None:
+        """What was acknowledged before stands only until the next change, heard of or not."""
+        match command:
+            case Update(job=asked, fields=fields):
+                for job in self.changed:
+                    if asked in {job, job.partition("_")[0]}:
+                        for name in fields:
+                            self.changed[job].pop(name, None)
+            case SetPriority(job=asked):
+                for job in list(self.priorities):
+                    if asked in {job, job.partition("_")[0]}:
+                        del self.priorities[job]
+            case _:
+                pass
+
     def granted(self, command: Command, body: Mapping[str, Any]) -> None:
         """A request was answered with yes."""
         match command:
