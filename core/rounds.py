@@ -21,12 +21,13 @@ from coalloc.core.base.state import RoundState, State, arrival
 from coalloc.core.dependencies import open_needs
 from coalloc.core.eligibility import refused_by_all, reserved_text
 from coalloc.core.estimates import history_for, history_keys
-from coalloc.core.occupation import misfit, occupation
+from coalloc.core.occupation import Occupation, misfit, occupation
 from coalloc.core.placing import NOW_S, divisible, place_pieces, startable
+from coalloc.core.reserving import is_kept_from
 from coalloc.core.sharing import limits
 from coalloc.core.waits import waiting_claims
 from coalloc.model.history import NO_HISTORY
-from coalloc.model.plan import NOTES, Plan, Reason
+from coalloc.model.plan import NOTES, Placement, Plan, Reason
 from coalloc.model.plan_json import write_plan
 from coalloc.model.snapshot import Snapshot
 
@@ -196,7 +197,7 @@ def _commit(state: State, plan: Plan, now: float) -> None:
         record = startable(state, placement, now)
         if record is None:
             continue
-        why = misfit(placement, record, view)
+        why = _obstacle(state, placement, record, view, now)
         if why and record.flow:
             continue  # It starts along the plan when its nodes are free.
         if why:
@@ -216,6 +217,19 @@ def _commit(state: State, plan: Plan, now: float) -> None:
         started.append(record.id)
     if started:
         _count_passed_over(state, started, now)
+
+
+def _obstacle(
+    state: State, placement: Placement, record: JobRecord, view: Occupation, now: float
+) -> str:
+    """Reason why a placement cannot start now; empty if it can.
+
+    The plan knows of reservations, but its clock may have been set forward since.
+    """
+    why = misfit(placement, record, view)
+    if not why and is_kept_from(state, record.user, placement.nodes, now, now):
+        why = "one of its nodes is reserved for others"
+    return why
 
 
 def _queue_up(state: State, plan: Plan, now: float) -> None:
@@ -254,7 +268,7 @@ def _fill(state: State, plan: Plan, now: float) -> None:
         placement = limits.trimmed(state, state.jobs[pool.id], planned, now)
         if placement is None:
             continue
-        why = misfit(placement, state.jobs[pool.id], view)
+        why = _obstacle(state, placement, state.jobs[pool.id], view, now)
         if why:
             _superseded(state, current, pool.id, why)
             continue

@@ -23,6 +23,7 @@ from coalloc.core.base.projects import DAY_S, Limits, Scope
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.base.usage import by_day, spans
+from coalloc.core.dependencies import open_needs
 from coalloc.core.sharing.priority import factors, is_on, project_of
 from coalloc.model.cost import base_time
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
@@ -234,9 +235,17 @@ def hold_back(state: State, now: float) -> None:
             continue
         procs, seconds = least_of(record.job)
         why = book.why_not(record, procs, seconds) or _no_allotment(book, record)
-        why = why or book.overbooked(record, procs)
+        if not why and _may_start(state, record, now):
+            why = book.overbooked(record, procs)
         if why:
             state.limited[record.id] = why
+
+
+def _may_start(state: State, record: JobRecord, now: float) -> bool:
+    """Test if only room keeps a job waiting; others ask for none that it could have."""
+    if record.not_before > now or record.job.earliest > now:
+        return False
+    return not open_needs(state, record)
 
 
 def _in_turn(state: State, now: float) -> list[JobRecord]:

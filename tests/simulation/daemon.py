@@ -42,6 +42,7 @@ from coalloc.daemon.store.writer import without_submits
 from tests.simulation.disk import Disk, FullError
 from tests.simulation.network import Network
 from tests.simulation.planning import Planner
+from tests.simulation.wider import KeptNodes
 
 BEAT_S = 2.0
 SILENT_S = 10.0
@@ -75,6 +76,7 @@ class DaemonHost:
         self.settings, self.network, self._dice = settings, network, dice
         self.disk = Disk()
         self.planner = Planner(dice)
+        self.kept = KeptNodes()
         self.core: Coordinator | None = None
         self.offset = 0.0
         self.frozen_until = 0.0
@@ -97,6 +99,7 @@ class DaemonHost:
         """Start from the disk."""
         past = self.disk.recall(self._names)
         self.core = Coordinator(self.settings, past)
+        self.kept.begin(self.disk)
         self.frozen_until = 0.0
         self._delivery = Delivery(self._tell, self.disk.launches.get, epoch=self.disk.epoch)
         self._delivery.restore({name: dict(box) for name, box in self.disk.outbox.items()})
@@ -137,7 +140,9 @@ class DaemonHost:
         batch, self._inbox = self._inbox, []
         effects: list[Effect] = []
         for event in batch:
-            effects += self.core.handle(event, now + self.offset)
+            made = self.core.handle(event, now + self.offset)
+            self.kept.look(made, now + self.offset)
+            effects += made
         self._carry_out(effects, now)
 
     def _timers(self, now: float) -> None:

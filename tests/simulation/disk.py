@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from coalloc.core.after_restore import MARK as RESTORED
 from coalloc.core.base.effects import (
+    AddUsage,
     AppendEvent,
     DropHistory,
     DropOrders,
@@ -20,11 +21,13 @@ from coalloc.core.base.effects import (
     SavePromises,
     SaveStartError,
     SaveToken,
+    SaveUsage,
     SendOrder,
 )
 from coalloc.core.base.messages import Order
 from coalloc.core.base.records import JobRecord, Launch
 from coalloc.core.base.start_intervals import Promise, StartError
+from coalloc.core.base.usage import Owner, Usage
 from coalloc.core.coordinator import StoredState
 from coalloc.core.presence import MARK as EXECUTOR
 from coalloc.core.reserving import META as RESERVED
@@ -49,6 +52,10 @@ class Disk:
     promises: dict[str, tuple[Promise, ...]] = field(default_factory=dict)
     start_errors: dict[int, StartError] = field(default_factory=dict)
     outbox: dict[str, dict[int, Order]] = field(default_factory=dict)
+    usage: dict[Owner, Usage] = field(default_factory=dict)
+    days: dict[Owner, dict[int, float]] = field(default_factory=dict)
+    charged: float = 0.0
+    """Processor-seconds that the last commit has added."""
     last_event: int = 0
     is_full: bool = False
     changed: dict[str, tuple[JobRecord | None, JobRecord]] = field(default_factory=dict)
@@ -79,6 +86,8 @@ class Disk:
             history=dict(self.history),
             promises=dict(self.promises),
             start_errors=dict(self.start_errors),
+            usage=dict(self.usage),
+            days={owner: dict(days) for owner, days in self.days.items()},
             outbox={name: dict(box) for name, box in self.outbox.items()},
             is_full=False,
             changed={},
@@ -114,6 +123,7 @@ class Disk:
         if self.is_full:
             raise FullError
         self.changed = {}
+        self.charged = 0.0
         for effect in effects:
             match effect:
                 case SaveJob(record=record):
@@ -143,6 +153,12 @@ class Disk:
                 case DropOrders(cluster=cluster, through_seq=through):
                     box = self.outbox.get(cluster, {})
                     self.outbox[cluster] = {s: o for s, o in box.items() if s > through}
+                case SaveUsage(project=project, user=user, proc_s=proc_s, at=at):
+                    self.usage[project, user] = Usage(proc_s, at)
+                case AddUsage(day=day, project=project, user=user, proc_s=proc_s):
+                    days = self.days.setdefault((project, user), {})
+                    days[day] = days.get(day, 0.0) + proc_s
+                    self.charged += proc_s
                 case AppendEvent(seq=seq):
                     self.last_event = seq
 
@@ -157,6 +173,8 @@ class Disk:
             history=dict(self.history),
             promises=dict(self.promises),
             start_errors=[self.start_errors[n] for n in sorted(self.start_errors)],
+            usage=dict(self.usage),
+            days={owner: dict(days) for owner, days in self.days.items()},
             drained=drained_of(self.meta.get("drained", "")),
             reserved=read_reserved(self.meta.get(RESERVED, "")),
             paused=bool(self.meta.get("paused")),

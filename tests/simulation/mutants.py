@@ -25,12 +25,15 @@ from coalloc.core import (
     presence,
     queue,
     queueing,
+    rounds,
     starting,
+    updating,
     workflows,
 )
 from coalloc.core.base import composites, state
 from coalloc.core.executor import machine as executor
 from coalloc.core.executor import turn as executor_turn
+from coalloc.core.sharing import accounting, limits
 from coalloc.daemon import outbox
 from coalloc.daemon.store import restore
 from tests.simulation import daemon as shell
@@ -324,6 +327,43 @@ MUTANTS: dict[str, Mutant] = {
         of=after_restore._is_unknown,
         old='    """A part of',
         new='    return False\n    """A part of',
+        steps=600,
+    ),
+    # Limits, reservations, changes and usage
+    "jobs-that-depend-take-room": Mutant(
+        of=limits.hold_back,
+        old="if not why and _may_start(state, record, now):",
+        new="if not why:",
+        steps=300,
+    ),
+    "limits-not-checked-again": Mutant(
+        of=limits.holds,
+        old="why = book.why_not(record, *start_of(record, placement))",
+        new='why = ""',
+        steps=600,
+    ),
+    "reserved-nodes-given-to-others": Mutant(
+        of=rounds._obstacle,
+        old="if not why and is_kept_from(",
+        new="if False and is_kept_from(",
+        steps=800,
+    ),
+    "changes-not-saved": Mutant(
+        of=updating.update, old="state.put(record)", new="state.index(record)", steps=800
+    ),
+    "usage-not-saved": Mutant(
+        of=accounting.charge, old="state.out.append(saved)", new="pass", steps=400
+    ),
+    "priorities-not-saved": Mutant(
+        of=queue.set_priority,
+        old="state.put(replace(record, priority=command.priority))",
+        new="state.index(replace(record, priority=command.priority))",
+        steps=800,
+    ),
+    "after-before-the-start": Mutant(
+        of=dependencies.is_open,
+        old="needed.state is JobState.RUNNING",
+        new="needed.state is not JobState.HELD",
         steps=600,
     ),
 }

@@ -122,6 +122,11 @@ class Batch:
     """Claims may wait in it."""
     is_full: bool = False
     """Readings show jobs of others on every node, and others that wait."""
+    preempts: random.Random | None = None
+    """Of the jobs that it ends for the sake of others; None: it never does."""
+    preempted: dict[str, int] = field(default_factory=dict)
+    """How often, by job."""
+    on_claim: Callable[[Prepare], None] = lambda _: None
 
     def claim(self, order: Prepare, now: float) -> None:
         """Hold nodes for a part, unless somebody else has taken them.
@@ -138,6 +143,7 @@ class Batch:
             return
         assert part.key not in self.claimed, f"{part.key} is claimed a second time"
         self.claimed.add(part.key)
+        self.on_claim(order)
         self.parts[part.key] = part
         if self.dice.random() < 0.2 * self.faults or (self.is_strict and self._taken(part)):
             part.refuse("nodes_taken")
@@ -299,6 +305,9 @@ class Batch:
             if part.state is PartState.RUNNING:
                 if self.dice.random() < 0.01 * self.faults:
                     part.state, part.reason = PartState.LOST, "node_died"
+                elif self._is_preempted(part):
+                    self.preempted[part.order.job] = self.preempted.get(part.order.job, 0) + 1
+                    part.finish(143, "preempted", now)
                 elif part.ends <= now:
                     part.finish(0 if self.dice.random() < 0.9 else 1, "exited", part.ends)
             if part.state is PartState.WAITING:
@@ -311,6 +320,10 @@ class Batch:
                 seen = self.readied.setdefault((part.order.job, part.order.attempt), {})
                 seen[part.order.part] = sum(part.nodes.values())
             self._follow(part)
+
+    def _is_preempted(self, part: Part) -> bool:
+        dice = self.preempts
+        return dice is not None and not part.order.foreign and dice.random() < 0.1 * self.faults
 
     def _follow(self, part: Part) -> None:
         """What becomes of a guest whose part has ended."""

@@ -36,6 +36,8 @@ class Planner:
             return
         plan = first_fit(solve.snapshot)
         plan = ahead(carried(plan, solve.snapshot), solve.snapshot)
+        if solve.snapshot.reservations and dice.random() < 0.7:
+            plan = beside(plan, solve.snapshot)
         takes = dice.choice([0.0, 0.0, 0.2, 3.0]) if self.faults else 0.0
         if dice.random() < 0.5:
             # Another order, other nodes: the final plan says something else of both.
@@ -78,6 +80,22 @@ def ahead(plan: Plan, snapshot: Snapshot) -> Plan:
             start = snapshot.time + 60.0
             later.append(Placement(job=job.id, start=start, end=start + 60.0, nodes=nodes))
     return replace(plan, placements=(*plan.placements, *later))
+
+
+def beside(plan: Plan, snapshot: Snapshot) -> Plan:
+    """Without the placements on nodes that are kept for other jobs then."""
+    kept = [
+        placement
+        for placement in plan.placements
+        if not any(
+            one.start < placement.end
+            and one.end > placement.start
+            and placement.job not in one.jobs
+            and placement.nodes.keys() & set(one.nodes)
+            for one in snapshot.reservations
+        )
+    ]
+    return replace(plan, placements=tuple(kept))
 
 
 def carried(plan: Plan, snapshot: Snapshot) -> Plan:

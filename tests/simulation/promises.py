@@ -7,6 +7,7 @@ from coalloc.core.base.records import JobRecord, JobState
 from coalloc.model.cost import link_loads
 from coalloc.model.jobs import DivisibleJob, RigidJob, WorkflowJob
 from coalloc.model.parts import PartState
+from tests.simulation import shares
 from tests.simulation.daemon import DaemonHost
 from tests.simulation.parts import HELD, Batch
 from tests.simulation.users import Users
@@ -17,7 +18,12 @@ HASTENED_S = 8.0
 DECIDED = frozenset({JobState.STARTING, JobState.RUNNING})
 
 
-def at_commit(daemon: DaemonHost, capacity: dict[str, float], touched: set[str]) -> None:
+def at_commit(
+    daemon: DaemonHost,
+    capacity: dict[str, float],
+    touched: set[str],
+    batches: dict[str, Batch],
+) -> None:
     """What each transaction must keep.
 
     Parameters
@@ -38,7 +44,8 @@ def at_commit(daemon: DaemonHost, capacity: dict[str, float], touched: set[str])
             f"job {record.id} was {before.state}, and is {record.state}"
         )
         assert record.attempt >= before.attempt, f"job {record.id}: an attempt is taken back"
-        failed_again = record.failures > before.failures or record.foreign
+        is_put_back = record.requeue and any(record.id in b.preempted for b in batches.values())
+        failed_again = record.failures > before.failures or record.foreign or is_put_back
         if before.state in DECIDED and record.is_waiting and not failed_again:
             assert all(part.started is None for part in before.parts), (
                 f"job {record.id} ran, and waits again"
@@ -61,6 +68,7 @@ def at_commit(daemon: DaemonHost, capacity: dict[str, float], touched: set[str])
         if record.is_placed:
             for name, value in loads(record).items():
                 load[name] += value
+    shares.at_commit(daemon)
     for name, value in load.items():
         assert value <= capacity[name] * (1 + TOLERANCE), f"link of {name}: {value} Gbit/s"
 
@@ -98,6 +106,7 @@ def at_step(daemon: DaemonHost, batches: dict[str, Batch], users: Users) -> None
     jobs = daemon.disk.jobs
     for token, job in users.acknowledged.items():
         assert job in jobs or f"{job}_1" in jobs, f"{token} was acknowledged, and is not on disk"
+    shares.at_step(daemon, users)
     for job in users.cancelled:
         record = jobs.get(job)
         assert record is None or record.is_ended or record.cancelled_by, (
@@ -105,7 +114,9 @@ def at_step(daemon: DaemonHost, batches: dict[str, Batch], users: Users) -> None
         )
 
 
-def at_start(daemon: DaemonHost, batch: Batch, users: Users, order: Prepare) -> None:
+def at_start(
+    daemon: DaemonHost, batches: dict[str, Batch], cluster: str, users: Users, order: Prepare
+) -> None:
     """The decision to start is on disk before anybody carries it out, and is taken once.
 
     Raises
@@ -117,10 +128,16 @@ def at_start(daemon: DaemonHost, batch: Batch, users: Users, order: Prepare) -> 
     assert record is not None, f"job {job} starts, and is not on disk"
     assert record.attempt == attempt, f"job {job} starts as attempt {attempt} of {record.attempt}"
     assert record.state in DECIDED or record.is_ended, f"job {job} starts as {record.state}"
+    batch = batches[cluster]
     ran = batch.starts[job]
     back = batch.guests.jobs[order.foreign].requeued if order.foreign else 0
+    if record.requeue:
+        back += sum(other.preempted.get(job, 0) for other in batches.values())
     assert len(ran) <= 1 + record.failures + back, f"job {job} starts again: attempts {sorted(ran)}"
+    shares.at_start(daemon, users, order)
     for kind, needed in users.needs_of(record.flow or job):
+        if kind not in {"afterok", "afterany"}:
+            continue
         for other in _members(daemon, needed):
             assert other.is_ended, f"job {job} starts before job {other.id} has ended"
             assert kind != "afterok" or other.state is JobState.COMPLETED, (
@@ -174,6 +191,21 @@ def nodes_known(batches: dict[str, Batch], order: Prepare) -> None:
         assert told == held, f"{part.key} starts, holds {held}, and was told of {told}"
 
 
+def claimed_together(batches: dict[str, Batch], cluster: str, order: Prepare) -> None:
+    """Nodes that are held for one attempt are those of one decision.
+
+    Raises
+    ------
+    AssertionError
+    """
+    for name, batch in batches.items():
+        for key, part in batch.parts.items():
+            if key[:2] == (order.job, order.attempt) and part.state in HELD:
+                assert part.order.all_nodes == order.all_nodes, (
+                    f"{cluster} claims for {key[:2]}, and {name} holds {part.state} nodes of it"
+                )
+
+
 def _after_parents(daemon: DaemonHost, record: JobRecord) -> None:
     jobs = daemon.disk.jobs
     flow = jobs[record.flow]
@@ -218,7 +250,7 @@ def at_end(daemon: DaemonHost, batches: dict[str, Batch], touched: set[str]) -> 
         is_touched = (record.flow or record.id) in touched
         if ran and not is_touched and not _was_put_back(record, batches):
             # One that failed, and was ended before it ran again, has a last attempt without a run.
-            is_between = bool(record.failures) and record.started is None
+            is_between = bool(record.failures or record.requeue) and record.started is None
             assert record.attempt in ran or is_between, (
                 f"job {record.id} ran as {ran}, not as {record.attempt}"
             )

@@ -17,13 +17,18 @@ from coalloc.core.base.requests import (
     PauseRounds,
     Refused,
     Release,
+    Reserve,
     Resume,
     ResumeRounds,
+    SetPriority,
     Submit,
     SubmitWorkflow,
+    Unreserve,
+    Update,
 )
 from coalloc.daemon.store.recall import drained_of
 from tests.simulation.disk import Disk
+from tests.simulation.wider import Wider
 from tests.support.core_site import workflow
 
 RETRY_S = 5.0
@@ -42,6 +47,7 @@ class Wish:
 
     command: Command
     asked: float = -1e9
+    user: str = "u"
 
 
 @dataclass
@@ -60,6 +66,8 @@ class Users:
     dice: random.Random
     most: int
     clusters: tuple[str, ...]
+    wider: Wider | None = None
+    """What they ask for beside the plain commands; None: nothing."""
     wishes: dict[str, Wish] = field(default_factory=dict)
     needs: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     acknowledged: dict[str, str] = field(default_factory=dict)
@@ -114,6 +122,18 @@ class Users:
             case _:
                 pass
 
+    def want_more(self) -> None:
+        """Think of one of the wider commands, one at a time."""
+        if self.wider is None or any(
+            isinstance(wish.command, Update | SetPriority | Reserve | Unreserve)
+            for wish in self.wishes.values()
+        ):
+            return
+        command = self.wider.think(list(self.acknowledged.values()))
+        if command is not None:
+            self.wider.asked(command)
+            self._wish(command)
+
     def ask_for(self, command: Command) -> None:
         """Ask for something beside what users think of."""
         self._wish(command)
@@ -129,7 +149,8 @@ class Users:
             if job not in jobs and f"{job}_1" not in jobs:
                 del self.acknowledged[token]
                 if self.dice.random() < 0.5:
-                    self.wishes[token] = Wish(self.requests[token])
+                    user = "u" if self.wider is None else self.wider.owners[token]
+                    self.wishes[token] = Wish(self.requests[token], user=user)
         self.cancelled = {
             job
             for job in self.cancelled
@@ -138,6 +159,8 @@ class Users:
         self.held = {job for job, record in jobs.items() if record.state is JobState.HELD}
         self.drained = set(drained_of(disk.meta.get("drained", "")))
         self.paused = False
+        if self.wider is not None:
+            self.wider.restored(disk)
 
     def _undo(self) -> None:
         """Nothing is left held, drained or paused."""
@@ -149,6 +172,9 @@ class Users:
             self._wish(Resume(target=target))
         if self.paused:
             self._wish(ResumeRounds())
+        if self.wider is not None:
+            for command in self.wider.undo():
+                self._wish(command)
         self.held.clear()
         self.drained.clear()
         self.paused = False
@@ -179,8 +205,12 @@ class Users:
         self._want(token, Submit(token=token, job=job, launch=launch, needs=needs, array=array))
 
     def _want(self, token: str, command: Submit) -> None:
+        user = "u"
+        if self.wider is not None:
+            user, command = self.wider.widened(token, command, self.acknowledged)
+            self.needs[token] = command.needs
         self.requests[token] = command
-        self.wishes[token] = Wish(command)
+        self.wishes[token] = Wish(command, user=user)
 
     def _workflow(self, token: str) -> SubmitWorkflow:
         dice = self.dice
@@ -207,7 +237,12 @@ class Users:
             if now - wish.asked >= RETRY_S:
                 wish.asked = now
                 return Requested(
-                    origin=origin, user="u", uid=1, gid=1, operator=True, command=wish.command
+                    origin=origin,
+                    user=wish.user,
+                    uid=1,
+                    gid=1,
+                    operator=True,
+                    command=wish.command,
                 )
         return None
 
@@ -229,7 +264,9 @@ class Users:
                 before = self.acknowledged.setdefault(name, job)
                 assert before == job, f"{name} was job {before}, and is job {job} now"
                 self.wishes.pop(name, None)
-            case Done() if wish is not None:
+            case Done(body=body) if wish is not None:
+                if self.wider is not None:
+                    self.wider.granted(wish.command, body)
                 if isinstance(wish.command, Cancel):
                     self.cancelled.add(wish.command.job)
                 del self.wishes[name]
@@ -244,9 +281,12 @@ class Users:
     def needs_of(self, job: str) -> tuple[tuple[str, str], ...]:
         """What the users asked to end before this job; nothing before they know its number."""
         number = job.partition("_")[0]
+        if self.wider is not None and number in self.wider.redirected:
+            return ()
         return next((self.needs[t] for t, j in self.acknowledged.items() if j == number), ())
 
     def is_calm(self) -> bool:
         """Every wish was answered, and nothing stays held, drained or paused."""
         undone = not (self.held or self.drained or self.paused)
+        undone = undone and (self.wider is None or not self.wider.reserved)
         return self.made >= self.most and not self.wishes and undone

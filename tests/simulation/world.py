@@ -19,6 +19,7 @@ from tests.simulation.parts import Batch
 from tests.simulation.restoring import Restorations
 from tests.simulation.troubles import Troubles
 from tests.simulation.users import Users
+from tests.simulation.wider import PRIORITY, PROJECTS, Wider
 from tests.support.core_site import reading
 
 SITE = {"a": (2, 1, 1.0), "b": (2, 2, 0.5), "c": (1, 2, 0.4)}
@@ -82,9 +83,12 @@ class World:
             backoff_max_s=4.0,
             keep_ended=10_000,
         )
+        wider = Wider(seed, names) if random.Random(f"wider {seed}").random() < 0.5 else None
+        if wider is not None:
+            settings = replace(settings, projects=PROJECTS, priority=PRIORITY)
         self.capacity = {name: SITE[name][2] for name in names}
         self.daemon = DaemonHost(settings, self.network, self.dice, self._committed)
-        self.users = Users(self.dice, JOBS, names)
+        self.users = Users(self.dice, JOBS, names, wider)
         readied: dict[tuple[str, int], dict[int, int]] = {}
         starts: dict[str, dict[int, set[int]]] = {}
         self.batches: dict[str, Batch] = {}
@@ -103,6 +107,8 @@ class World:
                 waits=random.Random(f"waits {seed} {name}"),
                 queues=queues,
                 is_strict=queues,  # it grants what the daemon does not know of yet
+                preempts=random.Random(f"preempts {seed} {name}") if wider else None,
+                on_claim=partial(self._claimed, name),
             )
             self.batches[name] = batch
             self.executors[name] = ExecutorHost(
@@ -132,11 +138,15 @@ class World:
             executor.troubles.faults = faults
 
     def _committed(self) -> None:
-        promises.at_commit(self.daemon, self.capacity, self.restorations.touched)
+        touched = self.restorations.touched
+        promises.at_commit(self.daemon, self.capacity, touched, self.batches)
+
+    def _claimed(self, cluster: str, order: Prepare) -> None:
+        promises.claimed_together(self.batches, cluster, order)
 
     def _started(self, cluster: str, order: Prepare) -> None:
         if not self.restorations.is_former(cluster, order):
-            promises.at_start(self.daemon, self.batches[cluster], self.users, order)
+            promises.at_start(self.daemon, self.batches, cluster, self.users, order)
             promises.nodes_known(self.batches, order)
 
     def step(self) -> None:
@@ -215,6 +225,8 @@ class World:
     def _users_move(self) -> str:
         if self.dice.random() < 0.3:
             self.users.want(calm=self._calm)
+        if not self._calm:
+            self.users.want_more()
         request = self.users.ask(self.now)
         if request is None:
             return "users wait"

@@ -61,7 +61,7 @@ MAY_IMPORT = {
 # Sub-folders that import nothing of their package but themselves and what is named.
 WITHIN = {
     "core/base": (),
-    "core/sharing": ("coalloc.core.base",),
+    "core/sharing": ("coalloc.core.base", "coalloc.core.dependencies"),
     "core/executor": ("coalloc.core.base",),
 }
 # Modules that import the standard library only, `adapters.runner` and their own folder: they are
