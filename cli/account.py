@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 STATES = ("completed", "failed", "cancelled", "timeout", "lost")
 HEADERS = (
     *("JOBID", "NAME", "USER", "PROJECT", "STATE", "EXIT", "STARTED", "WAITED", "RAN"),
-    *("PROCS", "PROC-HOURS", "CPU", "MEM", "CLUSTERS"),
+    *("PROCS", "PROC-HOURS", "CPU", "MEM", "CLUSTERS", "DETAIL"),
 )
 NUMBERS = frozenset(
     {"EXIT", "WAITED", "RAN", "PROCS", "PROC-HOURS", "CPU", "MEM", "JOBS", "WAIT", "CO-ALLOC"}
@@ -153,6 +153,7 @@ def _cells(row: AccountRow) -> tuple[str, ...]:
         "-" if row.cpu_s is None or not row.proc_s else f"{100.0 * row.cpu_s / row.proc_s:.0f}%",
         "-" if row.max_rss_mb is None else f"{row.max_rss_mb:.0f}M",
         "+".join(row.clusters) or "-",
+        row.detail or "-",
     )
 
 

@@ -14,21 +14,23 @@ free first. The part that the job has there then keeps to the bound, whatever el
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
 from coalloc.core.avoiding import avoided, shape_of
 from coalloc.core.base.clusters import ClusterState
-from coalloc.core.base.records import JobRecord
+from coalloc.core.base.records import JobRecord, Reserved
 from coalloc.core.base.state import State
 from coalloc.core.batch_accounts import account_there
 from coalloc.model.batch_options import PLAIN, BatchOptions
 from coalloc.model.constraint import admits
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.nodeset import fold
 from coalloc.model.platform import NodeState
+from coalloc.model.ranges import EVENT
 from coalloc.model.reading import NodeReading
-from coalloc.model.site_rules import ANY, Asking, Verdict, judged
+from coalloc.model.site_rules import ANY, Asking, Verdict, judged, span_text
 from coalloc.model.snapshot import Reservation
 
 
@@ -264,7 +266,7 @@ class Offers:
     def of(self, record: JobRecord) -> Offer:
         """Offer of the clusters to a waiting job."""
         if self._are_needed is None:
-            self._are_needed = any(
+            self._are_needed = bool(self.state.reserved) or any(
                 cluster.refused or (cluster.reading is not None and cluster.reading.rules)
                 for cluster in self.state.clusters.values()
             )
@@ -301,6 +303,7 @@ class Offers:
             chosen += nodes
             ahead |= run_into(cluster, job, verdict, self.now, own)
             refused |= avoided(cluster, record, self.now)
+            ahead |= run_into_reserved(self.state, name, record, self.now)
             cap = (job.features, verdict.limits) if is_capped(verdict, job) else None
             kinds.append((name, verdict.partitions, cap))
         clear = [node for node in chosen if node.name not in ahead]
@@ -324,7 +327,7 @@ class Offers:
             frozenset(ahead),
             refused,
         )
-        mark = self.marks.named((key, len(chosen)), _label(owner), chosen)
+        mark = self.marks.named((key, len(chosen)), _label(owner, ahead), chosen)
         return Offer(refusing=refusing, mark=mark, earliest=earliest)
 
 
@@ -339,6 +342,16 @@ def refused_by_all(state: State, record: JobRecord) -> str:
                 return ""
             told.append(f"{name}: {why}")
     return "; ".join(told)
+
+
+def reserved_text(state: State, record: JobRecord, now: float) -> str:
+    """Reservations of operators that a job could run into, in words; empty where there are none."""
+    limit_s = record.job.time_limit
+    kept = [] if limit_s is None else list(_reserved_ahead(state, record, now, limit_s))
+    if not kept or limit_s is None:
+        return ""
+    names = " and ".join(f"{each.name} ({fold(each.nodes)})" for each in kept)
+    return f"with its time limit of {span_text(limit_s)} it could run into reservation {names}"
 
 
 def reservation_of(cluster: ClusterState, batch: BatchOptions) -> Reservation | None:
@@ -372,6 +385,31 @@ def run_into(
     return ends
 
 
+def run_into_reserved(
+    state: State, cluster: str, record: JobRecord, now: float
+) -> dict[str, float]:
+    """Nodes on which a job that began now could run into an operator's reservation, with its end.
+
+    By its time limit; one without a limit is planned by its expected run time alone.
+    """
+    reading = state.clusters[cluster].reading
+    if reading is None or record.job.time_limit is None:
+        return {}
+    ends: dict[str, float] = {}
+    here = {node.name for node in reading.nodes}
+    for kept in _reserved_ahead(state, record, now, record.job.time_limit):
+        ends |= {n: max(kept.end, ends.get(n, 0.0)) for n in here.intersection(kept.nodes)}
+    return ends
+
+
+def _reserved_ahead(
+    state: State, record: JobRecord, now: float, length_s: float
+) -> Iterator[Reserved]:
+    for kept in state.reserved.values():
+        if now < kept.start < now + length_s and record.user not in kept.users:
+            yield kept
+
+
 def _later(
     job: Job,
     clear: Iterable[NodeReading],
@@ -383,7 +421,8 @@ def _later(
     room = _rooms(job, clear)
     if room >= needed:
         return None
-    for node in sorted((n for n in nodes if n.name in ahead), key=lambda n: ahead[n.name]):
+    ending = (n for n in nodes if ahead.get(n.name, EVENT.high) < EVENT.high)
+    for node in sorted(ending, key=lambda n: ahead[n.name]):
         room += _room(job, node)
         if room >= needed:
             return ahead[node.name]
@@ -402,6 +441,8 @@ def _room(job: Job, node: NodeReading) -> int:
     return min(node.slots, node.memory_mb // job.memory_mb_per_proc)
 
 
-def _label(owner: Owner) -> str:
+def _label(owner: Owner, ahead: Mapping[str, float]) -> str:
     asked = [f"{k}={v}" for k, v in owner.batch.given() if k in OF_NODES]
+    if ahead:
+        asked.append("no reservation ahead")
     return "&".join(asked) or "offered"

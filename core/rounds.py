@@ -19,7 +19,7 @@ from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
 from coalloc.core.base.records import JobRecord, JobState, Outlook
 from coalloc.core.base.state import RoundState, State, arrival
 from coalloc.core.dependencies import open_needs
-from coalloc.core.eligibility import refused_by_all
+from coalloc.core.eligibility import refused_by_all, reserved_text
 from coalloc.core.estimates import history_for, history_keys
 from coalloc.core.occupation import misfit, occupation
 from coalloc.core.placing import NOW_S, divisible, place_pieces, startable
@@ -319,6 +319,8 @@ def _look_ahead(state: State, plan: Plan) -> None:
         if deferred.job in state.waiting:
             reason, detail = str(deferred.reason), deferred.detail
             refused = refused_by_all(state, state.jobs[deferred.job])
+            if not refused:
+                refused = reserved_text(state, state.jobs[deferred.job], current.snapshot.time)
             if refused and deferred.task is None:
                 reason, detail = str(Reason.INSUFFICIENT), refused
             state.outlook[deferred.job] = Outlook(

@@ -122,7 +122,7 @@ def side_by_side(results: Sequence[tuple[Trace, Metrics]]) -> str:
     """Return a table with one column per policy."""
     cells = [["", *(trace.policy for trace, _ in results)]]
     cells += [[label, *(show(metrics) for _, metrics in results)] for label, show in ROWS]
-    cells.append(["simulated jobs/s", *(_speed(trace) for trace, _ in results)])
+    cells.append(["simulated jobs/s", *(speed(trace) for trace, _ in results)])
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
         row[0].ljust(widths[0])
@@ -133,7 +133,27 @@ def side_by_side(results: Sequence[tuple[Trace, Metrics]]) -> str:
     return "\n".join(lines)
 
 
-def _speed(trace: Trace) -> str:
+def refusals(results: Sequence[tuple[Trace, Metrics]], most: int = 10) -> list[str]:
+    """Lines that name the jobs that did not run, once for policies that agree."""
+    told: dict[tuple[str, ...], list[str]] = {}
+    for trace, _ in results:
+        lines = [
+            f"  job {trace.workload.jobs[i].job.id}: {reason}"
+            for i, reason in list(trace.reasons.items())[:most]
+        ]
+        if len(trace.reasons) > most:
+            lines.append(f"  and {len(trace.reasons) - most} more, see the summaries")
+        if lines:
+            told.setdefault(tuple(lines), []).append(trace.policy)
+    return [
+        line
+        for lines, policies in told.items()
+        for line in (f"did not run ({', '.join(policies)}):", *lines)
+    ]
+
+
+def speed(trace: Trace) -> str:
+    """Jobs that were simulated in a second of computing."""
     seconds = trace.stats.get("elapsed_s", 0.0)
     return f"{len(trace.start) / seconds:,.0f}" if seconds else "-"
 

@@ -59,6 +59,8 @@ class QueueRow(Struct, frozen=True, kw_only=True):
         Of a task: its name in its workflow.
     progress : Progress or None
         Of a workflow or a divisible job.
+    project : str
+        To which it is charged; empty: none.
     """
 
     id: str
@@ -83,6 +85,7 @@ class QueueRow(Struct, frozen=True, kw_only=True):
     foreign: str = ""
     task: str = ""
     progress: Progress | None = None
+    project: str = ""
 
 
 class MemberRow(Struct, frozen=True, kw_only=True):
@@ -258,6 +261,7 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
     policy: str = ""
     deadline: float | None = None
     cancelled_by: str = ""
+    cancel_reason: str = ""
     skew_s: float | None = None
     retries: int = 0
     keep_going: bool = False

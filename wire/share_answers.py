@@ -80,6 +80,8 @@ class AccountRow(Struct, frozen=True, kw_only=True):
         Of its last attempt, processor-seconds.
     clusters : mapping of cluster to processes
         Empty where it never ran, and of the whole of a workflow or a divisible job.
+    detail : str
+        Its end in words; of a cancelled job who asked for it, and the reason given.
     cpu_s : float or None
         CPU time that its processes have used; None: not known.
     max_rss_mb : float or None
@@ -101,6 +103,7 @@ class AccountRow(Struct, frozen=True, kw_only=True):
     clusters: dict[str, int] = field(default_factory=dict)
     exit_code: int | None = None
     command: str = ""
+    detail: str = ""
     cpu_s: float | None = None
     max_rss_mb: float | None = None
 

@@ -238,7 +238,7 @@ class DaemonConnection:
             try:
                 last = self._reconciled(client, last)
                 self._following_fails.too_long(None)
-                for event in client.events(last, follow=True, stopped=self._is_over):
+                for event in client.events(last, follow=True, stopped=self._is_over, away_s=0.0):
                     last = event.seq
                     self._heard(event)
             except NoAnswerError as error:

@@ -102,6 +102,25 @@ class PartRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cancellation:
+    """Request to end a job.
+
+    Attributes
+    ----------
+    reason : str
+        For the record; empty: none was given.
+    """
+
+    user: str
+    reason: str = ""
+
+    @property
+    def words(self) -> str:
+        """One line for people."""
+        return f"cancelled by {self.user}" + (f": {self.reason}" if self.reason else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
     """One submitted job.
 
@@ -130,6 +149,8 @@ class JobRecord:
         When an unfinished preparation is given up, seconds.
     cancelled_by : str
         Who asked for the end of it; empty when nobody.
+    cancel_reason : str
+        The reason that he gave.
     skew_s : float or None
         Between the first processes of its parts.
     origin : str
@@ -192,6 +213,7 @@ class JobRecord:
     policy: str = ""
     deadline: float | None = None
     cancelled_by: str = ""
+    cancel_reason: str = ""
     started: float | None = None
     ended: float | None = None
     exit_code: int | None = None
@@ -216,6 +238,11 @@ class JobRecord:
     barred: Mapping[str, str] = field(default_factory=dict)
     priority: float = 0.0
     batch: BatchOptions = PLAIN
+
+    @property
+    def cancellation(self) -> Cancellation:
+        """Who has asked for its end, and why."""
+        return Cancellation(user=self.cancelled_by, reason=self.cancel_reason)
 
     @property
     def account(self) -> str:

@@ -14,6 +14,7 @@ from coalloc.core.base.state import State, arrival, procs_of
 from coalloc.core.dependencies import is_open
 from coalloc.core.occupation import occupation
 from coalloc.core.sharing import limits
+from coalloc.core.sharing.priority import project_of
 from coalloc.daemon.queries import workflow_views
 from coalloc.model.job_json import write_job
 from coalloc.model.jobs import MoldableJob, RigidJob
@@ -30,7 +31,8 @@ from coalloc.wire.node_rows import ClusterRow, NodeRow
 NODES_NAMED = 32
 OF_THE_RECORD = (
     *("command", "uid", "gid", "needs", "array_index", "rendezvous", "attempt", "refusals"),
-    *("not_before", "planned", "round", "policy", "deadline", "cancelled_by", "skew_s", "retries"),
+    *("not_before", "planned", "round", "policy", "deadline", "skew_s", "retries"),
+    *("cancelled_by", "cancel_reason"),
     *("keep_going", "failures", "flow", "chunk_first", "chunks"),
     *("queued", "arranged", "idle_node_s", "late", "behind", "barred", "priority"),
 )
@@ -113,13 +115,14 @@ def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
         foreign=record.foreign,
         task=record.task,
         progress=workflow_views.progress(record, state),
+        project=project_of(state, record),
     )
 
 
 def expectation(record: JobRecord, state: State, now: float) -> tuple[float | None, str, str]:
     """Expected start of a waiting job, the reason why it waits, and the same in words."""
     if record.is_placed and record.cancelled_by:
-        return None, "cancelling", f"being ended: cancelled by {record.cancelled_by}"
+        return None, "cancelling", f"being ended: {record.cancellation.words}"
     if record.id in state.composites and not record.is_waiting:
         return workflow_views.expectation(record, state)
     if (queued := negotiating.in_words(record, now)) is not None:

@@ -31,6 +31,7 @@ _DEFAULTS: dict[str, Any] = {
     "policy": "",
     "deadline": None,
     "cancelled_by": "",
+    "cancel_reason": "",
     "started": None,
     "ended": None,
     "exit_code": None,
@@ -77,6 +78,7 @@ def account_object(record: JobRecord, proc_s: float) -> dict[str, Any]:
         "clusters": clusters,
         "exit_code": record.exit_code,
         "command": record.command,
+        "detail": record.detail,
         "cpu_s": sum(s for s in cpu_s if s is not None) if cpu_s and None not in cpu_s else None,
         "max_rss_mb": max(max_rss_mb, default=None),
     }

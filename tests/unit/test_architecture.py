@@ -73,6 +73,7 @@ STANDARD = (
 )
 # Names that src/coalloc/__init__.py loads lazily, and the package they load.
 LAZY = {
+    "coalloc.AsyncClient": "coalloc.client",
     "coalloc.Client": "coalloc.client",
     "coalloc.Executor": "coalloc.client",
     **dict.fromkeys(
