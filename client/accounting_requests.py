@@ -6,6 +6,7 @@ from functools import partial
 
 from coalloc.client.steps import Found, Steps, Stream, asked, request, stream
 from coalloc.wire import share_answers
+from coalloc.wire.estimate_answers import AccuracyAnswer
 from coalloc.wire.share_answers import AccountAnswer, AccountRow, UsageAnswer, UsageRow
 
 
@@ -16,6 +17,11 @@ class AccountingRequests:
     def priority(self, job: str = "") -> Steps[share_answers.PriorityAnswer]:
         """The terms of the effective weight of a waiting job or array, or of all of them."""
         return (yield from asked(share_answers.PriorityAnswer, "priority", job=job))
+
+    @request
+    def accuracy(self) -> Steps[AccuracyAnswer]:
+        """How well expected starts and planned run times held on this site."""
+        return (yield from asked(AccuracyAnswer, "estimates"))
 
     @stream
     def account(

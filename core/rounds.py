@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import accumulate
 
-from coalloc.core import dispatch, isolating, queueing, snapshots
+from coalloc.core import dispatch, isolating, promises, queueing, snapshots
 from coalloc.core.base.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
 from coalloc.core.base.records import JobRecord, JobState, Outlook
@@ -316,11 +316,14 @@ def _look_ahead(state: State, plan: Plan) -> None:
             state.outlook[deferred.job] = Outlook(
                 round=current.number, reason=reason, detail=detail
             )
+    starts: dict[str, float] = {}
     for placement in sorted(plan.placements, key=lambda p: p.start, reverse=True):
         if placement.job in state.waiting and placement.start > current.snapshot.time + NOW_S:
+            starts[placement.job] = placement.start
             state.outlook[placement.job] = Outlook(
                 round=current.number, start=placement.start, nodes=placement.nodes, reason="planned"
             )
+    promises.keep(state, starts, current.snapshot.time)
 
 
 def _finish(state: State, plan: Plan, solve_s: float, now: float) -> None:

@@ -27,6 +27,7 @@ from coalloc.simulation.report.replays import compare_page
 from coalloc.simulation.reports import (
     refusals,
     side_by_side,
+    start_table,
     summarise,
     write_jobs,
     write_json,
@@ -198,6 +199,8 @@ def _run(args: argparse.Namespace) -> int:
         print(json.dumps(summaries, indent=1, allow_nan=False))
     else:
         print(side_by_side(results))
+        if table := start_table(results):
+            print(f"\n{table}")
         for line in refusals(results):
             print(line if line.startswith(" ") else f"\n{line}")
     if args.report:

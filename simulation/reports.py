@@ -6,9 +6,11 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from coalloc.core.accuracy import ALL, start_accuracy
 from coalloc.simulation.metrics import Metrics
 from coalloc.simulation.trace import Outcome, Trace
 
@@ -91,6 +93,7 @@ def summarise(trace: Trace, metrics: Metrics, options: dict[str, Any]) -> dict[s
             "adjusted": dict(workload.adjusted),
             "notes": list(workload.notes),
         },
+        "start_estimates": [asdict(row) for row in start_accuracy(trace.start_errors)],
         "stats": dict(trace.stats),
     }
 
@@ -150,6 +153,21 @@ def refusals(results: Sequence[tuple[Trace, Metrics]], most: int = 10) -> list[s
         for lines, policies in told.items()
         for line in (f"did not run ({', '.join(policies)}):", *lines)
     ]
+
+
+def start_table(results: Sequence[tuple[Trace, Metrics]]) -> str:
+    """How well the expected starts of each policy held; empty where none was given."""
+    lines = []
+    for trace, _ in results:
+        for row in start_accuracy(trace.start_errors):
+            if row.lead != ALL or row.held is None or row.width_s is None:
+                continue
+            lines.append(
+                f"  {trace.policy}, {row.kind}: {row.held:.1%} of {row.intervals} starts in their "
+                f"90 % interval, median width {duration(row.width_s)}; instants alone: median error"
+                f" {duration(row.error_s)}, 5th to 95th percentile {duration(row.error_width_s)}"
+            )
+    return "\n".join(["expected starts:", *lines]) if lines else ""
 
 
 def speed(trace: Trace) -> str:

@@ -97,6 +97,8 @@ class Why(Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
+    start_early, start_late : float or None
+        It starts between these nine times of ten, as far as that has been learnt.
     facts : tuple of str
         Figures of the present state.
     lines : tuple of str
@@ -112,6 +114,8 @@ class Why(Struct, frozen=True, kw_only=True):
     reason: str
     detail: str
     start_estimate: float | None = None
+    start_early: float | None = None
+    start_late: float | None = None
     facts: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     explanation: dict[str, Any] | None = None
@@ -239,9 +243,17 @@ class SnapshotAnswer(Answer, frozen=True, kw_only=True, tag="snapshot"):
 
 
 class Estimate(Answer, frozen=True, kw_only=True, tag="estimate"):
-    """The start of a job if it were submitted now; nothing is queued."""
+    """The start of a job if it were submitted now; nothing is queued.
+
+    Attributes
+    ----------
+    start_early, start_late : float or None
+        It would start between these nine times of ten, as far as that has been learnt.
+    """
 
     start_estimate: float | None = None
+    start_early: float | None = None
+    start_late: float | None = None
     end_estimate: float | None = None
     nodes: dict[str, int] = field(default_factory=dict)
     reason: str = ""

@@ -44,6 +44,8 @@ class QueueRow(Struct, frozen=True, kw_only=True):
         Seconds of run time.
     start_estimate : float or None
         When a waiting job is expected to start.
+    start_early, start_late : float or None
+        It starts between these nine times of ten, as far as that has been learnt.
     reason, detail : str
         Why it waits or how it ended; the same in words.
     nodes : mapping of node name to processes
@@ -74,6 +76,8 @@ class QueueRow(Struct, frozen=True, kw_only=True):
     ended: float | None = None
     time_limit: float | None = None
     start_estimate: float | None = None
+    start_early: float | None = None
+    start_late: float | None = None
     reason: str = ""
     detail: str = ""
     nodes: dict[str, int] = field(default_factory=dict)

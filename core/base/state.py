@@ -20,6 +20,7 @@ from coalloc.core.base.records import WAITING, JobRecord, JobState, Outlook, Res
 from coalloc.core.base.round_control import Aside, Isolation, RoundControl
 from coalloc.core.base.settings import Settings
 from coalloc.core.base.speedup_fit import Run
+from coalloc.core.base.start_intervals import Calibration, Promise
 from coalloc.core.base.usage import Owner, Usage
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan
@@ -91,6 +92,10 @@ class State:
     """Of pending jobs only: one that is held asks for no round."""
     tokens: dict[tuple[str, str], str] = field(default_factory=dict)
     outlook: dict[str, Outlook] = field(default_factory=dict)
+    promises: dict[str, tuple[Promise, ...]] = field(default_factory=dict)
+    """Expected starts that jobs were given which have not started."""
+    calibration: Calibration = field(default_factory=Calibration)
+    """How wrong such expected starts were."""
     passed_over: dict[str, int] = field(default_factory=dict)
     aside: dict[str, Aside] = field(default_factory=dict)
     """What rounds leave out."""
@@ -269,6 +274,7 @@ class State:
             table.pop(job, None)
         self.composites.pop(job, None)
         self.outlook.pop(job, None)
+        self.promises.pop(job, None)
         self.passed_over.pop(job, None)
         self.aside.pop(job, None)
         self.limited.pop(job, None)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
-from coalloc.core import negotiating, snapshots
+from coalloc.core import negotiating, promises, snapshots
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool
 from coalloc.core.base.records import JobRecord, JobState
@@ -87,6 +87,7 @@ def _behind(state: State, after: str) -> Iterator[JobRecord]:
 def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
     """One line of the queue; a waiting job always has a reason, and a start where one is known."""
     start, reason, detail = expectation(record, state, now)
+    early, late = promises.interval(state, record, start, now) or (None, None)
     if record.id in state.composites:
         nodes, clusters = workflow_views.occupied(state.composites[record.id], state)
     else:
@@ -104,6 +105,8 @@ def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
         ended=record.ended,
         time_limit=job.time_limit,
         start_estimate=start,
+        start_early=early,
+        start_late=late,
         reason=reason,
         detail=detail,
         nodes=nodes,
@@ -288,6 +291,7 @@ def _node_row(
 def why(record: JobRecord, state: State, now: float) -> Why:
     """The reason why a job does not start, with the figures behind it."""
     start, reason, detail = expectation(record, state, now)
+    early, late = promises.interval(state, record, start, now) or (None, None)
     facts: list[str] = []
     pool = state.composites.get(record.id)
     if isinstance(pool, ChunkPool):
@@ -327,6 +331,8 @@ def why(record: JobRecord, state: State, now: float) -> Why:
         reason=reason,
         detail=detail,
         start_estimate=start,
+        start_early=early,
+        start_late=late,
         facts=tuple(facts),
     )
 

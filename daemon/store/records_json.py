@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from coalloc.core.base.records import JobRecord, JobState, Launch, PartRecord
+from coalloc.core.base.start_intervals import Promise, StartError
 from coalloc.model.batch_options import PLAIN, BatchOptions
 from coalloc.model.job_json import restore_job, write_job
 from coalloc.model.making import maker
@@ -131,6 +132,21 @@ def read_launch(text: str) -> Launch:
 def write_object(body: Mapping[str, Any]) -> str:
     """Plain values as a JSON text."""
     return _encoder.encode(body).decode()
+
+
+def write_tuple(values: tuple[Any, ...]) -> str:
+    """Plain values in their order, as a JSON text."""
+    return _encoder.encode(values).decode()
+
+
+def read_promises(text: str) -> tuple[Promise, ...]:
+    """The promises a text was written from."""
+    return tuple(Promise._make(row) for row in _decoder.decode(text))
+
+
+def read_start_error(text: str) -> StartError:
+    """The error a text was written from."""
+    return StartError._make(_decoder.decode(text))
 
 
 def read_object(text: str) -> Any:

@@ -1,10 +1,28 @@
 """Compiled code, and what turns a snapshot into its arrays and back.
 
-The decoders place jobs on a profile of node classes and links over time: `state` (the arrays),
-`profile`, `fit`, `allotment`, `seek`, `decoders`; `stream` replays a whole log on them. Searches
-have schedule builders of their own: `listing` with `annealing`, `serial_sgs` with
-`serial_annealing`, `eft_mapping`, `branch_and_bound`, `packing`, and for one pool of processors
-`pool_list`, `pool_insertion`, `pool_reinsertion`, `shelf_packing`. `jit` has the decorators.
+================================  ========================  ======================================
+Schedule builder                  Modules                   Serves
+================================  ========================  ======================================
+serial and parallel, on a         `decoders`, `events`,     simple orders, `easy*`, `conservative`,
+profile of free slots over time   on `profile`, `fit`,      `auto` on line, rounds of 10,000 jobs;
+                                  `seek`, `allotment`       `stream` replays whole logs on it
+parallel, on what is free now     `listing`, annealed by    `oas`, `oas-balanced`, `oas-slots`
+                                  `annealing`
+serial with insertion, on a       `serial_sgs`, annealed    `workflow`; `auto` where tasks wait
+profile of each cluster           by `serial_annealing`
+serial with insertion, earliest   `eft_mapping`; `cpa`      `m-heft*`, `hcpa`, `mcpa`, `mca-heft`
+finish over levels of power       grows the allotments
+parallel on one pool of           `pool_list`               `bicriteria`
+processors; allotments give way
+the same, fixed allotments,       `shelf_packing`           `demt`, its comparators,
+O(log n) a start                                            `bicriteria-batch`
+by prices on one pool             `pool_insertion`,         `bicriteria`
+                                  `pool_reinsertion`
+================================  ========================  ======================================
+
+Two searches build no schedules of their own: `branch_and_bound` (exact search of `oas`) and
+`packing` (equal nodes). `state` has the arrays of the decoders, `jit` the decorators; `intake` and
+`arrays` turn a snapshot into arrays, `decoding` turns schedules into plans.
 
 Why counts are enough
 ---------------------

@@ -1,4 +1,4 @@
-"""When an annealing goes on from what is worse; compiled."""
+"""Acceptance rule and cooling schedule of simulated annealing; compiled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coalloc.policies.kernel.xorshift import State, draw
 
 @record
 class Cooling(NamedTuple):
-    """How long and how hot an annealing is; temperatures are in units of what is minimised."""
+    """Length and temperatures of an annealing, in units of the objective."""
 
     trials: int
     hot: float  # at the begin

@@ -11,7 +11,7 @@ between calls: a search goes on where it was, and gives the same however it is c
 
 from __future__ import annotations
 
-from math import log
+from math import inf, log
 from typing import Any, NamedTuple
 
 from coalloc.policies.kernel.jit import helper, kernel
@@ -23,11 +23,12 @@ from coalloc.policies.kernel.xorshift import State, draw, pick
 
 CURRENT, BEST, WARMTH, COOLING, LATEST = 0, 1, 2, 3, 4
 TRIALS, PLACED, IMPROVED, ACCEPTED, LAST = 0, 1, 2, 3, 4
+STAYED, SHIFTED, SWAPPED = 0, 1, 2
 
 
 @record
 class Anneal(NamedTuple):
-    """What a search keeps between calls."""
+    """State of a search between calls."""
 
     value: Floats  # CURRENT, BEST, WARMTH, COOLING, LATEST
     count: Any  # TRIALS, PLACED, IMPROVED (trial), ACCEPTED, LAST (item; -1 not known)
@@ -71,21 +72,6 @@ def place_of(order: Any, item: int) -> int:
     return x
 
 
-@kernel
-def evaluate(
-    problem: Problem,
-    rows: Rows,
-    genes: Genes,
-    desk: Desk,
-    out: Outcome,
-    objective: int,
-    cutoff: float,
-    latest: float,
-) -> float:
-    """`listing`, for callers from Python."""
-    return listing(problem, rows, genes, desk, out, objective, cutoff, latest)
-
-
 @helper(inline=True)
 def copy_genes(source: Genes, target: Genes) -> None:
     """Copy all choices."""
@@ -99,6 +85,78 @@ def copy_genes(source: Genes, target: Genes) -> None:
         target.sc[item] = source.sc[item]
 
 
+@helper(inline=True)
+def propose(state: Anneal, genes: Genes) -> tuple[int, int, int, int, int, int, int, int, float]:
+    """Change one item's choices or place; what `undo` takes back.
+
+    That is how its place changed (STAYED, SHIFTED, SWAPPED), its places before and after, the item,
+    and its choices before.
+    """
+    random, order = state.random, genes.order
+    size = order.size
+    kind = draw(random)
+    x = pick(random, size)
+    if draw(random) < 0.1 and state.count[LAST] >= 0:
+        x = place_of(order, state.count[LAST])
+    item = order[x]
+    a, b, moved = x, x, STAYED
+    level, home, block = genes.level[item], genes.home[item], genes.block[item]
+    mode, sc = genes.mode[item], genes.sc[item]
+    if kind < 0.12 and state.levels[item, 0] > 1:
+        genes.level[item] = state.levels[item, 1 + pick(random, state.levels[item, 0])]
+    elif kind < 0.22 and state.homes[item, 0] > 1:
+        genes.home[item] = state.homes[item, 1 + pick(random, state.homes[item, 0])]
+    elif kind < 0.30:
+        genes.block[item] = 1 - block
+    elif kind < 0.45 and state.modes[item] > 1:
+        genes.mode[item] = pick(random, state.modes[item])
+    elif kind < 0.52 and state.loads[item] > 0:
+        genes.sc[item] = state.sc[pick(random, state.sc.size)]
+    elif size > 1:
+        b = pick(random, size - 1)
+        if b >= a:
+            b += 1
+        if draw(random) < 0.5:
+            reach = 1 + pick(random, 1 + size // 10)
+            b = min(max(a + (reach if draw(random) < 0.5 else -reach), 0), size - 1)
+        if draw(random) < 0.5:
+            moved = SWAPPED
+            order[a], order[b] = order[b], order[a]
+        else:
+            moved = SHIFTED
+            shift(order, a, b)
+    return moved, a, b, item, level, home, block, mode, sc
+
+
+@helper(inline=True)
+def undo(genes: Genes, move: Any) -> None:
+    """Take back what `propose` did."""
+    moved, a, b, item, level, home, block, mode, sc = move
+    order = genes.order
+    if moved == SHIFTED:
+        shift(order, b, a)
+    elif moved == SWAPPED:
+        order[a], order[b] = order[b], order[a]
+    genes.level[item], genes.home[item], genes.block[item] = level, home, block
+    genes.mode[item], genes.sc[item] = mode, sc
+
+
+@helper(inline=True)
+def accept(
+    state: Anneal, genes: Genes, best: Genes, desk: Desk, out: Outcome, objective: int, value: float
+) -> None:
+    """Go on from a schedule that was just listed; keep its choices if it is the best."""
+    state.count[ACCEPTED] += 1
+    state.value[CURRENT] = value
+    state.count[LAST] = last_item(genes.order, out)
+    if objective == MAKESPAN:
+        value = desk.measure[MADE]
+    if value < state.value[BEST] * (1.0 - 1e-12):
+        state.value[BEST] = value
+        state.count[IMPROVED] = state.count[TRIALS]
+        copy_genes(genes, best)
+
+
 @kernel
 def anneal(
     problem: Problem,
@@ -110,63 +168,30 @@ def anneal(
     state: Anneal,
     objective: int,
     trials: int,
-) -> None:
-    """So many moves; the best choices are left in `best`."""
-    random, order = state.random, genes.order
-    size = order.size
-    for _ in range(trials):
-        state.count[TRIALS] += 1
-        kind = draw(random)
-        x = pick(random, size)
-        if draw(random) < 0.1 and state.count[LAST] >= 0:
-            x = place_of(order, state.count[LAST])
-        item = order[x]
-        a, b = x, x
-        level, home, block = genes.level[item], genes.home[item], genes.block[item]
-        mode, sc = genes.mode[item], genes.sc[item]
-        moved = 0
-        if kind < 0.12 and state.levels[item, 0] > 1:
-            genes.level[item] = state.levels[item, 1 + pick(random, state.levels[item, 0])]
-        elif kind < 0.22 and state.homes[item, 0] > 1:
-            genes.home[item] = state.homes[item, 1 + pick(random, state.homes[item, 0])]
-        elif kind < 0.30:
-            genes.block[item] = 1 - block
-        elif kind < 0.45 and state.modes[item] > 1:
-            genes.mode[item] = pick(random, state.modes[item])
-        elif kind < 0.52 and state.loads[item] > 0:
-            genes.sc[item] = state.sc[pick(random, state.sc.size)]
-        elif size > 1:
-            b = pick(random, size - 1)
-            if b >= a:
-                b += 1
-            if draw(random) < 0.5:
-                reach = 1 + pick(random, 1 + size // 10)
-                b = min(max(a + (reach if draw(random) < 0.5 else -reach), 0), size - 1)
-            moved = 1
-            if draw(random) < 0.5:
-                moved = 2
-                order[a], order[b] = order[b], order[a]
-            else:
-                shift(order, a, b)
-        u = max(draw(random), 1e-300)
-        cutoff = state.value[CURRENT] - state.value[WARMTH] * log(u)
+) -> float:
+    """So many moves; the best choices are left in `best`.
+
+    With 0 trials the choices are listed as they are, up to CURRENT and LATEST, and nothing else
+    changes: a kernel of its own for that would compile `listing` once more.
+
+    Returns
+    -------
+    float
+        The energy of what was listed last; inf where that passed what it may be.
+    """
+    value = inf
+    for _ in range(max(trials, 1)):
+        cutoff, move = state.value[CURRENT], (STAYED, 0, 0, 0, 0, 0, 0, 0, 1.0)
+        if trials > 0:
+            state.count[TRIALS] += 1
+            move = propose(state, genes)
+            cutoff -= state.value[WARMTH] * log(max(draw(state.random), 1e-300))
         value = listing(problem, rows, genes, desk, out, objective, cutoff, state.value[LATEST])
-        state.count[PLACED] += size
-        if value <= cutoff:
-            state.count[ACCEPTED] += 1
-            state.value[CURRENT] = value
-            state.count[LAST] = last_item(order, out)
-            if objective == MAKESPAN:
-                value = desk.measure[MADE]
-            if value < state.value[BEST] * (1.0 - 1e-12):
-                state.value[BEST] = value
-                state.count[IMPROVED] = state.count[TRIALS]
-                copy_genes(genes, best)
-        else:
-            if moved == 1:
-                shift(order, b, a)
-            elif moved == 2:
-                order[a], order[b] = order[b], order[a]
-            genes.level[item], genes.home[item], genes.block[item] = level, home, block
-            genes.mode[item], genes.sc[item] = mode, sc
-        state.value[WARMTH] *= state.value[COOLING]
+        if trials > 0:
+            state.count[PLACED] += genes.order.size
+            if value <= cutoff:
+                accept(state, genes, best, desk, out, objective, value)
+            else:
+                undo(genes, move)
+            state.value[WARMTH] *= state.value[COOLING]
+    return value

@@ -42,7 +42,7 @@ Layout = tuple[Classes, Ints]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupation:
-    """What holds nodes now: for each entry a node, its units, and until when."""
+    """Nodes in use now: for each entry a node, its units, and the end."""
 
     node: Ints
     units: Ints

@@ -57,6 +57,7 @@ from math import inf
 from typing import Any
 
 from coalloc.policies.kernel.branch_bounds import hopeless, least_cost, line_up, supplies, too_late
+from coalloc.policies.kernel.branch_memo import remembered
 from coalloc.policies.kernel.branch_state import (
     AFTER,
     BEFORE,
@@ -86,12 +87,10 @@ from coalloc.policies.kernel.branch_state import (
     ROW,
     RUNNING,
     START,
-    STORED,
     TAIL,
     TIME,
     TWIN,
     WAITING,
-    WAYS,
     WEIGHT,
     WEIGHTED,
     WORD,
@@ -142,50 +141,6 @@ def eligible(model: Model, frame: Any, t: float, j: int) -> bool:
 
 
 @helper(inline=True)
-def remembered(model: Model, stack: Stack, memo: Memo, d: int) -> bool:
-    """Whether a state at least as good was explored; if not, keep this one."""
-    one, two = stack.frame[d, KEY], stack.frame[d, KEY + 1]
-    time, cost = stack.value[d, TIME], stack.value[d, COST]
-    mixed = one * 0x9E3779B97F4A7C1 + two * 0x5851F42D4C957F2D
-    mixed ^= mixed >> 29
-    mixed *= 0x3F58476D1CE4E5B9
-    mixed ^= mixed >> 32
-    last = memo.key.shape[0] - 1
-    place = (mixed + stack.counters[WORK] % WAYS) & last
-    open_place = False
-    for way in range(WAYS):
-        x = (mixed + way) & last
-        if memo.key[x, 0] == 0 and memo.key[x, 1] == 0:
-            if not open_place:
-                place = x
-                stack.counters[STORED] += 1
-            break
-        if memo.key[x, 0] != one or memo.key[x, 1] != two:
-            continue
-        better = memo.state[x, 0] <= time and memo.state[x, 1] <= cost
-        worse = memo.state[x, 0] >= time and memo.state[x, 1] >= cost
-        y = 2
-        for j in range(model.runs.shape[0]):
-            if (stack.frame[d, RUNNING] >> j) & 1 == 1:
-                better = better and memo.state[x, y] <= stack.plan[j, END]
-                worse = worse and memo.state[x, y] >= stack.plan[j, END]
-                y += 1
-        if better:
-            return True
-        if worse and not open_place:
-            place = x
-            open_place = True
-    memo.key[place, 0], memo.key[place, 1] = one, two
-    memo.state[place, 0], memo.state[place, 1] = time, cost
-    y = 2
-    for j in range(model.runs.shape[0]):
-        if (stack.frame[d, RUNNING] >> j) & 1 == 1:
-            memo.state[place, y] = stack.plan[j, END]
-            y += 1
-    return False
-
-
-@helper(inline=True)
 def copy_frame(stack: Stack, d: int) -> None:
     """Make frame d + 1 like frame d."""
     for x in range(stack.frame.shape[1]):
@@ -228,7 +183,7 @@ def begin(model: Model, stack: Stack, d: int, j: int, p: int) -> None:
 
 @helper(inline=True)
 def next_event(model: Model, stack: Stack, d: int) -> float:
-    """When something ends, is released or becomes available after frame d; inf never."""
+    """Next end, release or change of free units after frame d, s; inf if there is none."""
     t = stack.value[d, TIME]
     at = inf
     for j in range(model.runs.shape[0]):

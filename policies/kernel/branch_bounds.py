@@ -137,7 +137,7 @@ def too_late(model: Model, stack: Stack, d: int, running: int) -> bool:
 
 @helper(inline=True)
 def supplies(model: Model, stack: Stack) -> None:
-    """How much energy there is before the deadline, by each price vector."""
+    """Energy available before the deadline, by each price vector."""
     deadline = stack.limits[DEADLINE]
     rows = model.times.shape[0]
     for v in range(stack.supply.size):

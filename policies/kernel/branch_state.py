@@ -1,4 +1,4 @@
-"""What the exact search works on: arrays, in tuples with names; columns by constants."""
+"""Arrays of the exact search, in tuples with names; columns by constants."""
 
 from __future__ import annotations
 

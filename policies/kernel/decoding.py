@@ -82,7 +82,7 @@ class Planner:
 
     @property
     def items(self) -> list[Item]:
-        """What there is to place, in arrival order."""
+        """The items to place, in arrival order."""
         return self.intake.items
 
     def _guarded(self, after: int) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -1,7 +1,5 @@
 """Compiled mapping of items with fixed allotments: where, and when, by earliest finish time.
 
-N items, B tasks that have started, S rows of costs, G groups, C classes of nodes, K clusters.
-
 Notes
 -----
 The profile is a list of instants, each with the free units of every class and the load of every
@@ -16,75 +14,15 @@ takes those that became free first: their idle time before the item is over.
 from __future__ import annotations
 
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
+from coalloc.policies.kernel.eft_state import Board, Ground
 from coalloc.policies.kernel.jit import helper, kernel
-from coalloc.policies.kernel.record import Counts, Floats, Ints, record
 from coalloc.policies.kernel.state import FINEST, FULL, ROUNDING, SHORTEST, TOL
 
 
-@record
-class Ground(NamedTuple):
-    """What is to be mapped, and on what; never written."""
-
-    parent_first: Ints  # N + 1
-    parent: Ints  # edges; N and more are tasks that have started
-    parent_gbit: Floats  # edges; below 0 a mere order
-    release: Floats  # N, s
-    group: Ints  # N
-    gbps: Floats  # N, of a plain job's process
-    procs: Ints  # S
-    scaled: Floats  # S, s at power 1
-    fixed: Floats  # S, s
-    gbit: Floats  # S, Gbit a process
-    need: Ints  # G x C, units per process
-    group_class: Ints  # G x C, by falling power
-    group_size: Ints  # G
-    exempt: Ints  # G x reservations
-    class_cluster: Ints  # C
-    class_power: Floats  # C
-    closed_first: Ints  # C + 1
-    closed: Ints
-    reserved: Floats  # reservations x 2, s
-    link_gbps: Floats  # K
-    inverse_intra: Floats  # K, s / Gbit
-    latency: Floats  # K, s
-    base_time: Floats  # T
-    base_free: Counts  # T x C
-    base_load: Ints  # T x K
-    begun_end: Floats  # B, s
-    begun_spread: Ints  # B x K
-
-
-@record
-class Board(NamedTuple):
-    """What has been mapped, and working memory."""
-
-    time: Floats  # R, s
-    slot: Ints  # R, where the row of an instant stands
-    free: Counts  # R x C
-    load: Ints  # R x K
-    size: Ints  # 3: instants, uses, searches
-    start: Floats  # N, s
-    end: Floats  # N + B, s; inf where not mapped
-    row: Ints  # N
-    spread: Ints  # (N + B) x K, processes
-    use_first: Ints  # N
-    use_count: Ints  # N
-    use_class: Ints
-    use_procs: Ints
-    least: Ints  # C
-    shut: Floats  # C, s
-    have: Ints  # K
-    want: Ints  # K
-    units: Ints  # K
-    best_least: Ints  # C
-    best_want: Ints  # K
-    best: Floats  # 4: end, start, size, row
-
-
 @helper(inline=True)
-def locate(board: Any, t: Any) -> Any:
+def locate(board: Board, t: Any) -> Any:
     """The last instant that is not after t."""
     low, high = 0, board.size[0]
     while high - low > 1:
@@ -97,7 +35,7 @@ def locate(board: Any, t: Any) -> Any:
 
 
 @helper(inline=True)
-def cut(board: Any, t: Any) -> Any:
+def cut(board: Board, t: Any) -> Any:
     """Make an instant at t; its place."""
     at = locate(board, t)
     if board.time[at] == t:
@@ -118,8 +56,8 @@ def cut(board: Any, t: Any) -> Any:
 
 
 @helper(inline=True)
-def arrival(ground: Any, board: Any, item: Any, want: Any) -> Any:
-    """When the item may start on these clusters, s: its release, and its parents' data."""
+def arrival(ground: Ground, board: Board, item: Any, want: Any) -> Any:
+    """Earliest start of an item on these clusters, s: its release, and its parents' data."""
     ready = ground.release[item]
     for x in range(ground.parent_first[item], ground.parent_first[item + 1]):
         parent = ground.parent[x]
@@ -142,7 +80,7 @@ def arrival(ground: Any, board: Any, item: Any, want: Any) -> Any:
 
 
 @helper(inline=True)
-def constant(ground: Any, board: Any, item: Any, row: Any, want: Any) -> Any:
+def constant(ground: Ground, board: Board, item: Any, row: Any, want: Any) -> Any:
     """Seconds of a run that do not depend on power; the loads of links are left in `units`."""
     procs, gbit, gbps = ground.procs[row], ground.gbit[row], ground.gbps[item]
     used, intra, inter = 0, 0.0, 0.0
@@ -164,7 +102,7 @@ def constant(ground: Any, board: Any, item: Any, row: Any, want: Any) -> Any:
 
 
 @helper(inline=True)
-def suffices(board: Any, row: Any, want: Any) -> Any:
+def suffices(board: Board, row: Any, want: Any) -> Any:
     """Whether `have` is enough, and no link is overloaded; who sends nothing may use a full one."""
     enough = True
     for k in range(want.size):
@@ -174,7 +112,7 @@ def suffices(board: Any, row: Any, want: Any) -> Any:
 
 
 @helper(inline=True)
-def enter(ground: Any, board: Any, group: Any, want: Any, at: Any, start: Any) -> Any:
+def enter(ground: Ground, board: Board, group: Any, want: Any, at: Any, start: Any) -> Any:
     """Set the minima to one instant, and until when reservations leave the classes."""
     need = ground.need[group]
     for k in range(want.size):
@@ -198,7 +136,7 @@ def enter(ground: Any, board: Any, group: Any, want: Any, at: Any, start: Any) -
 
 
 @helper(inline=True)
-def descend(ground: Any, board: Any, group: Any, want: Any, at: Any) -> Any:
+def descend(ground: Ground, board: Board, group: Any, want: Any, at: Any) -> Any:
     """Lower the minima to a later instant; whether enough is left."""
     need = ground.need[group]
     row = board.slot[at]
@@ -214,7 +152,7 @@ def descend(ground: Any, board: Any, group: Any, want: Any, at: Any) -> Any:
 
 
 @helper(inline=True)
-def begin(ground: Any, board: Any, group: Any, want: Any) -> Any:
+def begin(ground: Ground, board: Board, group: Any, want: Any) -> Any:
     """First instant behind which enough is always free; the number of instants if none."""
     at = board.size[0] - 1
     for z in range(ground.group_size[group]):
@@ -226,7 +164,7 @@ def begin(ground: Any, board: Any, group: Any, want: Any) -> Any:
 
 @helper(inline=True)
 def search(
-    ground: Any, board: Any, item: Any, row: Any, want: Any, insertion: Any, cutoff: Any
+    ground: Ground, board: Board, item: Any, row: Any, want: Any, insertion: Any, cutoff: Any
 ) -> Any:
     """Earliest end before `cutoff` with these processes on each cluster; inf if there is none.
 
@@ -302,7 +240,7 @@ def search(
 
 
 @helper(inline=True)
-def commit(ground: Any, board: Any, item: Any, least_loaded: Any) -> Any:
+def commit(ground: Ground, board: Board, item: Any, least_loaded: Any) -> Any:
     """Take what the best search found, the weakest classes first."""
     group = ground.group[item]
     row = int(board.best[3])
@@ -346,7 +284,7 @@ def commit(ground: Any, board: Any, item: Any, least_loaded: Any) -> Any:
 
 
 @kernel
-def reset(ground: Any, board: Any) -> Any:
+def reset(ground: Ground, board: Board) -> Any:
     """Empty the board but for what runs now."""
     for i in range(ground.base_time.size):
         board.time[i] = ground.base_time[i]
@@ -368,8 +306,8 @@ def reset(ground: Any, board: Any) -> Any:
 
 @kernel
 def lay_out(
-    ground: Any,
-    board: Any,
+    ground: Ground,
+    board: Board,
     order: Any,
     low: Any,
     high: Any,

@@ -16,7 +16,7 @@ from coalloc.policies.kernel.state import BLOCKS, STAMP, Outcome, Problem, Profi
 
 @helper()
 def following(profile: Profile, t: float) -> float:
-    """When the row after the one in force at t begins, s; inf if that is the last."""
+    """Begin of the row after the one in force at t, s; inf if that is the last."""
     place, i = locate(profile, t)
     if i + 1 < profile.filled[profile.block[place]]:
         return profile.time[profile.block[place], i + 1]
@@ -27,7 +27,7 @@ def following(profile: Profile, t: float) -> float:
 
 @helper()
 def arriving(problem: Problem, out: Outcome, item: int, t: float) -> float:
-    """When data that are on their way at t next reach a cluster, s; inf if none are."""
+    """Next arrival, on any cluster, of data that are on their way at t, s; inf if none are."""
     soonest = inf
     for k in range(problem.link_gbps.size):
         ready = data_ready(problem, out, item, k)

@@ -38,7 +38,7 @@ class Run(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """What was found at a start; the classes are in scratch.pick_*."""
+    """Fit found at a start; its classes are in scratch.pick_*."""
 
     end: float  # s, inf if nothing
     clusters: int

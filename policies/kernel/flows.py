@@ -1,4 +1,4 @@
-"""Where the tasks of a workflow may run for the data they move; plain Python.
+"""Clusters on which tasks of a workflow may run for the data they move; plain Python.
 
 Data never leave, or reach, a cluster whose link carries nothing. Tasks that pass data to each other
 are a *stream*: all of it runs on clusters with links, or on one without, so that no task can end
@@ -48,7 +48,7 @@ def streams(job: WorkflowJob) -> list[list[Task]]:
 
 
 def arrivals(job: WorkflowJob, clusters: Sequence[Cluster]) -> dict[str, tuple[float, ...]]:
-    """When the data of started tasks have reached each cluster.
+    """Arrival of the data of started tasks at each cluster.
 
     Returns
     -------

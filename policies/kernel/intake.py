@@ -51,7 +51,7 @@ class NodeTable:
 
 @dataclass(slots=True, kw_only=True)
 class Intake:
-    """What the decoders get to see."""
+    """The instance that the decoders see."""
 
     snapshot: Snapshot
     table: NodeTable
@@ -71,7 +71,7 @@ class Intake:
         return not self.items and reasons == {Reason.INFEASIBLE}
 
     def why_not_yet(self, item: Item) -> tuple[Reason, str] | None:
-        """What keeps an item from starting now, whatever is free; None if nothing does."""
+        """Reason that keeps an item from starting now, whatever is free; None if there is none."""
         if item.parents:
             parent = self.items[item.parents[0][0]]
             task = "" if parent.job is not item.job or parent.task is None else parent.task.id

@@ -7,7 +7,7 @@ Notes
 -----
 Numba's cache compares the file of a function alone: it keeps a caller's old code when a callee or
 a constant in another file changes. So the name under which a function is cached ends in a checksum
-of its module and of all modules of this folder that this one imports, directly or through others.
+of its module and of all modules of this package that it imports, directly or through others.
 A change compiles anew what depends on it, and nothing else. For that, a module with compiled
 functions imports nothing else of coalloc.
 """
@@ -32,11 +32,12 @@ from coalloc.policies.kernel.linking import (
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+HOME = __name__.rpartition(".")[0]
 FLAGS: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True, "no_rewrites": True}
 
 
 class _Loader(Protocol):
-    """What is asked of the loader of a module; those of sources, byte code and archives have it."""
+    """Loader of a module, of its source, byte code or archive."""
 
     def get_code(self, name: str) -> Any: ...
 
@@ -79,7 +80,7 @@ def helper(*, inline: bool = False) -> Callable[[Function], Function]:
 
 
 def stamp(module: str) -> str:
-    """Checksum of a module and of all that it imports from its own folder."""
+    """Checksum of a module and of all that it imports from its own package."""
     known, left = {module}, [module]
     for one in left:
         left += _imports(one) - known
@@ -92,8 +93,8 @@ def stamp(module: str) -> str:
 
 @cache
 def _imports(module: str) -> frozenset[str]:
-    """The modules that one imports from its own folder when it is loaded."""
-    package = module.rpartition(".")[0]
+    """The modules of its package that one imports when it is loaded."""
+    package = HOME if module.startswith(f"{HOME}.") else module.partition(".")[0]
     names, source = set[str](), ""
     for step in dis.get_instructions(_loader(module)[0].get_code(module)):
         if step.opname == "IMPORT_NAME":
@@ -101,7 +102,15 @@ def _imports(module: str) -> frozenset[str]:
             names.add(source)
         elif step.opname == "IMPORT_FROM":
             names.add(f"{source}.{step.argval}")
-    return frozenset(name for name in names if name.rpartition(".")[0] == package)
+    return frozenset(name for name in names if name.startswith(f"{package}.") and _exists(name))
+
+
+def _exists(name: str) -> bool:
+    """Whether this is a module; else it is something in one."""
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # what should hold it is no folder
+        return False
 
 
 @cache

@@ -96,7 +96,7 @@ class Group:
 
 @dataclass(slots=True, kw_only=True)
 class Needs:
-    """What a job asks of its nodes, before kinds are cut.
+    """Requirements of a job on its nodes, from which kinds are made.
 
     `usable` is the number of processes that each cluster takes if it is empty, with the nodes that
     are up; `exists` the same with all nodes.

@@ -59,7 +59,10 @@ class _KernelLibrary(JITCodeLibrary):
         module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager()
+        """Leave out what helps loops over long arrays: there are none, and it takes its time."""
+        passes, builder = self._codegen._module_pass_manager(
+            opt=2, loop_vectorize=False, slp_vectorize=False
+        )
         passes.run(self._final_module, builder)
 
 
@@ -93,7 +96,7 @@ class _HelperLibrary(_KernelLibrary):
 
     @property
     def codegen(self) -> Any:
-        """Where the environment of a function with machine code would be set."""
+        """Stand-in for the code generator where there is no machine code."""
         return _NoEnvironment
 
 

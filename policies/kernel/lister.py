@@ -7,7 +7,7 @@ from math import inf
 
 import numpy as np
 
-from coalloc.policies.kernel.annealing import Anneal, anneal, evaluate
+from coalloc.policies.kernel.annealing import CURRENT, LATEST, Anneal, anneal
 from coalloc.policies.kernel.arrays import Floats, Ints, make_outcome
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.kernel.listing_state import Desk, Genes, Rows
@@ -39,6 +39,7 @@ class Lister:
         self.rows = self._rows(booked.outcome)
         self.desk = self._desk()
         self.out = make_outcome(self.problem)
+        self._still = _annealing(seed=0)
         self._settle()
 
     def _settle(self) -> None:
@@ -144,22 +145,18 @@ class Lister:
         self, genes: Genes, objective: int, cutoff: float = inf, latest: float = inf
     ) -> float:
         """List by these choices into `out`; the objective, inf if it passes a limit."""
-        return float(
-            evaluate(self.problem, self.rows, genes, self.desk, self.out, objective, cutoff, latest)
-        )
+        still = self._still
+        still.value[CURRENT], still.value[LATEST] = cutoff, latest
+        return self.anneal(genes, genes, still, objective, 0)
 
-    def anneal(self, genes: Genes, best: Genes, state: Anneal, objective: int, trials: int) -> None:
-        """So many moves of an annealing."""
-        anneal(
-            self.problem,
-            self.rows,
-            genes,
-            best,
-            self.desk,
-            self.out,
-            state,
-            objective,
-            trials,
+    def anneal(
+        self, genes: Genes, best: Genes, state: Anneal, objective: int, trials: int
+    ) -> float:
+        """So many moves of an annealing; the energy of what was listed last."""
+        return float(
+            anneal(
+                self.problem, self.rows, genes, best, self.desk, self.out, state, objective, trials
+            )
         )
 
     def last_item(self) -> int:
@@ -218,13 +215,24 @@ def make_state(lister: Lister, seed: int, sc: Sequence[float] = (1.0,)) -> Annea
             chosen = [ANY, *several, *whole]
             homes[item, 1 : 1 + len(chosen)] = chosen
             homes[item, 0] = len(chosen)
-    return Anneal(
-        value=np.array([inf, inf, 0.0, 1.0, inf]),
-        count=np.array([0, 0, 0, 0, -1], dtype=np.int64),
-        random=seeded(seed),
+    return _annealing(seed)._replace(
         levels=levels,
         homes=homes,
         modes=np.diff(problem.mode_first),
         sc=np.array(sc, dtype=np.float64),
         loads=((problem.item_gbps > 0.0) & problem.item_splits & (len(sc) > 1)).astype(np.int64),
+    )
+
+
+def _annealing(seed: int) -> Anneal:
+    """The state of an annealing that has not begun and changes nothing."""
+    return Anneal(
+        value=np.array([inf, inf, 0.0, 1.0, inf]),
+        count=np.array([0, 0, 0, 0, -1], dtype=np.int64),
+        random=seeded(seed),
+        levels=np.zeros((0, 2), dtype=np.int64),
+        homes=np.zeros((0, 3), dtype=np.int64),
+        modes=np.zeros(0, dtype=np.int64),
+        sc=np.ones(1),
+        loads=np.zeros(0, dtype=np.int64),
     )

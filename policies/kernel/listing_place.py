@@ -1,4 +1,4 @@
-"""Where an item of a list goes if it starts now: clusters, classes, and its end (see `listing`)."""
+"""Place of a listed item that starts now: clusters, classes, and its end (see `listing`)."""
 
 from __future__ import annotations
 

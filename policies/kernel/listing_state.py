@@ -1,4 +1,4 @@
-"""What list scheduling on counts reads, chooses and works in (see `listing`)."""
+"""Arrays of list scheduling on counts (see `listing`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LENGTH, LOADS, RUNNING, USED, STARTED = 0, 1, 2, 3, 4
 
 @record
 class Rows(NamedTuple):
-    """What is free before anything is listed, T stretches of time; never written by a kernel."""
+    """Free units before anything is listed, T stretches of time; never written by a kernel."""
 
     time: Floats  # T
     free: Ints  # T x C, units
@@ -30,7 +30,7 @@ class Rows(NamedTuple):
 
 @record
 class Genes(NamedTuple):
-    """What a search chooses."""
+    """Decisions of a search."""
 
     order: Ints  # L
     mode: Ints  # N

@@ -45,7 +45,7 @@ def low_side(gbps: float, procs: int, residual: int, capacity: float) -> int:
 
 @helper(inline=True)
 def data_ready(problem: Problem, out: Outcome, item: int, k: int) -> float:
-    """When the parents' data have reached cluster k, s."""
+    """Arrival of the parents' data at cluster k, s."""
     ready = problem.item_arrival[item, k]
     for x in range(problem.parent_first[item], problem.parent_first[item + 1]):
         parent = problem.parent[x]
@@ -71,7 +71,7 @@ def data_ready(problem: Problem, out: Outcome, item: int, k: int) -> float:
 
 @helper(inline=True)
 def closes(problem: Problem, group: int, c: int, t: float) -> float:
-    """When a reservation next closes a class to a group, at or after t; inf never."""
+    """Next time at or after t at which a reservation closes a class to a group, s; inf never."""
     at = inf
     for x in range(problem.closed_first[c], problem.closed_first[c + 1]):
         r = problem.closed[x]

@@ -1,4 +1,4 @@
-"""What is to be placed: items, and the allotments each may be given; plain Python."""
+"""Items to be placed, and the allotments each may be given; plain Python."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from coalloc.policies.kernel.record import Floats, Ints
 
 
 class Uses(NamedTuple):
-    """What placements take of classes. N items, U uses."""
+    """Units that placements take of classes. N items, U uses."""
 
     span: Ints  # N x 2, first use and how many
     node_class: Ints  # U
@@ -27,7 +27,7 @@ class Bookings(NamedTuple):
 
 
 class NodeUses(NamedTuple):
-    """What placements take of nodes."""
+    """Units that placements take of nodes."""
 
     span: Ints  # N x 2, first and last + 1 of each item in the others
     node: Ints

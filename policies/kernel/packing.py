@@ -18,9 +18,10 @@ where jobs longer than half of that time, which all run in the middle of it, are
 from __future__ import annotations
 
 from math import inf
-from typing import Any
+from typing import NamedTuple
 
-from coalloc.policies.kernel.jit import kernel
+from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.record import Floats, Ints, record
 
 UNKNOWN, FOUND, NONE = 0, 1, 2
 DEPTH, PLACED, REST, FREE, GAP, LOW = 0, 1, 2, 3, 4, 5
@@ -28,65 +29,116 @@ TIME, WASTE, SOON, LIMIT, ROOM, TOLERANCE = 0, 1, 2, 3, 4, 5
 CLOSE = -1
 
 
-@kernel
-def fill(
-    procs: Any,
-    seconds: Any,
-    left: Any,
-    end: Any,
-    held: Any,
-    start: Any,
-    kind: Any,
-    past: Any,
-    lasting: Any,
-    number: Any,
-    measure: Any,
-    nodes: int,
-) -> int:
-    """Go on for so many nodes.
+@record
+class Packing(NamedTuple):
+    """State of a search: T types of N jobs, R jobs that run at first."""
+
+    procs: Ints  # T, of each type
+    seconds: Floats  # T
+    left: Ints  # T, jobs of the type that wait
+    end: Floats  # R + N, of what runs at first, then of each job started
+    held: Ints  # R + N
+    start: Floats  # R + N
+    kind: Ints  # 2 N + R + 1 decisions: a type that was started, or CLOSE
+    past: Ints  # 2 N + R + 1 x 3: FREE, GAP and LOW before each decision
+    lasting: Floats  # 2 N + R + 1 x 3: TIME, WASTE and SOON before each decision
+    number: Ints  # 6: DEPTH, PLACED, REST (jobs that wait), FREE slots, GAP, LOW
+    measure: Floats  # 6: TIME, WASTE so far, SOON (the next end), LIMIT, ROOM, TOLERANCE
+
+
+@helper(inline=True)
+def startable(packing: Packing, low: int, free: int, gap: int, t: float) -> int:
+    """The first type from `low` on that may start now and would end in time; T if none may.
 
     Parameters
     ----------
-    procs, seconds, left : T
-        Of each type; how many jobs of it wait.
-    end, held, start : R + N
-        What runs at first, then each job started.
-    kind : 2 N + R + 1
-        Decisions: a type that was started, or CLOSE.
-    past : 2 N + R + 1 x 3
-        FREE, GAP and LOW before each decision.
-    lasting : 2 N + R + 1 x 3
-        TIME, WASTE and SOON before each decision.
-    number : 6
-        DEPTH, PLACED, REST (jobs that wait), FREE slots, GAP (slots idle before TIME), LOW (first
-        type that may start now).
-    measure : 6
-        TIME, WASTE so far, SOON (the next end), LIMIT, ROOM (what may be wasted), TOLERANCE.
+    gap : int
+        Slots that were idle up to now: what would have fitted there starts no later.
+    """
+    k, procs = low, packing.procs
+    while k < procs.size and (
+        packing.left[k] == 0
+        or procs[k] > free
+        or procs[k] <= gap
+        or t + packing.seconds[k] > packing.measure[LIMIT]
+    ):
+        k += 1
+    return k
+
+
+@helper(inline=True)
+def look_ahead(
+    packing: Packing, placed: int, free: int, t: float, soon: float
+) -> tuple[bool, float, int]:
+    """Whether all that waits may run from the next end on; the end behind it, and what it frees."""
+    procs, seconds, left = packing.procs, packing.seconds, packing.left
+    limit, tolerance = packing.measure[LIMIT], packing.measure[TOLERANCE]
+    later, freed, middle, held = inf, 0, 0, 0
+    half = (soon + limit) / 2.0
+    for x in range(placed):
+        end = packing.end[x]
+        if end > soon + tolerance:
+            later = min(later, end)
+            held += packing.held[x]
+            if end > half:
+                middle += packing.held[x]
+        elif end > t + tolerance:
+            freed += packing.held[x]
+    total = free + freed + held
+    alone_s = 0.0
+    for k in range(procs.size):
+        if left[k] > 0:
+            fitted = procs[k] <= free and seconds[k] <= soon - t + tolerance
+            if fitted or soon + seconds[k] > limit:
+                return False, later, freed
+            if 2.0 * seconds[k] > limit - soon + tolerance:
+                middle += left[k] * procs[k]
+            if 2 * procs[k] > total:
+                alone_s += left[k] * seconds[k]
+    return middle <= total and alone_s <= limit - soon, later, freed
+
+
+@helper(inline=True)
+def may_fill(
+    packing: Packing, low: int, free: int, gap: int, t: float, waste: float, soon: float
+) -> bool:
+    """Whether types from `low` on might leave no more idle than may be wasted."""
+    might, shortest = 0, inf
+    for j in range(low, packing.procs.size):
+        procs = packing.procs[j]
+        if packing.left[j] > 0 and procs <= free and procs > gap:
+            might += packing.left[j] * procs
+            shortest = min(shortest, packing.seconds[j])
+    idle = free - might
+    return idle <= 0 or waste + idle * (min(soon, t + shortest) - t) <= packing.measure[ROOM]
+
+
+@kernel
+def fill(packing: Packing, nodes: int) -> int:
+    """Go on for so many nodes.
 
     Returns
     -------
     int
         FOUND, NONE (there is no such schedule), or UNKNOWN.
     """
-    types = procs.size
+    procs, seconds, left = packing.procs, packing.seconds, packing.left
+    kind, past, lasting = packing.kind, packing.past, packing.lasting
+    number, measure = packing.number, packing.measure
     depth, placed, rest = number[DEPTH], number[PLACED], number[REST]
     free, gap, low = number[FREE], number[GAP], number[LOW]
     t, waste, soon = measure[TIME], measure[WASTE], measure[SOON]
-    limit, room, tolerance = measure[LIMIT], measure[ROOM], measure[TOLERANCE]
     answer = UNKNOWN
     while nodes > 0:
-        k = low
-        while k < types and (
-            left[k] == 0 or procs[k] > free or procs[k] <= gap or t + seconds[k] > limit
-        ):
-            k += 1
-        if k < types:
+        k = startable(packing, low, free, gap, t)
+        if k < procs.size:
             nodes -= 1
             kind[depth] = k
             lasting[depth, SOON] = soon
             depth += 1
-            start[placed], end[placed], held[placed] = t, t + seconds[k], procs[k]
-            soon = min(soon, end[placed])
+            end = t + seconds[k]
+            packing.start[placed], packing.end[placed], packing.held[placed] = t, end, procs[k]
+            soon = min(soon, end)
             placed += 1
             left[k] -= 1
             rest -= 1
@@ -96,35 +148,9 @@ def fill(
                 answer = FOUND
                 break
             continue
-        good = soon < inf and waste + free * (soon - t) <= room
-        if good:
+        if soon < inf and waste + free * (soon - t) <= measure[ROOM]:
             nodes -= 1
-            later, freed, middle = inf, 0, 0
-            half = (soon + limit) / 2.0
-            for x in range(placed):
-                if end[x] > soon + tolerance:
-                    later = min(later, end[x])
-                    if end[x] > half:
-                        middle += held[x]
-                elif end[x] > t + tolerance:
-                    freed += held[x]
-            total = free + freed
-            for x in range(placed):
-                if end[x] > soon + tolerance:
-                    total += held[x]
-            alone_s = 0.0
-            for k in range(types):
-                if left[k] > 0:
-                    if soon + seconds[k] > limit or (
-                        procs[k] <= free and seconds[k] <= soon - t + tolerance
-                    ):
-                        good = False
-                        break
-                    if 2.0 * seconds[k] > limit - soon + tolerance:
-                        middle += left[k] * procs[k]
-                    if 2 * procs[k] > total:
-                        alone_s += left[k] * seconds[k]
-            good = good and middle <= total and alone_s <= limit - soon
+            good, later, freed = look_ahead(packing, placed, free, t, soon)
             if good:
                 kind[depth] = CLOSE
                 past[depth, 0], past[depth, 1], past[depth, 2] = free, gap, low
@@ -136,10 +162,7 @@ def fill(
                 free += freed
                 t, soon, low = soon, later, 0
                 continue
-        while True:
-            if depth == 0:
-                answer = NONE
-                break
+        while depth > 0:
             depth -= 1
             k = kind[depth]
             soon = lasting[depth, SOON]
@@ -152,15 +175,10 @@ def fill(
             rest += 1
             free += procs[k]
             low = k + 1
-            might, shortest = 0, inf
-            for j in range(low, types):
-                if left[j] > 0 and procs[j] <= free and procs[j] > gap:
-                    might += left[j] * procs[j]
-                    shortest = min(shortest, seconds[j])
-            idle = free - might
-            if idle <= 0 or waste + idle * (min(soon, t + shortest) - t) <= room:
+            if may_fill(packing, low, free, gap, t, waste, soon):
                 break
-        if answer == NONE:
+        else:
+            answer = NONE
             break
     number[DEPTH], number[PLACED], number[REST] = depth, placed, rest
     number[FREE], number[GAP], number[LOW] = free, gap, low

@@ -20,7 +20,7 @@ from coalloc.policies.kernel.record import Floats, Ints, record
 
 @record
 class Costs(NamedTuple):
-    """What N jobs with A allotments cost at prices on G slots of one width."""
+    """Costs of N jobs with A allotments at prices on G slots of one width."""
 
     least: Floats  # A, where nothing is in the way
     ideal: Floats  # A, s: the start for that
@@ -41,7 +41,7 @@ class Placed(NamedTuple):
 
 @helper(inline=True)
 def cost_at(costs: Costs, w: float, k: int, p: float, s: float, share: float) -> float:
-    """What k processors from s for p seconds cost."""
+    """Cost of k processors from s for p seconds."""
     price, total, width = costs.price, costs.total, costs.width
     slots = price.size
     e = s + p

@@ -26,7 +26,7 @@ LATE = 2.0
 
 @record
 class Goal(NamedTuple):
-    """What is minimised."""
+    """The objective."""
 
     cap: float  # s: what the makespan should not pass
     scale: float  # what passing it is measured in
@@ -51,7 +51,7 @@ class Moved(NamedTuple):
 
 @helper(inline=True)
 def judge(weight: Floats, end: Floats, goal: Goal) -> tuple[float, float]:
-    """What is minimised, weighted completion and delays; and the makespan."""
+    """The objective, weighted completion and delays; and the makespan."""
     cap = goal.cap
     makespan, total, late = 0.0, 0.0, 0.0
     for i in range(end.size):

@@ -1,4 +1,4 @@
-"""What processor time costs, and where each job would start at these prices: compiled.
+"""Prices of processor time, and the cheapest start of each job at them; compiled.
 
 Prices are constant on each slot of a grid, and 0 behind it. At prices v, job i on k processors from
 s costs w_i (s + p_ik) + k * integral of v over its run. In s that is linear but for the points

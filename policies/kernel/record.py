@@ -39,8 +39,21 @@ class RecordType(types.Type):
     def __init__(self, title: str, fields: tuple[tuple[str, types.Type], ...]) -> None:
         self.title, self.fields = title, fields
         self.place = {name: place for place, (name, _) in enumerate(fields)}
+        self.hash = hash((title, fields))  # asked for at each use: some fields are thirty arrays
         kinds = crc32(" ".join(str(kind) for _, kind in fields).encode())
         super().__init__(name=f"{title}({kinds:08x})")
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, RecordType) and self.key == other.key
+
+    def __reduce__(self) -> Any:
+        """Numba's cache keeps types; the hash of a text is another in each process."""
+        return RecordType, (self.title, self.fields)
 
     @property
     def key(self) -> Any:
@@ -71,7 +84,7 @@ class _RecordModel(models.PrimitiveModel):
 
 
 def _member(manager: Any, kind: types.Type) -> Any:
-    """What is kept of a field: of an array the address of its items, and its shape."""
+    """Type of a field in the structure: of an array the address of its items, and its shape."""
     if not isinstance(kind, types.Array):
         return manager[kind].get_data_type()
     item = manager[kind.dtype].get_data_type()

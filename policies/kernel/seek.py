@@ -69,7 +69,7 @@ def clear(
 
 
 class Place(NamedTuple):
-    """Where an item may go; the classes are in scratch.best_*."""
+    """Place for an item; its classes are in scratch.best_*."""
 
     end: float  # s, inf if nowhere
     start: float  # s

@@ -16,7 +16,8 @@ from math import inf, log
 from typing import Any
 
 from coalloc.policies.kernel.jit import helper, kernel
-from coalloc.policies.kernel.serial_sgs import (
+from coalloc.policies.kernel.serial_sgs import schedule
+from coalloc.policies.kernel.serial_state import (
     ACCEPTED,
     ANY,
     BEST,
@@ -36,7 +37,6 @@ from coalloc.policies.kernel.serial_sgs import (
     Out,
     Site,
     State,
-    schedule,
 )
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.kernel.xorshift import draw

@@ -17,112 +17,26 @@ the load of its link. Cost: some 0.3 us an item at 20 stretches a cluster.
 from __future__ import annotations
 
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.record import Floats, Ints, record
+from coalloc.policies.kernel.serial_state import (
+    ANY,
+    APPEND,
+    BLEND,
+    LIMIT,
+    MADE,
+    PACK,
+    SPLIT,
+    SUM,
+    Desk,
+    Genes,
+    Items,
+    Out,
+    Site,
+    State,
+)
 from coalloc.policies.kernel.state import FINEST, FULL, MAKESPAN, ROUNDING, SHORTEST
-from coalloc.policies.kernel.xorshift import State as RandomState
-
-ANY, SPLIT = -1, -2
-CURRENT, BEST, WARMTH, COOLING, BLEND, MADE, SUM, LIMIT = 0, 1, 2, 3, 4, 5, 6, 7
-TRIALS, IMPROVED, ACCEPTED, CHAIN, APPEND, PACK = 0, 1, 2, 3, 4, 5
-
-
-@record
-class Site(NamedTuple):
-    """The platform before anything is listed: K clusters, C classes cluster by cluster."""
-
-    first: Ints  # K + 1, classes of each cluster, by falling power
-    power: Floats  # C
-    rows: Ints  # K, stretches
-    time: Floats  # K x T, s
-    free: Ints  # K x T x classes of a cluster
-    load: Ints  # K x T, units of the link
-    need: Ints  # G x C, units a process
-    room: Ints  # G x K, processes on an empty cluster
-    link: Floats  # K, Gbit/s
-    inverse_intra: Floats  # K, s / Gbit
-    latency: Floats  # K, s
-    closed_first: Ints  # C + 1
-    closed: Ints
-    reserved: Floats  # R x 2, s
-    exempt: Ints  # G x R
-
-
-@record
-class Items(NamedTuple):
-    """What is to be placed, N items; times are s at power 1, n the processes."""
-
-    group: Ints
-    arrival: Floats  # N x K, s: no start before on a cluster
-    scaled: Floats  # N x 2: a + b / n
-    fixed: Floats  # N x 2
-    comm: Floats  # Gbit of the all-to-all
-    low: Ints
-    high: Ints
-    table_first: Ints  # N + 1; empty where the time is a + b / n
-    table_procs: Ints
-    table_scaled: Floats
-    table_fixed: Floats
-    parent_first: Ints  # N + 1
-    parent: Ints
-    parent_gbit: Floats  # below 0: no data, no latency
-    child_first: Ints  # N + 1
-    child: Ints
-    gbps: Floats  # of one process, where a plain job is split
-    splits: Ints
-    weight: Floats  # of its job
-    job: Ints
-    tail: Floats  # s, least time behind it
-    overhead: Floats  # 1, share of the time that being split may cost
-
-
-@record
-class Genes(NamedTuple):
-    """What a search chooses."""
-
-    order: Ints  # L, parents first
-    procs: Ints  # N
-    home: Ints  # N
-    parts: Ints  # N x K
-    low: Floats  # N
-
-
-@record
-class Desk(NamedTuple):
-    """Working memory."""
-
-    rows: Ints  # K
-    time: Floats  # K x T
-    free: Ints  # K x T x classes
-    load: Ints  # K x T
-    least: Ints  # C
-    want: Ints  # K
-    best: Ints  # K
-    place: Ints  # N, in the order
-    chain: Ints  # L
-    saved: Ints  # K
-    last: Floats  # jobs
-
-
-@record
-class Out(NamedTuple):
-    """Where the items went."""
-
-    start: Floats  # N
-    end: Floats  # N
-    mask: Ints  # N, bits of clusters
-    used: Ints  # N x C, meaningful for clusters in `mask`
-
-
-@record
-class State(NamedTuple):
-    """What a search keeps between calls."""
-
-    value: Floats
-    count: Any
-    random: RandomState
 
 
 @helper(inline=True)
@@ -244,7 +158,7 @@ def between(site: Site, items: Items, item: int, n: int, want: Any) -> float:
 
 @helper(inline=True)
 def ready(site: Site, items: Items, out: Out, item: int, mask: int) -> float:
-    """When the data of all parents have reached a set of clusters."""
+    """Arrival of the data of all parents at a set of clusters, s."""
     t = -inf
     for k in range(site.link.size):
         if (mask >> k) & 1:

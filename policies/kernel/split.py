@@ -1,4 +1,4 @@
-"""How a job may be spread over clusters, under the kernel's name: see `coalloc.model.split`."""
+"""Splits of a job over clusters, under the kernel's name: see `coalloc.model.split`."""
 
 from __future__ import annotations
 

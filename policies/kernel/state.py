@@ -1,4 +1,4 @@
-"""What the compiled kernels work on: arrays, in tuples with names.
+"""Arrays of the compiled kernels, in tuples with names.
 
 Units are in the names or beside the fields; N items, M modes, G groups, C classes, K clusters.
 """
@@ -36,7 +36,7 @@ MEMORY = 2048
 
 @record
 class Problem(NamedTuple):
-    """What is to be placed and on what; never written by a kernel.
+    """Items to be placed and the platform; never written by a kernel.
 
     N items, M modes, G groups, C classes, K clusters, R reservations.
     """
@@ -140,7 +140,7 @@ class Scratch(NamedTuple):
 
 @record
 class Outcome(NamedTuple):
-    """Where the items went."""
+    """Placements of the items."""
 
     start: Floats  # N, nan where not placed
     end: Floats

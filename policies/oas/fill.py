@@ -12,7 +12,7 @@ import numpy as np
 
 from coalloc.policies.kernel.arrays import Floats, Ints
 from coalloc.policies.kernel.lister import Lister
-from coalloc.policies.kernel.packing import CLOSE, FOUND, NONE, fill
+from coalloc.policies.kernel.packing import CLOSE, DEPTH, FOUND, NONE, Packing, fill
 from coalloc.policies.kernel.state import SHORTEST
 
 CHUNK = 20_000
@@ -101,7 +101,7 @@ class Filling:
         if self.room <= 0 or self.limit >= best:
             self._begin(best)
         some = min(nodes, self.room)
-        answer = fill(*self._state, some)
+        answer = fill(self._packing, some)
         self.work += some
         self.room -= some
         if answer == NONE:
@@ -134,26 +134,26 @@ class Filling:
         idle = self.slots * self.limit - busy - self.needed
         soon = float(self.ends.min(initial=inf))
         counts = np.array([len(self.members[k]) for k in self.sorted], dtype=np.int64)
-        self._state = (
-            self.procs[self.sorted],
-            self.seconds[self.sorted],
-            counts,
-            end,
-            held,
-            np.zeros(running + count),
-            np.full(length, CLOSE, dtype=np.int64),
-            np.zeros((length, 3), dtype=np.int64),
-            np.zeros((length, 3)),
-            np.array([0, running, count, self.now, 0, 0], dtype=np.int64),
-            np.array(
+        self._packing = Packing(
+            procs=self.procs[self.sorted],
+            seconds=self.seconds[self.sorted],
+            left=counts,
+            end=end,
+            held=held,
+            start=np.zeros(running + count),
+            kind=np.full(length, CLOSE, dtype=np.int64),
+            past=np.zeros((length, 3), dtype=np.int64),
+            lasting=np.zeros((length, 3)),
+            number=np.array([0, running, count, self.now, 0, 0], dtype=np.int64),
+            measure=np.array(
                 [0.0, 0.0, soon, self.limit + tolerance, idle + tolerance * self.slots, tolerance]
             ),
         )
 
     def _found(self) -> list[int]:
         """Items by start, those of a type as they come."""
-        kind, start = self._state[6], self._state[5][self.ends.size :]
-        taken = kind[: int(self._state[9][0])]
+        kind, start = self._packing.kind, self._packing.start[self.ends.size :]
+        taken = kind[: int(self._packing.number[DEPTH])]
         waiting = [list(items) for items in self.members]
         items = [waiting[self.sorted[k]].pop(0) for k in taken[taken != CLOSE]]
         return [items[x] for x in np.argsort(start, kind="stable")]

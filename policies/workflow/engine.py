@@ -23,7 +23,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.kernel.arrays import Ints
 from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
-from coalloc.policies.kernel.serial_sgs import Genes
+from coalloc.policies.kernel.serial_state import Genes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.orders import Orders, begin, find_bound, objective_of, try_orders
 from coalloc.policies.oas.search import Search
@@ -185,11 +185,10 @@ class Engine:
     def _by_rank(self, procs: Ints) -> Ints:
         """Items by falling bottom level under these allotments."""
         case = self.case
-        intra = float(case.site.inverse_intra.min(initial=0.0))
         time = np.zeros(len(case.planner.items))
         for n in case.inside.tolist():
             form = case.forms[n]
-            time[n] = portfolio.seconds(form, int(procs[n]), case.mean_power, intra)
+            time[n] = portfolio.seconds(form, int(procs[n]), case.mean_power, case.mean_intra)
         order = case.graph.by_priority(case.graph.bottom(time))
         return order[np.isin(order, case.inside)]
 

@@ -96,7 +96,6 @@ class _Growth:
         planner = case.planner
         self.forms = case.forms
         self.power = case.mean_power
-        self.intra = float(case.site.inverse_intra.min(initial=0.0))
         self.most = np.minimum(
             case.items.high, case.site.room[case.items.group].max(axis=1, initial=0)
         )
@@ -109,7 +108,7 @@ class _Growth:
         self.at_once = max(1, case.size // 30)
 
     def _seconds(self, n: int, procs: int) -> float:
-        return seconds(self.forms[n], procs, self.power, self.intra)
+        return seconds(self.forms[n], procs, self.power, self.case.mean_intra)
 
     def grow(self) -> bool:
         """One step; false where the path is no longer than the area, or nothing on it grows."""
@@ -162,16 +161,16 @@ def of_program(case: Case, bound: WorkflowBound, share: float) -> Ints | None:
     if times is None:
         return None
     procs = np.array(case.items.low)
-    intra = float(case.site.inverse_intra.min(initial=0.0))
+    power, intra = case.mean_power, case.mean_intra
     widest = case.site.room[case.items.group].max(axis=1, initial=0)
     for n in case.inside.tolist():
         form, most = case.forms[n], int(min(case.items.high[n], widest[n]))
         if form.table:
             fitting = [m[0] for m in form.table if m[0] <= most]
-            quick = [p for p in fitting if seconds(form, p, case.mean_power, intra) <= times[n]]
+            quick = [p for p in fitting if seconds(form, p, power, intra) <= times[n]]
             procs[n] = min(quick, default=max(fitting, default=procs[n]))
             continue
-        alone, shared = form.trade(case.mean_power, intra)
+        alone, shared = form.trade(power, intra)
         spare = float(times[n]) - alone
         wanted = shared / spare if spare > 0.0 else most
         procs[n] = max(form.low, min(round(wanted), most))

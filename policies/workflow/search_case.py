@@ -11,7 +11,7 @@ import numpy as np
 from coalloc.policies.kernel.arrays import Ints
 from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.kernel.serial_annealing import search
-from coalloc.policies.kernel.serial_sgs import (
+from coalloc.policies.kernel.serial_state import (
     ANY,
     APPEND,
     BLEND,
@@ -55,6 +55,8 @@ class Case:
         The places of the others.
     mean_power : float
         Of the slots, `slots` of them.
+    mean_intra : float
+        Seconds for a Gbit inside the slots' clusters, likewise.
     """
 
     planner: Planner
@@ -65,6 +67,7 @@ class Case:
     forms: list[Form]
     booked: Outcome
     mean_power: float
+    mean_intra: float
     slots: int
 
     @property
@@ -98,6 +101,7 @@ def read_case(planner: Planner, overhead: float) -> Case:
     forms = [form_of(item) for item in planner.items]
     items = _items(planner, site, graph, forms, overhead)
     power = planner.compiled.problem.class_power
+    intra = site.inverse_intra[planner.compiled.problem.class_cluster]
     last = planner.compiled.base.free[-1].astype(np.float64) // planner.compiled.problem.class_grain
     slots = float(last.sum())
     return Case(
@@ -109,6 +113,7 @@ def read_case(planner: Planner, overhead: float) -> Case:
         forms=forms,
         booked=booked,
         mean_power=float((last * power).sum() / slots) if slots else 1.0,
+        mean_intra=float((last * intra).sum() / slots) if slots else 0.0,
         slots=int(slots),
     )
 
@@ -199,7 +204,7 @@ def _items(planner: Planner, site: Site, graph: Graph, forms: list[Form], overhe
     high = np.array([form.high for form in forms], dtype=np.int64)
     high = np.minimum(high, np.where(splits > 0, wide, widest))
     power = float(site.power.max(initial=1e-9))
-    intra = float(site.inverse_intra.min(initial=0.0))
+    intra = float(site.inverse_intra.min()) if clusters else 0.0
     shortest = np.array(
         [form.shortest(power, intra, int(n)) for form, n in zip(forms, high, strict=True)]
     )

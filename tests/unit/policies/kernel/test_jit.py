@@ -11,11 +11,11 @@ from tests.unit.test_architecture import ROOT
 
 KERNEL = ROOT / "policies" / "kernel"
 HOME = "coalloc.policies.kernel"
-MODULES = sorted(
-    path.stem
-    for path in KERNEL.glob("*.py")
-    if "@kernel" in path.read_text() or "@helper" in path.read_text()
-)
+TEXTS = {
+    ".".join(path.relative_to(KERNEL).with_suffix("").parts): path.read_text()
+    for path in sorted(KERNEL.rglob("*.py"))
+}
+MODULES = [name for name, text in TEXTS.items() if "@kernel" in text or "@helper" in text]
 
 
 @pytest.fixture(autouse=True)
@@ -26,14 +26,15 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(package: Path, **modules: str) -> None:
-    package.mkdir()
     for name, text in {"__init__": "", **modules}.items():
-        (package / f"{name}.py").write_text(text.replace("HOME", package.name))
+        path = package / f"{name.replace('.', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.replace("HOME", package.name))
 
 
 def copied(package: Path, old: str = "", new: str = "") -> dict[str, str]:
     """Stamps of a copy of all kernels, with a text of `state.py` replaced."""
-    modules = {path.stem: path.read_text() for path in KERNEL.glob("*.py")}
+    modules = dict(TEXTS)
     assert old in modules["state"]
     modules["state"] = modules["state"].replace(old, new)
     write(package, **{name: text.replace(HOME, "HOME") for name, text in modules.items()})
@@ -50,9 +51,9 @@ def test_a_constant_recompiles_what_depends_on_it(packages: Path) -> None:
     jit._imports.cache_clear()
     jit._content.cache_clear()
     after = copied(packages / "one", "TOL = 1e-9", "TOL = 2e-9")
-    same = {name for name in MODULES if before[name] == after[name]}
+    same = {name.rpartition(".")[2] for name in MODULES if before[name] == after[name]}
     assert same >= {"pricing", "packing", "cpa", "slots", "branch_and_bound"}
-    changed = set(MODULES) - same
+    changed = {name.rpartition(".")[2] for name in MODULES} - same
     assert changed >= {"decoders", "seek", "listing", "stream", "eft_mapping", "serial_sgs"}
 
 
@@ -73,9 +74,22 @@ def test_imports_are_followed(packages: Path, kept: str) -> None:
     assert kept == "byte code" or stamp("first.aside") == stamp("third.aside")
 
 
+def test_imports_from_folders_of_the_package_are_followed(packages: Path) -> None:
+    from coalloc.policies.kernel import jit
+
+    text = "from HOME.inner.low import y"
+    write(packages / "fifth", **{"outer.top": text, "inner.low": "y = 1", "inner.aside": ""})
+    before = stamp("fifth.outer.top"), stamp("fifth.inner.aside")
+    (packages / "fifth" / "inner" / "low.py").write_text("y = 2")
+    jit._content.cache_clear()
+    after = stamp("fifth.outer.top"), stamp("fifth.inner.aside")
+    assert after[0] != before[0]
+    assert after[1] == before[1]
+
+
 def test_compiled_modules_depend_on_each_other_only() -> None:
     # what else they read could change without their names
     for name in MODULES:
-        for line in (KERNEL / f"{name}.py").read_text().splitlines():
+        for line in TEXTS[name].splitlines():
             if line.startswith(("from coalloc", "import coalloc")):
                 assert line.startswith(f"from {HOME}."), f"{name}: {line}"

@@ -17,12 +17,12 @@ from coalloc.model.snapshot import Reservation, Running, Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.kernel.decoding import Planner
-from coalloc.policies.kernel.serial_sgs import SPLIT
+from coalloc.policies.kernel.serial_state import SPLIT
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from coalloc.policies.workflow.annealing import FIRST_CYCLE, HERD, STAGES, tracks
-from coalloc.policies.workflow.portfolio import MEMBERS
+from coalloc.policies.workflow.portfolio import MEMBERS, trajectory
 from coalloc.policies.workflow.search_case import Search, read_case
 from coalloc.simulation.reproduce.workflow_instances import Shape, das_3, draw_workflow, table_1
 from tests.support.snapshots import snapshots
@@ -265,3 +265,31 @@ def test_a_planner_is_left_as_it_was() -> None:
     solve(snapshot, 2_000)
     assert snapshot == before
     assert Planner(snapshot, read_options({}, POLICY.options)).items
+
+
+def pair(*edges: Edge, max_procs: int) -> WorkflowJob:
+    """100 s of work, and 90 s with 30 GB of communication: 30 s at 8 Gbit/s."""
+    return WorkflowJob(
+        id="w",
+        tasks=tuple(
+            Task(id=name, work=work, parallel_fraction=1.0, max_procs=max_procs, comm_gb=comm_gb)
+            for name, work, comm_gb in (("still", 100.0, 0.0), ("talks", 90.0, 30.0))
+        ),
+        edges=edges,
+    )
+
+
+def test_allotments_grow_by_the_time_of_communication_inside_clusters() -> None:
+    case = read_case(Planner(Snapshot(clusters=site(4, 4), queue=(pair(max_procs=2),)), {}), 0.25)
+    assert case.mean_intra == 1 / 8
+    grown = [procs.tolist() for procs in trajectory(case, lambda: False)]
+    assert grown[::-1][:2] == [[1, 1], [1, 2]]
+
+
+def test_what_follows_a_task_takes_its_communication_inside_the_fastest_cluster() -> None:
+    slow, fast = site(4, 4)
+    clusters = (replace(slow, intra_gbps=1.0), fast)
+    job = pair(Edge(parent="still", child="talks"), max_procs=1)
+    case = read_case(Planner(Snapshot(clusters=clusters, queue=(job,)), {}), 0.25)
+    assert case.items.tail.tolist() == pytest.approx([120.0, 0.0])
+    assert case.mean_intra == pytest.approx((1.0 + 1 / 8) / 2)
