@@ -124,3 +124,10 @@ def test_every_file_that_is_named_is_there(document: str) -> None:
 )
 def test_a_file_that_is_not_there_is_found(text: str, expected: list[str]) -> None:
     assert missing("NOTES.md", text) == expected
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    named = set(re.findall(r"- (?:[^:\n]+: )?(\S+\.md)$", text, re.MULTILINE))
+    pages = {path.removeprefix("docs/") for path in files() if path.startswith("docs/")}
+    assert not {page for page in pages if page.endswith(".md")} - named
