@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from coalloc.adapters.formats.platforms import Platform
-from coalloc.core.projects import DAY_S, Project
-from coalloc.core.settings import PrioritySettings
+from coalloc.core.base.projects import DAY_S, Project
+from coalloc.core.base.settings import PrioritySettings
 from coalloc.model.platform import Cluster, Node
 from coalloc.simulation.general import SharingRule
 from coalloc.simulation.replay import replay

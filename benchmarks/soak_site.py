@@ -17,10 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from coalloc.core import executor as there
-from coalloc.core import executor_effects as effects_there
-from coalloc.core.coordinator import Coordinator
-from coalloc.core.effects import (
+from coalloc.core.base.effects import (
     AppendEvent,
     DropOrders,
     Effect,
@@ -31,7 +28,7 @@ from coalloc.core.effects import (
     Solve,
     Wake,
 )
-from coalloc.core.events import (
+from coalloc.core.base.events import (
     Event,
     Requested,
     Solved,
@@ -41,10 +38,13 @@ from coalloc.core.events import (
     Ticked,
     TokenRecalled,
 )
-from coalloc.core.messages import Numbered, Ping, Read, Statement, Welcome
-from coalloc.core.records import Launch
-from coalloc.core.requests import Done, Submit
-from coalloc.core.settings import ClusterSettings, Settings, Trigger
+from coalloc.core.base.messages import Numbered, Ping, Read, Statement, Welcome
+from coalloc.core.base.records import Launch
+from coalloc.core.base.requests import Done, Submit
+from coalloc.core.base.settings import ClusterSettings, Settings, Trigger
+from coalloc.core.coordinator import Coordinator
+from coalloc.core.executor import effects as effects_there
+from coalloc.core.executor import machine as there
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.recall import recall

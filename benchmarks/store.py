@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from coalloc.core.base.effects import AppendEvent, Effect, SaveJob, SaveLaunch, SaveToken
+from coalloc.core.base.records import JobRecord, JobState, Launch
+from coalloc.core.base.settings import Settings
 from coalloc.core.coordinator import Coordinator
-from coalloc.core.effects import AppendEvent, Effect, SaveJob, SaveLaunch, SaveToken
-from coalloc.core.records import JobRecord, JobState, Launch
-from coalloc.core.settings import Settings
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.upkeep import PAGES_AT_ONCE, PRUNED_AT_ONCE

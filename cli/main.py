@@ -30,13 +30,13 @@ INTERRUPTED, PIPE_CLOSED = 130, 141
 """128 + SIGINT, 128 + SIGPIPE: as a shell reports a program that these signals ended."""
 
 MODULES: Mapping[str, str] = {
-    "submit": "coalloc.cli.submit",
-    "submit-workflow": "coalloc.cli.submit_workflow",
+    "submit": "coalloc.cli.submit.command",
+    "submit-workflow": "coalloc.cli.submit.workflow",
     **dict.fromkeys(("queue", "show", "wait"), "coalloc.cli.queue"),
     "update": "coalloc.cli.update",
     "status": "coalloc.cli.status",
-    "doctor": "coalloc.cli.doctor",
-    "top": "coalloc.cli.top",
+    "doctor": "coalloc.cli.doctor.command",
+    "top": "coalloc.cli.top.command",
     "why": "coalloc.cli.why",
     "nodes": "coalloc.cli.nodes",
     "calibrate": "coalloc.cli.calibrate",

@@ -20,7 +20,7 @@ from coalloc.cli.command import (
 from coalloc.cli.critical_path import Edges, critical_paths, path_lines
 from coalloc.cli.files import load_plan, load_snapshot, write_text
 from coalloc.cli.output import WALL_CLOCK_S, node_set, show_table, width
-from coalloc.cli.picture import Picture, counts, headline, picture_of
+from coalloc.cli.pictures.picture import Picture, counts, headline, picture_of
 from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.plan_json import read_plan, write_plan
@@ -144,7 +144,7 @@ def _from_file(path: Path, snapshot: Path | None) -> Shown:
 
 
 def _show(shown: Shown, args: argparse.Namespace) -> None:
-    from coalloc.cli import gantt
+    from coalloc.cli.pictures import gantt
 
     plan, clusters = shown.plan, shown.node_clusters
     paths = critical_paths(shown.picture.plan, shown.edges)
@@ -153,7 +153,7 @@ def _show(shown: Shown, args: argparse.Namespace) -> None:
         write_text(gantt.svg_gantt(shown.picture, clusters, critical=critical), args.output)
         return
     if args.gantt == "html":
-        from coalloc.cli.gantt_page import html_gantt
+        from coalloc.cli.pictures.gantt_page import html_gantt
 
         text = html_gantt(
             shown.picture,

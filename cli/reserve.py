@@ -18,7 +18,7 @@ from coalloc.cli.command import (
     warn,
 )
 from coalloc.cli.output import show_table
-from coalloc.cli.submit_options import begin
+from coalloc.cli.submit.options import begin
 from coalloc.client.client import RefusedError
 from coalloc.model.nodeset import fold
 from coalloc.runtime.texts import instant

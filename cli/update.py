@@ -8,7 +8,7 @@ from typing import Any
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import DONE, FAILED, Command, connect, warn
-from coalloc.cli.submit_options import (
+from coalloc.cli.submit.options import (
     BATCH,
     add_batch,
     add_begin,

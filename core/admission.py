@@ -13,7 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from coalloc.core.effects import Wake
+from coalloc.core.base.effects import Wake
+from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.requests import Submit, SubmitWorkflow
+from coalloc.core.base.state import State
 from coalloc.core.eligibility import (
     MOST_KEPT,
     UNKNOWN_OWNER,
@@ -26,9 +29,6 @@ from coalloc.core.eligibility import (
     verdict_of,
     widest,
 )
-from coalloc.core.records import JobRecord, JobState
-from coalloc.core.requests import Submit, SubmitWorkflow
-from coalloc.core.state import State
 from coalloc.model.errors import InputError
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.refusals import LASTING, OVER_LIMIT

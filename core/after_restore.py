@@ -25,11 +25,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coalloc.core.composites import ChunkPool, WorkflowState, flow_of, named
-from coalloc.core.effects import SaveMeta
-from coalloc.core.messages import Abort, Hello, Report, Start
-from coalloc.core.records import REQUEUED, WAITING, JobRecord, JobState, PartRecord
-from coalloc.core.state import State
+from coalloc.core.base.composites import ChunkPool, WorkflowState, flow_of, named
+from coalloc.core.base.effects import SaveMeta
+from coalloc.core.base.messages import Abort, Hello, Report, Start
+from coalloc.core.base.records import REQUEUED, WAITING, JobRecord, JobState, PartRecord
+from coalloc.core.base.state import State
 from coalloc.core.workflows import part_record, task_record
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.parts import PART_ENDED, PartReport, PartState

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from coalloc.core.records import JobRecord
-from coalloc.core.settings import ClusterSettings
+from coalloc.core.base.records import JobRecord
+from coalloc.core.base.settings import ClusterSettings
 from coalloc.model.batch_options import BatchOptions, check_options
 from coalloc.model.errors import InputError
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coalloc.core import (
-    accounting,
     after_restore,
     dispatch,
     isolating,
@@ -22,8 +21,8 @@ from coalloc.core import (
     starting,
     updating,
 )
-from coalloc.core.effects import Effect, Wake
-from coalloc.core.events import (
+from coalloc.core.base.effects import Effect, Wake
+from coalloc.core.base.events import (
     Disconnected,
     Event,
     IncumbentFound,
@@ -41,9 +40,9 @@ from coalloc.core.events import (
     Together,
     TokenRecalled,
 )
-from coalloc.core.projects import ProjectTree
-from coalloc.core.records import JobRecord, JobState, Reserved, Wait
-from coalloc.core.requests import (
+from coalloc.core.base.projects import ProjectTree
+from coalloc.core.base.records import JobRecord, JobState, Reserved, Wait
+from coalloc.core.base.requests import (
     Cancel,
     Done,
     Drain,
@@ -60,11 +59,12 @@ from coalloc.core.requests import (
     Unreserve,
     Update,
 )
-from coalloc.core.round_control import RoundControl
-from coalloc.core.settings import ClusterSettings, Settings
-from coalloc.core.speedup_fit import Run
-from coalloc.core.state import ClusterState, State, arrival, forget_tokens
-from coalloc.core.usage import Owner, Usage
+from coalloc.core.base.round_control import RoundControl
+from coalloc.core.base.settings import ClusterSettings, Settings
+from coalloc.core.base.speedup_fit import Run
+from coalloc.core.base.state import ClusterState, State, arrival, forget_tokens
+from coalloc.core.base.usage import Owner, Usage
+from coalloc.core.sharing import accounting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from coalloc.core.records import JobRecord, JobState
-from coalloc.core.requests import Refused
-from coalloc.core.state import State
+from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.requests import Refused
+from coalloc.core.base.state import State
 
 Needs = tuple[tuple[str, str], ...]
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 import heapq
 from math import isfinite
 
-from coalloc.core.composites import WorkflowState
-from coalloc.core.effects import Wake
-from coalloc.core.limits import LimitBook, holds, start_of
+from coalloc.core.base.composites import WorkflowState
+from coalloc.core.base.effects import Wake
+from coalloc.core.base.plan_order import Entry, PlanOrder
+from coalloc.core.base.records import JobState
+from coalloc.core.base.state import State
 from coalloc.core.occupation import Occupation, misfit, occupation
 from coalloc.core.placing import place, startable
-from coalloc.core.plan_order import Entry, PlanOrder
-from coalloc.core.records import JobState
 from coalloc.core.reserving import is_kept_from
-from coalloc.core.state import State
+from coalloc.core.sharing.limits import LimitBook, holds, start_of
 from coalloc.model.cost import edge_delay
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.platform import Cluster

@@ -18,9 +18,9 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
+from coalloc.core.base.records import JobRecord
+from coalloc.core.base.state import ClusterState, State
 from coalloc.core.batch_accounts import account_there
-from coalloc.core.records import JobRecord
-from coalloc.core.state import ClusterState, State
 from coalloc.model.batch_options import PLAIN, BatchOptions
 from coalloc.model.constraint import admits
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from coalloc.core.base.messages import Abort, Dismiss
+from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.state import State
 from coalloc.core.dependencies import cannot_be_met
-from coalloc.core.messages import Abort, Dismiss
-from coalloc.core.records import JobRecord, JobState
-from coalloc.core.state import State
 from coalloc.model.parts import PART_ENDED
 
 

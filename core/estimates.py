@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
-from coalloc.core.settings import JobDefaults
-from coalloc.core.speedup_fit import Run, fitted
+from coalloc.core.base.settings import JobDefaults
+from coalloc.core.base.speedup_fit import Run, fitted
 from coalloc.model.errors import InputError
 from coalloc.model.history import History
 from coalloc.model.job_json import read_speedup, write_speedup

@@ -17,9 +17,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from coalloc.core import snapshots
+from coalloc.core.base.round_control import Aside, Isolation
+from coalloc.core.base.state import RoundState, State
 from coalloc.core.eligibility import Offers
-from coalloc.core.round_control import Aside, Isolation
-from coalloc.core.state import RoundState, State
 from coalloc.model.job_json import outside
 
 MOST_ATTEMPTS = 16

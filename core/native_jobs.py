@@ -21,12 +21,12 @@ from typing import Any
 
 from coalloc.core.admission import never_fits
 from coalloc.core.after_restore import is_held
-from coalloc.core.effects import SaveLaunch, SaveMeta, SaveToken
+from coalloc.core.base.effects import SaveLaunch, SaveMeta, SaveToken
+from coalloc.core.base.records import CANCELLED_THERE, JobRecord, JobState, Launch
+from coalloc.core.base.requests import Submit
+from coalloc.core.base.state import NOBODY, ClusterState, State
 from coalloc.core.ending import dismiss, end_waiting
 from coalloc.core.queue import submitted_job
-from coalloc.core.records import CANCELLED_THERE, JobRecord, JobState, Launch
-from coalloc.core.requests import Submit
-from coalloc.core.state import NOBODY, ClusterState, State
 from coalloc.model.errors import InputError
 from coalloc.model.jobs import Job
 from coalloc.model.reading import ClusterReading, NativeJob

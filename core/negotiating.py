@@ -18,11 +18,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from statistics import median
 
-from coalloc.core.effects import SaveMeta, Wake
-from coalloc.core.messages import Arrange
+from coalloc.core.base.effects import SaveMeta, Wake
+from coalloc.core.base.messages import Arrange
+from coalloc.core.base.records import JobRecord, JobState, PartRecord, Wait
+from coalloc.core.base.state import ClusterState, State, arrival, procs_of
 from coalloc.core.occupation import meeting_place
-from coalloc.core.records import JobRecord, JobState, PartRecord, Wait
-from coalloc.core.state import ClusterState, State, arrival, procs_of
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.parts import PART_ENDED, PartReport, PartState, QueueTerms
 from coalloc.model.platform import NodeState

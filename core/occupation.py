@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from coalloc.core.records import JobRecord, PartRecord
-from coalloc.core.state import State, arrival
+from coalloc.core.base.records import JobRecord, PartRecord
+from coalloc.core.base.state import State, arrival
 from coalloc.model.cost import link_loads
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.parts import PART_ENDED

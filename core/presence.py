@@ -19,10 +19,17 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from coalloc.core import after_restore, readings, starting
-from coalloc.core.effects import AskHello, DropOrders, ResendOrders, SaveMeta, SendWelcome, TurnAway
-from coalloc.core.events import StatementReceived
-from coalloc.core.messages import Goodbye, Hello, Read, Report
-from coalloc.core.state import ClusterState, State
+from coalloc.core.base.effects import (
+    AskHello,
+    DropOrders,
+    ResendOrders,
+    SaveMeta,
+    SendWelcome,
+    TurnAway,
+)
+from coalloc.core.base.events import StatementReceived
+from coalloc.core.base.messages import Goodbye, Hello, Read, Report
+from coalloc.core.base.state import ClusterState, State
 from coalloc.model.parts import PartReport
 
 TAKEOVER_S = 15.0

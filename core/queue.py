@@ -6,16 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core import admission, dependencies, limits, workflows
-from coalloc.core.composites import WorkflowState, flow_of, named
-from coalloc.core.effects import Reply, SaveLaunch, SaveMeta, SaveToken
-from coalloc.core.eligibility import Owner
-from coalloc.core.ending import abort_parts, end_waiting
-from coalloc.core.estimates import best_known, completed, history_keys
-from coalloc.core.events import Requested
-from coalloc.core.programs import program_of
-from coalloc.core.records import JobRecord, JobState, Launch
-from coalloc.core.requests import (
+from coalloc.core import admission, dependencies, workflows
+from coalloc.core.base.composites import WorkflowState, flow_of, named
+from coalloc.core.base.effects import Reply, SaveLaunch, SaveMeta, SaveToken
+from coalloc.core.base.events import Requested
+from coalloc.core.base.records import JobRecord, JobState, Launch
+from coalloc.core.base.requests import (
     Answer,
     Cancel,
     Done,
@@ -26,7 +22,12 @@ from coalloc.core.requests import (
     Submit,
     SubmitWorkflow,
 )
-from coalloc.core.state import State
+from coalloc.core.base.state import State
+from coalloc.core.eligibility import Owner
+from coalloc.core.ending import abort_parts, end_waiting
+from coalloc.core.estimates import best_known, completed, history_keys
+from coalloc.core.programs import program_of
+from coalloc.core.sharing import limits
 from coalloc.model.batch_options import check_options
 from coalloc.model.errors import InputError
 from coalloc.model.job_json import read_job

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.state import RoundState, State
 from coalloc.core.eligibility import offered, owner_of, verdict_of
-from coalloc.core.limits import LimitBook, holds, start_of
 from coalloc.core.negotiating import (
     Claims,
     expected_wait,
@@ -28,8 +29,7 @@ from coalloc.core.negotiating import (
 )
 from coalloc.core.occupation import LINK_TOLERANCE, Occupation, loads_of, misfit_of_links
 from coalloc.core.placing import NOW_S, place, startable
-from coalloc.core.records import JobRecord, JobState
-from coalloc.core.state import RoundState, State
+from coalloc.core.sharing.limits import LimitBook, holds, start_of
 from coalloc.model.cost import run_time
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.parts import PartState

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from coalloc.core import native_jobs
-from coalloc.core.messages import Read
-from coalloc.core.power import updated
-from coalloc.core.state import ClusterState, State
+from coalloc.core.base.messages import Read
+from coalloc.core.base.power import updated
+from coalloc.core.base.state import ClusterState, State
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import ClusterReading, NodeReading
 

@@ -9,12 +9,12 @@ from dataclasses import asdict
 from math import inf
 from typing import Any
 
-from coalloc.core.effects import SaveMeta, Wake
-from coalloc.core.events import Requested
+from coalloc.core.base.effects import SaveMeta, Wake
+from coalloc.core.base.events import Requested
+from coalloc.core.base.records import Reserved
+from coalloc.core.base.requests import Done, Refused, Reserve, Unreserve
+from coalloc.core.base.state import State
 from coalloc.core.queue import answered
-from coalloc.core.records import Reserved
-from coalloc.core.requests import Done, Refused, Reserve, Unreserve
-from coalloc.core.state import State
 from coalloc.model.platform import NodeState
 from coalloc.model.ranges import EVENT
 from coalloc.model.snapshot import Reservation

@@ -13,17 +13,18 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import accumulate
 
-from coalloc.core import dispatch, isolating, limits, queueing, snapshots
+from coalloc.core import dispatch, isolating, queueing, snapshots
+from coalloc.core.base.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
+from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
+from coalloc.core.base.records import JobRecord, JobState, Outlook
+from coalloc.core.base.state import RoundState, State, arrival
 from coalloc.core.dependencies import open_needs
-from coalloc.core.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.eligibility import refused_by_all
 from coalloc.core.estimates import history_for, history_keys
-from coalloc.core.events import IncumbentFound, Solved, SolveFailed
 from coalloc.core.negotiating import waiting_claims
 from coalloc.core.occupation import misfit, occupation
 from coalloc.core.placing import NOW_S, divisible, place_pieces, startable
-from coalloc.core.records import JobRecord, JobState, Outlook
-from coalloc.core.state import RoundState, State, arrival
+from coalloc.core.sharing import limits
 from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import NOTES, Plan, Reason
 from coalloc.model.plan_json import write_plan

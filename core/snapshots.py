@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from coalloc.core import guarantees, limits, priority, reserving
-from coalloc.core.composites import ChunkPool, WorkflowState, is_stopping
+from coalloc.core import reserving
+from coalloc.core.base.composites import ChunkPool, WorkflowState, is_stopping
+from coalloc.core.base.power import floored
+from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.state import ClusterState, State, ViewedNodes
 from coalloc.core.dependencies import open_needs
 from coalloc.core.eligibility import Offers
 from coalloc.core.negotiating import others
-from coalloc.core.power import floored
-from coalloc.core.records import JobRecord, JobState
-from coalloc.core.state import ClusterState, State, ViewedNodes
+from coalloc.core.sharing import guarantees, limits, priority
 from coalloc.model.jobs import DivisibleJob, Job, Started, WorkflowJob
 from coalloc.model.parts import PART_ENDED
 from coalloc.model.platform import Cluster, Node, NodeState

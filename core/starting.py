@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from coalloc.core import negotiating
-from coalloc.core.accounting import charge
 from coalloc.core.admission import bar
 from coalloc.core.after_restore import (
     is_cancelled,
@@ -21,16 +20,17 @@ from coalloc.core.after_restore import (
     reserve_attempt,
     started_after_backup,
 )
+from coalloc.core.base.composites import part_fields
+from coalloc.core.base.effects import Publish, SaveMeta, Wake
+from coalloc.core.base.messages import Abort, Forget, Prepare, Start
+from coalloc.core.base.records import CANCELLED_THERE, REQUEUED, JobRecord, JobState, PartRecord
+from coalloc.core.base.settings import Settings
+from coalloc.core.base.state import State
 from coalloc.core.batch_accounts import told
-from coalloc.core.composites import part_fields
 from coalloc.core.dependencies import has_started
-from coalloc.core.effects import Publish, SaveMeta, Wake
 from coalloc.core.ending import abort_parts, end_waiting, release_dependents
-from coalloc.core.messages import Abort, Forget, Prepare, Start
 from coalloc.core.outcome import remember, verdict
-from coalloc.core.records import CANCELLED_THERE, REQUEUED, JobRecord, JobState, PartRecord
-from coalloc.core.settings import Settings
-from coalloc.core.state import State
+from coalloc.core.sharing.accounting import charge
 from coalloc.core.workflows import settle, task_ended, tries_again
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.parts import PART_ENDED, PartReport, PartState

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core import admission, dependencies, limits
+from coalloc.core import admission, dependencies
+from coalloc.core.base.events import Requested
+from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.requests import Done, Refused, Update
+from coalloc.core.base.state import State
 from coalloc.core.eligibility import owner_of
-from coalloc.core.events import Requested
 from coalloc.core.queue import answered, chosen_jobs, planned_job
-from coalloc.core.records import JobRecord, JobState
-from coalloc.core.requests import Done, Refused, Update
-from coalloc.core.state import State
+from coalloc.core.sharing import limits
 from coalloc.model.batch_options import NAMES, BatchOptions, check_options
 from coalloc.model.errors import InputError
 from coalloc.model.job_json import write_job

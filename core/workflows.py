@@ -18,12 +18,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core.composites import ChunkPool, WorkflowState, is_stopping, part_fields, spans
+from coalloc.core.base.composites import ChunkPool, WorkflowState, is_stopping, part_fields, spans
+from coalloc.core.base.effects import Wake
+from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.state import State
 from coalloc.core.dependencies import has_started
-from coalloc.core.effects import Wake
 from coalloc.core.ending import abort_parts, release_dependents
-from coalloc.core.records import JobRecord, JobState
-from coalloc.core.state import State
 from coalloc.model.jobs import RigidJob
 
 RETRIED = frozenset({JobState.FAILED, JobState.TIMEOUT, JobState.LOST})

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from coalloc.core.events import Event
+from coalloc.core.base.events import Event
 
 
 class CoreLoop:

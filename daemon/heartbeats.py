@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable
 
-from coalloc.core.events import Disconnected, StatementReceived
-from coalloc.core.messages import Ping, Statement
+from coalloc.core.base.events import Disconnected, StatementReceived
+from coalloc.core.base.messages import Ping, Statement
+from coalloc.core.base.state import State
 from coalloc.core.queueing import wanted_slots
-from coalloc.core.state import State
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.outbox import Delivery
 from coalloc.wire.server import ExecutorPeer

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from coalloc.core.composites import flow_of
-from coalloc.core.messages import Prepare
-from coalloc.core.records import Launch
+from coalloc.core.base.composites import flow_of
+from coalloc.core.base.messages import Prepare
+from coalloc.core.base.records import Launch
 from coalloc.daemon.store.records_json import read_launch
 from coalloc.daemon.store.sqlite import Store
 

@@ -20,8 +20,8 @@ from typing import Literal
 from structlog.stdlib import BoundLogger
 
 import coalloc
-from coalloc.core.events import SolverWarm, TimerFired
-from coalloc.core.projects import DAY_S
+from coalloc.core.base.events import SolverWarm, TimerFired
+from coalloc.core.base.projects import DAY_S
 from coalloc.daemon import watchdog
 from coalloc.daemon.access.enrolment import Enrolment, opened_access
 from coalloc.daemon.access.enrolment_socket import EnrolmentSocket

@@ -17,10 +17,10 @@ from typing import Any
 import prometheus_client as prometheus
 
 import coalloc
-from coalloc.core.effects import AppendEvent, Effect, RoundFinished, Solve
-from coalloc.core.events import Event, Solved, SolveFailed
-from coalloc.core.records import ENDED, JobRecord
-from coalloc.core.state import State
+from coalloc.core.base.effects import AppendEvent, Effect, RoundFinished, Solve
+from coalloc.core.base.events import Event, Solved, SolveFailed
+from coalloc.core.base.records import ENDED, JobRecord
+from coalloc.core.base.state import State
 from coalloc.daemon.figures import ClusterFigures, Survey
 
 SOLVE_S = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coalloc.core.effects import AppendEvent
-from coalloc.core.records import JobRecord, JobState
+from coalloc.core.base.effects import AppendEvent
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.daemon.figures import Survey
 from coalloc.runtime.config.schema import NotifiedEvent, NotifyConfig
 

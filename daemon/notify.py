@@ -22,8 +22,8 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from structlog.stdlib import BoundLogger
 
-from coalloc.core.effects import AppendEvent
-from coalloc.core.records import JobRecord
+from coalloc.core.base.effects import AppendEvent
+from coalloc.core.base.records import JobRecord
 from coalloc.daemon.figures import Survey
 from coalloc.daemon.notices import Notice, Watch, job_notice
 from coalloc.runtime.config.schema import NotifyConfig

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from coalloc.core.messages import Numbered, Order, Prepare
-from coalloc.core.records import Launch
+from coalloc.core.base.messages import Numbered, Order, Prepare
+from coalloc.core.base.records import Launch
 
 CREDIT = 256
 """Orders under way to one executor that it has not yet carried out."""

@@ -20,8 +20,7 @@ from typing import Any
 from structlog.stdlib import BoundLogger
 
 import coalloc
-from coalloc.core.coordinator import Coordinator
-from coalloc.core.effects import (
+from coalloc.core.base.effects import (
     AppendEvent,
     AskHello,
     DropOrders,
@@ -36,9 +35,10 @@ from coalloc.core.effects import (
     TurnAway,
     Wake,
 )
-from coalloc.core.events import Event, Reconfigured, Requested, Ticked, TokenRecalled
-from coalloc.core.messages import Numbered, Ping, Welcome
-from coalloc.core.requests import Answer, Done, Refused, Submit
+from coalloc.core.base.events import Event, Reconfigured, Requested, Ticked, TokenRecalled
+from coalloc.core.base.messages import Numbered, Ping, Welcome
+from coalloc.core.base.requests import Answer, Done, Refused, Submit
+from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.heartbeats import Heartbeats

@@ -9,15 +9,15 @@ from typing import Any
 
 from coalloc.adapters.local.settings import LocalSettings, refuse_collisions
 from coalloc.adapters.registry import adapter_kind
-from coalloc.core.batch_accounts import check_accounts
-from coalloc.core.projects import Limits, Project, UserLimits
-from coalloc.core.settings import (
+from coalloc.core.base.projects import Limits, Project, UserLimits
+from coalloc.core.base.settings import (
     ClusterSettings,
     JobDefaults,
     PrioritySettings,
     Settings,
     Trigger,
 )
+from coalloc.core.batch_accounts import check_accounts
 from coalloc.daemon.foreign_options import check_foreign_options, check_options
 from coalloc.model.errors import InputError
 from coalloc.model.fields import shown

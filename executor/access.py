@@ -6,7 +6,7 @@ import pwd
 from dataclasses import dataclass
 from pathlib import Path
 
-from coalloc.core.messages import ROOT_REFUSED, Prepare
+from coalloc.core.base.messages import ROOT_REFUSED, Prepare
 from coalloc.runtime.config.schema import Config
 from coalloc.runtime.key_files import calling, read_key
 from coalloc.wire.curve import CurveClient

@@ -12,8 +12,8 @@ import msgspec
 from structlog.stdlib import BoundLogger
 
 from coalloc.adapters.base import Adapter, AdapterError, ClaimRefusedError, Launcher
-from coalloc.core.executor import ExecutorState
-from coalloc.core.executor_effects import (
+from coalloc.core.base.messages import Prepare, Statement
+from coalloc.core.executor.effects import (
     ArrangePart,
     ClaimPart,
     DismissJob,
@@ -28,7 +28,7 @@ from coalloc.core.executor_effects import (
     SendStatement,
     StartPart,
 )
-from coalloc.core.messages import Prepare, Statement
+from coalloc.core.executor.machine import ExecutorState
 from coalloc.executor.access import ExecutorAccess
 from coalloc.executor.parts import refused, spec_of
 from coalloc.model.nodeset import fold
@@ -106,7 +106,7 @@ def kept_identity(state_dir: Path) -> str:
 
 
 class LauncherActions:
-    """The hands of one cluster's executor (see `coalloc.core.executor_turn`).
+    """The hands of one cluster's executor (see `coalloc.core.executor.turn`).
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from coalloc.core.messages import Prepare
+from coalloc.core.base.messages import Prepare
 from coalloc.model.nodeset import fold
 from coalloc.model.parts import PartReport, PartSpec, PartState
 

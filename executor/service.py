@@ -1,7 +1,7 @@
 """The executor's loop: one cluster's adapter between the daemon and the batch system.
 
 Readings run in a thread of their own with a time limit, so that a batch system that hangs
-delays nothing else. Orders and the launcher's news go through `coalloc.core.executor`.
+delays nothing else. Orders and the launcher's news go through `coalloc.core.executor.machine`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from structlog.stdlib import BoundLogger
 
 import coalloc
 from coalloc.adapters.base import Adapter, AdapterError
-from coalloc.core.executor import ExecutorCore, ExecutorState
-from coalloc.core.executor_effects import (
+from coalloc.core.base.messages import Goodbye, Numbered, Ping, Read, Statement, TurnedAway, Welcome
+from coalloc.core.executor.effects import (
     ExecutorEffect,
     ExecutorEvent,
     MessageReceived,
     PartNews,
     Ticked,
 )
-from coalloc.core.executor_turn import carry_out
-from coalloc.core.messages import Goodbye, Numbered, Ping, Read, Statement, TurnedAway, Welcome
+from coalloc.core.executor.machine import ExecutorCore, ExecutorState
+from coalloc.core.executor.turn import carry_out
 from coalloc.executor.access import OPEN_ACCESS, ExecutorAccess
 from coalloc.executor.actions import LauncherActions, ProgressFile, in_words, kept_identity
 from coalloc.model.parts import PartKey, PartReport

@@ -24,9 +24,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from coalloc.core.coordinator import Coordinator
-from coalloc.core.effects import Reply, SendOrder, Solve
-from coalloc.core.events import (
+from coalloc.core.base.effects import Reply, SendOrder, Solve
+from coalloc.core.base.events import (
     Event,
     Requested,
     SingleEvent,
@@ -36,11 +35,12 @@ from coalloc.core.events import (
     TimerFired,
     Together,
 )
-from coalloc.core.messages import Hello, Order, Prepare, Read, Report, Start
-from coalloc.core.projects import Project, UserLimits
-from coalloc.core.records import Launch
-from coalloc.core.requests import Refused, Submit
-from coalloc.core.settings import ClusterSettings, PrioritySettings, Settings, Trigger
+from coalloc.core.base.messages import Hello, Order, Prepare, Read, Report, Start
+from coalloc.core.base.projects import Project, UserLimits
+from coalloc.core.base.records import Launch
+from coalloc.core.base.requests import Refused, Submit
+from coalloc.core.base.settings import ClusterSettings, PrioritySettings, Settings, Trigger
+from coalloc.core.coordinator import Coordinator
 from coalloc.model.cost import run_time
 from coalloc.model.job_json import write_job
 from coalloc.model.parts import PartReport, PartState

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from coalloc.core import messages, requests
-from coalloc.core.messages import Hello, Numbered, Order, Report, Statement, Welcome
+from coalloc.core.base import messages, requests
+from coalloc.core.base.messages import Hello, Numbered, Order, Report, Statement, Welcome
 from coalloc.model.parts import OF_THE_EXECUTOR
 from coalloc.wire.frames import PROTOCOL, WireError, decode_object, encode
 

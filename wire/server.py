@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Protocol
 
 import zmq
 
-from coalloc.core.messages import Numbered, Ping, Statement, TurnedAway, Welcome
-from coalloc.core.requests import Refused
+from coalloc.core.base.messages import Numbered, Ping, Statement, TurnedAway, Welcome
+from coalloc.core.base.requests import Refused
 from coalloc.wire.answers import Answer, Refusal
 from coalloc.wire.authenticator import ZapAuthenticator
 from coalloc.wire.codec import decode_from_executor, encode_message

@@ -12,7 +12,7 @@ hears of the node, every ``SlurmdTimeout``/3. It goes on after a job has gone. T
 allocation of the last `REMEMBERED_S` is therefore taken off it, so that no load of a finished
 job is mistaken for somebody else's; foreign load that comes just then is seen late.
 
-Smoothing and steps are the daemon's (`coalloc.core.power`).
+Smoothing and steps are the daemon's (`coalloc.core.base.power`).
 """
 
 from __future__ import annotations

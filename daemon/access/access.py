@@ -14,8 +14,8 @@ from typing import Any
 
 from structlog.stdlib import BoundLogger
 
-from coalloc.core.messages import ROOT_REFUSED
-from coalloc.core.requests import Refused
+from coalloc.core.base.messages import ROOT_REFUSED
+from coalloc.core.base.requests import Refused
 from coalloc.daemon.access.key_table import Grant, KeyTable, Role
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError
 from coalloc.runtime.config.schema import AccessConfig

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from typing import Any
 
-from coalloc.core.projects import DAY_S
+from coalloc.core.base.projects import DAY_S
 from coalloc.daemon.queries.caller import QueryRefusedError
 from coalloc.daemon.store.records_json import read_object
 from coalloc.daemon.store.rows import StoredAccount

@@ -10,9 +10,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from coalloc.core import snapshots
-from coalloc.core.composites import flow_of, named
-from coalloc.core.records import JobRecord
-from coalloc.core.state import State
+from coalloc.core.base.composites import flow_of, named
+from coalloc.core.base.records import JobRecord
+from coalloc.core.base.state import State
 from coalloc.core.workflows import first_record
 from coalloc.daemon.queries import accounts, job_views, shares, workflow_views
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coalloc.core.requests import Refused
+from coalloc.core.base.requests import Refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

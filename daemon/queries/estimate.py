@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core import limits, snapshots
+from coalloc.core import snapshots
 from coalloc.core.admission import never_fits
+from coalloc.core.base.records import JobRecord
+from coalloc.core.base.requests import Submit
 from coalloc.core.eligibility import owner_of
 from coalloc.core.queue import submitted_job
-from coalloc.core.records import JobRecord
-from coalloc.core.requests import Submit
+from coalloc.core.sharing import limits
 from coalloc.daemon.queries.answers import Sources
 from coalloc.daemon.queries.caller import QueryRefusedError
 from coalloc.daemon.solver.planner import RoundPlanner

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
-from coalloc.core import limits, negotiating, snapshots
-from coalloc.core.composites import ChunkPool
+from coalloc.core import negotiating, snapshots
+from coalloc.core.base.composites import ChunkPool
+from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.state import ClusterState, State, arrival, procs_of
 from coalloc.core.dependencies import is_open
 from coalloc.core.occupation import occupation
-from coalloc.core.records import JobRecord, JobState
-from coalloc.core.state import ClusterState, State, arrival, procs_of
+from coalloc.core.sharing import limits
 from coalloc.daemon.queries import workflow_views
 from coalloc.model.job_json import write_job
 from coalloc.model.jobs import MoldableJob, RigidJob

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coalloc.core.state import State
+from coalloc.core.base.state import State
 from coalloc.model.ranges import EVENT
 from coalloc.wire.answers import ReservationRow
 

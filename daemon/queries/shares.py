@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from coalloc.core.priority import factors, project_of
-from coalloc.core.records import JobState
-from coalloc.core.state import State
+from coalloc.core.base.records import JobState
+from coalloc.core.base.state import State
+from coalloc.core.sharing.priority import factors, project_of
 from coalloc.wire.share_answers import LeadRow, PriorityAnswer, PriorityRow
 
 ROWS_AT_ONCE = 2_000

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from coalloc.core.records import JobRecord
-from coalloc.core.requests import Refused
+from coalloc.core.base.records import JobRecord
+from coalloc.core.base.requests import Refused
 from coalloc.daemon.queries.caller import QueryRefusedError
 from coalloc.wire.answers import EndedAnswer, EndedJob
 from coalloc.wire.server import Origin

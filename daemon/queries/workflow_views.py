@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from coalloc.core.composites import ChunkPool, WorkflowState
-from coalloc.core.records import ENDED, PLACED, JobRecord, JobState
-from coalloc.core.state import State
+from coalloc.core.base.composites import ChunkPool, WorkflowState
+from coalloc.core.base.records import ENDED, PLACED, JobRecord, JobState
+from coalloc.core.base.state import State
 from coalloc.core.workflows import first_record
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Plan

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coalloc.core.effects import Solve
-from coalloc.core.events import Event, IncumbentFound, Solved, SolveFailed
+from coalloc.core.base.effects import Solve
+from coalloc.core.base.events import Event, IncumbentFound, Solved, SolveFailed
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.records_json import read_object
 from coalloc.model.history import NO_HISTORY, History

@@ -7,15 +7,15 @@ import uuid
 from dataclasses import dataclass
 
 from coalloc.core.after_restore import MARK
+from coalloc.core.base.effects import SaveMeta
+from coalloc.core.base.messages import Order
+from coalloc.core.base.state import NOBODY
+from coalloc.core.base.usage import Owner, Usage
 from coalloc.core.coordinator import StoredState
-from coalloc.core.effects import SaveMeta
-from coalloc.core.messages import Order
 from coalloc.core.negotiating import WAITS_KEY, kept_waits
 from coalloc.core.presence import MARK as EXECUTOR
 from coalloc.core.reserving import META as RESERVED
 from coalloc.core.reserving import read_reserved
-from coalloc.core.state import NOBODY
-from coalloc.core.usage import Owner, Usage
 from coalloc.daemon.store.records_json import read_object, read_record
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import DivisibleJob, WorkflowJob

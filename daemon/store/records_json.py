@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from coalloc.core.records import JobRecord, JobState, Launch, PartRecord
+from coalloc.core.base.records import JobRecord, JobState, Launch, PartRecord
 from coalloc.model.batch_options import PLAIN, BatchOptions
 from coalloc.model.job_json import restore_job, write_job
 from coalloc.model.making import maker

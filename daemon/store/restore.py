@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coalloc.core.after_restore import MARK
-from coalloc.core.records import JobRecord, JobState
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.daemon.store.backup import is_store
 from coalloc.daemon.store.disk import make_private, synchronise
 from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError, error_of

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from coalloc.core.effects import (
+from coalloc.core.base.effects import (
     AddUsage,
     AppendEvent,
     DropHistory,
@@ -25,7 +25,7 @@ from coalloc.core.effects import (
     SaveUsage,
     SendOrder,
 )
-from coalloc.core.records import JobRecord
+from coalloc.core.base.records import JobRecord
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.records_json import (
     account_object,

@@ -23,9 +23,9 @@ from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 
-from coalloc.core.accounting import MOST_DAYS
-from coalloc.core.effects import Effect, SaveJob, SavePlan
-from coalloc.core.projects import DAY_S
+from coalloc.core.base.effects import Effect, SaveJob, SavePlan
+from coalloc.core.base.projects import DAY_S
+from coalloc.core.sharing.accounting import MOST_DAYS
 from coalloc.daemon.store.backup import write_copy
 from coalloc.daemon.store.compaction import prepare, release, take_over
 from coalloc.daemon.store.disk import make_private, mount_of, write_error

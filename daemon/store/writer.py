@@ -12,8 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from structlog.stdlib import BoundLogger
 
-from coalloc.core.coordinator import Coordinator
-from coalloc.core.effects import (
+from coalloc.core.base.effects import (
     AppendEvent,
     Effect,
     LogLine,
@@ -23,8 +22,9 @@ from coalloc.core.effects import (
     SaveLaunch,
     SaveToken,
 )
-from coalloc.core.events import StorageLost, StorageReturned
-from coalloc.core.requests import Done, Refused
+from coalloc.core.base.events import StorageLost, StorageReturned
+from coalloc.core.base.requests import Done, Refused
+from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.sqlite import Store

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from coalloc.simulation.reproduce import oas_fig4
-from coalloc.simulation.reproduce.demt_claims import GRAHAM, PAPERS
-from coalloc.simulation.reproduce.demt_ratios import MAKESPAN, REPAIRED
-from coalloc.simulation.reproduce.demt_study import REACHED
+from coalloc.simulation.reproduce.demt.claims import GRAHAM, PAPERS
+from coalloc.simulation.reproduce.demt.ratios import MAKESPAN, REPAIRED
+from coalloc.simulation.reproduce.demt.study import REACHED
 from coalloc.simulation.reproduce.judging import (
     ALMOST,
     NEAR,

@@ -12,19 +12,19 @@ from enum import StrEnum
 from statistics import fmean, median
 
 from coalloc.simulation.reproduce import mca_fig2, oas_fig4
-from coalloc.simulation.reproduce.demt_claims import GRAHAM, PAPERS
-from coalloc.simulation.reproduce.demt_ratios import MAKESPAN, REPAIRED, means, single
-from coalloc.simulation.reproduce.demt_study import GANG, REACHED
+from coalloc.simulation.reproduce.demt.claims import GRAHAM, PAPERS
+from coalloc.simulation.reproduce.demt.ratios import MAKESPAN, REPAIRED, means, single
+from coalloc.simulation.reproduce.demt.study import GANG, REACHED
 from coalloc.simulation.reproduce.experiment import Row
-from coalloc.simulation.reproduce.mbpc_dispersion import (
+from coalloc.simulation.reproduce.mbpc.dispersion import (
     RATIO,
     TO_BEST,
     dispersions,
     free_widths,
     mean_ratios,
 )
-from coalloc.simulation.reproduce.mbpc_study import plotted
-from coalloc.simulation.reproduce.mbpc_times import savings
+from coalloc.simulation.reproduce.mbpc.study import plotted
+from coalloc.simulation.reproduce.mbpc.times import savings
 from coalloc.simulation.reproduce.mca_tables import PAPER_SPREAD
 from coalloc.simulation.reproduce.oas_workloads import PLAIN
 from coalloc.simulation.reproduce.rows import column, distinct, grouped, spread, where

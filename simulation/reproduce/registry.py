@@ -59,7 +59,7 @@ ENTRIES: Mapping[str, Entry] = {
         _row("oas-fig3", OAS, "Fig. 3", "oas_fig3", "what the size of the time slot costs"),
         _row("oas-fig4", OAS, "Fig. 4", "oas_fig4", "six workloads, OAS against six plain orders"),
         *(
-            _row(f"mbpc-fig{number}", MBPC, f"Fig. {number}", f"mbpc_{module}", doc)
+            _row(f"mbpc-fig{number}", MBPC, f"Fig. {number}", f"mbpc.{module}", doc)
             for number, module, doc in (
                 (3, "dispersion", "case 1: processing slowdown against standing alone"),
                 (4, "dispersion", "case 1: communication slowdown against standing alone"),
@@ -78,7 +78,7 @@ ENTRIES: Mapping[str, Entry] = {
             "two real logs: what scenarios of run times gain and cost",
         ),
         *(
-            _row(f"demt-fig{number}", DEMT, f"Fig. {number}", f"demt_{module}", doc)
+            _row(f"demt-fig{number}", DEMT, f"Fig. {number}", f"demt.{module}", doc)
             for number, module, doc in (
                 (3, "families", "weakly parallel jobs: both criteria by their bounds"),
                 (4, "families", "highly parallel jobs: both criteria by their bounds"),
@@ -91,7 +91,7 @@ ENTRIES: Mapping[str, Entry] = {
             "demt-online",
             DEMT,
             "Sect. 2.2",
-            "demt_online",
+            "demt.online",
             "moldable jobs that arrive over time: two on-line forms against EASY",
         ),
         _row("mca-table1", MCA, "Table 1", "mca_tables", "the workflows, as published and drawn"),

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from coalloc.cli.gantt_page import html_gantt
-from coalloc.cli.picture import Picture
+from coalloc.cli.pictures.gantt_page import html_gantt
+from coalloc.cli.pictures.picture import Picture
 from coalloc.dashboard.cache import Cache
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.wire.answers import Event

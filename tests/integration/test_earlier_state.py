@@ -16,8 +16,8 @@ import structlog
 
 from coalloc.adapters.local.launcher import LocalLauncher
 from coalloc.adapters.local.settings import read_settings
-from coalloc.core.executor import ExecutorState
-from coalloc.core.records import JobState
+from coalloc.core.base.records import JobState
+from coalloc.core.executor.machine import ExecutorState
 from coalloc.daemon.access.key_table import KeyTable, Role
 from coalloc.daemon.store.recall import RecalledStore, recall
 from coalloc.daemon.store.sqlite import Store

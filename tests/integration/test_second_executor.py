@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from coalloc.core.messages import Goodbye, Hello, Ping, Read, TurnedAway
+from coalloc.core.base.messages import Goodbye, Hello, Ping, Read, TurnedAway
 from coalloc.core.presence import SECOND
 from coalloc.wire.codec import decode_for_executor, encode_message
 from tests.support.live_site import Running

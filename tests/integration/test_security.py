@@ -17,7 +17,7 @@ import zmq
 from coalloc.cli import main
 from coalloc.client import enrolment
 from coalloc.client.enrolment import EnrolmentError
-from coalloc.core.messages import Hello
+from coalloc.core.base.messages import Hello
 from coalloc.runtime.key_files import KeyFile, read_key, write_key
 from coalloc.wire.client import EventSubscriber, KeyRefusedError, NoAnswerError, RequestConnection
 from coalloc.wire.codec import tagged

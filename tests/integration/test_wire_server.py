@@ -13,7 +13,7 @@ import pytest
 import zmq
 import zmq.asyncio
 
-from coalloc.core.messages import Ping, Read, Statement
+from coalloc.core.base.messages import Ping, Read, Statement
 from coalloc.wire.codec import encode_message
 from coalloc.wire.frames import encode
 from coalloc.wire.server import Endpoints, ExecutorPeer, Origin, Server

@@ -15,9 +15,9 @@ from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from coalloc.simulation.reproduce import mca_study, oas_fig4
 from coalloc.simulation.reproduce.experiment import Row, Run
-from coalloc.simulation.reproduce.mbpc_cases import ABW, case_1, case_2
-from coalloc.simulation.reproduce.mbpc_slowdowns import slowdowns
-from coalloc.simulation.reproduce.mbpc_ties import extremes, least_traffic
+from coalloc.simulation.reproduce.mbpc.cases import ABW, case_1, case_2
+from coalloc.simulation.reproduce.mbpc.slowdowns import slowdowns
+from coalloc.simulation.reproduce.mbpc.ties import extremes, least_traffic
 from coalloc.simulation.reproduce.mca_tables import EXPERIMENTS as TABLES
 from coalloc.simulation.reproduce.oas_workloads import PLAIN, workloads
 from coalloc.simulation.reproduce.rows import where

@@ -10,9 +10,9 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from coalloc.core.projects import Limits, Project, UserLimits
-from coalloc.core.requests import Cancel, Done, Submit
-from coalloc.core.settings import PrioritySettings
+from coalloc.core.base.projects import Limits, Project, UserLimits
+from coalloc.core.base.requests import Cancel, Done, Submit
+from coalloc.core.base.settings import PrioritySettings
 from coalloc.model.batch_options import BatchOptions
 from coalloc.model.parts import PartState
 from tests.support.core_site import Site
@@ -198,7 +198,7 @@ def _submit(site: Site, dice: random.Random, token: str) -> None:
 
 
 def _launch() -> Any:
-    from coalloc.core.records import Launch
+    from coalloc.core.base.records import Launch
 
     return Launch(argv=("x",))
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.core.events import Requested
-from coalloc.core.records import Launch
-from coalloc.core.requests import Answer, Done, SubmitWorkflow
+from coalloc.core.base.events import Requested
+from coalloc.core.base.records import Launch
+from coalloc.core.base.requests import Answer, Done, SubmitWorkflow
 from coalloc.model.errors import InputError
 from coalloc.model.job_json import graph_by_key, write_job
 from coalloc.model.workflow_graph import read_graph

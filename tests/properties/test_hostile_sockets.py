@@ -13,8 +13,8 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coalloc.core.events import Requested, StatementReceived
-from coalloc.core.messages import Statement
+from coalloc.core.base.events import Requested, StatementReceived
+from coalloc.core.base.messages import Statement
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.enrolment import Conversation, Enrolment, Peer
 from coalloc.daemon.access.key_table import KeyTable

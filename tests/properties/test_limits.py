@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coalloc.core import limits
+from coalloc.core.sharing import limits
 from tests.properties.limit_cases import play
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.core import messages, requests
-from coalloc.core.messages import Numbered
-from coalloc.core.records import Launch
+from coalloc.core.base import messages, requests
+from coalloc.core.base.messages import Numbered
+from coalloc.core.base.records import Launch
 from coalloc.model.batch_options import BatchOptions
 from coalloc.model.parts import PartReport, PartState
 from coalloc.model.reading import ClusterReading, NodeReading

@@ -11,8 +11,7 @@ import random
 from collections.abc import Callable
 from math import inf
 
-from coalloc.core.coordinator import Coordinator
-from coalloc.core.effects import (
+from coalloc.core.base.effects import (
     AskHello,
     DropOrders,
     Effect,
@@ -24,7 +23,7 @@ from coalloc.core.effects import (
     Solve,
     Wake,
 )
-from coalloc.core.events import (
+from coalloc.core.base.events import (
     Disconnected,
     Event,
     Requested,
@@ -34,9 +33,10 @@ from coalloc.core.events import (
     Ticked,
     TimerFired,
 )
-from coalloc.core.messages import Numbered, Ping, Statement, Welcome
-from coalloc.core.requests import Refused, Submit, SubmitWorkflow
-from coalloc.core.settings import Settings
+from coalloc.core.base.messages import Numbered, Ping, Statement, Welcome
+from coalloc.core.base.requests import Refused, Submit, SubmitWorkflow
+from coalloc.core.base.settings import Settings
+from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.store.writer import without_submits
 from tests.simulation.disk import Disk, FullError

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from coalloc.core.after_restore import MARK as RESTORED
-from coalloc.core.coordinator import StoredState
-from coalloc.core.effects import (
+from coalloc.core.base.effects import (
     AppendEvent,
     DropHistory,
     DropOrders,
@@ -19,9 +18,10 @@ from coalloc.core.effects import (
     SaveToken,
     SendOrder,
 )
-from coalloc.core.messages import Order
+from coalloc.core.base.messages import Order
+from coalloc.core.base.records import JobRecord, Launch
+from coalloc.core.coordinator import StoredState
 from coalloc.core.presence import MARK as EXECUTOR
-from coalloc.core.records import JobRecord, Launch
 from coalloc.core.reserving import META as RESERVED
 from coalloc.core.reserving import read_reserved
 from coalloc.daemon.store.recall import drained_of

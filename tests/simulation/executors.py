@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from coalloc.core.executor import ExecutorCore, ExecutorState
-from coalloc.core.executor_effects import (
+from coalloc.core.base.messages import Read, Statement
+from coalloc.core.executor.effects import (
     ArrangePart,
     ClaimPart,
     DismissJob,
@@ -19,8 +19,8 @@ from coalloc.core.executor_effects import (
     StartPart,
     Ticked,
 )
-from coalloc.core.executor_turn import carry_out
-from coalloc.core.messages import Read, Statement
+from coalloc.core.executor.machine import ExecutorCore, ExecutorState
+from coalloc.core.executor.turn import carry_out
 from coalloc.model.reading import ClusterReading
 from tests.simulation.network import Down, Network
 from tests.simulation.parts import Batch

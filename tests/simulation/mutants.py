@@ -16,11 +16,8 @@ from typing import Any
 
 from coalloc.core import (
     after_restore,
-    composites,
     coordinator,
     dependencies,
-    executor,
-    executor_turn,
     native_jobs,
     negotiating,
     occupation,
@@ -29,9 +26,11 @@ from coalloc.core import (
     queue,
     queueing,
     starting,
-    state,
     workflows,
 )
+from coalloc.core.base import composites, state
+from coalloc.core.executor import machine as executor
+from coalloc.core.executor import turn as executor_turn
 from coalloc.daemon import outbox
 from coalloc.daemon.store import restore
 from tests.simulation import daemon as shell
@@ -63,7 +62,7 @@ MUTANTS: dict[str, Mutant] = {
         of=shell.DaemonHost._carry_out,
         old="        if self._crashes():\n",
         new=(
-            "        from coalloc.core.effects import Reply\n"
+            "        from coalloc.core.base.effects import Reply\n"
             "        for reply in effects:\n"
             "            if isinstance(reply, Reply):\n"
             "                self.answers.append((reply.origin, reply.answer))\n"
@@ -74,7 +73,7 @@ MUTANTS: dict[str, Mutant] = {
         of=shell.DaemonHost._carry_out,
         old="        if self._crashes():\n",
         new=(
-            "        from coalloc.core.effects import SendOrder\n"
+            "        from coalloc.core.base.effects import SendOrder\n"
             "        self._speak([e for e in effects if isinstance(e, SendOrder)], now)\n"
             "        if self._crashes():\n"
         ),

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from coalloc.core.messages import Numbered, Ping, Statement, Welcome
+from coalloc.core.base.messages import Numbered, Ping, Statement, Welcome
 
 T = TypeVar("T")
 Down = Numbered | Welcome | Ping

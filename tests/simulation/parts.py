@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from coalloc.core.executor_effects import Key
-from coalloc.core.messages import Arrange, Prepare
+from coalloc.core.base.messages import Arrange, Prepare
+from coalloc.core.executor.effects import Key
 from coalloc.model.parts import PART_ENDED, PartReport, PartState
 from tests.simulation.guests import Guests
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from coalloc.core.effects import Solve
-from coalloc.core.events import IncumbentFound, Solved, SolveFailed
+from coalloc.core.base.effects import Solve
+from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
 from coalloc.model.cost import link_loads
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Placement, Plan

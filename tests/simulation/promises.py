@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coalloc.core.messages import Prepare
-from coalloc.core.records import JobRecord, JobState
+from coalloc.core.base.messages import Prepare
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.model.cost import link_loads
 from coalloc.model.jobs import DivisibleJob, RigidJob, WorkflowJob
 from tests.simulation.daemon import DaemonHost

@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from coalloc.core.events import Requested
-from coalloc.core.records import JobState, Launch
-from coalloc.core.requests import (
+from coalloc.core.base.events import Requested
+from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.requests import (
     Cancel,
     Command,
     Done,

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from coalloc.core.messages import Prepare
-from coalloc.core.requests import Cancel
-from coalloc.core.settings import ClusterSettings, Settings, Trigger
+from coalloc.core.base.messages import Prepare
+from coalloc.core.base.requests import Cancel
+from coalloc.core.base.settings import ClusterSettings, Settings, Trigger
 from tests.simulation import promises
 from tests.simulation.daemon import DaemonHost
 from tests.simulation.executors import ExecutorHost

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from coalloc.core.base.effects import Effect, LogLine, Reply, SaveJob, SaveMeta, SendOrder, Solve
+from coalloc.core.base.events import Requested, Solved, StatementReceived, Ticked
+from coalloc.core.base.messages import Hello, Order, Read, Report
+from coalloc.core.base.records import JobRecord, Launch
+from coalloc.core.base.requests import Answer, Command, Done, Submit, SubmitWorkflow
+from coalloc.core.base.settings import ClusterSettings, Settings, Trigger
 from coalloc.core.coordinator import Coordinator, StoredState
-from coalloc.core.effects import Effect, LogLine, Reply, SaveJob, SaveMeta, SendOrder, Solve
-from coalloc.core.events import Requested, Solved, StatementReceived, Ticked
-from coalloc.core.messages import Hello, Order, Read, Report
-from coalloc.core.records import JobRecord, Launch
-from coalloc.core.requests import Answer, Command, Done, Submit, SubmitWorkflow
 from coalloc.core.reserving import META as RESERVED
 from coalloc.core.reserving import read_reserved
-from coalloc.core.settings import ClusterSettings, Settings, Trigger
 from coalloc.model.cost import piece_time
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.parts import PartReport, PartState

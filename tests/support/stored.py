@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coalloc.core.effects import AppendEvent, SaveJob, SaveLaunch
-from coalloc.core.records import JobRecord, JobState, Launch
+from coalloc.core.base.effects import AppendEvent, SaveJob, SaveLaunch
+from coalloc.core.base.records import JobRecord, JobState, Launch
 from coalloc.model.jobs import RigidJob
 
 

@@ -109,7 +109,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "pulp": MIPS,
     "numba": ("policies/kernel/*",),
     "highspy": ("policies/mip/*", "policies/moldable/*", "policies/workflow/bound_lp.py"),
-    "textual": ("cli/top_app.py",),
+    "textual": ("cli/top/app.py",),
     "matplotlib": ("simulation/reproduce/plots.py",),
     "xml.parsers.expat": ("adapters/formats/safe_xml.py",),
     "yaml": ("adapters/formats/yaml_events.py",),

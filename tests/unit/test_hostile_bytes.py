@@ -15,8 +15,8 @@ import structlog
 from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.runner.barrier import Barrier
 from coalloc.cli import arguments
-from coalloc.core.records import Launch
-from coalloc.core.requests import Refused, Submit
+from coalloc.core.base.records import Launch
+from coalloc.core.base.requests import Refused, Submit
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.enrolment import Conversation, Enrolment, Peer
 from coalloc.daemon.access.key_table import KeyTable, KeyTableError, parse_table

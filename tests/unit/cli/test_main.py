@@ -170,7 +170,7 @@ def test_queue_starts_light(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert loaded.isdisjoint(HEAVY)
-    assert {"coalloc.core.messages", "coalloc.model.job_json"}.isdisjoint(done.stdout.split())
+    assert {"coalloc.core.base.messages", "coalloc.model.job_json"}.isdisjoint(done.stdout.split())
 
 
 def test_the_version_loads_no_command() -> None:

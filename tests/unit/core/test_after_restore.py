@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from coalloc.core.after_restore import MARK, OVERTAKEN
+from coalloc.core.base.effects import SaveMeta
+from coalloc.core.base.events import StatementReceived
+from coalloc.core.base.messages import Abort, Hello, Prepare, Report, Start
+from coalloc.core.base.records import JobRecord, JobState, Launch
+from coalloc.core.base.requests import Cancel, PauseRounds, Release, ResumeRounds, Submit
 from coalloc.core.coordinator import StoredState
-from coalloc.core.effects import SaveMeta
-from coalloc.core.events import StatementReceived
-from coalloc.core.messages import Abort, Hello, Prepare, Report, Start
-from coalloc.core.records import JobRecord, JobState, Launch
-from coalloc.core.requests import Cancel, PauseRounds, Release, ResumeRounds, Submit
 from coalloc.model.parts import PartReport, PartState
 from tests.support.core_site import Site
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from coalloc.core.base.messages import Prepare
 from coalloc.core.batch_accounts import account_there, check_accounts
-from coalloc.core.messages import Prepare
 from coalloc.model.batch_options import BatchOptions
 from coalloc.model.errors import InputError
 from tests.support.core_site import Site

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coalloc.core.records import JobState
-from coalloc.core.requests import Hold, Release
+from coalloc.core.base.records import JobState
+from coalloc.core.base.requests import Hold, Release
 from coalloc.model.parts import PartState
 from tests.support.core_site import HOUR, Site
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from coalloc.core.base.effects import SendOrder, SendWelcome
+from coalloc.core.base.events import Reconfigured, StatementReceived
+from coalloc.core.base.messages import Abort, Hello, Read, Start
+from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.requests import Cancel, Done, Drain, Refused, Resume, Submit
+from coalloc.core.base.settings import ClusterSettings
 from coalloc.core.coordinator import StoredState
-from coalloc.core.effects import SendOrder, SendWelcome
-from coalloc.core.events import Reconfigured, StatementReceived
-from coalloc.core.messages import Abort, Hello, Read, Start
-from coalloc.core.records import JobState, Launch
-from coalloc.core.requests import Cancel, Done, Drain, Refused, Resume, Submit
-from coalloc.core.settings import ClusterSettings
 from coalloc.model.parts import PartState
 from tests.support.core_site import Site, reading
 

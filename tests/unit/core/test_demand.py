@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coalloc.core.events import StatementReceived
-from coalloc.core.messages import Read
+from coalloc.core.base.events import StatementReceived
+from coalloc.core.base.messages import Read
+from coalloc.core.base.requests import Hold
 from coalloc.core.queueing import wanted_slots
-from coalloc.core.requests import Hold
 from coalloc.model.parts import PartState
 from coalloc.model.reading import ShareUse
 from tests.support.core_site import Site, reading

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from coalloc.core.base.events import StatementReceived
+from coalloc.core.base.messages import Prepare, Read
+from coalloc.core.base.records import Launch
+from coalloc.core.base.requests import Refused, Submit
+from coalloc.core.base.settings import Trigger
 from coalloc.core.eligibility import wanted_gres
-from coalloc.core.events import StatementReceived
-from coalloc.core.messages import Prepare, Read
-from coalloc.core.records import Launch
-from coalloc.core.requests import Refused, Submit
-from coalloc.core.settings import Trigger
 from coalloc.core.snapshots import snapshot
 from coalloc.model.batch_options import NAMES, BatchOptions
 from coalloc.model.jobs import RigidJob

@@ -8,11 +8,17 @@ from dataclasses import replace
 import pytest
 
 from coalloc.core import isolating, snapshots
-from coalloc.core.effects import SaveJob, Solve
-from coalloc.core.events import IncumbentFound, Reconfigured, Solved, SolveFailed, StatementReceived
-from coalloc.core.messages import Read
-from coalloc.core.records import JobState
-from coalloc.core.requests import Cancel, PauseRounds, ResumeRounds, RoundNow
+from coalloc.core.base.effects import SaveJob, Solve
+from coalloc.core.base.events import (
+    IncumbentFound,
+    Reconfigured,
+    Solved,
+    SolveFailed,
+    StatementReceived,
+)
+from coalloc.core.base.messages import Read
+from coalloc.core.base.records import JobState
+from coalloc.core.base.requests import Cancel, PauseRounds, ResumeRounds, RoundNow
 from coalloc.daemon.queries import job_views
 from coalloc.model.jobs import RigidJob
 from coalloc.model.platform import NodeState

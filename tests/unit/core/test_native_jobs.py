@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from coalloc.core.after_restore import OVERTAKEN
+from coalloc.core.base.events import StatementReceived
+from coalloc.core.base.messages import Abort, Dismiss, Hello, Prepare, Read, Start
+from coalloc.core.base.records import CANCELLED_THERE, JobRecord, JobState
+from coalloc.core.base.requests import Cancel, Done, Hold, Refused
 from coalloc.core.coordinator import StoredState
-from coalloc.core.events import StatementReceived
-from coalloc.core.messages import Abort, Dismiss, Hello, Prepare, Read, Start
-from coalloc.core.records import CANCELLED_THERE, JobRecord, JobState
-from coalloc.core.requests import Cancel, Done, Hold, Refused
 from coalloc.daemon.store.records_json import read_record, write_record
 from coalloc.model.jobs import RigidJob
 from coalloc.model.parts import PartReport, PartState

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from coalloc.core.base.effects import SaveMeta
+from coalloc.core.base.events import StatementReceived
+from coalloc.core.base.messages import Abort, Arrange, Prepare, Read, Start
+from coalloc.core.base.records import JobState, Wait
+from coalloc.core.base.requests import Cancel, Done
 from coalloc.core.coordinator import Coordinator, StoredState
-from coalloc.core.effects import SaveMeta
-from coalloc.core.events import StatementReceived
-from coalloc.core.messages import Abort, Arrange, Prepare, Read, Start
 from coalloc.core.negotiating import WAITS_KEY, expected_wait, kept_waits
 from coalloc.core.occupation import occupation
-from coalloc.core.records import JobState, Wait
-from coalloc.core.requests import Cancel, Done
 from coalloc.model.parts import PartReport, PartState
 from coalloc.model.plan import Plan, Reason
 from coalloc.model.snapshot import Running, Snapshot

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from coalloc.core.base.effects import SaveNotes, Solve
+from coalloc.core.base.events import Solved
 from coalloc.core.coordinator import StoredState
-from coalloc.core.effects import SaveNotes, Solve
-from coalloc.core.events import Solved
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.plan import NOTES

@@ -7,11 +7,17 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.events import IncumbentFound, Reconfigured, Solved, SolveFailed, StatementReceived
-from coalloc.core.messages import Prepare, Read
-from coalloc.core.records import JobState
-from coalloc.core.requests import Cancel, Drain
-from coalloc.core.settings import ClusterSettings
+from coalloc.core.base.events import (
+    IncumbentFound,
+    Reconfigured,
+    Solved,
+    SolveFailed,
+    StatementReceived,
+)
+from coalloc.core.base.messages import Prepare, Read
+from coalloc.core.base.records import JobState
+from coalloc.core.base.requests import Cancel, Drain
+from coalloc.core.base.settings import ClusterSettings
 from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.reading import NativeJob

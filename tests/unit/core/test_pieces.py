@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from coalloc.core import snapshots
-from coalloc.core.composites import ChunkPool
-from coalloc.core.events import IncumbentFound, Solved, StatementReceived
-from coalloc.core.messages import Abort, Hello, Prepare, Read
-from coalloc.core.records import JobRecord, JobState, Launch
-from coalloc.core.requests import (
+from coalloc.core.base.composites import ChunkPool
+from coalloc.core.base.events import IncumbentFound, Solved, StatementReceived
+from coalloc.core.base.messages import Abort, Hello, Prepare, Read
+from coalloc.core.base.records import JobRecord, JobState, Launch
+from coalloc.core.base.requests import (
     Cancel,
     Command,
     Done,

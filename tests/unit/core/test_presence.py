@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from coalloc.core.effects import AskHello, DropOrders, SaveMeta, SendWelcome, TurnAway
-from coalloc.core.events import Disconnected, StatementReceived
-from coalloc.core.messages import Goodbye, Hello, Prepare, Read, Report, Start
+from coalloc.core.base.effects import AskHello, DropOrders, SaveMeta, SendWelcome, TurnAway
+from coalloc.core.base.events import Disconnected, StatementReceived
+from coalloc.core.base.messages import Goodbye, Hello, Prepare, Read, Report, Start
+from coalloc.core.base.records import JobState
 from coalloc.core.presence import MARK, SECOND, TAKEOVER_S
-from coalloc.core.records import JobState
 from coalloc.daemon.queries.job_views import cluster_rows
 from coalloc.model.parts import PartReport, PartState
 from tests.support.core_site import Site

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from coalloc.core import outcome
-from coalloc.core.effects import DropHistory
+from coalloc.core.base.effects import DropHistory
+from coalloc.core.base.events import StatementReceived, StorageLost
+from coalloc.core.base.messages import Prepare, Read
+from coalloc.core.base.power import PowerState, floored, updated
+from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.requests import Cancel, Done, Hold, Refused, Release, Submit
+from coalloc.core.base.settings import JobDefaults
 from coalloc.core.estimates import KEPT, completed, history_key, predicted, remembered
-from coalloc.core.events import StatementReceived, StorageLost
-from coalloc.core.messages import Prepare, Read
-from coalloc.core.power import PowerState, floored, updated
-from coalloc.core.records import JobState, Launch
-from coalloc.core.requests import Cancel, Done, Hold, Refused, Release, Submit
-from coalloc.core.settings import JobDefaults
 from coalloc.model.batch_options import BatchOptions
 from coalloc.model.jobs import RigidJob
 from coalloc.model.parts import PartState

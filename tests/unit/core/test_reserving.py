@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.effects import Wake
-from coalloc.core.events import Solved, Ticked
-from coalloc.core.requests import Done, Refused, Reserve, Unreserve
+from coalloc.core.base.effects import Wake
+from coalloc.core.base.events import Solved, Ticked
+from coalloc.core.base.requests import Done, Refused, Reserve, Unreserve
 from tests.support.core_site import Site
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from coalloc.core.effects import RoundFinished, Solve
-from coalloc.core.events import (
+from coalloc.core.base.effects import RoundFinished, Solve
+from coalloc.core.base.events import (
     Disconnected,
     IncumbentFound,
     Requested,
@@ -21,9 +21,9 @@ from coalloc.core.events import (
     TimerFired,
     Together,
 )
-from coalloc.core.messages import Hello, Prepare, Read
-from coalloc.core.records import JobState, Launch
-from coalloc.core.requests import (
+from coalloc.core.base.messages import Hello, Prepare, Read
+from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.requests import (
     Drain,
     PauseRounds,
     Refused,
@@ -32,7 +32,7 @@ from coalloc.core.requests import (
     RoundNow,
     Submit,
 )
-from coalloc.core.settings import Trigger
+from coalloc.core.base.settings import Trigger
 from coalloc.model.parts import PartState
 from coalloc.model.platform import NodeState
 from tests.support.core_site import HOUR, Site, first_fit, reading

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from coalloc.core.events import Reconfigured, StatementReceived
-from coalloc.core.messages import Read
-from coalloc.core.requests import Drain, Resume
+from coalloc.core.base.events import Reconfigured, StatementReceived
+from coalloc.core.base.messages import Read
+from coalloc.core.base.requests import Drain, Resume
 from coalloc.core.snapshots import snapshot
 from coalloc.model.platform import Node, NodeState
 from tests.support.core_site import Site, reading

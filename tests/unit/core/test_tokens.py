@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coalloc.core.events import TokenRecalled
-from coalloc.core.state import NOBODY, SPARE_TOKENS, forget_tokens
+from coalloc.core.base.events import TokenRecalled
+from coalloc.core.base.state import NOBODY, SPARE_TOKENS, forget_tokens
 from tests.support.core_site import Site
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.events import Solved
-from coalloc.core.records import JobState, Launch
-from coalloc.core.requests import Done, Refused, Submit, Update
+from coalloc.core.base.events import Solved
+from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.requests import Done, Refused, Submit, Update
 from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
 from tests.support.core_site import Site
 

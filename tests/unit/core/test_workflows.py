@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.events import Disconnected, Solved, StatementReceived
-from coalloc.core.messages import Abort, Prepare, Read
-from coalloc.core.records import JobState, Launch
-from coalloc.core.requests import Cancel, Hold, Refused, Release, Submit
+from coalloc.core.base.events import Disconnected, Solved, StatementReceived
+from coalloc.core.base.messages import Abort, Prepare, Read
+from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.requests import Cancel, Hold, Refused, Release, Submit
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.parts import PartState
 from coalloc.model.plan import Objective, Placement, Plan, Status

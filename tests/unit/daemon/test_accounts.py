@@ -18,7 +18,7 @@ from coalloc.simulation.replay import replay
 from coalloc.simulation.workload import read_workload
 from coalloc.wire.share_answers import AccountRow
 from tests.support.core_site import Site
-from tests.unit.core.test_usage import run
+from tests.unit.core.base.test_usage import run
 
 
 @pytest.fixture

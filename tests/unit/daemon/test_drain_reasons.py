@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from coalloc.cli.nodes import cluster_line, node_lines
-from coalloc.core.effects import SaveMeta
-from coalloc.core.requests import Done, Drain, Resume
+from coalloc.core.base.effects import SaveMeta
+from coalloc.core.base.requests import Done, Drain, Resume
 from coalloc.daemon.queries.job_views import cluster_rows, why
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store

@@ -14,8 +14,8 @@ import pytest
 import structlog
 from msgspec.structs import asdict, replace
 
-from coalloc.core.messages import Prepare
-from coalloc.core.requests import Refused
+from coalloc.core.base.messages import Prepare
+from coalloc.core.base.requests import Refused
 from coalloc.daemon.access.access import REFUSALS_AT_ONCE, UNANSWERED, Access, TokenBucket
 from coalloc.daemon.access.key_table import (
     MAX_KEYS_EVER,

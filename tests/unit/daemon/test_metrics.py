@@ -5,8 +5,8 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import coalloc
-from coalloc.core.effects import AppendEvent, RoundFinished
-from coalloc.core.events import Disconnected, Solved, SolveFailed, Ticked
+from coalloc.core.base.effects import AppendEvent, RoundFinished
+from coalloc.core.base.events import Disconnected, Solved, SolveFailed, Ticked
 from coalloc.daemon.figures import Survey, cluster_figures, waiting_by_reason
 from coalloc.daemon.metrics import Metrics
 from coalloc.model.reading import ShareUse

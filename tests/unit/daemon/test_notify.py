@@ -18,8 +18,8 @@ from msgspec import structs
 from structlog.stdlib import BoundLogger
 from structlog.testing import CapturingLogger
 
-from coalloc.core.effects import AppendEvent
-from coalloc.core.records import JobRecord, JobState
+from coalloc.core.base.effects import AppendEvent
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.daemon.figures import ClusterFigures, Survey
 from coalloc.daemon.notices import Notice, Watch, job_notice
 from coalloc.daemon.notify import Notifier

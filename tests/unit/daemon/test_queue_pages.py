@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from coalloc.client.client import Client
-from coalloc.core.records import JobState, Outlook
-from coalloc.core.requests import Cancel
+from coalloc.core.base.records import JobState, Outlook
+from coalloc.core.base.requests import Cancel
 from coalloc.daemon.queries import answers
 from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError

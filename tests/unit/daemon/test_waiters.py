@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.records import JobRecord
-from coalloc.core.requests import Refused
+from coalloc.core.base.records import JobRecord
+from coalloc.core.base.requests import Refused
 from coalloc.daemon.queries import waiters as waiters_module
 from coalloc.daemon.queries.caller import QueryRefusedError
 from coalloc.daemon.queries.waiters import TOO_MANY, Waiters

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.core.events import Solved, SolveFailed
+from coalloc.core.base.events import Solved, SolveFailed
 from coalloc.daemon import watchdog
 from coalloc.daemon.reachability import Reachability
 from coalloc.daemon.watchdog import RoundProgress, step_of

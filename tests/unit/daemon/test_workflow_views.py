@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coalloc.core.requests import Cancel
+from coalloc.core.base.requests import Cancel
 from coalloc.daemon.queries import job_views, workflow_views
 from coalloc.model.parts import PartState
 from coalloc.wire.job_rows import Progress

@@ -14,9 +14,7 @@ import pytest
 import structlog
 
 from coalloc.adapters.base import Adapter, AdapterError, Claim
-from coalloc.core.executor import START_WITHIN_S
-from coalloc.core.executor_effects import MessageReceived, Ticked
-from coalloc.core.messages import (
+from coalloc.core.base.messages import (
     Abort,
     Forget,
     Hello,
@@ -28,7 +26,9 @@ from coalloc.core.messages import (
     Statement,
     Welcome,
 )
-from coalloc.core.records import Launch
+from coalloc.core.base.records import Launch
+from coalloc.core.executor.effects import MessageReceived, Ticked
+from coalloc.core.executor.machine import START_WITHIN_S
 from coalloc.executor.service import ExecutorService
 from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.reading import ClusterReading

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.base import Act, Adapter, AdapterError
-from coalloc.core.messages import Read, Statement
+from coalloc.core.base.messages import Read, Statement
 from coalloc.executor.service import ExecutorService
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.runtime.logs import get_logger

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from coalloc.core.settings import ClusterSettings, JobDefaults, Settings
+from coalloc.core.base.settings import ClusterSettings, JobDefaults, Settings
 from coalloc.daemon.settings import check as _check
 from coalloc.daemon.settings import core_settings
 from coalloc.runtime.config.dump import toml_text

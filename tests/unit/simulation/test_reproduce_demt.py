@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from coalloc.simulation.reproduce import demt_study
-from coalloc.simulation.reproduce.demt_claims import COMMON, FAMILIES, better_than
-from coalloc.simulation.reproduce.demt_families import EXPERIMENTS, wins
-from coalloc.simulation.reproduce.demt_fig7 import EXPERIMENTS as TIMES
-from coalloc.simulation.reproduce.demt_fig7 import WHAT, timed
-from coalloc.simulation.reproduce.demt_ratios import (
+from coalloc.simulation.reproduce.demt import study as demt_study
+from coalloc.simulation.reproduce.demt.claims import COMMON, FAMILIES, better_than
+from coalloc.simulation.reproduce.demt.families import EXPERIMENTS, wins
+from coalloc.simulation.reproduce.demt.fig7 import EXPERIMENTS as TIMES
+from coalloc.simulation.reproduce.demt.fig7 import WHAT, timed
+from coalloc.simulation.reproduce.demt.ratios import (
     MAKESPAN,
     PRICED,
     REPAIRED,
@@ -21,7 +21,7 @@ from coalloc.simulation.reproduce.demt_ratios import (
     means,
     ratio,
 )
-from coalloc.simulation.reproduce.demt_study import (
+from coalloc.simulation.reproduce.demt.study import (
     ACCEPTED,
     ALGORITHMS,
     BALANCED,

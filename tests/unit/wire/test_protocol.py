@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.core import messages, records, requests
+from coalloc.core.base import messages, records, requests
 from coalloc.daemon.queries.answers import QUESTIONS
 from coalloc.model.parts import OF_THE_EXECUTOR, PartReport, PartState
 from coalloc.model.reading import ClusterReading, NativeJob, NodeReading

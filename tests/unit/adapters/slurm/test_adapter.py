@@ -13,9 +13,9 @@ from coalloc.adapters.slurm.adapter import CombinedLauncher
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.native_jobs import NativeLauncher
 from coalloc.adapters.slurm.settings import SlurmSettings
-from coalloc.core.executor_effects import DismissJob
-from coalloc.core.executor_turn import carry_out
-from coalloc.core.messages import Prepare
+from coalloc.core.base.messages import Prepare
+from coalloc.core.executor.effects import DismissJob
+from coalloc.core.executor.turn import carry_out
 from coalloc.executor.parts import spec_of
 from coalloc.executor.service import ExecutorService
 from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coalloc.core.records import JobRecord, JobState, Launch, PartRecord
+from coalloc.core.base.records import JobRecord, JobState, Launch, PartRecord
 from coalloc.daemon.store.records_json import read_launch, read_record, write_launch, write_record
 from coalloc.model.batch_options import BatchOptions
 from coalloc.model.jobs import Job, MoldableJob, RigidJob

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from coalloc.core.base.records import JobRecord, JobState, PartRecord
+from coalloc.core.base.settings import Settings
+from coalloc.core.base.state import State
 from coalloc.core.coordinator import Coordinator, StoredState
-from coalloc.core.records import JobRecord, JobState, PartRecord
-from coalloc.core.settings import Settings
-from coalloc.core.state import State
 from coalloc.daemon.store.records_json import read_record, write_record
 from coalloc.model.jobs import RigidJob
 from coalloc.model.making import maker

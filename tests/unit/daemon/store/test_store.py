@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.core.effects import (
+from coalloc.core.base.effects import (
     DropOrders,
     Effect,
     LogLine,
@@ -21,9 +21,9 @@ from coalloc.core.effects import (
     SendOrder,
     Wake,
 )
-from coalloc.core.messages import Abort
+from coalloc.core.base.messages import Abort
+from coalloc.core.base.records import Wait
 from coalloc.core.negotiating import WAITS_KEY
-from coalloc.core.records import Wait
 from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.records_json import read_record, write_launch
@@ -356,7 +356,7 @@ def test_a_damaged_file_is_refused_with_the_way_out(path: Path, damage: str) -> 
 def test_a_killed_writer_loses_nothing_it_acknowledged(path: Path) -> None:
     code = (
         "import sys, pathlib; from coalloc.daemon.store.sqlite import Store\n"
-        "from coalloc.core.effects import SaveMeta\n"
+        "from coalloc.core.base.effects import SaveMeta\n"
         "store = Store(pathlib.Path(sys.argv[1]))\n"
         "for n in range(10**9):\n"
         "    store.commit([SaveMeta(key=str(n), value='')])\n"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from coalloc.cli import main as cli
-from coalloc.core.effects import Effect, SaveJob, SaveMeta, SendOrder
-from coalloc.core.messages import Abort
-from coalloc.core.records import JobRecord, JobState, PartRecord
+from coalloc.core.base.effects import Effect, SaveJob, SaveMeta, SendOrder
+from coalloc.core.base.messages import Abort
+from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.daemon.store import backup
 from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError
 from coalloc.daemon.store.recall import recall

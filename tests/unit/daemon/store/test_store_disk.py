@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.core.effects import SaveJob
+from coalloc.core.base.effects import SaveJob
 from coalloc.daemon.store import sqlite as store_module
 from coalloc.daemon.store.disk import Mount, find_mount, mount_of, write_error
 from coalloc.daemon.store.errors import StoreError, StoreFullError, StoreReadOnlyError

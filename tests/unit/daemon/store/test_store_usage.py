@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from coalloc.core.base.effects import AddUsage, SaveUsage
+from coalloc.core.base.projects import Project
+from coalloc.core.base.settings import PrioritySettings
+from coalloc.core.base.usage import Usage
 from coalloc.core.coordinator import Coordinator
-from coalloc.core.effects import AddUsage, SaveUsage
-from coalloc.core.projects import Project
-from coalloc.core.settings import PrioritySettings
-from coalloc.core.usage import Usage
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from tests.support.core_site import Site
-from tests.unit.core.test_usage import run
+from tests.unit.core.base.test_usage import run
 
 RULE: dict[str, Any] = {
     "priority": PrioritySettings(shares=8.0, half_life_s=3600.0),

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.core.effects import SaveJob, SaveLaunch
-from coalloc.core.messages import Prepare
-from coalloc.core.records import JobRecord, JobState, Launch
+from coalloc.core.base.effects import SaveJob, SaveLaunch
+from coalloc.core.base.messages import Prepare
+from coalloc.core.base.records import JobRecord, JobState, Launch
 from coalloc.core.workflows import first_record
 from coalloc.daemon.launches import Launches
 from coalloc.daemon.store.recall import recall

@@ -14,7 +14,7 @@ from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.reproduce.mbpc_cases import case_1
+from coalloc.simulation.reproduce.mbpc.cases import case_1
 from tests.support.snapshots import snapshots
 
 OPTIMUM = 2.45 + 0.05 * 2 + 0.2 / 0.6 + 0.3 / 0.7

@@ -17,7 +17,7 @@ from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.reproduce.mbpc_slowdowns import slowdowns
+from coalloc.simulation.reproduce.mbpc.slowdowns import slowdowns
 from coalloc.simulation.reproduce.solving import checked, rigid_jobs
 from tests.simgrid.cases import planned, random_snapshot
 

@@ -18,7 +18,7 @@ from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.reproduce.mbpc_cases import ABW, case_1, case_2
+from coalloc.simulation.reproduce.mbpc.cases import ABW, case_1, case_2
 
 
 def solve(snapshot: Snapshot, budget: Budget | None = None, **given: Any) -> Plan:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coalloc.core.effects import SaveHistory, Solve
+from coalloc.core.base.effects import SaveHistory, Solve
 from coalloc.core.estimates import history_for
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store

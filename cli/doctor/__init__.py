@@ -1,0 +1,1 @@
+"""``coalloc doctor``: findings about a set-up, each with what to do."""

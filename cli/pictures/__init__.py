@@ -1,0 +1,1 @@
+"""Gantt charts in a terminal, as pictures and as pages."""

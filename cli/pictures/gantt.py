@@ -1,0 +1,304 @@
+"""A plan as a picture: text for a terminal, SVG for everything else.
+
+Every slot of a node is a lane; a placement takes as many lanes of a node as it has processes
+there. Lanes that look the same are drawn once, with the names of their nodes folded.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from coalloc.adapters.formats.gantt_svg import Bar, Chart, Lane, Tie, draw
+from coalloc.cli.output import WALL_CLOCK_S
+from coalloc.cli.pictures.picture import Picture, headline
+from coalloc.model.nodeset import fold
+from coalloc.model.plan import Placement, Plan
+from coalloc.runtime.texts import clock, length
+
+SYMBOLS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+IDLE, MIXED = ".", "*"
+MARK = "!"
+"""Behind the name of what lies on a critical path."""
+NOW = "|"
+PAST = 0.1
+"""Share of the whole that is shown of the time before now."""
+MOST_ROWS = 400
+"""Rows of a text; lanes of an SVG before they get too thin are not limited."""
+
+Span = tuple[float, float, int]
+"""Start, end, index of the placement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Lanes that look the same.
+
+    Attributes
+    ----------
+    cluster : str
+        Empty where it is not known.
+    nodes : tuple of str
+        One name for each lane; a node with several such lanes comes several times.
+    spans : tuple of Span
+        By rising start.
+    """
+
+    cluster: str
+    nodes: tuple[str, ...]
+    spans: tuple[Span, ...]
+
+    @property
+    def label(self) -> str:
+        """Node set, and lanes of each node where there are several."""
+        names = list(dict.fromkeys(self.nodes))
+        lanes = len(self.nodes) // len(names)
+        return fold(names) + (f" x{lanes}" if lanes > 1 else "")
+
+
+def rows_of(plan: Plan, node_clusters: Mapping[str, str]) -> list[Row]:
+    """The lanes of all nodes the plan uses, by cluster, equal ones together."""
+    lanes: dict[str, list[list[Span]]] = {}
+    order = sorted(range(len(plan.placements)), key=lambda i: plan.placements[i].start)
+    for index in order:
+        placement = plan.placements[index]
+        for node, count in placement.nodes.items():
+            _occupy(lanes.setdefault(node, []), count, (placement.start, placement.end, index))
+    known = {node: i for i, node in enumerate(node_clusters)}
+    same: dict[tuple[str, tuple[Span, ...]], list[str]] = {}
+    for node in sorted(lanes, key=lambda n: known.get(n, len(known))):
+        for lane in lanes[node]:
+            same.setdefault((node_clusters.get(node, ""), tuple(lane)), []).append(node)
+    return [
+        Row(cluster=cluster, nodes=tuple(nodes), spans=spans)
+        for (cluster, spans), nodes in same.items()
+    ]
+
+
+def _occupy(lanes: list[list[Span]], count: int, span: Span) -> None:
+    """Give a placement the first lanes that are free; spans come by rising start."""
+    for lane in lanes:
+        if not count:
+            return
+        if lane[-1][1] <= span[0] + 1e-9:
+            lane.append(span)
+            count -= 1
+    lanes.extend([span] for _ in range(count))
+
+
+def extent(picture: Picture) -> tuple[float, float]:
+    """First and last instant shown; of what runs already, only a little before now."""
+    places = picture.plan.placements
+    first = min(
+        (p.start for i, p in enumerate(places) if not picture.is_running(i)),
+        default=0.0 if picture.begin is None else picture.begin,
+    )
+    low = first if picture.begin is None else min(picture.begin, first)
+    high = max((p.end for p in places), default=low)
+    high = high if high > low else low + 1.0
+    begun = min((places[-k].start for k in range(1, picture.running + 1)), default=low)
+    return max(begun, low - PAST * (high - low)) if begun < low else low, high
+
+
+def name_of(placement: Placement) -> str:
+    """Job, or job and task."""
+    return placement.job if placement.task is None else f"{placement.job}.{placement.task}"
+
+
+def text_gantt(
+    picture: Picture,
+    node_clusters: Mapping[str, str],
+    *,
+    columns: int,
+    critical: Collection[int] = (),
+) -> list[str]:
+    """The plan as lines of text.
+
+    Parameters
+    ----------
+    columns : int
+        Width of the whole.
+    critical : collection of int
+        Placements to be marked, by index.
+    """
+    plan = picture.plan
+    if not plan.placements:
+        return ["nothing is placed"]
+    rows = rows_of(plan, node_clusters)
+    low, high = extent(picture)
+    hidden = len(rows) - MOST_ROWS
+    rows = rows[:MOST_ROWS]
+    labels = [_label(row) for row in rows]
+    labels = [label if len(label) <= 30 else label[:29] + "~" for label in labels]
+    size = max(map(len, labels))
+    cells = max(20, columns - size - 2)
+    symbols = _symbols(plan)
+    mark = _mark(picture, low, high, cells)
+    lines = [
+        f"{label:<{size}} |{_cells(row.spans, symbols, low, (high - low) / cells, cells, mark)}"
+        for label, row in zip(labels, rows, strict=True)
+    ]
+    if hidden > 0:
+        lines.append(f"{'':<{size}} |... {hidden} more")
+    lines.append(f"{'':<{size}} |{_axis(picture, low, high, cells)}")
+    return [*lines, "", *_legend(picture, symbols, low, columns, critical, node_clusters)]
+
+
+def _mark(picture: Picture, low: float, high: float, cells: int) -> int:
+    """The column of now; 0 where it is not known."""
+    now = low if picture.now is None else min(max(picture.now, low), high)
+    return min(cells - 1, int((now - low) / (high - low) * cells))
+
+
+def _axis(picture: Picture, low: float, high: float, cells: int) -> str:
+    """The line under the lanes: where now is, and the right end, counted from there."""
+    now = low if picture.now is None else picture.now
+    mark = _mark(picture, low, high, cells)
+    right = f"+{length(high - now)}"
+    left = " " * mark + ("^now" if picture.now is not None else "0")
+    if now > WALL_CLOCK_S:
+        left, right = f"{left} {clock(now, now)}", f"{clock(high, now)} {right}"
+    return f"{left:<{cells - len(right)}}{right}" if len(left) + len(right) < cells else left
+
+
+def _symbols(plan: Plan) -> list[str]:
+    order = sorted(range(len(plan.placements)), key=lambda i: plan.placements[i].start)
+    out = [""] * len(order)
+    for rank, index in enumerate(order):
+        out[index] = SYMBOLS[rank % len(SYMBOLS)]
+    return out
+
+
+def _cells(
+    spans: Sequence[Span], symbols: Sequence[str], low: float, step: float, cells: int, mark: int
+) -> str:
+    """One character for each step of time; `MIXED` where several placements share it.
+
+    Where nothing is, `NOW` stands in the column `mark`, if this is above 0.
+    """
+    out = [IDLE] * cells
+    for start, end, index in spans:
+        first = max(0, min(cells - 1, int((start - low) / step + 1e-6)))
+        last = max(first + 1, min(cells, int((end - low) / step - 1e-6) + 1))
+        for k in range(first, last):
+            out[k] = symbols[index] if out[k] == IDLE else MIXED
+    if mark > 0 and out[mark] == IDLE:
+        out[mark] = NOW
+    return "".join(out)
+
+
+def _legend(
+    picture: Picture,
+    symbols: Sequence[str],
+    low: float,
+    columns: int,
+    critical: Collection[int],
+    node_clusters: Mapping[str, str],
+) -> list[str]:
+    plan, zero = picture.plan, low if picture.now is None else picture.now
+    order = sorted(range(len(symbols)), key=lambda i: plan.placements[i].start)
+    shown = order[: len(SYMBOLS)]
+    items = [
+        f"{symbols[i]} {name_of(p)}{MARK if i in critical else ''}"
+        + (
+            f" runs, {length(p.end - zero)} left"
+            if picture.is_running(i)
+            else f" +{length(p.start - zero)} for {length(p.end - p.start)}"
+        )
+        + (f" on {on}" if (on := _clusters(p, node_clusters)) else "")
+        for i, p in ((i, plan.placements[i]) for i in shown)
+    ]
+    size = max(map(len, items)) + 2
+    per_line = max(1, columns // size)
+    lines = [
+        "".join(item.ljust(size) for item in items[k : k + per_line]).rstrip()
+        for k in range(0, len(items), per_line)
+    ]
+    if len(order) > len(shown):
+        lines.append(f"{len(order) - len(shown)} more use the same letters again, in this order")
+    return lines
+
+
+LEFT = 220
+"""Room for the names of nodes, pixels."""
+
+
+def svg_gantt(
+    picture: Picture,
+    node_clusters: Mapping[str, str],
+    *,
+    critical: Collection[int] = (),
+) -> str:
+    """The plan as SVG; pointing at a bar shows the job, a frame marks the critical ones.
+
+    A line ties the parts of a job that runs on several clusters.
+    """
+    rows = rows_of(picture.plan, node_clusters)
+    low, high = extent(picture)
+    zero = low if picture.now is None else picture.now
+    lanes, of = [], defaultdict(list)
+    for number, row in enumerate(rows):
+        label = _label(row)
+        for _, _, index in row.spans:
+            of[index].append(number)
+        lanes.append(
+            Lane(
+                label=label if len(label) <= 34 else label[:33] + "…",
+                height=min(60, 6 + 6 * len(row.nodes)) - 1,
+                gap=7 if number and row.cluster != rows[number - 1].cluster else 1,
+                bars=[
+                    _bar(picture, index, zero, is_critical=index in critical)
+                    for _, _, index in row.spans
+                ],
+            )
+        )
+    ties = [
+        Tie(time=place.start, lanes=tuple(of[index]), title=f"{name_of(place)} on {on}")
+        for index, place in enumerate(picture.plan.placements)
+        if (on := _clusters(place, node_clusters))
+    ]
+    chart = Chart(
+        title=headline(picture.plan),
+        lanes=lanes,
+        begin=low,
+        end=high,
+        zero=zero,
+        is_clock=low > WALL_CLOCK_S,
+        now=picture.now,
+        left=LEFT,
+        ties=ties,
+    )
+    return draw(chart)
+
+
+def _label(row: Row) -> str:
+    return f"{row.cluster}:{row.label}" if row.cluster else row.label
+
+
+def _clusters(place: Placement, node_clusters: Mapping[str, str]) -> str:
+    """The clusters of a placement on several; empty for one, or where they are not known."""
+    names = dict.fromkeys(node_clusters.get(node, "") for node in place.nodes)
+    return "+".join(names) if len(names) > 1 else ""
+
+
+def _bar(picture: Picture, index: int, zero: float, *, is_critical: bool) -> Bar:
+    place = picture.plan.placements[index]
+    when = "runs" if picture.is_running(index) else _offset(place.start - zero)
+    words = f"{length(place.end - place.start)} on {len(place.nodes)} nodes, " + (
+        f"{sum(place.nodes.values())} processes"
+    )
+    return Bar(
+        start=place.start,
+        end=place.end,
+        # 137.5 degrees apart, so that neighbours in the order differ
+        fill=f"hsl({index * 137.5 % 360:.0f} 55% 72%)",
+        title=f"{name_of(place)}: {when}, {words}",
+        name=name_of(place),
+        is_framed=is_critical,
+    )
+
+
+def _offset(seconds: float) -> str:
+    """A time counted from now."""
+    return f"-{length(-seconds)}" if seconds < -0.5 else f"+{length(seconds)}"

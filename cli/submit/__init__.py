@@ -1,0 +1,1 @@
+"""``coalloc submit`` and ``submit-workflow``."""

@@ -1,0 +1,315 @@
+"""``coalloc submit``: sbatch's habits, and what co-allocation adds."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from coalloc.cli import arguments as parse
+from coalloc.cli.command import BAD_USAGE, Command, CommandError, Parser, note
+from coalloc.cli.files import LARGEST_SCRIPT, read_script, script_of
+from coalloc.cli.output import node_set
+from coalloc.cli.submit import options as shared
+from coalloc.cli.submit.script_programs import programs
+from coalloc.client.submission import JobOptions, submission
+from coalloc.runtime import texts
+from coalloc.runtime.texts import instant
+from coalloc.wire.answers import Estimate, Submitted
+
+ABOUT = """\
+Queue a job: a script, or a command after --.
+
+A script begins with #! and may hold options in lines that start with #COALLOC, before its
+first command; the command line wins. The script is copied when it is submitted: it need not
+be executable, and may be changed afterwards.
+
+A job with more processes than one cluster has is split over several; --bandwidth says what
+that asks of the links. --ntasks=1-64 lets the planner choose, from --speedup or --times, or
+from what earlier runs of the command, or the site's default, say.
+
+--divisible 100h --chunk 5m is work in chunks that run in any order, apart from each other, in the
+time that other jobs leave idle. It runs in pieces of some chunks each; a process finds its own in
+COALLOC_CHUNK_FIRST and COALLOC_CHUNKS. The job completes when all its chunks have.
+
+Lengths of time are written as in sbatch (M, M:S, H:M:S, D-H, D-H:M, D-H:M:S), or with a unit:
+90s, 5m, 1.5h, 2d."""
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "coalloc submit [options] SCRIPT [ARG...] | -- COMMAND [ARG...]"
+    _add_shape(parser.add_argument_group("what it needs"))
+    _add_chunks(parser.add_argument_group("work in chunks"))
+    _add_order(parser.add_argument_group("when and where"))
+    shared.add_batch(parser.add_argument_group("what batch systems are told"))
+    _add_launch(parser.add_argument_group("how it runs"))
+    shared.add_answer(parser.add_argument_group("what is printed"))
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="SCRIPT [ARG...]")
+
+
+def _add_shape(group: Any) -> None:
+    group.add_argument(
+        "-n", "--ntasks", type=parse.procs, metavar="N|MIN-MAX", help="processes (default 1)"
+    )
+    shared.add_limit(group, "it is ended after this run time; with --divisible, each piece is")
+    group.add_argument(
+        "--base-time",
+        type=parse.seconds,
+        metavar="TIME",
+        help="expected run time on dedicated full-speed nodes; with --speedup, on one process",
+    )
+    group.add_argument(
+        "--sigma",
+        type=texts.fraction,
+        metavar="0..1",
+        help="share of the run time that depends on the nodes' speed; the rest, communication, "
+        "does not: 1 is all computing (default: the site's)",
+    )
+    group.add_argument(
+        "--bandwidth",
+        type=parse.gbps,
+        metavar="RATE",
+        help="peak of one process's communication, such as 75Mbps or 1.5Gbps",
+    )
+    group.add_argument(
+        "--speedup",
+        type=texts.speedup,
+        metavar="MODEL",
+        help="amdahl:FRACTION or downey:A,SIGMA, with --base-time",
+    )
+    group.add_argument(
+        "--times",
+        type=parse.times,
+        metavar="N:S,...",
+        help="run times by processes, seconds, such as 1:100,2:55,8:20",
+    )
+    shared.add_memory(group)
+
+
+def _add_chunks(group: Any) -> None:
+    group.add_argument(
+        "--divisible",
+        type=parse.seconds,
+        metavar="WORK",
+        help="run it in pieces beside other jobs; all its work, on one full-speed slot",
+    )
+    group.add_argument(
+        "--chunk", type=parse.seconds, metavar="TIME", help="length of a chunk of that"
+    )
+    shared.add_failures(group, "piece", "run the other chunks")
+
+
+def _add_order(group: Any) -> None:
+    shared.add_order(group)
+    group.add_argument(
+        "-a", "--array", type=parse.indices, metavar="INDICES", help="such as 0-9,12,20-30:2"
+    )
+    group.add_argument(
+        "--hold-infeasible",
+        action="store_true",
+        help="queue it, held, even if it can never run; otherwise it is refused",
+    )
+    group.add_argument(
+        "--requeue", action="store_true", help="run it again where a batch system preempts it"
+    )
+
+
+def _add_launch(group: Any) -> None:
+    shared.add_name(group, "the script's")
+    shared.add_output(group, "job")
+    group.add_argument("--wrap", metavar="TEXT", help="a shell command instead of a script")
+
+
+def _run(args: argparse.Namespace) -> int:
+    argv, script = _what(args)
+    options = args
+    if script:
+        options = _with_script_options(args, script, argv[0])
+        _warn_of_sbatch(script, argv[0])
+    body = submission(argv, **_job_options(options, script))
+    for program in programs(script) if script else argv[:1]:
+        _warn_of_missing_command(program, body["launch"])
+    _warn_of_missing_folders(options)
+
+    def what(done: Submitted) -> str:
+        return f"job {done.job}" + (f" ({len(done.jobs)} jobs)" if options.array else "")
+
+    return shared.order(options, body, _start, what)
+
+
+def _what(args: argparse.Namespace) -> tuple[list[str], str]:
+    """Command line, and text of the script if it is one."""
+    words = list(args.command)
+    if args.wrap is not None:
+        if words:
+            raise _usage("--wrap takes no script")
+        return ["wrap"], f"#!/bin/sh\n{args.wrap}\n"
+    if words[:1] == ["--"]:
+        if not words[1:]:
+            raise _usage("no command after --")
+        return words[1:], ""
+    if not words:
+        if sys.stdin.isatty():
+            raise _usage("neither a script nor a command after -- is given")
+        return ["stdin"], read_script(sys.stdin.buffer.read(LARGEST_SCRIPT + 1), "standard input")
+    return [os.path.basename(words[0]), *words[1:]], script_of(Path(words[0]))
+
+
+def _usage(what: str) -> CommandError:
+    return shared.usage_error("submit", what)
+
+
+def _with_script_options(args: argparse.Namespace, script: str, shown: str) -> argparse.Namespace:
+    """The options of the ``#COALLOC`` lines, and those of the command line over them."""
+    merged = argparse.Namespace()
+    try:
+        for line, words in parse.script_options(script):
+            merged = _parsed_line(words, merged, f"{shown}:{line}")
+    except argparse.ArgumentTypeError as error:
+        raise CommandError(f"{shown}: {error}", BAD_USAGE) from error
+    defaults = _option_parser().parse_args([])
+    for key, value in vars(args).items():
+        if key in vars(defaults) and value == getattr(defaults, key):
+            continue
+        setattr(merged, key, value)
+    for key, value in vars(defaults).items():
+        if not hasattr(merged, key):
+            setattr(merged, key, value)
+    return merged
+
+
+def _warn_of_sbatch(script: str, shown: str) -> None:
+    """One line that names what is not read; sbatch's options mean something to users."""
+    found = parse.sbatch_lines(script)
+    if not found:
+        return
+    told = [
+        f"{number} ({text.removeprefix(parse.SBATCH).strip()}: "
+        + (f"write {instead}" if instead else "has no like here")
+        + ")"
+        for number, text, instead in found
+    ]
+    lines = "line" if len(found) == 1 else "lines"
+    note(f"warning: {shown}: #SBATCH is not read, in {lines} {', '.join(told)}")
+
+
+def _warn_of_missing_command(program: str, launch: Mapping[str, Any]) -> None:
+    """Tell of a command that is not here; it may be on the nodes, so this is no refusal."""
+    where = os.path.join(launch.get("cwd") or os.getcwd(), program) if "/" in program else program
+    if shutil.which(where, path=launch["env"].get("PATH", os.defpath)) is None:
+        note(
+            f"warning: there is no command {program} on this machine; the job fails if its nodes "
+            "have none either"
+        )
+
+
+def _warn_of_missing_folders(args: argparse.Namespace) -> None:
+    """The same for the folders of its output."""
+    for option, pattern in (("--output", args.output), ("--error", args.error)):
+        folder = os.path.dirname(os.path.join(args.chdir or os.getcwd(), pattern or "."))
+        if "%" not in folder and not os.path.isdir(folder):
+            note(
+                f"warning: {option}: there is no folder {folder} on this machine; the job fails if "
+                "its nodes have none either"
+            )
+
+
+def _parsed_line(words: list[str], before: argparse.Namespace, where: str) -> argparse.Namespace:
+    try:
+        found = _option_parser().parse_args(words, before)
+    except CommandError as error:
+        what = str(error).partition(" (see ")[0].removeprefix("submit: ")
+        raise CommandError(f"{where}: {what}", BAD_USAGE) from error
+    if found.command:
+        raise CommandError(
+            f"{where}: {found.command[0]!r} is no option; only options may stand here", BAD_USAGE
+        )
+    return found
+
+
+def _option_parser() -> Parser:
+    parser = Parser(prog="coalloc submit", add_help=False)
+    _add(parser)
+    return parser
+
+
+def _job_options(args: argparse.Namespace, script: str) -> JobOptions:
+    """What the client is told, of what was typed."""
+    options: dict[str, Any] = {
+        "sigma": args.sigma,
+        "proc_gbps": args.bandwidth,
+        "memory_mb_per_proc": args.mem_per_proc,
+        "array": args.array,
+        "hold_infeasible": args.hold_infeasible or None,
+        "requeue": args.requeue or None,
+        "script": script or None,
+        "procs": args.ntasks,
+        **shared.shared_options(args, "submit"),
+        **_kind(args),
+    }
+    kept: JobOptions = {k: v for k, v in options.items() if v is not None}  # type: ignore[assignment]
+    return kept
+
+
+def _kind(args: argparse.Namespace) -> Mapping[str, Any]:
+    """What says how long it runs: in chunks, by processes, or as it is."""
+    if args.divisible is not None:
+        return _divisible(args)
+    for option in ("chunk", "retries", "keep_going"):
+        if getattr(args, option):
+            raise _usage(f"--{option.replace('_', '-')} is for --divisible")
+    return _moldable(args) if _is_moldable(args) else {"base_time": args.base_time}
+
+
+NOT_DIVISIBLE = ("ntasks", "base_time", "sigma", "bandwidth", "speedup", "times", "array")
+
+
+def _divisible(args: argparse.Namespace) -> Mapping[str, Any]:
+    if args.chunk is None:
+        raise _usage("--divisible needs --chunk, the length of a chunk")
+    for option in NOT_DIVISIBLE:
+        if getattr(args, option) is not None:
+            raise _usage(f"--divisible and --{option.replace('_', '-')} exclude each other")
+    return {"work": args.divisible, "chunk_s": args.chunk}
+
+
+def _is_moldable(args: argparse.Namespace) -> bool:
+    if args.speedup is None and args.times is None:
+        return False
+    if args.speedup is not None and args.times is not None:
+        raise _usage("--speedup and --times exclude each other")
+    return True
+
+
+def _moldable(args: argparse.Namespace) -> Mapping[str, Any]:
+    if args.times is not None:
+        if args.base_time is not None:
+            raise _usage("--times says it all; leave --base-time out")
+        return {"times": args.times}
+    if args.base_time is None:
+        raise _usage("--speedup needs --base-time, the run time on one process")
+    if args.ntasks is None:
+        raise _usage("--speedup needs --ntasks=MIN-MAX")
+    return {"speedup": {**args.speedup, "time": args.base_time}}
+
+
+def _start(estimate: Estimate) -> str:
+    """Start and nodes."""
+    return f"start at {instant(estimate.start_estimate)} on {node_set(estimate.nodes)}"
+
+
+COMMANDS = {
+    "submit": Command(
+        doc="queue a job",
+        about=ABOUT,
+        example="coalloc submit -n 64 -t 2:00:00 --bandwidth 75Mbps model.sh input.nc\n"
+        "  coalloc submit --ntasks=1-64 --speedup amdahl:0.95 --base-time 10h -- ./solve\n"
+        "  coalloc submit --divisible 100h --chunk 5m --retries 2 -- ./scan",
+        add=_add,
+        run=_run,
+    )
+}

@@ -1,0 +1,95 @@
+"""``coalloc submit-workflow``: a file of tasks and what they need of each other as one job."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from coalloc.cli.command import BAD_USAGE, Command, CommandError, note
+from coalloc.cli.submit import options as shared
+from coalloc.client.workflow_submission import WorkflowOptions, workflow_submission
+from coalloc.model.errors import InputError
+from coalloc.runtime.texts import instant
+from coalloc.wire.answers import Estimate, Submitted
+
+ABOUT = """\
+Queue a workflow: a file of tasks and of what each needs of others (WfFormat, DAX, Pegasus YAML,
+DOT, or our own JSON; see docs/workflows.md).
+
+It is one job. Every task is started when those it needs have completed, where the plan has it.
+A command comes from the file, or from --command-template for all tasks, with {task}, {name},
+{id} and {procs} filled in; no shell runs unless it is named. A task sees COALLOC_TASK and
+COALLOC_WORKFLOW besides the variables of every job.
+
+A task that fails is run again --retries times. Then no further task is started, those that run
+go on, and the workflow has failed; with --keep-going, what does not depend on it is run first."""
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--command-template", metavar="WORDS", help="such as 'run.sh {task} {procs}'"
+    )
+    shared.add_failures(parser, "task", "run what can be run")
+    shared.add_name(parser, "the file's")
+    shared.add_limit(parser, "each task is ended after this run time")
+    shared.add_order(parser)
+    shared.add_batch(parser)
+    shared.add_output(parser, "task")
+    shared.add_answer(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    body = _body(args)
+    tasks = len(body["job"]["tasks"])
+
+    def what(done: Submitted) -> str:
+        return f"workflow {done.job} ({tasks} tasks)"
+
+    return shared.order(args, body, _span, what)
+
+
+def _body(args: argparse.Namespace) -> dict[str, Any]:
+    from coalloc.adapters.formats.workflow import read_workflow
+
+    try:
+        file = read_workflow(args.file)
+    except InputError as error:
+        raise CommandError(str(error), BAD_USAGE) from error
+    for warning in file.warnings:
+        note(f"{args.file}: {warning}")
+    try:
+        return workflow_submission(file.job, file.commands, **_options(args, file.name))
+    except InputError as error:
+        raise CommandError(f"{args.file}: {error}", BAD_USAGE) from error
+
+
+def _options(args: argparse.Namespace, name: str) -> WorkflowOptions:
+    """What the client is told, of what was typed."""
+    options: dict[str, Any] = {
+        "name": name or args.file.stem,
+        **shared.shared_options(args, "submit-workflow"),
+    }
+    if args.command_template is not None:
+        options["template"] = args.command_template
+    given: WorkflowOptions = options  # type: ignore[assignment]
+    return given
+
+
+def _span(estimate: Estimate) -> str:
+    """Start and end of the whole."""
+    start, end = instant(estimate.start_estimate), instant(estimate.end_estimate)
+    return f"start at {start} and end at {end}"
+
+
+COMMANDS = {
+    "submit-workflow": Command(
+        doc="queue a workflow",
+        about=ABOUT,
+        example="coalloc submit-workflow montage.json --retries 2 --wait\n"
+        "  coalloc submit-workflow graph.dot --command-template 'run.sh {task} {procs}'",
+        add=_add,
+        run=_run,
+    )
+}

@@ -1,0 +1,1 @@
+"""``coalloc top``: the queue and the clusters in a terminal."""

@@ -1,0 +1,1 @@
+"""What the core is made of: records, the state, events, effects and messages."""

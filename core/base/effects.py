@@ -1,0 +1,307 @@
+"""Effects of the daemon's core, for its shell to carry out.
+
+The shell carries out a step like this: every effect that is persistent goes into one
+transaction; only when that is on disk, messages, answers and publications go out, in
+order; planning, wake-ups and log lines need no disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from coalloc.core.base.messages import Order
+from coalloc.core.base.records import JobRecord, Launch
+from coalloc.core.base.requests import Answer
+from coalloc.core.base.speedup_fit import Run
+from coalloc.model.history import NO_HISTORY, History
+from coalloc.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveJob:
+    """Write the record of a job."""
+
+    record: JobRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveLaunch:
+    """Write what a new job executes; it is never read back by the core."""
+
+    job: str
+    launch: Launch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveToken:
+    """Remember that this user's token made this job."""
+
+    user: str
+    token: str
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveMeta:
+    """Write a named value."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveHistory:
+    """Write the run-time history of a user's command.
+
+    Attributes
+    ----------
+    values : tuple of float
+        Base times, seconds.
+    ratios : tuple of float
+        Real by planned times.
+    runs : tuple of Run
+        Base times by size.
+    """
+
+    key: str
+    values: tuple[float, ...]
+    ratios: tuple[float, ...] = ()
+    runs: tuple[Run, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropHistory:
+    """Forget the run-time history of a user's command."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveUsage:
+    """Write the decayed usage of a user in a project, processor-seconds at a time."""
+
+    project: str
+    user: str
+    proc_s: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddUsage:
+    """Add to what a user in a project has used of a cluster on one day of UTC.
+
+    Attributes
+    ----------
+    coallocated_proc_s : float
+        Of it, by jobs on several clusters.
+    jobs : int
+        That ended, each on the day of its end and at its first cluster.
+    wait_s : float
+        Of these.
+    """
+
+    day: int
+    project: str
+    user: str
+    cluster: str
+    proc_s: float
+    coallocated_proc_s: float = 0.0
+    jobs: int = 0
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveAccount:
+    """Write the account of a job that has ended.
+
+    Attributes
+    ----------
+    project : str
+        To which it is charged.
+    proc_s : float
+        Of its last attempt.
+    """
+
+    record: JobRecord
+    project: str
+    proc_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavePlan:
+    """Keep the plan of a round; older rounds beyond a number are forgotten."""
+
+    round: int
+    time: float
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveNotes:
+    """Keep what a policy is to be handed in its next round."""
+
+    policy: str
+    notes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendOrder:
+    """Put an order into a cluster's outbox, then send it."""
+
+    cluster: str
+    seq: int
+    order: Order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResendOrders:
+    """Send the outbox of a cluster again, from this number on."""
+
+    cluster: str
+    from_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropOrders:
+    """The cluster has carried out its orders up to this number."""
+
+    cluster: str
+    through_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendWelcome:
+    """Answer an executor's hello."""
+
+    cluster: str
+    base_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskHello:
+    """Have a connection say hello before it is believed."""
+
+    cluster: str
+    peer: Hashable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnAway:
+    """Refuse an executor's hello: another one speaks for its cluster."""
+
+    cluster: str
+    peer: Hashable
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendEvent:
+    """Append to the event stream, then publish it."""
+
+    seq: int
+    time: float
+    kind: str
+    job: str
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """Answer a client, after the commit."""
+
+    origin: Hashable
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publish:
+    """Tell the watchers, after the commit."""
+
+    topic: str
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solve:
+    """Plan this snapshot.
+
+    Attributes
+    ----------
+    history : History
+        There where the policy's options ask for it.
+    notes : mapping
+        What the policy noted for itself in an earlier round.
+    """
+
+    round: int
+    snapshot: Snapshot
+    policy: str
+    history: History = NO_HISTORY
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundFinished:
+    """Count a round that ended with a plan.
+
+    Attributes
+    ----------
+    status : str
+        The plan's.
+    gap : float or None
+        (objective - bound) / bound; None without a bound.
+    stale : int
+        Clusters that were not planned on.
+    """
+
+    policy: str
+    status: str
+    solve_s: float
+    gap: float | None
+    stale: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wake:
+    """Hand in `Ticked` at this time."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    """Write a log line."""
+
+    event: str
+    fields: Mapping[str, Any]
+    level: str = "info"
+
+
+Effect = (
+    SaveJob
+    | SaveLaunch
+    | SaveToken
+    | SaveMeta
+    | SaveHistory
+    | DropHistory
+    | SaveUsage
+    | AddUsage
+    | SaveAccount
+    | SavePlan
+    | SaveNotes
+    | SendOrder
+    | ResendOrders
+    | DropOrders
+    | SendWelcome
+    | AskHello
+    | TurnAway
+    | AppendEvent
+    | Reply
+    | Publish
+    | Solve
+    | RoundFinished
+    | Wake
+    | LogLine
+)

@@ -1,0 +1,238 @@
+"""Messages between the daemon and an executor (docs/PROTOCOL.md outranks this file).
+
+Messages to an executor are numbered, kept until acknowledged, and replayed; every one may
+be repeated harmlessly, by (job, attempt). Messages from an executor are statements of the
+present, repeated until the daemon says `Forget`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from coalloc.core.base.records import Launch
+from coalloc.model.batch_options import PLAIN, BatchOptions
+from coalloc.model.parts import PartReport, QueueTerms
+from coalloc.model.reading import ClusterReading
+
+ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
+"""Said by the daemon at a submission, and by an executor before a start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare:
+    """Claim nodes for one part and hold its processes at the barrier.
+
+    Attributes
+    ----------
+    nodes : mapping of node name to processes
+        This part's, in rank order.
+    all_nodes : mapping of node name to processes
+        The whole job's, in rank order.
+    lease_s : float
+        The claim lapses when the daemon is silent for this long.
+    time_limit : float or None
+        Seconds of run time after which the processes are ended.
+    memory_mb_per_proc : int
+        As its user asked, MiB; 0: not said.
+    user : str
+        The account that `uid` stands for; empty: not said.
+    gid : int
+        The primary group at enrolment, for the record: executors look it up.
+    rendezvous : str
+        host:port for the ranks to meet.
+    foreign : str
+        A job of the batch system's own, which is to be let go on these nodes; empty: `launch`
+        is what runs.
+    task : str
+        Its name in its workflow, of which `job` begins with the id; empty: it is no task.
+    chunk_first, chunks, chunks_total : int
+        Of a piece of a divisible job, of which `job` begins with the id: its first chunk, how
+        many it has, and how many the job has; 0 chunks: it is no piece.
+    queue : QueueTerms or None
+        How the claim may wait in the batch system's queue; None: granted at once, or refused.
+    batch : BatchOptions
+        What the cluster's batch system is told.
+    """
+
+    job: str
+    attempt: int
+    part: int
+    nodes: Mapping[str, int]
+    all_nodes: Mapping[str, int]
+    first_rank: int
+    size: int
+    uid: int
+    gid: int
+    lease_s: float
+    user: str = ""
+    name: str = ""
+    time_limit: float | None = None
+    memory_mb_per_proc: int = 0
+    array_index: int | None = None
+    rendezvous: str = ""
+    foreign: str = ""
+    task: str = ""
+    chunk_first: int = 0
+    chunks: int = 0
+    chunks_total: int = 0
+    queue: QueueTerms | None = None
+    batch: BatchOptions = PLAIN
+    launch: Launch | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrange:
+    """Every part has been granted nodes: these are the job's, in rank order, and it meets there."""
+
+    job: str
+    attempt: int
+    all_nodes: Mapping[str, int]
+    rendezvous: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Every part is ready: let the processes go."""
+
+    job: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abort:
+    """Release the claim; if its processes run already, end them."""
+
+    job: str
+    attempt: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forget:
+    """The end of this part is on the daemon's disk."""
+
+    job: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dismiss:
+    """A job of the batch system's own, which was handed over, is not to run: cancel it there."""
+
+    job: str
+    attempt: int
+    foreign: str
+
+
+Order = Prepare | Arrange | Start | Abort | Forget | Dismiss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """Answer to `Hello`: who speaks, and the number the replay begins with."""
+
+    store: str
+    epoch: int
+    base_seq: int
+    lease_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ping:
+    """The daemon is there; renews every lease.
+
+    Attributes
+    ----------
+    known : bool
+        False to an executor that counts as disconnected: it says hello, and is back.
+    wanted : int
+        Slots of the cluster that waiting jobs could fill.
+    """
+
+    epoch: int
+    known: bool = True
+    wanted: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnedAway:
+    """Another executor speaks for this cluster: nothing else will be said to this one."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbered:
+    """An order with its place in the cluster's sequence."""
+
+    epoch: int
+    seq: int
+    order: Order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """An executor begins or resumes; `last_seq` is the last order it has carried out.
+
+    Attributes
+    ----------
+    identity : str
+        Of its state: made with it, and the same for as long as it is kept; empty: not said.
+    version : str
+        Of the executor; empty: not said.
+    """
+
+    cluster: str
+    identity: str = ""
+    store: str = ""
+    last_seq: int = 0
+    parts: tuple[PartReport, ...] = ()
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Progress of parts, and the orders carried out so far."""
+
+    cluster: str
+    last_seq: int
+    parts: tuple[PartReport, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """A reading of the cluster, or why there is none.
+
+    Attributes
+    ----------
+    at : float
+        When the executor began to read, by its own clock, which does not step back while it
+        runs; 0: not said. A reading that is older than the one before, or the same, is dropped.
+    run : str
+        Which run of the executor that clock belongs to; empty: not said. Another run's clock
+        may be behind.
+    epoch : int
+        Of the daemon that the executor followed then; 0: not said. What it read before it
+        followed this daemon may be older than what the daemon knows.
+    sent : float
+        The executor's wall clock when this was sent, seconds; 0: not said.
+    """
+
+    cluster: str
+    reading: ClusterReading | None = None
+    error: str = ""
+    at: float = 0.0
+    run: str = ""
+    epoch: int = 0
+    sent: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goodbye:
+    """An executor stops in good order; its parts go on."""
+
+    cluster: str
+
+
+Statement = Hello | Report | Read | Goodbye

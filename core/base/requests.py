@@ -1,0 +1,220 @@
+"""Commands of clients, and the common shape of their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from coalloc.core.base.records import Launch
+from coalloc.model.batch_options import PLAIN, BatchOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submit:
+    """Queue a job; the same token from the same user is the same job.
+
+    Attributes
+    ----------
+    job : mapping
+        Fields of a job as in the snapshot format, without ``id`` and ``submitted``.
+    needs : tuple of (kind, id)
+        A kind of `core.dependencies` and a job's id.
+    array : tuple of int
+        Indices; one job for each.
+    hold_infeasible : bool
+        Keep, held, a job that can never run; otherwise it is refused.
+    retries : int
+        Of a workflow or a divisible job: how often what has failed of it is run again.
+    keep_going : bool
+        Of the same: after a failure, run what does not depend on it.
+    requeue : bool
+        Run it again, from its beginning, where a batch system has preempted it.
+    batch : BatchOptions
+        What the batch systems are told.
+    """
+
+    token: str
+    job: Mapping[str, Any]
+    launch: Launch
+    name: str = ""
+    needs: tuple[tuple[str, str], ...] = ()
+    array: tuple[int, ...] = ()
+    hold: bool = False
+    hold_infeasible: bool = False
+    retries: int = 0
+    keep_going: bool = False
+    requeue: bool = False
+    batch: BatchOptions = PLAIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitWorkflow(Submit):
+    """Queue a workflow: `job` is of that kind, `array` stays empty.
+
+    Attributes
+    ----------
+    launch : Launch
+        What the tasks have in common. With a command, every task runs it, each of its words with
+        ``{task}``, ``{name}``, ``{id}`` and ``{procs}`` filled in; without one, `commands` says
+        what each runs.
+    commands : mapping of task to tuple of str
+    """
+
+    commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel:
+    """End a job, waiting or running; also a task of a workflow or a piece, ``17.3``."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Keep a waiting job from being planned."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Undo `Hold`."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """Change a waiting job, or the waiting members of an array.
+
+    Attributes
+    ----------
+    fields : mapping
+        Fields of the job as `Submit` has them; None takes one away.
+    name : str, optional
+    needs : tuple of (kind, id), optional
+        Instead of its dependencies.
+    batch : mapping of option to text
+        Of `BatchOptions`, those that change; an empty text takes one away.
+    """
+
+    job: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    name: str | None = None
+    needs: tuple[tuple[str, str], ...] | None = None
+    batch: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPriority:
+    """Double the weight of a waiting job so many times; below 0 it is halved."""
+
+    job: str
+    priority: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """Start nothing new on a cluster or a node."""
+
+    target: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """Undo `Drain`."""
+
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """Keep nodes for the jobs of some users, or for nobody.
+
+    Attributes
+    ----------
+    targets : tuple of str
+        Nodes, and clusters for all of theirs.
+    count : int, optional
+        So many of them, those that are free the soonest; otherwise all.
+    start : float, optional
+        Seconds since the epoch; otherwise now.
+    duration_s : float, optional
+        Otherwise until it is taken back.
+    """
+
+    targets: tuple[str, ...]
+    count: int | None = None
+    start: float | None = None
+    duration_s: float | None = None
+    users: tuple[str, ...] = ()
+    name: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreserve:
+    """Take a reservation back."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseRounds:
+    """Plan nothing until `ResumeRounds`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeRounds:
+    """Plan again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundNow:
+    """Start a round."""
+
+
+Command = (
+    Submit
+    | SubmitWorkflow
+    | Cancel
+    | Hold
+    | Release
+    | Update
+    | SetPriority
+    | Drain
+    | Resume
+    | Reserve
+    | Unreserve
+    | PauseRounds
+    | ResumeRounds
+    | RoundNow
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The request was carried out, and is on disk."""
+
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The request was not carried out.
+
+    Attributes
+    ----------
+    code : str
+        ``bad_request``, ``not_found``, ``not_allowed``, ``infeasible``, ``too_many``,
+        ``wrong_state``, ``storage`` or ``busy``.
+    """
+
+    code: str
+    message: str
+
+
+Answer = Done | Refused

@@ -1,0 +1,386 @@
+"""The executor's state machine: orders from the daemon, news from the launcher.
+
+It never decides to start anything: a part starts after a `Start` order that names its job
+and attempt, and only if its claim still stands. An order that was carried out before is
+answered with the present state of its part. Orders of an older epoch than the newest heard
+are refused: they come from a daemon that has been replaced.
+
+Notes
+-----
+`SaveProgress` is on disk before the order's acknowledgement goes out, so an order is never
+carried out a second time after a restart, and none is acknowledged that was not. While it cannot
+be written, an older number is acknowledged, and no part is removed: should the orders be sent
+again after a crash, the part is there to show that it has run.
+
+A launcher may fail at any effect, having carried it out or not. A claim is given up, and its part
+refused; so is a part that cannot be told of its job's nodes. A start is tried again for
+`START_WITHIN_S`, then its part is ended, so that a job never runs in half; an end or a removal is
+tried again until it succeeds. Starts and ends that are owed are part of the progress, so that a
+restart does not lose them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from coalloc.core.base.messages import (
+    Abort,
+    Arrange,
+    Dismiss,
+    Forget,
+    Hello,
+    Numbered,
+    Order,
+    Ping,
+    Prepare,
+    Report,
+    Start,
+    TurnedAway,
+    Welcome,
+)
+from coalloc.core.executor.effects import (
+    ArrangePart,
+    ClaimPart,
+    DismissJob,
+    EffectFailed,
+    EndPart,
+    ExecutorEffect,
+    ExecutorEvent,
+    ExecutorLogLine,
+    Key,
+    MessageReceived,
+    PartEffect,
+    PartNews,
+    ProgressUnwritten,
+    RemovePart,
+    RenewLeases,
+    SaveProgress,
+    SendStatement,
+    StartPart,
+    Ticked,
+)
+from coalloc.model.parts import PART_ENDED, PartReport, PartState
+
+HELD = frozenset({PartState.PREPARING, PartState.READY})
+"""Claims that hold nodes, or may: they lapse with the lease. One that waits keeps its turn."""
+START_WITHIN_S = 10.0
+"""A start that fails is tried again for so long, seconds; then its part is ended."""
+HELLO_EVERY_S = 1.0
+"""A hello has the orders sent again; one that waits for its answer is not repeated, seconds."""
+
+
+@dataclass(slots=True)
+class ExecutorState:
+    """State of one executor."""
+
+    cluster: str
+    identity: str = ""
+    version: str = ""
+    store: str = ""
+    epoch: int = 0
+    last_seq: int = 0
+    parts: dict[Key, PartReport] = field(default_factory=dict)
+    let_go: dict[Key, float] = field(default_factory=dict)
+    """When this run of the executor was told to start them; that they have, it may hear later."""
+    undone: dict[StartPart | EndPart | RemovePart, None] = field(default_factory=dict)
+    """Failed, to be tried again."""
+    base_seq: int = 0
+    """The number before the first that the daemon keeps for us."""
+    kept_seq: int | None = None
+    """The last order that is on disk, while later ones are not."""
+    welcomed: bool = False
+    last_heard: float = float("-inf")
+    last_said: float = float("-inf")
+    last_hello: float = float("-inf")
+    silent: bool = False
+    turned_away: bool = False
+    lease_s: float = 60.0
+
+    def recall(self, kept: SaveProgress) -> None:
+        """Go on where the executor before this one has stopped."""
+        self.store, self.epoch, self.last_seq = kept.store, kept.epoch, kept.last_seq
+        why = "its end failed before the executor was restarted"
+        starts = (StartPart(key=key) for key in kept.starts)
+        ends = (EndPart(key=key, reason=why) for key in kept.ends)
+        self.undone = dict.fromkeys((*starts, *ends))
+
+
+class ExecutorCore:
+    """`handle(event, now) -> effects` of one cluster's executor."""
+
+    def __init__(self, state: ExecutorState, *, report_every_s: float = 2.0) -> None:
+        self.state = state
+        self.report_every_s = report_every_s
+        self._out: list[ExecutorEffect] = []
+
+    def hello(self, now: float) -> list[ExecutorEffect]:
+        """Begin or resume a conversation."""
+        state = self.state
+        state.last_said = state.last_hello = now
+        hello = Hello(
+            cluster=state.cluster,
+            identity=state.identity,
+            store=state.store,
+            last_seq=self._written(),
+            parts=tuple(state.parts.values()),
+            version=state.version,
+        )
+        return [SendStatement(statement=hello)]
+
+    def handle(self, event: ExecutorEvent, now: float) -> list[ExecutorEffect]:
+        """Take in one event; the caller carries out the effects, in order."""
+        self._out = []
+        match event:
+            case MessageReceived(message=Welcome() as welcome):
+                self._welcomed(welcome, now)
+            case MessageReceived(message=Ping(epoch=epoch, known=known)):
+                if epoch == self.state.epoch:
+                    self.state.last_heard = now
+                    self._out.append(RenewLeases())
+                if epoch > self.state.epoch or (epoch == self.state.epoch and not known):
+                    self._ask_welcome(now)
+            case MessageReceived(message=TurnedAway(why=why)):
+                if not self.state.turned_away:
+                    self._log("turned_away", "warning", why=why)
+                self.state.turned_away = True
+            case MessageReceived(message=Numbered() as numbered):
+                self._ordered(numbered, now)
+            case PartNews(report=report):
+                self._news(report, now)
+            case Ticked():
+                self._ticked(now)
+            case EffectFailed(effect=effect, why=why):
+                self._failed(effect, why, now)
+            case ProgressUnwritten(kept=kept):
+                same = kept is not None and kept.store == self.state.store
+                last = kept.last_seq if kept is not None and same else 0
+                self.state.kept_seq = max(self.state.base_seq, last)
+                self._report(now)
+        return self._out
+
+    def _welcomed(self, welcome: Welcome, now: float) -> None:
+        state = self.state
+        if welcome.store == state.store and welcome.epoch < state.epoch:
+            self._log("old_daemon_refused", "warning", epoch=welcome.epoch, known=state.epoch)
+            return
+        if (welcome.store, welcome.epoch) != (state.store, state.epoch):
+            self._end_unstarted()
+        if welcome.store != state.store:
+            if state.store:
+                self._log("daemon_store_changed", "warning", store=welcome.store)
+            state.store, state.last_seq = welcome.store, welcome.base_seq - 1
+        state.base_seq = welcome.base_seq - 1
+        state.last_seq = max(state.last_seq, state.base_seq)
+        if not state.welcomed or welcome.epoch != state.epoch or state.silent:
+            self._log("daemon_connected", "info", epoch=welcome.epoch, parts=len(state.parts))
+        state.silent = state.turned_away = False
+        state.epoch, state.lease_s = welcome.epoch, welcome.lease_s
+        state.welcomed, state.last_heard = True, now
+        state.last_hello = float("-inf")
+        self._save()
+        self._out.append(RenewLeases())
+
+    def _ordered(self, numbered: Numbered, now: float) -> None:
+        state = self.state
+        if not state.welcomed or numbered.epoch != state.epoch:
+            if self._ask_welcome(now):
+                self._log("order_refused", "warning", epoch=numbered.epoch, known=state.epoch)
+            return
+        state.last_heard = now
+        if numbered.seq <= state.last_seq:
+            self._report(now, numbered.order.job)
+            return
+        if numbered.seq > state.last_seq + 1:
+            if self._ask_welcome(now):
+                expected = state.last_seq + 1
+                self._log("orders_missed", "warning", expected=expected, got=numbered.seq)
+            return
+        self._carry_out(numbered.order, now)
+        state.last_seq = numbered.seq
+        self._save()
+        self._report(now, numbered.order.job)
+
+    def _ask_welcome(self, now: float) -> bool:
+        """Say hello, unless an answer to the last one may still come; whether it was said."""
+        if now - self.state.last_hello < HELLO_EVERY_S:
+            return False
+        self._out += self.hello(now)
+        return True
+
+    def _carry_out(self, order: Order, now: float) -> None:
+        match order:
+            case Prepare():
+                self._prepare(order)
+            case Arrange(job=job, attempt=attempt):
+                for key in self._keys(job, attempt):
+                    if self.state.parts[key].state in HELD:
+                        self._out.append(ArrangePart(key=key, order=order))
+            case Start(job=job, attempt=attempt):
+                for key in self._keys(job, attempt):
+                    if self.state.parts[key].state in HELD:
+                        self.state.let_go.setdefault(key, now)
+                        self._out.append(StartPart(key=key))
+            case Abort(job=job, attempt=attempt, reason=reason):
+                for key in self._keys(job, attempt):
+                    if self.state.parts[key].state not in PART_ENDED:
+                        self.state.undone.pop(StartPart(key=key), None)
+                        self._out.append(EndPart(key=key, reason=reason))
+            case Forget(job=job, attempt=attempt):
+                for key in self._keys(job, attempt):
+                    if self.state.parts[key].state in PART_ENDED:
+                        del self.state.parts[key]
+                        self.state.let_go.pop(key, None)
+                        self._remove(key)
+            case Dismiss(foreign=foreign):
+                self._out.append(DismissJob(foreign=foreign))
+
+    def _keys(self, job: str, attempt: int) -> list[Key]:
+        return [key for key in self.state.parts if key[:2] == (job, attempt)]
+
+    def _prepare(self, order: Prepare) -> None:
+        state = self.state
+        key = (order.job, order.attempt, order.part)
+        if key in state.parts:
+            return
+        report = PartReport(
+            job=order.job,
+            attempt=order.attempt,
+            part=order.part,
+            state=PartState.PREPARING,
+        )
+        newer = [k for k in state.parts if k[0] == order.job and k[1] > order.attempt]
+        if newer:
+            report = replace(
+                report,
+                state=PartState.REFUSED,
+                reason="superseded",
+                detail="a newer attempt is here",
+            )
+        state.parts[key] = report
+        if not newer:
+            self._out.append(ClaimPart(order=order))
+
+    def _news(self, report: PartReport, now: float) -> None:
+        """Take in what the launcher says; an end is final."""
+        key = (report.job, report.attempt, report.part)
+        old = self.state.parts.get(key)
+        if old is None and report.state in PART_ENDED:
+            self._remove(key)  # its claim had failed, and it was forgotten before it ended
+        if old is None or old.state in PART_ENDED or old == report:
+            return
+        self.state.parts[key] = report
+        self._out.append(
+            SendStatement(
+                statement=Report(
+                    cluster=self.state.cluster, last_seq=self._written(), parts=(report,)
+                )
+            )
+        )
+        self.state.last_said = now
+
+    def _remove(self, key: Key) -> None:
+        """Remove a part, as soon as it is on disk that its orders were carried out."""
+        if self.state.kept_seq is None:
+            self._out.append(RemovePart(key=key))
+        else:
+            self.state.undone[RemovePart(key=key)] = None
+
+    def _failed(self, effect: PartEffect, why: str, now: float) -> None:
+        """Take in that the launcher has failed at an effect; it may have been carried out."""
+        match effect:
+            case ClaimPart(order=order):
+                key = (order.job, order.attempt, order.part)
+                report = PartReport(
+                    job=order.job,
+                    attempt=order.attempt,
+                    part=order.part,
+                    state=PartState.REFUSED,
+                    reason="executor_failed",
+                    detail=why,
+                )
+                self._news(report, now)
+                self._out.append(EndPart(key=key, reason="its claim failed"))
+            case ArrangePart(key=key):
+                self._out.append(EndPart(key=key, reason=f"it could not be arranged: {why}"))
+            case StartPart(key=key) if now - self.state.let_go.get(key, now) >= START_WITHIN_S:
+                self._out.append(EndPart(key=key, reason=f"its start failed: {why}"))
+            case StartPart() | EndPart() | RemovePart():
+                self.state.undone[effect] = None
+                self._save()
+
+    def _try_again(self, now: float) -> None:
+        """Have done what has failed before."""
+        state = self.state
+        for effect in list(state.undone):
+            match effect:
+                case StartPart(key=key):
+                    part = state.parts.get(key)
+                    if part is not None and part.state in HELD:
+                        if not state.welcomed:
+                            continue  # another daemon may have been put in its place
+                        state.let_go.setdefault(key, now)
+                        self._out.append(effect)
+                case RemovePart() if state.kept_seq is not None:
+                    continue
+                case _:
+                    self._out.append(effect)
+            del state.undone[effect]
+
+    def _end_unstarted(self) -> None:
+        """End what a former daemon has had started, in vain: the next may not know of it."""
+        state = self.state
+        for effect in [each for each in state.undone if isinstance(each, StartPart)]:
+            del state.undone[effect]
+            part = state.parts.get(effect.key)
+            if part is not None and part.state in HELD:
+                why = "its start failed, and the daemon was replaced"
+                self._out.append(EndPart(key=effect.key, reason=why))
+
+    def _ticked(self, now: float) -> None:
+        state = self.state
+        self._try_again(now)
+        if state.welcomed:
+            self._save()
+        if now - state.last_heard > state.lease_s:
+            if state.welcomed and not state.silent:
+                state.silent = True
+                self._log("daemon_silent", "warning", seconds=round(now - state.last_heard, 1))
+            for key, report in state.parts.items():
+                if report.state in HELD and key not in state.let_go:
+                    self._out.append(EndPart(key=key, reason="lease over: the daemon is silent"))
+        if now - state.last_said >= self.report_every_s:
+            if state.welcomed and now - state.last_heard <= state.lease_s:
+                self._report(now)
+            else:
+                self._out += self.hello(now)
+
+    def _report(self, now: float, job: str | None = None) -> None:
+        """Say how all parts are, or those of one job."""
+        state = self.state
+        if job is None:
+            state.last_said = now
+        parts = tuple(p for p in state.parts.values() if job is None or p.job == job)
+        report = Report(cluster=state.cluster, last_seq=self._written(), parts=parts)
+        self._out.append(SendStatement(statement=report))
+
+    def _written(self) -> int:
+        """The last order that is carried out, and on disk as soon as this is said."""
+        return self.state.last_seq if self.state.kept_seq is None else self.state.kept_seq
+
+    def progress(self) -> SaveProgress:
+        """Progress that a restart has to know."""
+        state = self.state
+        return SaveProgress(
+            store=state.store,
+            epoch=state.epoch,
+            last_seq=state.last_seq,
+            starts=tuple(e.key for e in state.undone if isinstance(e, StartPart)),
+            ends=tuple(e.key for e in state.undone if isinstance(e, EndPart)),
+        )
+
+    def _save(self) -> None:
+        self.state.kept_seq = None
+        self._out.append(self.progress())
+
+    def _log(self, event: str, level: str, **fields: object) -> None:
+        self._out.append(ExecutorLogLine(event=event, fields=fields, level=level))

@@ -1,0 +1,1 @@
+"""Whose jobs go first, and how many run: priorities, limits, guarantees, accounts."""

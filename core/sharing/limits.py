@@ -1,0 +1,350 @@
+"""Limits of users and projects: which waiting jobs they hold, and why.
+
+A job may start while, in each of its scopes (`core.projects.Scope`), with it
+
+- no more than `max_procs` processes run,
+- no more than `max_running_jobs` jobs run; a workflow or a divisible job is one,
+- no more than `max_proc_hours` have been used within `window_days`, with all that runs counted to
+  its planned end.
+
+Jobs that do not fit by themselves beside what runs are left out of a round. The others are planned,
+up to twice the room that is left, and each start is checked again when it is committed: that check
+is what keeps the limits, whatever the plan says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from math import inf
+
+from coalloc.core.base.projects import DAY_S, Limits, Scope
+from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.state import State
+from coalloc.core.base.usage import by_day, spans
+from coalloc.core.sharing.priority import factors, is_on, project_of
+from coalloc.model.cost import base_time
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.plan import Placement
+from coalloc.model.speedup import TableSpeedup
+
+LIMIT = "limit"
+"""Why a job waits: one of its limits holds it."""
+OVERBOOKED = 2
+"""Jobs are planned for so many times the room that a limit leaves: not all of them fit at once."""
+HOUR_S = 3600.0
+TOLERANCE_S = 1e-6
+MANY = 1e9
+
+Key = tuple[str | None, str | None]
+
+
+@dataclass(slots=True)
+class Use:
+    """Use of one scope, and what the jobs that a round plans ask for.
+
+    Attributes
+    ----------
+    proc_s : float
+        Within the window, what runs counted to its planned end.
+    days : dict of day to float
+        Processor-seconds of ended jobs within the window.
+    """
+
+    procs: int = 0
+    jobs: set[str] = field(default_factory=set)
+    proc_s: float = 0.0
+    days: dict[int, float] = field(default_factory=dict)
+    asked_procs: int = 0
+    asked_jobs: int = 0
+
+
+class LimitBook:
+    """Use of every scope at one instant, and the starts that are added to it."""
+
+    def __init__(self, state: State, now: float) -> None:
+        self._state, self._now = state, now
+        self._uses: dict[Key, Use] = {}
+        if state.tree.window_days:
+            self._count_days(int(now // DAY_S))
+        for record in state.placed_records():
+            self._count(record)
+
+    def why_not(self, record: JobRecord, procs: int, seconds: float) -> str:
+        """The limit that holds a start on so many processes, in words; empty if none does."""
+        for scope in self.scopes(record):
+            why = _why_not(scope, self._use(scope), whole(record), procs, procs * seconds)
+            if why:
+                return why
+        return ""
+
+    def take(self, record: JobRecord, procs: int, seconds: float) -> None:
+        """Count a start."""
+        for scope in self.scopes(record):
+            use = self._use(scope)
+            use.procs += procs
+            use.jobs.add(whole(record))
+            use.proc_s += procs * seconds
+
+    def room(self, record: JobRecord) -> float:
+        """Processes of a job that may start now, as far as `max_procs` goes."""
+        rooms = (
+            scope.limits.max_procs - self._use(scope).procs
+            for scope in self.scopes(record)
+            if scope.limits.max_procs is not None
+        )
+        return max(min(rooms, default=inf), 0)
+
+    def room_s(self, record: JobRecord) -> float:
+        """Processor-seconds that may be committed to a job now."""
+        rooms = (
+            scope.limits.max_proc_hours * HOUR_S - self._use(scope).proc_s
+            for scope in self.scopes(record)
+            if scope.limits.max_proc_hours is not None
+        )
+        return max(min(rooms, default=inf), 0.0)
+
+    def overbooked(self, record: JobRecord, procs: int) -> str:
+        """Ask for room; says where the jobs before this one have asked for more than there is."""
+        scopes = list(self.scopes(record))
+        for scope in scopes:
+            use, limits = self._use(scope), scope.limits
+            most = limits.max_procs
+            if most is not None and use.asked_procs >= OVERBOOKED * (most - use.procs):
+                return f"{scope} runs {use.procs} of {most} processes; other jobs of it go first"
+            most = limits.max_running_jobs
+            if most is not None and use.asked_jobs >= OVERBOOKED * (most - len(use.jobs)):
+                return f"{scope} runs {len(use.jobs)} of {most} jobs; other jobs of it go first"
+        for scope in scopes:
+            use = self._use(scope)
+            use.asked_procs += procs
+            use.asked_jobs += 1
+        return ""
+
+    def scopes(self, record: JobRecord) -> Iterator[Scope]:
+        """The scopes of a job that may hold it."""
+        state = self._state
+        every = state.tree.scopes(project_of(state, record), record.user)
+        return (scope for scope in every if scope.limits.holds_starts)
+
+    def _use(self, scope: Scope) -> Use:
+        return self._uses.setdefault((scope.project, scope.user), Use())
+
+    def _count(self, record: JobRecord) -> None:
+        procs = sum(sum(part.nodes.values()) for part in record.parts)
+        begun = self._now if record.started is None else record.started
+        left_s = max(begun + record.planned - self._now, 0.0)
+        for scope in self.scopes(record):
+            use = self._use(scope)
+            use.procs += procs
+            use.jobs.add(whole(record))
+            if scope.limits.max_proc_hours is None:
+                continue
+            first = int(self._now // DAY_S) - scope.limits.window_days
+            use.proc_s += procs * left_s
+            for _, count, start, end in spans(record, self._now):
+                use.proc_s += sum(count * s for day, s in by_day(start, end) if day > first)
+
+    def _count_days(self, today: int) -> None:
+        for (project, user), days in self._state.days.items():
+            for scope in self._state.tree.scopes(project, user):
+                if scope.limits.max_proc_hours is None:
+                    continue
+                use = self._use(scope)
+                for day, proc_s in days.items():
+                    if day > today - scope.limits.window_days:
+                        use.proc_s += proc_s
+                        use.days[day] = use.days.get(day, 0.0) + proc_s
+
+
+def whole(record: JobRecord) -> str:
+    """The job that counts: a task or a piece stands for the whole of which it is one."""
+    return record.flow or record.id
+
+
+def _why_not(scope: Scope, use: Use, job: str, procs: int, proc_s: float) -> str:
+    limits = scope.limits
+    most = limits.max_procs
+    if most is not None and use.procs + procs > most:
+        if procs > most:
+            return f"needs {procs} processes, and {scope} may run {most}"
+        enough = use.procs + procs - most
+        ended = "1 of them has" if enough == 1 else f"{enough} of them have"
+        return f"{scope} runs {use.procs} of {most} processes; it starts when {ended} ended"
+    most = limits.max_running_jobs
+    if most is not None and job not in use.jobs and len(use.jobs) >= most:
+        return f"{scope} runs {len(use.jobs)} of {most} jobs; it starts when one has ended"
+    hours = limits.max_proc_hours
+    if hours is not None and use.proc_s + proc_s > hours * HOUR_S + TOLERANCE_S:
+        return _over_hours(limits, scope, use, proc_s, hours)
+    return ""
+
+
+def _over_hours(limits: Limits, scope: Scope, use: Use, proc_s: float, hours: float) -> str:
+    wanted = f"needs {proc_s / HOUR_S:.4g} processor-hours"
+    if proc_s > hours * HOUR_S + TOLERANCE_S:
+        return f"{wanted}, and {scope} may use {hours:g} in {limits.window_days} days"
+    text = (
+        f"{wanted}; {scope} has used or committed {use.proc_s / HOUR_S:.4g} of {hours:g} in "
+        f"{limits.window_days} days"
+    )
+    over = use.proc_s + proc_s - hours * HOUR_S
+    for day in sorted(use.days):
+        over -= use.days[day]
+        if over <= TOLERANCE_S:
+            free = datetime.fromtimestamp((day + limits.window_days) * DAY_S, UTC)
+            return f"{text}; enough of that is past on {free:%Y-%m-%d}"
+    return f"{text}; jobs that run must end first"
+
+
+def never_fits(state: State, project: str, user: str, job: Job) -> str:
+    """The limit that no start of this job can keep, in words; empty if there is none."""
+    procs, seconds = least_of(job)
+    for scope in state.tree.scopes(project, user):
+        most, hours = scope.limits.max_procs, scope.limits.max_proc_hours
+        if most is not None and procs > most:
+            return f"needs {procs} processes, and {scope} may run {most}"
+        if hours is not None and procs * seconds > hours * HOUR_S + TOLERANCE_S:
+            return _over_hours(scope.limits, scope, Use(), procs * seconds, hours)
+    return ""
+
+
+def least_of(job: Job) -> tuple[int, float]:
+    """The fewest processes of a job at a time, and the seconds for which it has them."""
+    match job:
+        case RigidJob(procs=procs):
+            return procs, job.base_time
+        case MoldableJob(min_procs=procs):
+            return procs, base_time(job, procs)
+        case WorkflowJob(tasks=tasks):
+            return max(task.min_procs for task in tasks), 0.0
+        case DivisibleJob(chunk_s=seconds):
+            return 1, seconds
+
+
+def hold_back(state: State, now: float) -> None:
+    """Note the waiting jobs that limits hold now; the greatest weights ask for room first."""
+    state.limited = {}
+    if not state.tree.has_limits:
+        return
+    book = LimitBook(state, now)
+    for record in _in_turn(state, now):
+        if record.id in state.composites:
+            continue
+        procs, seconds = least_of(record.job)
+        why = book.why_not(record, procs, seconds) or _no_allotment(book, record)
+        why = why or book.overbooked(record, procs)
+        if why:
+            state.limited[record.id] = why
+
+
+def _in_turn(state: State, now: float) -> list[JobRecord]:
+    """Pending jobs by falling effective weight, then by arrival."""
+    pending = [r for r in state.waiting_records() if r.state is JobState.PENDING]
+    if not is_on(state):
+        return pending
+    rows = sorted(factors(state, pending, now), key=lambda row: -row[1].weight)
+    return [record for record, _ in rows]
+
+
+def _no_allotment(book: LimitBook, record: JobRecord) -> str:
+    """A table of run times may have no row that fits the room."""
+    job = record.job
+    if not isinstance(job, MoldableJob) or not isinstance(job.speedup, TableSpeedup):
+        return ""
+    most = _allotment(book, record, job)
+    if any(job.min_procs <= n <= most for n in job.speedup.procs):
+        return ""
+    return f"none of its allotments fits the {most} processes that its limits leave"
+
+
+def capped(book: LimitBook, record: JobRecord, job: Job) -> Job:
+    """The job as far as limits let it be planned: no wider than they leave room for."""
+    if isinstance(job, MoldableJob):
+        most = _allotment(book, record, job)
+        return job if most >= job.max_procs else replace(job, max_procs=max(most, job.min_procs))
+    if isinstance(job, WorkflowJob):
+        limits = (scope.limits.max_procs for scope in book.scopes(record))
+        widest = min((most for most in limits if most is not None), default=inf)
+        if any(task.max_procs > widest for task in job.tasks):
+            tasks = (
+                replace(task, max_procs=max(int(widest), task.min_procs))
+                if task.max_procs > widest
+                else task
+                for task in job.tasks
+            )
+            return replace(job, tasks=tuple(tasks))
+    return job
+
+
+def _allotment(book: LimitBook, record: JobRecord, job: MoldableJob) -> int:
+    """The widest allotment that the limits leave room for, by halves of what it asks for."""
+    most = int(min(book.room(record), job.max_procs))
+    room_s = book.room_s(record)
+    while most > job.min_procs and most * base_time(job, most) > room_s:
+        most = max(most // 2, job.min_procs)
+    return most
+
+
+def start_of(record: JobRecord, placement: Placement) -> tuple[int, float]:
+    """Processes and seconds by which a start counts.
+
+    A job's own run time on full-speed nodes, as before it was planned; of tasks and pieces, the
+    planned one.
+    """
+    procs = sum(placement.nodes.values())
+    job = record.job
+    if isinstance(job, RigidJob | MoldableJob) and not record.flow:
+        return procs, base_time(job, procs)
+    return procs, placement.end - placement.start
+
+
+def holds(state: State, book: LimitBook, record: JobRecord, placement: Placement) -> bool:
+    """Whether a limit keeps a placement from starting now; then a job has to be planned again."""
+    why = book.why_not(record, *start_of(record, placement))
+    if why and not record.flow:
+        state.limited[record.id] = why
+        state.rounds.want(LIMIT)
+    return bool(why)
+
+
+def trimmed(state: State, record: JobRecord, placement: Placement, now: float) -> Placement | None:
+    """A placement of pieces on no more processes than the limits leave; None if they leave none."""
+    if not state.tree.has_limits:
+        return placement
+    book = LimitBook(state, now)
+    seconds = placement.end - placement.start
+    if book.why_not(record, 1, seconds):
+        return None
+    left = int(min(book.room(record), book.room_s(record) / max(seconds, TOLERANCE_S), MANY))
+    nodes = {}
+    for name, count in placement.nodes.items():
+        taken = min(count, left)
+        if taken:
+            nodes[name] = taken
+            left -= taken
+    procs, before = sum(nodes.values()), sum(placement.nodes.values())
+    if procs == before or placement.chunks is None:
+        return placement
+    each = -(-placement.chunks // before)
+    return replace(placement, nodes=nodes, chunks=min(placement.chunks, each * procs))
+
+
+def waiting_refusal(state: State, project: str, user: str, more: int) -> str:
+    """The limit of waiting jobs that a submit of so many would break; empty if none."""
+    scopes = state.tree.scopes(project, user)
+    for scope in scopes:
+        most = scope.limits.max_waiting_jobs
+        if most is None:
+            continue
+        waiting = sum(_is_in(state, state.jobs[job], scope) for job in state.waiting)
+        if waiting + more > most:
+            return f"{scope} has {waiting} waiting jobs, at most {most}"
+    return ""
+
+
+def _is_in(state: State, record: JobRecord, scope: Scope) -> bool:
+    if not record.is_waiting or (scope.user is not None and record.user != scope.user):
+        return False
+    return scope.project is None or scope.project in state.tree.path(project_of(state, record))

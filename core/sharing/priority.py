@@ -1,0 +1,293 @@
+"""Effective weights of waiting jobs: what they were submitted with, and whose turn it is.
+
+    weight = submitted, within its user's limits
+             * 2^(operator's priority + age + size - shares)
+
+Each term counts doublings. `shares` says how far the job's project is ahead of what it is entitled
+to, and its user within the project, and which of the project's jobs go before it:
+
+    shares = min(limit, (sum over the levels of the tree of lead + ahead of it) / step)
+
+*Lead* of a project: its usage divided by its share of the site, in seconds of the whole of its
+entitlement, less the least such figure among its siblings that have jobs waiting. *Ahead of it*:
+the same for the project's jobs that arrived before it, as if they ran. So whichever sibling has had
+least of its share comes first, as in Slurm's fair tree, the children of one project by the same
+rule, and a long queue of one project takes turns with the others in one and the same plan.
+
+Usage is decayed (`core.usage`). A running job is charged for its next `ahead_s` seconds too, as far
+as it is planned to run: what has just been started is felt at once.
+
+The sum of the operator's priority and `shares` is also the order in which jobs that have waited too
+long are booked (`model.jobs.JobFields.priority`).
+
+References
+----------
+Slurm, "Fair Tree Fairshare Algorithm", https://slurm.schedmd.com/fair_tree.html
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from coalloc.core.base.projects import OTHERS, ProjectTree
+from coalloc.core.base.records import JobRecord
+from coalloc.core.base.settings import PrioritySettings
+from coalloc.core.base.state import State, procs_of
+from coalloc.core.base.usage import Owner, decayed_proc_s, spans
+from coalloc.model.cost import base_time
+from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.ranges import WEIGHT
+
+LONGEST_S = 1e9
+LEAST = 1e-9
+"""Slots of a share of nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lead:
+    """How far one level of a job's path is ahead of its siblings.
+
+    Attributes
+    ----------
+    name : str
+        Of the project; of the last level, of the user.
+    share : float
+        Of everything, 0..1.
+    usage_proc_s : float
+        Decayed, with what running jobs are charged ahead.
+    seconds : float
+        Of its entitlement, ahead of the sibling that is furthest behind.
+    """
+
+    name: str
+    share: float
+    usage_proc_s: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factors:
+    """The terms of one job's effective weight; all but the weights in doublings.
+
+    Attributes
+    ----------
+    submitted : float
+        Its weight as it was submitted.
+    allowed : float
+        As much of it as its limits admit.
+    shares : float
+        Not above 0.
+    ahead_s : float
+        Entitlement of its project that the project's earlier jobs take, seconds.
+    weight : float
+        The effective one.
+    """
+
+    submitted: float
+    allowed: float
+    operator: float
+    age: float
+    size: float
+    shares: float
+    leads: tuple[Lead, ...] = ()
+    ahead_s: float = 0.0
+    weight: float
+
+    @property
+    def unshared(self) -> float:
+        """The effective weight if shares did not count."""
+        return _within(self.allowed * 2.0 ** (self.operator + self.age + self.size))
+
+    @property
+    def precedence(self) -> float:
+        """Order among those that have waited too long: the operator's word, then the shares."""
+        return self.operator + self.shares
+
+
+@dataclass(slots=True)
+class Standing:
+    """Usage and entitlement of every project and user at one instant.
+
+    Attributes
+    ----------
+    capacity : int
+        Slots of all clusters.
+    leads : dict of (project, user) to tuple of Lead
+        Of those that have jobs waiting.
+    """
+
+    capacity: int
+    leads: dict[Owner, tuple[Lead, ...]] = field(default_factory=dict)
+    seconds: dict[Owner, float] = field(default_factory=dict)
+    """Sums of the leads."""
+
+
+def is_on(state: State) -> bool:
+    """Whether anything but the submitted weight may count."""
+    rule = state.settings.priority
+    return rule.has_factors or state.tree.has_weights or bool(state.prioritised)
+
+
+def project_of(state: State, record: JobRecord) -> str:
+    """The project that a job is charged to."""
+    return state.tree.project(record.account, record.user)
+
+
+def owner_of(state: State, record: JobRecord) -> Owner:
+    """Whose share a job counts against."""
+    return state.tree.owner(project_of(state, record), record.user)
+
+
+def capacity(state: State) -> int:
+    """Slots of all clusters that are configured, as they were last read."""
+    return sum(
+        node.slots
+        for cluster in state.clusters.values()
+        if cluster.configured and cluster.reading is not None
+        for node in cluster.reading.nodes
+    )
+
+
+def charged_proc_s(state: State, now: float) -> dict[Owner, float]:
+    """Decayed usage of every user in every project, with what runs charged ahead."""
+    rule = state.settings.priority
+    out: dict[Owner, float] = {}
+    for charged, usage in state.usage.items():
+        owner = state.tree.owner(*charged)
+        out[owner] = out.get(owner, 0.0) + usage.now(now, rule.half_life_s)
+    for record in state.placed_records():
+        owner = owner_of(state, record)
+        total = out.get(owner, 0.0)
+        for _, procs, start, end in spans(record, now):
+            total += decayed_proc_s(procs, start, end, now, rule.half_life_s)
+        begun = now if record.started is None else record.started
+        left = min(max(begun + record.planned - now, 0.0), rule.ahead_s)
+        total += left * sum(sum(part.nodes.values()) for part in record.parts)
+        out[owner] = total
+    return out
+
+
+Level = tuple[tuple[str, ...], Lead]
+"""What has the siblings of a lead in common, and the lead, still counted from nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Charges:
+    """Usage of users and of projects with those below them, and the users of each project."""
+
+    of_owner: Mapping[Owner, float]
+    of_project: Mapping[str, float]
+    members: Mapping[str, int]
+
+    @classmethod
+    def of(cls, state: State, waiting: Collection[Owner], now: float) -> _Charges:
+        of_owner = charged_proc_s(state, now)
+        of_project: dict[str, float] = {}
+        for (project, _), proc_s in of_owner.items():
+            for name in state.tree.path(project):
+                of_project[name] = of_project.get(name, 0.0) + proc_s
+        members = Counter(project for project, _ in of_owner.keys() | set(waiting))
+        return cls(of_owner=of_owner, of_project=of_project, members=members)
+
+    def levels(self, tree: ProjectTree, owner: Owner, slots: int) -> Iterator[Level]:
+        """Usage by share at each level, from the highest project to the user."""
+        project, user = owner
+        path = tree.path(project)
+        for depth, name in enumerate(path):
+            proc_s = self.of_project.get(name, 0.0)
+            yield path[:depth], _lead(name, share_of(tree, name), proc_s, slots)
+        share = share_of(tree, project) / self.members[project]
+        yield (*path, ""), _lead(user, share, self.of_owner.get(owner, 0.0), slots)
+
+
+def _lead(name: str, share: float, proc_s: float, slots: int) -> Lead:
+    seconds = min(proc_s / max(share * slots, LEAST), LONGEST_S)
+    return Lead(name=name, share=share, usage_proc_s=proc_s, seconds=seconds)
+
+
+def share_of(tree: ProjectTree, project: str) -> float:
+    """Share of a project, or of the others, of everything."""
+    return tree.shares.get(project, tree.shares[OTHERS])
+
+
+def standing(state: State, records: Iterable[JobRecord], now: float) -> Standing:
+    """Entitlement and leads of the owners of these waiting jobs."""
+    waiting = {owner_of(state, record) for record in records}
+    out = Standing(capacity=capacity(state))
+    if not out.capacity or not state.settings.priority.shares:
+        return out
+    charges = _Charges.of(state, waiting, now)
+    levels = {owner: [*charges.levels(state.tree, owner, out.capacity)] for owner in waiting}
+    least: dict[tuple[str, ...], float] = {}
+    for rows in levels.values():
+        for above, lead in rows:
+            least[above] = min(least.get(above, lead.seconds), lead.seconds)
+    for owner, rows in levels.items():
+        leads = tuple(replace(lead, seconds=lead.seconds - least[above]) for above, lead in rows)
+        out.leads[owner] = leads
+        out.seconds[owner] = sum(lead.seconds for lead in leads)
+    return out
+
+
+def factors(
+    state: State, records: Iterable[JobRecord], now: float
+) -> Iterator[tuple[JobRecord, Factors]]:
+    """The factors of waiting jobs, which are given in arrival order."""
+    chosen = list(records)
+    rule, tree = state.settings.priority, state.tree
+    current = standing(state, chosen, now)
+    ahead: dict[str, float] = {}
+    for record in chosen:
+        owner = project, user = owner_of(state, record)
+        before_s, shares = ahead.get(project, 0.0), 0.0
+        lead_s = current.seconds.get(owner)
+        if lead_s is not None:
+            shares = -min((lead_s + before_s) / rule.step_s, rule.shares)
+            share = share_of(tree, project)
+            taken_s = charge_of(record, rule) / max(share * current.capacity, LEAST)
+            ahead[project] = before_s + taken_s
+        allowed = min(record.job.weight, tree.max_weight(project, user))
+        age = _age(record, rule, now)
+        size = rule.size * min(procs_of(record) / max(current.capacity, 1), 1.0)
+        doublings = record.priority + age + size + shares
+        yield (
+            record,
+            Factors(
+                submitted=record.job.weight,
+                allowed=allowed,
+                operator=record.priority,
+                age=age,
+                size=size,
+                shares=shares,
+                leads=current.leads.get(owner, ()),
+                ahead_s=before_s,
+                weight=_within(allowed * 2.0**doublings),
+            ),
+        )
+
+
+def charge_of(record: JobRecord, rule: PrioritySettings) -> float:
+    """What starting a job would charge its project at once, processor-seconds."""
+    job = record.job
+    match job:
+        case RigidJob() | MoldableJob():
+            procs = procs_of(record)
+            return procs * min(base_time(job, procs), rule.ahead_s)
+        case WorkflowJob(tasks=tasks):
+            return min(sum(task.work for task in tasks), procs_of(record) * rule.ahead_s)
+        case DivisibleJob(work=work):
+            return min(work, rule.ahead_s)
+
+
+def _age(record: JobRecord, rule: PrioritySettings, now: float) -> float:
+    if not rule.age:
+        return 0.0
+    since = max(record.submitted, record.job.earliest)
+    return rule.age * min(max(now - since, 0.0) / rule.age_full_s, 1.0)
+
+
+def _within(weight: float) -> float:
+    """A weight that policies take; one of 0 stays 0."""
+    return min(max(weight, WEIGHT.low), WEIGHT.high) if weight > 0.0 else 0.0

@@ -1,0 +1,259 @@
+"""What Figs. 3 to 9 of the MBPC paper share: one study per case, one row per job.
+
+Notes
+-----
+Three jobs of 18 processes are allocated at once on 4 clusters of 16 nodes by each policy, for each
+available bandwidth ABW of the links. Case 1 gives each cluster one power; case 2 draws every
+node's. The standalone values of a job are those of the same policy with the platform to itself.
+
+SC is 1 where no link is saturated, which every policy here sees to; the paper plots the raw ratio
+max_k (sum of BW) / ABW instead, which falls below 1. Both are kept.
+
+What `jpn` could choose beside what it does is no policy: `mbpc_ties` lists it. A limit of work, not
+a clock, ends a program, so that a run tells the same on any machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from coalloc.model.snapshot import Snapshot
+from coalloc.simulation.reproduce.experiment import Row, Run
+from coalloc.simulation.reproduce.mbpc.cases import ABW, case_1, case_2
+from coalloc.simulation.reproduce.mbpc.slowdowns import slowdowns, standalone
+from coalloc.simulation.reproduce.mbpc.ties import extremes, least_traffic, of_one_power
+from coalloc.simulation.reproduce.rows import column, grouped, where
+from coalloc.simulation.reproduce.solving import NotAllowedError, Solved, rigid_jobs, solve
+
+POLICIES = ("mbpc", "cbs", "jpn")
+TIGHT = min(ABW)
+"""Of Figs. 5, 6 and 9, Gbit/s."""
+CHOSEN, BEST, WORST = "first", "best", "worst"
+NARROWEST, WIDEST = "narrowest", "widest"
+"""Values of `ties`: how `jpn` itself chooses, then the ends of what it could choose."""
+SEEDS, QUICK_SEEDS = 30, 2
+NODES = 2_000
+"""Most nodes of the tree of `jpn`'s programs; they take about a hundred."""
+COLUMNS = {
+    "case": "1 or 2",
+    "seed": "of the nodes' powers, case 2",
+    "abw_gbps": "capacity of each link, Gbit/s",
+    "policy": "of the registry",
+    "ties": "of jpn: first, its own choice between allocations of least traffic; else of all of "
+    "them that of least (best) or largest (worst) sum of run times, or of the narrowest or widest "
+    "dispersion of sigma SP to sp_best",
+    "job": "J1 to J3",
+    "sigma": "weight of processing",
+    "sp": "processing slowdown",
+    "sp_alone": "with the platform to itself, under the same policy",
+    "sp_best": "with the platform to itself, under mbpc",
+    "sc": "communication slowdown, at least 1",
+    "sc_alone": "with the platform to itself, under the same policy",
+    "ratio": "load by capacity of the fullest link that the job uses",
+    "ratio_alone": "with the platform to itself, under the same policy",
+    "processing": "sigma SP, in base times (which are 1)",
+    "communication": "(1 - sigma) SC, in base times",
+    "status": "how the search ended",
+    "gap": "share by which the sum of run times may be above the least, where a bound is known",
+    "cpu_s": "processor time of the call, s",
+}
+
+
+def study(run: Run, case: int) -> list[Row]:
+    """Every policy on a case at every bandwidth, over the seeds; made once per run.
+
+    Returns
+    -------
+    list of rows
+        Of `jpn` what it chooses, and the ends of what it could choose: of the run times at the
+        tightest links, of the dispersion in case 1.
+    """
+    return run.share(("mbpc", case), lambda: list(_study(run, case)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One policy on one platform."""
+
+    case: int
+    seed: int
+    abw: float
+    policy: str
+
+
+def _study(run: Run, case: int) -> Iterator[Row]:
+    count = 1 if case == 1 else QUICK_SEEDS if run.quick else SEEDS
+    first = run.seed * SEEDS
+    places = [(seed, abw) for seed in range(first, first + count) for abw in bandwidths(run)]
+    for seed, abw in run.steps(f"MBPC case {case}", places):
+        best: dict[str, float] = {}
+        for policy in POLICIES:
+            point = Point(case=case, seed=seed, abw=abw, policy=policy)
+            yield from _jobs(point, best)
+        yield from _choices(point, best)
+
+
+def _jobs(point: Point, best: dict[str, float]) -> Iterator[Row]:
+    """A row per job; the first policy, which is `mbpc`, leaves its standalone SP in `best`."""
+    snapshot = platform(point.case, point.abw, point.seed)
+    joint = place(point, snapshot)
+    together = slowdowns(snapshot, joint.plan)
+    alone = standalone(snapshot, lambda queued: place(point, queued).plan)
+    for job, found in together.items():
+        own = alone[job]
+        yield {
+            "case": point.case,
+            "seed": point.seed if point.case == 2 else None,
+            "abw_gbps": point.abw,
+            "policy": point.policy,
+            "ties": CHOSEN if point.policy == "jpn" else None,
+            "job": job,
+            "sigma": found.sigma,
+            "sp": found.sp,
+            "sp_alone": own.sp,
+            "sp_best": best.setdefault(job, own.sp),
+            "sc": found.sc,
+            "sc_alone": own.sc,
+            "ratio": found.link_ratio,
+            "ratio_alone": own.link_ratio,
+            "processing": found.processing,
+            "communication": found.communication,
+            "status": str(joint.plan.status),
+            "gap": joint.plan.objective.gap,
+            "cpu_s": joint.cpu_s,
+        }
+
+
+def _choices(point: Point, best: dict[str, float]) -> Iterator[Row]:
+    """Rows of the ends of what JPN could choose."""
+    snapshot = platform(point.case, point.abw, point.seed)
+    jobs = rigid_jobs(snapshot)
+    _, splits = least_traffic(snapshot)
+    ends: dict[str, list[float]] = {}
+    if point.abw == TIGHT:
+        ends[BEST], ends[WORST] = extremes(snapshot, splits)
+    if point.case == 1:
+
+        def width(slowdown: list[float]) -> float:
+            apart = [
+                job.sigma * (sp - best[job.id]) for job, sp in zip(jobs, slowdown, strict=True)
+            ]
+            return max(apart) - min(apart)
+
+        ordered = sorted(of_one_power(snapshot, splits), key=width)
+        ends[NARROWEST], ends[WIDEST] = ordered[0], ordered[-1]
+    for ties, found in ends.items():
+        for job, sp in zip(jobs, found, strict=True):
+            yield {
+                **dict.fromkeys(COLUMNS),
+                "case": point.case,
+                "seed": point.seed if point.case == 2 else None,
+                "abw_gbps": point.abw,
+                "policy": "jpn",
+                "ties": ties,
+                "job": job.id,
+                "sigma": job.sigma,
+                "sp": sp,
+                "sp_best": best[job.id],
+                "sc": 1.0,
+                "processing": job.base_time * job.sigma * sp,
+                "communication": job.base_time * (1.0 - job.sigma),
+                "status": "exact",
+            }
+
+
+def place(point: Point, snapshot: Snapshot) -> Solved:
+    """Allocate the queue at once.
+
+    Raises
+    ------
+    NotAllowedError
+        If a job was left out: its figures would be missing from every mean.
+    """
+    work = NODES if point.policy == "jpn" else None
+    solved = solve(snapshot, point.policy, seed=point.seed, work=work)
+    if solved.plan.deferred:
+        left = solved.plan.deferred[0]
+        raise NotAllowedError(f"{point.policy} leaves out {left.job}: {left.detail}")
+    return solved
+
+
+def bandwidths(run: Run) -> tuple[float, ...]:
+    """Of the links, Gbit/s."""
+    return (ABW[0], ABW[2], ABW[-1]) if run.quick else ABW
+
+
+def platform(case: int, abw: float, seed: int) -> Snapshot:
+    """The snapshot of a case."""
+    return case_1(abw) if case == 1 else case_2(abw, seed)
+
+
+def plotted(rows: Sequence[Row]) -> list[Row]:
+    """Without what `jpn` could choose instead."""
+    return [row for row in rows if row["ties"] in (None, CHOSEN)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispersion:
+    """Differences to the standalone values over the jobs, mean over the seeds.
+
+    Attributes
+    ----------
+    high, mean, low : float
+        Largest, mean and smallest difference over the jobs of a run.
+    width, widest : float
+        Largest less smallest: mean and largest over the seeds.
+    """
+
+    high: float
+    mean: float
+    low: float
+    width: float
+    widest: float
+
+
+def dispersion(
+    rows: Sequence[Row], name: str, against: str, *, weighted: bool = False
+) -> Dispersion:
+    """Of one column less another; weighted by sigma if asked for."""
+    groups = [
+        [(row[name] - row[against]) * (row["sigma"] if weighted else 1.0) for row in group]
+        for group in grouped(rows, "seed").values()
+    ]
+    widths = [max(values) - min(values) for values in groups]
+    return Dispersion(
+        high=fmean(map(max, groups)),
+        mean=fmean(map(fmean, groups)),
+        low=fmean(map(min, groups)),
+        width=fmean(widths),
+        widest=max(widths),
+    )
+
+
+def total_times(rows: Iterable[Row]) -> dict[Any, float]:
+    """Sum of the jobs' run times by seed, in base times."""
+    return {
+        seed: sum(row["processing"] + row["communication"] for row in group)
+        for (seed,), group in grouped(rows, "seed").items()
+    }
+
+
+def proofs(rows: Sequence[Row]) -> str:
+    """One sentence on what is proved of the allocations of `mbpc`."""
+    mine = [group[0] for group in grouped(where(rows, policy="mbpc"), "seed", "abw_gbps").values()]
+    proved = where(mine, status="optimal")
+    said = (
+        f"`mbpc` was proved optimal on {len(proved)} of {len(mine)} platforms; the longest call "
+        f"took {max(column(mine, 'cpu_s')):.2f} s of processor time."
+    )
+    gaps = [row["gap"] for row in mine if row not in proved and row["gap"] is not None]
+    if gaps:
+        said += (
+            f" Where the work ended first, its sum of run times is above the least by at most "
+            f"{fmean(gaps):.1%} in the mean and {max(gaps):.1%} in the worst case, so what it "
+            "shows there is a lower limit of what the model can do."
+        )
+    return said.replace("%", " %")
