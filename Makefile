@@ -20,11 +20,11 @@ GRIDENGINE := gridengine-master gridengine-exec gridengine-client
 SIMGRID := g++ libsimgrid-dev
 BROWSER := chromium chromium-driver fonts-dejavu-core
 
-.PHONY: help run test test-slurm test-gridengine test-simgrid test-snakemake test-browser slurm-demo lint types fmt bench bench-online nightly docs \
+.PHONY: help run test test-slurm test-gridengine test-simgrid test-snakemake test-browser slurm-demo lint types fmt bench bench-online nightly docs site deb \
   kernels coverage mutation clean links slurm gridengine simgrid snakemake prometheus browser
 
 help:
-	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | test-snakemake | test-browser | slurm-demo | coverage | mutation | lint | types | fmt | bench | bench-online | nightly | docs | clean"
+	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | test-snakemake | test-browser | slurm-demo | coverage | mutation | lint | types | fmt | bench | bench-online | nightly | docs | site | deb | clean"
 
 run: .venv/.installed-run
 	$(BIN)/coalloc demo
@@ -167,6 +167,17 @@ nightly: .venv/.installed
 docs: .venv/.installed
 	$(BIN)/python docs/build.py
 	$(BIN)/python docs/manual.py
+	$(BIN)/python docs/pictures.py
+
+# The documentation as a site in build/site; what is wrong in it, a dead link among it, is an error.
+site: docs
+	@test -x $(BIN)/mkdocs || $(PIP) --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# dist/coalloc_VERSION_ARCH.deb (docs/install.md)
+deb: .venv/.installed
+	$(BIN)/python docs/manual.py
+	packaging/deb/build $(BIN)/python
 
 clean:
 	rm -rf build dist mutants src/*.egg-info *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba

@@ -293,8 +293,8 @@ def ended_report(key: PartKey, end: Mapping[str, Any]) -> PartReport:
         ended=end["ended"],
         reason=end["reason"],
         detail=end["detail"],
-        cpu_s=end.get("cpu_s", 0.0),
-        max_rss_mb=end.get("max_rss_mb", 0.0),
+        cpu_s=end.get("cpu_s"),
+        max_rss_mb=end.get("max_rss_mb"),
     )
 
 

@@ -19,6 +19,7 @@ MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "workflow": (("--seconds", "2", "--pf", "0.95"), ("--seeds", "3")),
     "mbpc": (("--cap", "20", "--seeds", "1"), ("--full",)),
     "store": (("--jobs", "20000"), ("--jobs", "100000")),
+    "commands": ((), ()),
     "service": ((), ("--full",)),
     "soak": (("--days", "3"), ("--days", "30", "--jobs", "600")),
     "workflow_tasks": (("--slots", "8"), ("--slots", "8", "--full")),

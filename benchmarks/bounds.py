@@ -138,7 +138,7 @@ def proven(planner: Planner) -> float | None:
 
 
 def best_known(snapshot: Snapshot, seconds: float, seed: int) -> float:
-    """What `oas` finds in so many seconds by the clock."""
+    """Find a plan by `oas` in so many seconds by the clock."""
     policy = lookup("oas")
     deadline = time.monotonic() + seconds
     budget = Budget(seed=seed, stop=lambda: time.monotonic() >= deadline)

@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 def timed(call: Callable[[], T]) -> tuple[T, float]:
-    """What a call returns, and its CPU seconds."""
+    """Result of a call, and its CPU seconds."""
     began = time.process_time()
     result = call()
     return result, time.process_time() - began

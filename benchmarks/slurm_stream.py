@@ -61,7 +61,7 @@ def serving(site: SlurmSite, cache: str) -> Iterator[SlurmSite]:
 
 
 def rounds(policy: str, cache: str) -> list[tuple[str, str]]:
-    """What a round costs beyond solving; how often Slurm is asked in a cycle."""
+    """Cost of a round beyond solving, and number of questions to Slurm in a cycle."""
     with folder() as root, bed(*alike(3, 64)) as running:
         commands = Commands(root / "bin")
         site = SlurmSite(root, running, policy=policy, given={"bin": str(commands.folder)})
@@ -175,7 +175,7 @@ def ours(
 
 
 def lost_otherwise(rows: list[dict[str, Any]], known: list[str]) -> str:
-    """What the daemon says of jobs that were lost for another reason."""
+    """Reasons that the daemon gives for jobs that were lost otherwise."""
     found = [r for r in rows if r["state"] != "completed" and r["id"] not in known]
     return "; ".join(f"{r['id']} on {r['clusters']}: {r['detail']}" for r in found) or "none"
 
@@ -189,7 +189,7 @@ def bounds(jobs: list[stream.Work], running: SlurmTestbed, extra_s: float) -> st
 
 
 def say(text: str) -> None:
-    """What goes on, now and then."""
+    """Print what goes on, now and then."""
     if time.monotonic() - _said[0] >= 10.0:
         _said[0] = time.monotonic()
         print(text, file=sys.stderr, flush=True)

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from coalloc.cli.command import DONE, Command, connect, note, print_json
+from coalloc.cli.command import (
+    BAD_USAGE,
+    DONE,
+    Command,
+    CommandError,
+    connect,
+    note,
+    print_json,
+)
 from coalloc.cli.output import show_table
 from coalloc.runtime.texts import instant, length
 
@@ -21,9 +29,11 @@ if TYPE_CHECKING:
 STATES = ("completed", "failed", "cancelled", "timeout", "lost")
 HEADERS = (
     *("JOBID", "NAME", "USER", "PROJECT", "STATE", "EXIT", "STARTED", "WAITED", "RAN"),
-    *("PROCS", "PROC-HOURS", "CLUSTERS"),
+    *("PROCS", "PROC-HOURS", "CPU", "MEM", "CLUSTERS", "DETAIL"),
 )
-NUMBERS = frozenset({"EXIT", "WAITED", "RAN", "PROCS", "PROC-HOURS", "JOBS", "WAIT", "CO-ALLOC"})
+NUMBERS = frozenset(
+    {"EXIT", "WAITED", "RAN", "PROCS", "PROC-HOURS", "CPU", "MEM", "JOBS", "WAIT", "CO-ALLOC"}
+)
 GROUPS = ("project", "user", "cluster", "day")
 HOUR_S = 3600.0
 
@@ -49,9 +59,23 @@ def _add_account(parser: argparse.ArgumentParser) -> None:
     _add_period(parser)
     parser.add_argument("-s", "--state", choices=STATES, help="that ended so")
     parser.add_argument("--swf", action="store_true", help="print a log for coalloc simulate")
+    parser.add_argument(
+        "--sacct", metavar="CLUSTER", help="compare with Slurm's accounts of this cluster"
+    )
+    parser.add_argument(
+        "--sacct-output",
+        metavar="FILE",
+        help="with --sacct: what sacct printed there; - is standard input; default: run it here",
+    )
 
 
 def _account(args: argparse.Namespace) -> int:
+    if args.sacct:
+        from coalloc.cli.account_sacct import compare
+
+        return compare(args)
+    if args.sacct_output:
+        raise CommandError("--sacct-output needs --sacct CLUSTER", BAD_USAGE)
     with connect(args) as client:
         rows = client.account(
             user=args.user, state=args.state or "", since=args.since or 0.0, until=args.until
@@ -62,7 +86,7 @@ def _account(args: argparse.Namespace) -> int:
         elif args.json:
             print_json({"jobs": msgspec.to_builtins(list(chosen))})
         elif args.csv:
-            _write_csv(map(_plain, chosen))
+            write_csv(map(_plain, chosen))
         else:
             show_table(HEADERS, map(_cells, chosen), right=NUMBERS)
     return DONE
@@ -74,7 +98,8 @@ def _plain(row: AccountRow) -> dict[str, Any]:
     return plain
 
 
-def _write_csv(rows: Iterable[Mapping[str, Any]]) -> None:
+def write_csv(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print rows of the same columns."""
     writer: csv.DictWriter[str] | None = None
     for row in rows:
         if writer is None:
@@ -98,6 +123,8 @@ def _write_swf(rows: Iterable[AccountRow]) -> None:
             ended=row.ended,
             procs=row.procs,
             requested_s=row.requested_s,
+            cpu_s=row.cpu_s,
+            max_rss_mb=row.max_rss_mb,
         )
         for row in rows
         # the whole of a workflow or a divisible job has run as its tasks or pieces
@@ -123,7 +150,10 @@ def _cells(row: AccountRow) -> tuple[str, ...]:
         ran,
         str(row.procs),
         f"{row.proc_s / HOUR_S:.3f}",
+        "-" if row.cpu_s is None or not row.proc_s else f"{100.0 * row.cpu_s / row.proc_s:.0f}%",
+        "-" if row.max_rss_mb is None else f"{row.max_rss_mb:.0f}M",
         "+".join(row.clusters) or "-",
+        row.detail or "-",
     )
 
 
@@ -157,7 +187,7 @@ def _usage(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"usage": sums})
     elif args.csv:
-        _write_csv(sums)
+        write_csv(sums)
     else:
         headers = (*(name.upper() for name in args.by), *SUMS)
         show_table(headers, (_sum_cells(row, args.by) for row in sums), right=NUMBERS)
@@ -209,7 +239,8 @@ COMMANDS: Mapping[str, Command] = {
         about="Jobs that have ended, by their end, with what they used; for as long as the site "
         "keeps them.",
         example="coalloc account --since 2026-11-01 --user ada --csv\n"
-        "  coalloc account --since 2026-11-01 --swf > november.swf",
+        "  coalloc account --since 2026-11-01 --swf > november.swf\n"
+        "  coalloc account --since 2026-11-01 --sacct alpha",
         add=_add_account,
         run=_account,
         query=True,

@@ -12,12 +12,12 @@ import time
 from argparse import ArgumentTypeError as BadText
 from collections.abc import Iterator, Mapping
 
+from coalloc.model.dependencies import DEPENDENCY_KINDS
 from coalloc.model.errors import InputError
 from coalloc.model.nodeset import expand
 from coalloc.runtime.texts import number
 
 MOST_INDICES = 1_000_000
-NEEDS = ("afterok", "afterany", "afternotok", "after", "aftercorr", "singleton")
 BASE_VARIABLES = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER")
 """What a job gets of the environment where it asks for none of it."""
 PREFIX = "#COALLOC"
@@ -184,8 +184,8 @@ def needs(text: str) -> tuple[tuple[str, str], ...]:
     out = []
     for part in text.split(","):
         kind, *jobs = part.split(":")
-        if kind not in NEEDS:
-            raise BadText(f"{kind!r} is not one of {', '.join(NEEDS)}")
+        if kind not in DEPENDENCY_KINDS:
+            raise BadText(f"{kind!r} is not one of {', '.join(DEPENDENCY_KINDS)}")
         if kind == "singleton" and not jobs:
             out.append((kind, ""))
             continue
@@ -216,7 +216,7 @@ def jobs(text: str) -> tuple[str, ...]:
 
 
 def begin(text: str, now: float) -> float:
-    """When to start at the earliest, as in sbatch: now+1hour, 16:00, noon, 2030-01-20T12:34."""
+    """Earliest start, as in sbatch: now+1hour, 16:00, noon, 2030-01-20T12:34."""
     found = _BEGIN_NOW.fullmatch(text)
     if found:
         if (found[2] or "") not in _BEGIN_UNITS:

@@ -1,4 +1,4 @@
-"""What every command shares: its row in the table, its options, its output and its errors."""
+"""Common ground of all commands: row in the table, options, output and errors."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from coalloc.cli.output import aligned, block, figure, node_set, precise, printable, reason
 from coalloc.core.base.composites import span
-from coalloc.runtime.texts import instant, length
+from coalloc.runtime.texts import between, instant, length
 from coalloc.wire.job_rows import JobDetails, PartRow, PieceRow, TaskRow
 
 ORIGINS = {
@@ -63,7 +63,9 @@ def _state(job: JobDetails, now: float) -> Iterator[tuple[str, Any]]:
         yield "reason", ": ".join(dict.fromkeys(text for text in (job.reason, job.detail) if text))
     yield "submitted", instant(job.submitted)
     if job.state in {"pending", "held"}:
-        yield "expected start", instant(job.start_estimate, "not known")
+        likely = between(job.start_early, job.start_late, now)
+        start = instant(job.start_estimate, "not known")
+        yield "expected start", start + (f"  ({likely})" if likely else "")
     if job.started is not None:
         yield "started", precise(job.started)
         end = now if job.ended is None else job.ended
@@ -180,7 +182,7 @@ def _piece(piece: PieceRow) -> tuple[str, ...]:
 
 
 def _run(task: TaskRow | PieceRow, start: float | None) -> tuple[str, ...]:
-    """How a task or a piece runs or ran."""
+    """State of a task or a piece that runs or ran."""
     ran = None if task.started is None or task.ended is None else task.ended - task.started
     why = task.detail or task.reason
     code = f"exit code {task.exit_code}"

@@ -42,6 +42,7 @@ MODULES: Mapping[str, str] = {
     "calibrate": "coalloc.cli.calibrate",
     "plan": "coalloc.cli.plan",
     "priority": "coalloc.cli.priority",
+    "estimates": "coalloc.cli.estimates",
     **dict.fromkeys(("account", "usage"), "coalloc.cli.account"),
     "keys": "coalloc.cli.keys",
     "events": "coalloc.cli.events",
@@ -69,7 +70,7 @@ GROUPS = (
         "clusters and rounds",
         (
             *("top", "dashboard", "nodes", "plan", "priority", "account", "usage", "events"),
-            *("status", "snapshot"),
+            *("estimates", "status", "snapshot"),
         ),
     ),
     (

@@ -14,7 +14,8 @@ from coalloc.cli.output import figure, show_table
 from coalloc.client.client import Client, NoAnswerError
 from coalloc.model.nodeset import fold
 from coalloc.runtime.texts import length
-from coalloc.wire.answers import ClusterRow, NodeRow, NodesAnswer
+from coalloc.wire.answers import NodesAnswer
+from coalloc.wire.node_rows import ClusterRow, NodeRow
 
 CLUSTER_HEADERS = ("CLUSTER", "STATE", "NODES", "SLOTS", "FREE", "LINK", "USED", "READ", "NOTE")
 NODE_HEADERS = (
@@ -115,7 +116,7 @@ def _waiting(row: ClusterRow) -> str:
 
 
 def _share(row: ClusterRow) -> str:
-    """What jobs take from local ones; nothing is said where they go before none."""
+    """Delay that jobs cause to local ones; nothing is said where they go before none."""
     share = row.share
     if share is None:
         return ""

@@ -141,7 +141,7 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _proved(snapshot: Snapshot, plan: Plan) -> dict[str, dict[str, Any]]:
-    """What no plan with the same jobs can go below; the checker itself knows no bounds."""
+    """Bound for all plans with the same jobs; the checker itself knows no bounds."""
     from coalloc.policies.bounds import proofs_of
 
     deadline = time.monotonic() + PROOF_S

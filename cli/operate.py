@@ -6,10 +6,13 @@ import argparse
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from coalloc.cli import arguments as parse
-from coalloc.cli.command import BAD_USAGE, DONE, FAILED, Command, CommandError, connect, warn
+from coalloc.cli.command import BAD_USAGE, DONE, FAILED, Command, CommandError, connect, note, warn
+from coalloc.cli.submit.options import begin
 from coalloc.client.client import Client, RefusedError
+from coalloc.model.nodeset import fold
 
 COUNT = re.compile(r"x[0-9]+$")
 COUNTED_SET = re.compile(r"\]x[0-9]+(?=,|$)")
@@ -23,14 +26,21 @@ def _add_cancel(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-t", "--state", choices=("pending", "held", "running"), help="only those in this state"
     )
+    parser.add_argument(
+        "--reason",
+        default="",
+        metavar="TEXT",
+        help="kept, and shown to those who ask about the job",
+    )
 
 
 def _cancel(args: argparse.Namespace) -> int:
     filtered = args.user or args.name or args.state
     if not args.jobs and not filtered:
         raise CommandError("cancel: no job is named (see coalloc cancel --help)", BAD_USAGE)
+    given = {"reason": args.reason} if args.reason else {}
     if not filtered:
-        return _each("cancel", args)
+        return _each("cancel", args, **given)
     with connect(args) as client:
         rows = client.queue(user=args.user or "")
     named = frozenset(_named(args))
@@ -41,7 +51,7 @@ def _cancel(args: argparse.Namespace) -> int:
         and (not args.state or row.state == args.state)
         and (not named or row.id in named or row.id.partition("_")[0] in named)
     ]
-    return _each("cancel", args, chosen)
+    return _each("cancel", args, chosen, **given)
 
 
 def _add_jobs(parser: argparse.ArgumentParser, count: str = "+") -> None:
@@ -59,13 +69,13 @@ def _named(args: argparse.Namespace) -> list[str]:
     return list(dict.fromkeys(job for jobs in args.jobs for job in jobs))
 
 
-def _each(verb: str, args: argparse.Namespace, jobs: list[str] | None = None) -> int:
+def _each(verb: str, args: argparse.Namespace, jobs: list[str] | None = None, **fields: Any) -> int:
     """Ask for every job; one that is refused does not keep the others from being asked for."""
     code, done = DONE, False
     with connect(args) as client:
         for job in _named(args) if jobs is None else jobs:
             try:
-                client.ask(verb, job=job)
+                client.ask(verb, job=job, **fields)
                 done = True
             except RefusedError as error:
                 # Those that wait for a job are cancelled with it.
@@ -152,10 +162,31 @@ def _do_as_printed(client: Client, name: str, do: Callable[[Client, str], None])
 def _add_drain(parser: argparse.ArgumentParser) -> None:
     _add_targets(parser, "CLUSTER|NODES")
     parser.add_argument("--reason", default="", metavar="TEXT", help="for the record")
+    parser.add_argument(
+        "--by",
+        metavar="TIME",
+        help="be empty then, and run until then what ends in time: 18:00, now+2hours",
+    )
 
 
 def _drain(args: argparse.Namespace) -> int:
+    if args.by is not None:
+        return _drain_by(args)
     return _each_target(args, lambda client, name: client.drain(name, args.reason))
+
+
+def _drain_by(args: argparse.Namespace) -> int:
+    """A reservation for nobody, from then on."""
+    with connect(args) as client:
+        made = client.reserve(
+            [name for names in args.targets for name in names],
+            start=begin(args.by, "drain", "--by"),
+            reason=args.reason or "drained",
+        )
+    print(f"Reserved {fold(made.nodes)} as {made.reservation}: 'coalloc unreserve' ends it")
+    if made.running:
+        note(f"warning: {', '.join(made.running)} may still run there then")
+    return DONE
 
 
 def _add_resume(parser: argparse.ArgumentParser) -> None:
@@ -196,7 +227,8 @@ def _round(args: argparse.Namespace) -> int:
 COMMANDS: Mapping[str, Command] = {
     "cancel": Command(
         doc="end jobs, waiting or running",
-        example="coalloc cancel 12 13_4 '14_[0-9]'\n  coalloc cancel --user ada --state pending",
+        example="coalloc cancel 12 13_4 '14_[0-9]'\n  coalloc cancel --user ada --state pending\n"
+        "  coalloc cancel 12 --reason 'wrong input file'",
         add=_add_cancel,
         run=_cancel,
     ),
@@ -221,9 +253,11 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "drain": Command(
         doc="start nothing new on clusters or nodes",
-        about="Start nothing new on clusters or nodes; what runs there goes on.",
+        about="Start nothing new on clusters or nodes; what runs there goes on. With --by, start\n"
+        "only what will have ended then: a reservation for nobody, see 'coalloc reserve'.",
         example="coalloc drain alpha --reason 'new switch'\n"
-        "  coalloc drain 'beta[3-4]' beta7 --reason 'bad memory'",
+        "  coalloc drain 'beta[3-4]' beta7 --reason 'bad memory'\n"
+        "  coalloc drain alpha --by 18:00 --reason 'new switch'",
         add=_add_drain,
         run=_drain,
     ),

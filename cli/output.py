@@ -1,4 +1,4 @@
-"""How things are shown: lengths of time, instants, node sets, tables."""
+"""Texts for people: lengths of time, instants, node sets, tables."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SLURM_REASONS: Mapping[str, str] = {
 
 
 def reason(word: str, detail: str = "") -> str:
-    """Why a job waits, in squeue's word where there is one, and in a sentence."""
+    """Reason for which a job waits, in squeue's word where there is one, and in a sentence."""
     shown = SLURM_REASONS.get(word, word)
     return ": ".join(dict.fromkeys(text for text in (shown, detail) if text))
 

@@ -30,7 +30,7 @@ TIME_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleCost:
-    """What one rule costs.
+    """Cost of one rule.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class RuleCost:
 
     @property
     def at_most(self) -> float | None:
-        """What it can cost, whatever plans there are; nothing within rounding is nothing."""
+        """Range of its cost, whatever plans there are; nothing within rounding is nothing."""
         if self.bound is None:
             return None
         most = self.with_rule - self.bound

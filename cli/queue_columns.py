@@ -105,6 +105,14 @@ def start_of(group: Group) -> float | None:
     return min((r.start_estimate for r in group if r.start_estimate is not None), default=None)
 
 
+def _likely(group: Group, now: Now) -> str:
+    """The interval of the member that is expected to start first."""
+    row = min(group, key=lambda r: _none_last(r.start_estimate))
+    if not _waits(row) or row.start_early is None or row.start_late is None:
+        return "-"
+    return f"{clock(row.start_early, now.time)} - {clock(row.start_late, now.time)}"
+
+
 def end_of(group: Group) -> float | None:
     """The end, or the time limit's where it has not come."""
     row, start = group[0], start_of(group)
@@ -114,7 +122,7 @@ def end_of(group: Group) -> float | None:
 
 
 def reason_text(row: QueueRow) -> str:
-    """Why a job waits or how it ended, in brackets; empty for one that simply completed."""
+    """Reason of a job's state, in brackets; empty for one that simply completed."""
     if _waits(row):
         return f"({words})" if (words := reason(row.reason, row.detail)) else ""
     words = row.detail or row.reason
@@ -253,6 +261,12 @@ COLUMNS: dict[str, Column] = {
         cell=lambda g, now: now.at(start_of(g)),
         key=lambda g, now: _none_last(start_of(g)),
     ),
+    "likely": Column(
+        header="LIKELY (90 %)",
+        letters="",
+        cell=_likely,
+        key=lambda g, now: min(_none_last(r.start_late) for r in g),
+    ),
     "end": Column(
         header="END",
         letters="e",
@@ -275,7 +289,7 @@ LONG = (
     *("jobid", "name", "user", "state", "time", "limit", "left", "priority", "procs"),
     "where",
 )
-STARTS = ("jobid", "name", "user", "st", "start", "procs", "priority", "where")
+STARTS = ("jobid", "name", "user", "st", "start", "likely", "procs", "priority", "where")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from coalloc.cli.submit.options import begin
 from coalloc.client.client import RefusedError
 from coalloc.model.nodeset import fold
 from coalloc.runtime.texts import instant
-from coalloc.wire.answers import ReservationRow
+from coalloc.wire.node_rows import ReservationRow
 
 ABOUT = """\
 Keep nodes for the jobs of some users, or for nobody (maintenance), for a time; without NODES, list

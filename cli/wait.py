@@ -45,7 +45,7 @@ def wait_and_tell(
 
 
 def describe(job: EndedJob) -> str:
-    """How a job ended, in one line."""
+    """One line about a job's end."""
     line = f"job {job.id} {job.state}"
     if job.exit_code is not None:
         line += f", exit code {job.exit_code}"

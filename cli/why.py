@@ -21,7 +21,7 @@ from coalloc.cli.output import WALL_CLOCK_S, reason
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.runtime import texts
-from coalloc.runtime.texts import clock, instant
+from coalloc.runtime.texts import between, clock, instant
 from coalloc.wire.answers import Why
 from coalloc.wire.client import RefusedError
 
@@ -69,12 +69,12 @@ def _why(args: argparse.Namespace) -> int:
     if args.json:
         answer_json(answer)
         return 0
-    print("\n".join(lines + why_lines(answer.why)))
+    print("\n".join(lines + why_lines(answer.why, answer.time)))
     return 0
 
 
-def why_lines(why: Why) -> list[str]:
-    """What the daemon knows of a job that waits, or how one ended."""
+def why_lines(why: Why, now: float) -> list[str]:
+    """Answer to ``coalloc why``: reasons of a job that waits, or the end of one."""
     word = why.reason
     waits = why.state in WAITING or why.reason == "others_first"
     if waits:
@@ -85,6 +85,8 @@ def why_lines(why: Why) -> list[str]:
     if waits and not _is_said_below(why):
         by = " by the last round" if why.lines else ""
         out.append(f"  expected start{by}: {instant(why.start_estimate, 'not known')}")
+    if waits and (likely := between(why.start_early, why.start_late, now)):
+        out.append(f"  by how wrong expected starts were here: {likely}")
     # The explanation has the figures on slots; what is free now is said once.
     facts = [fact for fact in why.facts if not (why.lines and fact.startswith("asks for "))]
     out += [f"  {line}" for line in (*why.lines, *facts)]

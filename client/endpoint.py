@@ -1,4 +1,4 @@
-"""Where the client finds its daemon, and whether anybody is there."""
+"""Endpoint of the client's daemon, and whether anybody is there."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from coalloc.wire.curve import CurveClient
 if TYPE_CHECKING:
     from coalloc.runtime.config.schema import Config
 
+PATIENCE_S = 1.0
+"""How long a daemon that is being restarted may take to listen again, seconds."""
 LOOK_AGAIN_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonEndpoint:
-    """Where a daemon answers and publishes, and what it has to be shown.
+    """Addresses of a daemon, and the keys it has to be shown.
 
     Attributes
     ----------
@@ -36,7 +38,7 @@ class DaemonEndpoint:
 
 
 def configured_endpoints(config: Path | None = None) -> tuple[str, str]:
-    """Where the configured daemon answers, and where it publishes.
+    """Addresses at which the configured daemon answers and publishes.
 
     Raises
     ------
@@ -47,7 +49,7 @@ def configured_endpoints(config: Path | None = None) -> tuple[str, str]:
 
 
 def daemon_endpoint(endpoint: str | None, config: Path | None, key: Path | None) -> DaemonEndpoint:
-    """Where to go, and with which key.
+    """Address and key to use.
 
     Parameters
     ----------
@@ -91,6 +93,13 @@ def _security(key: Path | None, server: str) -> CurveClient:
         raise KeyUnusableError(f"{error}{hint}") from error
 
 
+class NobodyListensError(NoAnswerError):
+    """There is no daemon at an end point of this machine."""
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(f"no daemon listens at {endpoint}; is coallocd running?")
+
+
 def await_listener(endpoint: str, patience_s: float) -> None:
     """Return when somebody listens on an ipc end point; others are taken to.
 
@@ -102,18 +111,26 @@ def await_listener(endpoint: str, patience_s: float) -> None:
     NoAnswerError
         Nobody does, or we may not connect.
     """
-    if not endpoint.startswith("ipc://"):
-        return
-    path = endpoint.removeprefix("ipc://")
     end = time.monotonic() + patience_s
-    while True:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            probe.setblocking(False)
-            code = probe.connect_ex(path)
-        if code in {0, errno.EAGAIN, errno.EINPROGRESS}:
-            return
-        if code not in {errno.ENOENT, errno.ECONNREFUSED}:
-            raise NoAnswerError(f"cannot connect to {endpoint}: {os.strerror(code)}")
+    while not is_listening(endpoint):
         if time.monotonic() >= end:
-            raise NoAnswerError(f"no daemon listens at {endpoint}; is coallocd running?")
+            raise NobodyListensError(endpoint)
         time.sleep(LOOK_AGAIN_S)
+
+
+def is_listening(endpoint: str) -> bool:
+    """Whether somebody listens on an ipc end point; others are taken to.
+
+    Raises
+    ------
+    NoAnswerError
+        We may not connect.
+    """
+    if not endpoint.startswith("ipc://"):
+        return True
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        code = probe.connect_ex(endpoint.removeprefix("ipc://"))
+    if code not in {0, errno.EAGAIN, errno.EINPROGRESS, errno.ENOENT, errno.ECONNREFUSED}:
+        raise NoAnswerError(f"cannot connect to {endpoint}: {os.strerror(code)}")
+    return code not in {errno.ENOENT, errno.ECONNREFUSED}

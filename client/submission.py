@@ -15,7 +15,7 @@ ENV_KEPT = frozenset({"COALLOC_CONFIG"})
 
 
 class JobOptions(TypedDict, total=False):
-    """What `Client.submit` understands besides the command; all may be left out.
+    """Options of `Client.submit` besides the command; all may be left out.
 
     Attributes
     ----------
@@ -189,7 +189,7 @@ def change(job: str, **options: Unpack[JobOptions]) -> dict[str, Any]:
 def request_of(
     kind: str, given: Mapping[str, Any], job: Mapping[str, Any], argv: Sequence[str]
 ) -> dict[str, Any]:
-    """What the requests of all submissions have in common.
+    """Common fields of the requests of all submissions.
 
     Parameters
     ----------

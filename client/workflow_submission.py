@@ -13,7 +13,7 @@ from coalloc.model.jobs import WorkflowJob
 
 
 class WorkflowOptions(TypedDict, total=False):
-    """What `Client.submit_workflow` understands besides the file; all may be left out.
+    """Options of `Client.submit_workflow` besides the file; all may be left out.
 
     Attributes
     ----------

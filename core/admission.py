@@ -134,7 +134,7 @@ def never_fits(state: State, job: Job, owner: Owner = UNKNOWN_OWNER) -> str:
 
 
 def _rules_against(state: State, job: Job, owner: Owner) -> str:
-    """What the rules of the clusters' batch systems have against a job, cluster by cluster."""
+    """Objections of the clusters' batch systems to a job, cluster by cluster."""
     told = []
     for name, cluster in state.clusters.items():
         is_named = job.clusters is None or name in job.clusters
@@ -150,7 +150,7 @@ def _rules_against(state: State, job: Job, owner: Owner) -> str:
 
 
 def _lacking(state: State, job: Job, slots: Mapping[str, int]) -> str:
-    """Why the job cannot run on these slots, however free; empty if it can."""
+    """Reason why the job cannot run on these slots, however free; empty if it can."""
     match job:
         case RigidJob(procs=procs, proc_gbps=gbps):
             exist = sum(slots.values())

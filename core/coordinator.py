@@ -15,12 +15,14 @@ from coalloc.core import (
     dispatch,
     isolating,
     presence,
+    promises,
     queue,
     reserving,
     rounds,
     starting,
     updating,
 )
+from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.effects import Effect, Wake
 from coalloc.core.base.events import (
     Disconnected,
@@ -62,7 +64,8 @@ from coalloc.core.base.requests import (
 from coalloc.core.base.round_control import RoundControl
 from coalloc.core.base.settings import ClusterSettings, Settings
 from coalloc.core.base.speedup_fit import Run
-from coalloc.core.base.state import ClusterState, State, arrival, forget_tokens
+from coalloc.core.base.start_intervals import Calibration, Promise, StartError
+from coalloc.core.base.state import State, arrival, forget_tokens
 from coalloc.core.base.usage import Owner, Usage
 from coalloc.core.sharing import accounting
 
@@ -85,6 +88,9 @@ class StoredState:
     identities : mapping of cluster to the identity of its executor's state
     usage : mapping of (project, user) to decayed usage
     days : mapping of (project, user) to processor-seconds by day
+    promises : mapping of waiting job to the expected starts it was given
+    start_errors : iterable of StartError
+        In the order of their numbers.
     """
 
     jobs: Iterable[JobRecord] = ()
@@ -103,6 +109,8 @@ class StoredState:
     identities: Mapping[str, str] = field(default_factory=dict)
     usage: Mapping[Owner, Usage] = field(default_factory=dict)
     days: Mapping[Owner, Mapping[int, float]] = field(default_factory=dict)
+    promises: Mapping[str, tuple[Promise, ...]] = field(default_factory=dict)
+    start_errors: Iterable[StartError] = ()
     epoch: int = 1
     store: str = ""
     last_job: int = 0
@@ -137,6 +145,8 @@ class Coordinator:
         state.runs.update(past.runs)
         state.usage.update(past.usage)
         state.days = {owner: dict(days) for owner, days in past.days.items()}
+        state.promises.update(past.promises)
+        state.calibration = Calibration.of(past.start_errors)
         state.tree = tree_of(settings)
         state.last_job, state.last_event = past.last_job, past.last_event
         state.last_round = past.last_round
@@ -167,6 +177,7 @@ class Coordinator:
         rounds.begin_if_due(state, now)
         self._forget_oldest()
         accounting.close_accounts(state)
+        promises.settle(state)
         out, state.out = state.out, []
         return out
 
@@ -210,6 +221,7 @@ class Coordinator:
             return
         state = self.state
         for job in jobs:
+            promises.withdraw(state, job)
             state.remove(job)
         lost = {job.partition("_")[0] for job in jobs}
         state.tokens = {key: job for key, job in state.tokens.items() if job not in lost}

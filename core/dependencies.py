@@ -7,12 +7,10 @@ from collections.abc import Iterable, Mapping
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Refused
 from coalloc.core.base.state import State
+from coalloc.model.dependencies import DEPENDENCY_KINDS
 
 Needs = tuple[tuple[str, str], ...]
 
-KINDS = ("after", "afterok", "afterany", "afternotok", "aftercorr", "singleton")
-"""`aftercorr` is `afterok` of the array's member with the same index; `singleton` is `afterany` of
-every earlier job of the same user and name."""
 _MET_BY_ANY_END = frozenset({"after", "afterany", "singleton"})
 _MET_BY_SUCCESS = frozenset({"afterok", "aftercorr"})
 
@@ -71,8 +69,8 @@ def resolved(
     common: list[tuple[str, str]] = []
     arrays: list[str] = []
     for kind, job in needs:
-        if kind not in KINDS:
-            message = f"dependency: {kind!r} is not one of {', '.join(KINDS)}"
+        if kind not in DEPENDENCY_KINDS:
+            message = f"dependency: {kind!r} is not one of {', '.join(DEPENDENCY_KINDS)}"
             return Refused(code="bad_request", message=message)
         if kind == "singleton":
             if len(array) > 1:

@@ -14,19 +14,22 @@ free first. The part that the job has there then keeps to the bound, whatever el
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from coalloc.core.base.records import JobRecord
-from coalloc.core.base.state import ClusterState, State
+from coalloc.core.base.clusters import ClusterState
+from coalloc.core.base.records import JobRecord, Reserved
+from coalloc.core.base.state import State
 from coalloc.core.batch_accounts import account_there
 from coalloc.model.batch_options import PLAIN, BatchOptions
 from coalloc.model.constraint import admits
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.nodeset import fold
 from coalloc.model.platform import NodeState
+from coalloc.model.ranges import EVENT
 from coalloc.model.reading import NodeReading
-from coalloc.model.site_rules import ANY, Asking, Verdict, judged
+from coalloc.model.site_rules import ANY, Asking, Verdict, judged, span_text
 from coalloc.model.snapshot import Reservation
 
 
@@ -55,7 +58,7 @@ def owner_of(record: JobRecord) -> Owner:
 
 
 def verdict_of(cluster: ClusterState, job: Job, owner: Owner) -> Verdict:
-    """What a cluster's batch system would say to a job; kept until its rules change."""
+    """Verdict of a cluster's batch system on a job; kept until its rules change."""
     rules = None if cluster.reading is None else cluster.reading.rules
     if rules is None or owner is UNKNOWN_OWNER:
         return ANY
@@ -176,7 +179,7 @@ def offered(
 
 
 def bound_text(verdict: Verdict, job: Job) -> str:
-    """How many nodes or processes a cluster lets a job have at once, where that is too few."""
+    """Limit of a cluster on a job's nodes or processes, in words, where that is too few."""
     limits, wanted = verdict.limits, widest(job)
     if limits.nodes is not None and limits.nodes < wanted:
         return f"at most {limits.nodes} {'node' if limits.nodes == 1 else 'nodes'} at once"
@@ -186,7 +189,7 @@ def bound_text(verdict: Verdict, job: Job) -> str:
 
 
 def nodes_text(verdict: Verdict, batch: BatchOptions) -> str:
-    """What nodes must have for a job, in words."""
+    """Needs of a job on its nodes, in words."""
     partitions = ", ".join(verdict.partitions or ())
     asked = [f"--{k}={v}" for k, v in batch.given() if k in {"gres", "constraint"}]
     return " and ".join([*asked, *([f"partition {partitions}"] if partitions else [])])
@@ -219,7 +222,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What the clusters offer a job.
+    """Offer of the clusters to a job.
 
     Attributes
     ----------
@@ -260,11 +263,11 @@ class Offers:
     _has_rules: bool | None = None
 
     def of(self, record: JobRecord) -> Offer:
-        """What the clusters offer a waiting job."""
+        """Offer of the clusters to a waiting job."""
         if self._has_rules is None:
             readings = (cluster.reading for cluster in self.state.clusters.values())
             self._has_rules = any(read is not None and read.rules is not None for read in readings)
-        if not self._has_rules or record.foreign:
+        if not (self._has_rules or self.state.reserved) or record.foreign:
             return NO_OFFER
         job = record.job
         batch = None if record.batch is PLAIN else record.batch
@@ -296,6 +299,7 @@ class Offers:
             is_bounded |= len(nodes) < len(cluster.reading.nodes)
             chosen += nodes
             ahead |= run_into(cluster, job, verdict, self.now, own)
+            ahead |= run_into_reserved(self.state, name, record, self.now)
             cap = (job.features, verdict.limits) if is_capped(verdict, job) else None
             kinds.append((name, verdict.partitions, cap))
         clear = [node for node in chosen if node.name not in ahead]
@@ -309,12 +313,12 @@ class Offers:
             return Offer(refusing=refusing, earliest=earliest)
         told = owner.batch
         key = (tuple(kinds), told.gres, told.constraint, told.reservation, frozenset(ahead))
-        mark = self.marks.named((key, len(chosen)), _label(owner), chosen)
+        mark = self.marks.named((key, len(chosen)), _label(owner, ahead), chosen)
         return Offer(refusing=refusing, mark=mark, earliest=earliest)
 
 
 def refused_by_all(state: State, record: JobRecord) -> str:
-    """Why no cluster takes a waiting job now, cluster by cluster; empty where one does."""
+    """Reasons why no cluster takes a waiting job now, one by one; empty where one does."""
     owner, told = owner_of(record), []
     for name, cluster in state.clusters.items():
         if record.job.clusters is None or name in record.job.clusters:
@@ -324,6 +328,16 @@ def refused_by_all(state: State, record: JobRecord) -> str:
                 return ""
             told.append(f"{name}: {why}")
     return "; ".join(told)
+
+
+def reserved_text(state: State, record: JobRecord, now: float) -> str:
+    """Reservations of operators that a job could run into, in words; empty where there are none."""
+    limit_s = record.job.time_limit
+    kept = [] if limit_s is None else list(_reserved_ahead(state, record, now, limit_s))
+    if not kept or limit_s is None:
+        return ""
+    names = " and ".join(f"{each.name} ({fold(each.nodes)})" for each in kept)
+    return f"with its time limit of {span_text(limit_s)} it could run into reservation {names}"
 
 
 def reservation_of(cluster: ClusterState, batch: BatchOptions) -> Reservation | None:
@@ -357,18 +371,44 @@ def run_into(
     return ends
 
 
+def run_into_reserved(
+    state: State, cluster: str, record: JobRecord, now: float
+) -> dict[str, float]:
+    """Nodes on which a job that began now could run into an operator's reservation, with its end.
+
+    By its time limit; one without a limit is planned by its expected run time alone.
+    """
+    reading = state.clusters[cluster].reading
+    if reading is None or record.job.time_limit is None:
+        return {}
+    ends: dict[str, float] = {}
+    here = {node.name for node in reading.nodes}
+    for kept in _reserved_ahead(state, record, now, record.job.time_limit):
+        ends |= {n: max(kept.end, ends.get(n, 0.0)) for n in here.intersection(kept.nodes)}
+    return ends
+
+
+def _reserved_ahead(
+    state: State, record: JobRecord, now: float, length_s: float
+) -> Iterator[Reserved]:
+    for kept in state.reserved.values():
+        if now < kept.start < now + length_s and record.user not in kept.users:
+            yield kept
+
+
 def _later(
     job: Job,
     clear: Iterable[NodeReading],
     nodes: Iterable[NodeReading],
     ahead: Mapping[str, float],
 ) -> float | None:
-    """When the reservations ahead leave a job enough nodes; None: they do now, or never will."""
+    """Time from which reservations leave a job enough nodes; None: they do now, or never will."""
     needed = narrowest(job)
     room = sum(_room(job, node) for node in clear)
     if room >= needed:
         return None
-    for node in sorted((n for n in nodes if n.name in ahead), key=lambda n: ahead[n.name]):
+    ending = (n for n in nodes if ahead.get(n.name, EVENT.high) < EVENT.high)
+    for node in sorted(ending, key=lambda n: ahead[n.name]):
         room += _room(job, node)
         if room >= needed:
             return ahead[node.name]
@@ -383,6 +423,8 @@ def _room(job: Job, node: NodeReading) -> int:
     return min(node.slots, node.memory_mb // job.memory_mb_per_proc)
 
 
-def _label(owner: Owner) -> str:
+def _label(owner: Owner, ahead: Mapping[str, float]) -> str:
     asked = [f"{k}={v}" for k, v in owner.batch.given() if k in OF_NODES]
+    if ahead:
+        asked.append("no reservation ahead")
     return "&".join(asked) or "offered"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coalloc.core.base.messages import Abort, Dismiss
-from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.records import Cancellation, JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.dependencies import cannot_be_met
 from coalloc.model.parts import PART_ENDED
@@ -16,6 +16,14 @@ def abort_parts(state: State, record: JobRecord, reason: str) -> None:
     for part in record.parts:
         if part.state not in PART_ENDED:
             state.send(part.cluster, Abort(job=record.id, attempt=record.attempt, reason=reason))
+
+
+def begin_cancelling(state: State, record: JobRecord, by: Cancellation, now: float) -> None:
+    """Note who ends a job that runs, and why."""
+    state.put(replace(record, cancelled_by=by.user, cancel_reason=by.reason))
+    given = {"reason": by.reason} if by.reason else {}
+    state.emit(now, "job_cancelling", record.id, user=by.user, **given)
+    state.log("job_cancelling", job=record.id, user=by.user, **given)
 
 
 def end_waiting(

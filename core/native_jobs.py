@@ -21,10 +21,11 @@ from typing import Any
 
 from coalloc.core.admission import never_fits
 from coalloc.core.after_restore import is_held
+from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.effects import SaveLaunch, SaveMeta, SaveToken
 from coalloc.core.base.records import CANCELLED_THERE, JobRecord, JobState, Launch
 from coalloc.core.base.requests import Submit
-from coalloc.core.base.state import NOBODY, ClusterState, State
+from coalloc.core.base.state import NOBODY, State
 from coalloc.core.ending import dismiss, end_waiting
 from coalloc.core.queue import submitted_job
 from coalloc.model.errors import InputError

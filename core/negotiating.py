@@ -18,10 +18,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from statistics import median
 
+from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.effects import SaveMeta, Wake
 from coalloc.core.base.messages import Arrange
 from coalloc.core.base.records import JobRecord, JobState, PartRecord, Wait
-from coalloc.core.base.state import ClusterState, State, arrival, procs_of
+from coalloc.core.base.state import State, arrival, procs_of
 from coalloc.core.occupation import meeting_place
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.parts import PART_ENDED, PartReport, PartState, QueueTerms
@@ -309,7 +310,7 @@ def why_given_up(state: State, record: JobRecord, now: float) -> str:
 
 
 def in_words(record: JobRecord, now: float) -> tuple[float | None, str, str] | None:
-    """When a job whose claims wait is expected to start, why it waits, and the same in words."""
+    """Expected start of a job whose claims wait, the reason, and the same in words."""
     if record.state is not JobState.PREPARING:
         return None
     waiting = [part for part in record.parts if part.is_waiting]

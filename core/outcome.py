@@ -21,7 +21,7 @@ def verdict(record: JobRecord) -> tuple[JobState, str, str, int | None]:
     limited = next((p for p in parts if p.reason == "time_limit"), None)
     refused = next((p for p in parts if p.state is PartState.REFUSED), None)
     if record.cancelled_by:
-        return JobState.CANCELLED, "cancelled", f"cancelled by {record.cancelled_by}", code
+        return JobState.CANCELLED, "cancelled", record.cancellation.words, code
     there = next((p for p in parts if p.reason == CANCELLED_THERE), None)
     if there is not None:
         detail = f"cancelled in {there.cluster}: {there.detail}" if there.detail else ""

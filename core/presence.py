@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from coalloc.core import after_restore, readings, starting
+from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.effects import (
     AskHello,
     DropOrders,
@@ -29,7 +30,7 @@ from coalloc.core.base.effects import (
 )
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Goodbye, Hello, Read, Report
-from coalloc.core.base.state import ClusterState, State
+from coalloc.core.base.state import State
 from coalloc.model.parts import PartReport
 
 TAKEOVER_S = 15.0

@@ -10,7 +10,7 @@ from coalloc.core import admission, dependencies, workflows
 from coalloc.core.base.composites import WorkflowState, flow_of, named
 from coalloc.core.base.effects import Reply, SaveLaunch, SaveMeta, SaveToken
 from coalloc.core.base.events import Requested
-from coalloc.core.base.records import JobRecord, JobState, Launch
+from coalloc.core.base.records import Cancellation, JobRecord, JobState, Launch
 from coalloc.core.base.requests import (
     Answer,
     Cancel,
@@ -24,7 +24,7 @@ from coalloc.core.base.requests import (
 )
 from coalloc.core.base.state import State
 from coalloc.core.eligibility import Owner
-from coalloc.core.ending import abort_parts, end_waiting
+from coalloc.core.ending import abort_parts, begin_cancelling, end_waiting
 from coalloc.core.estimates import best_known, completed, history_keys
 from coalloc.core.programs import program_of
 from coalloc.core.sharing import limits
@@ -35,6 +35,8 @@ from coalloc.model.jobs import DivisibleJob, Job, WorkflowJob
 
 MOST_PRIORITY = 30.0
 """Doublings of a weight that an operator may give or take."""
+LONGEST_REASON = 500
+"""Of a cancellation, characters."""
 REPAIRED = "repaired"
 """Among the sources: what was repaired of the speed-up a user gave."""
 
@@ -266,6 +268,10 @@ def chosen_jobs(state: State, event: Requested, job: str) -> list[JobRecord] | R
 
 def cancel(state: State, event: Requested, command: Cancel, now: float) -> None:
     """End a job: at once if it waits, else through its executors."""
+    if len(command.reason) > LONGEST_REASON or not command.reason.isprintable():
+        message = f"reason: is not one line of at most {LONGEST_REASON} characters"
+        answered(state, event, Refused(code="bad_request", message=message))
+        return
     chosen = chosen_jobs(state, event, command.job)
     if isinstance(chosen, Refused):
         answered(state, event, chosen)
@@ -275,21 +281,20 @@ def cancel(state: State, event: Requested, command: Cancel, now: float) -> None:
         message = f"job {command.job} has ended already ({chosen[0].state})"
         answered(state, event, Refused(code="wrong_state", message=message))
         return
+    by = Cancellation(user=event.user, reason=command.reason)
     for record in living:
         if record.id in state.composites:
-            workflows.cancel(state, record, event.user, now)
+            workflows.cancel(state, record, by, now)
         elif record.flow in state.composites:
-            workflows.cancel_task(state, record, event.user, now)
+            workflows.cancel_task(state, record, by, now)
         elif record.is_waiting:
-            end_waiting(state, record, now, JobState.CANCELLED, f"cancelled by {event.user}")
+            end_waiting(state, record, now, JobState.CANCELLED, by.words)
         elif record.state is JobState.PREPARING:
-            abort_parts(state, record, f"cancelled by {event.user}")
-            end_waiting(state, record, now, JobState.CANCELLED, f"cancelled by {event.user}")
+            abort_parts(state, record, by.words)
+            end_waiting(state, record, now, JobState.CANCELLED, by.words)
         elif not record.cancelled_by:
-            state.put(replace(record, cancelled_by=event.user))
-            state.emit(now, "job_cancelling", record.id, user=event.user)
-            state.log("job_cancelling", job=record.id, user=event.user)
-            abort_parts(state, record, f"cancelled by {event.user}")
+            begin_cancelling(state, record, by, now)
+            abort_parts(state, record, by.words)
     answered(state, event, Done(body={"jobs": [record.id for record in living]}))
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from coalloc.core import native_jobs
+from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.messages import Read
 from coalloc.core.base.power import updated
-from coalloc.core.base.state import ClusterState, State
+from coalloc.core.base.state import State
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import ClusterReading, NodeReading
 

@@ -228,11 +228,11 @@ def _busy_until(state: State) -> Mapping[str, float]:
 
 
 def _still_running(state: State, made: Reserved) -> list[str]:
-    """Our jobs of other users that are expected to run into it; they are not ended."""
+    """Our jobs of other users that may run into it, by their time limits; they are not ended."""
     return [
         record.id
         for record in state.placed_records()
         if record.user not in made.users
-        and (record.started or made.start) + record.planned > made.start
+        and (record.started or made.start) + (record.job.time_limit or record.planned) > made.start
         and any(node in made.nodes for part in record.parts for node in part.nodes)
     ]

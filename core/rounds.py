@@ -13,13 +13,13 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import accumulate
 
-from coalloc.core import dispatch, isolating, queueing, snapshots
+from coalloc.core import dispatch, isolating, promises, queueing, snapshots
 from coalloc.core.base.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
 from coalloc.core.base.records import JobRecord, JobState, Outlook
 from coalloc.core.base.state import RoundState, State, arrival
 from coalloc.core.dependencies import open_needs
-from coalloc.core.eligibility import refused_by_all
+from coalloc.core.eligibility import refused_by_all, reserved_text
 from coalloc.core.estimates import history_for, history_keys
 from coalloc.core.negotiating import waiting_claims
 from coalloc.core.occupation import misfit, occupation
@@ -309,16 +309,21 @@ def _look_ahead(state: State, plan: Plan) -> None:
         if deferred.job in state.waiting:
             reason, detail = str(deferred.reason), deferred.detail
             refused = refused_by_all(state, state.jobs[deferred.job])
+            if not refused:
+                refused = reserved_text(state, state.jobs[deferred.job], current.snapshot.time)
             if refused and deferred.task is None:
                 reason, detail = str(Reason.INSUFFICIENT), refused
             state.outlook[deferred.job] = Outlook(
                 round=current.number, reason=reason, detail=detail
             )
+    starts: dict[str, float] = {}
     for placement in sorted(plan.placements, key=lambda p: p.start, reverse=True):
         if placement.job in state.waiting and placement.start > current.snapshot.time + NOW_S:
+            starts[placement.job] = placement.start
             state.outlook[placement.job] = Outlook(
                 round=current.number, start=placement.start, nodes=placement.nodes, reason="planned"
             )
+    promises.keep(state, starts, current.snapshot.time)
 
 
 def _finish(state: State, plan: Plan, solve_s: float, now: float) -> None:

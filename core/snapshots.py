@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from coalloc.core import reserving
+from coalloc.core.base.clusters import ClusterState, ViewedNodes
 from coalloc.core.base.composites import ChunkPool, WorkflowState, is_stopping
 from coalloc.core.base.power import floored
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.core.base.state import ClusterState, State, ViewedNodes
+from coalloc.core.base.state import State
 from coalloc.core.dependencies import open_needs
 from coalloc.core.eligibility import Offers
 from coalloc.core.negotiating import others

@@ -130,6 +130,8 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
         ended=report.ended,
         reason=report.reason,
         detail=report.detail,
+        cpu_s=report.cpu_s,
+        max_rss_mb=report.max_rss_mb,
     )
     parts = tuple(changed if p is part else p for p in record.parts)
     record = replace(record, parts=parts)

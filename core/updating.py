@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core import admission, dependencies
+from coalloc.core import admission, dependencies, promises
 from coalloc.core.base.events import Requested
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Done, Refused, Update
@@ -47,6 +47,7 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
     for record in changed:
         state.put(record)
         state.outlook.pop(record.id, None)
+        promises.withdraw(state, record.id)
         if state.round is not None:
             state.round.changed.add(record.id)
         state.emit(now, "job_updated", record.id, user=event.user, changes=changes)

@@ -20,10 +20,10 @@ from typing import Any
 
 from coalloc.core.base.composites import ChunkPool, WorkflowState, is_stopping, part_fields, spans
 from coalloc.core.base.effects import Wake
-from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.records import Cancellation, JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.dependencies import has_started
-from coalloc.core.ending import abort_parts, release_dependents
+from coalloc.core.ending import abort_parts, begin_cancelling, release_dependents
 from coalloc.model.jobs import RigidJob
 
 RETRIED = frozenset({JobState.FAILED, JobState.TIMEOUT, JobState.LOST})
@@ -189,7 +189,7 @@ def settle(state: State, flow: WorkflowState | ChunkPool, now: float) -> None:
 
 def _end_of(state: State, workflow: JobRecord, flow: WorkflowState | ChunkPool) -> JobRecord:
     if workflow.cancelled_by:
-        why = f"cancelled by {workflow.cancelled_by}; {_tally(flow)}"
+        why = f"{workflow.cancellation.words}; {_tally(flow)}"
         return replace(workflow, state=JobState.CANCELLED, reason="cancelled", detail=why)
     if not flow.failed:
         return replace(workflow, state=JobState.COMPLETED, reason="", detail="", exit_code=0)
@@ -217,25 +217,23 @@ def _tally(flow: WorkflowState | ChunkPool) -> str:
     return f"{text}, {not_run} not run" if not_run else text
 
 
-def cancel(state: State, workflow: JobRecord, user: str, now: float) -> None:
+def cancel(state: State, workflow: JobRecord, by: Cancellation, now: float) -> None:
     """End what runs of a workflow, and start nothing more of it."""
     flow = state.composites[workflow.id]
     if not workflow.cancelled_by:
-        state.put(replace(workflow, cancelled_by=user))
-        state.emit(now, "job_cancelling", workflow.id, user=user)
-        state.log("job_cancelling", job=workflow.id, user=user)
+        begin_cancelling(state, workflow, by, now)
     for task in tuple(flow.placed):
-        end_placed(state, state.jobs[flow.job_of(task)], user, now)
+        end_placed(state, state.jobs[flow.job_of(task)], by, now)
     if workflow.id in state.composites:
         settle(state, flow, now)
 
 
-def cancel_task(state: State, record: JobRecord, user: str, now: float) -> None:
+def cancel_task(state: State, record: JobRecord, by: Cancellation, now: float) -> None:
     """End one task or piece that has not ended; what stands behind it never runs."""
     if record.is_placed:
-        end_placed(state, record, user, now)
+        end_placed(state, record, by, now)
         return
-    why = f"cancelled by {user}"
+    why = by.words
     record = replace(
         record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why, parts=()
     )
@@ -245,9 +243,9 @@ def cancel_task(state: State, record: JobRecord, user: str, now: float) -> None:
     task_ended(state, record, now)
 
 
-def end_placed(state: State, record: JobRecord, user: str, now: float) -> None:
+def end_placed(state: State, record: JobRecord, by: Cancellation, now: float) -> None:
     """End a job that occupies nodes, at once where it has not been told to start."""
-    why = f"cancelled by {user}"
+    why = by.words
     abort_parts(state, record, why)
     if record.state is JobState.PREPARING:
         ended = replace(
@@ -258,6 +256,4 @@ def end_placed(state: State, record: JobRecord, user: str, now: float) -> None:
         state.log("job_ended", job=record.id, state=str(ended.state), exit_code=None, detail=why)
         task_ended(state, ended, now)
     elif not record.cancelled_by:
-        state.put(replace(record, cancelled_by=user))
-        state.emit(now, "job_cancelling", record.id, user=user)
-        state.log("job_cancelling", job=record.id, user=user)
+        begin_cancelling(state, record, by, now)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from coalloc.core import snapshots
+from coalloc.core.accuracy import StartAccuracy
 from coalloc.core.base.state import State
 from coalloc.core.occupation import occupation
 from coalloc.model.platform import NodeState
@@ -70,6 +71,8 @@ class Survey:
         Size and free bytes of the store's disk; None: it cannot be told.
     solver_requests, notifications : mapping of outcome to number
         Since the start of the daemon.
+    starts : tuple of StartAccuracy
+        Of the newest expected starts, by kind and lead time.
     """
 
     time: float
@@ -81,6 +84,7 @@ class Survey:
     store_bytes: int = 0
     disk: tuple[int, int] | None = None
     notifications: Mapping[str, int] = field(default_factory=dict)
+    starts: tuple[StartAccuracy, ...] = ()
 
 
 def cluster_figures(state: State, now: float) -> dict[str, ClusterFigures]:

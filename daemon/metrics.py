@@ -17,6 +17,7 @@ from typing import Any
 import prometheus_client as prometheus
 
 import coalloc
+from coalloc.core.accuracy import ALL
 from coalloc.core.base.effects import AppendEvent, Effect, RoundFinished, Solve
 from coalloc.core.base.events import Event, Solved, SolveFailed
 from coalloc.core.base.records import ENDED, JobRecord
@@ -110,6 +111,19 @@ class Metrics:
         )
         self.idle_node_s = counter(
             "coalloc_idle_node_seconds", "Held by parts of jobs before their start, or in vain."
+        )
+        self.starts_held = gauge(
+            "coalloc_start_interval_held_ratio",
+            "Starts in their 90 % interval, of the newest; NaN: none had one.",
+            ["promise"],
+        )
+        self.interval_s = gauge(
+            "coalloc_start_interval_seconds", "Median width of these intervals.", ["promise"]
+        )
+        self.start_error_s = gauge(
+            "coalloc_start_error_seconds",
+            "Median distance of these starts from the expected ones.",
+            ["promise"],
         )
         self.skew_s = histogram(
             "coalloc_start_skew_seconds",
@@ -248,6 +262,12 @@ class Metrics:
             self.disk_free.set(found.disk[1])
         self._catch_up("solver", self.solver_requests, found.solver_requests)
         self._catch_up("notified", self.notifications, found.notifications)
+        for row in found.starts:
+            if row.lead == ALL:
+                none = float("nan")
+                self.starts_held.labels(row.kind).set(none if row.held is None else row.held)
+                self.interval_s.labels(row.kind).set(none if row.width_s is None else row.width_s)
+                self.start_error_s.labels(row.kind).set(row.error_s)
         self.surveyed_at.set(found.time)
 
     def _set_cluster(self, name: str, cluster: ClusterFigures) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from coalloc.core.accuracy import start_accuracy
 from coalloc.daemon.figures import (
     EVERY_S,
     Survey,
@@ -45,4 +46,5 @@ def survey(service: Service) -> Survey:
         store_bytes=store_bytes(path),
         disk=disk_of(path.parent),
         notifications=dict(service.notifier.counts),
+        starts=start_accuracy(state.calibration.newest()),
     )

@@ -9,8 +9,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from coalloc.wire.answers import ClusterRow, Event, NodeRow, ServiceStatus, Why
+from coalloc.wire.answers import Event, ServiceStatus, Why
 from coalloc.wire.job_rows import JobDetails, QueueRow
+from coalloc.wire.node_rows import ClusterRow, NodeRow
 
 
 class Fault(Struct, frozen=True, kw_only=True):
@@ -187,7 +188,7 @@ class Bar(Struct, frozen=True, kw_only=True):
 
 
 class SitePlan(Struct, frozen=True, kw_only=True):
-    """What runs, and the newest plan."""
+    """Running jobs, and the newest plan."""
 
     round: int
     planned: float
@@ -235,7 +236,7 @@ class Rounds(Struct, frozen=True, kw_only=True):
 
 
 class WaitGroup(Struct, frozen=True, kw_only=True):
-    """How long the jobs of one group waited.
+    """Waits of the jobs of one group.
 
     Attributes
     ----------
@@ -262,7 +263,7 @@ class Waits(Struct, frozen=True, kw_only=True):
 
 
 class Timeline(Struct, frozen=True, kw_only=True):
-    """What the Gantt chart draws, in rows made short for the way.
+    """Rows of the Gantt chart, made short for the way.
 
     Attributes
     ----------

@@ -42,7 +42,7 @@ Answering = Callable[["Site", Request, Viewer], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What the routes answer from."""
+    """Sources from which the routes answer."""
 
     cache: Cache
     hub: Hub

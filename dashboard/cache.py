@@ -175,7 +175,7 @@ class Cache:
     # What is told
 
     def change(self) -> Change:
-        """What watchers compare with what they have."""
+        """Version of its content, for watchers to compare with theirs."""
         return Change(
             revision=self.revision,
             live=self.live,
@@ -185,11 +185,11 @@ class Cache:
         )
 
     def states(self) -> Counter[str]:
-        """How many jobs are in each state; tasks and pieces count with what they belong to."""
+        """Number of jobs in each state; tasks and pieces count with what they belong to."""
         return Counter(row.state for name, row in self.rows.items() if "." not in name)
 
     def reasons(self) -> Counter[str]:
-        """Why waiting jobs wait."""
+        """Reasons for which jobs wait."""
         return Counter(
             row.reason or "next_round"
             for name, row in self.rows.items()

@@ -43,7 +43,7 @@ Post = Callable[[Callable[[Cache], None]], None]
 
 @dataclass(slots=True)
 class Pace:
-    """When a question may be asked again.
+    """Time at which a question may be asked again.
 
     Parameters
     ----------

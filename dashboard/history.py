@@ -92,7 +92,9 @@ def _released(row: QueueRow, event: Event) -> QueueRow:
 
 
 def _cancelling(row: QueueRow, event: Event) -> QueueRow:
+    reason = _text(event.fields, "reason")
     detail = f"being ended: cancelled by {_text(event.fields, 'user')}"
+    detail += f": {reason}" if reason else ""
     return replace(row, reason="cancelling", detail=detail)
 
 

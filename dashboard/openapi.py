@@ -48,6 +48,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "state": "a state, or waiting, active or ended",
             "user": "only this user's",
             "cluster": "only those on this cluster",
+            "node": "only those that run or ran on this node",
             "reason": "only those that wait for this reason",
             **PAGE,
         },
@@ -61,7 +62,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "/api/v1/waits": Operation(
         answer=answers.Waits,
         summary="Wait times of jobs that have started",
-        query={"by": "cluster or user"},
+        query={"by": "cluster, user or project"},
     ),
     "/api/v1/timeline": Operation(
         answer=answers.Timeline,

@@ -78,7 +78,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where a browser on this machine finds it."""
+        """Address for a browser on this machine."""
         host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
         return f"http://{host}:{self.port}/"
 

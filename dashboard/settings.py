@@ -19,7 +19,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Where the dashboard listens, and who is let in.
+    """Address at which the dashboard listens, and the users that it lets in.
 
     Attributes
     ----------

@@ -40,6 +40,7 @@ ROWS = 5_000
 GROUP_OF: Mapping[str, Callable[[QueueRow], str]] = {
     "cluster": lambda row: "+".join(row.clusters),
     "user": lambda row: row.user,
+    "project": lambda row: row.project,
 }
 
 
@@ -118,6 +119,7 @@ def _fits(row: QueueRow, asked: Mapping[str, str]) -> bool:
         _in_state(row.state, asked.get("state", ""))
         and asked.get("user", row.user) == row.user
         and ("cluster" not in asked or asked["cluster"] in row.clusters)
+        and ("node" not in asked or asked["node"] in row.nodes)
         and ("reason" not in asked or asked["reason"] == (row.reason or "next_round"))
         and (
             not text
@@ -135,7 +137,7 @@ def _in_state(state: str, asked: str) -> bool:
 
 
 def plan(cache: Cache) -> SitePlan:
-    """What runs, and the newest plan."""
+    """Running jobs, and the newest plan."""
     answer = cache.plan
     made: Mapping[str, Any] = {} if answer is None else answer.plan.plan
     return SitePlan(
@@ -155,7 +157,7 @@ def rounds(cache: Cache) -> Rounds:
 
 
 def waits(cache: Cache, by: str) -> Waits:
-    """How long the jobs that have started waited."""
+    """Waits of the jobs that have started."""
     group_of = GROUP_OF[by]
     found: dict[str, list[float]] = {}
     for name, row in cache.rows.items():

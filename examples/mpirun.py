@@ -133,7 +133,7 @@ def take(local, nodes, here):
 
 
 class Daemons:
-    """What mpirun has had started on this node; each has a session folder of its own."""
+    """Processes that mpirun has had started on this node; each has a session folder of its own."""
 
     def __init__(self, node):
         self.node, self.running = node, []
@@ -151,7 +151,7 @@ class Daemons:
         self.running.append(subprocess.Popen(["sh", "-c", command], env=env))
 
     def died(self):
-        """How one of them ended badly; empty: none did."""
+        """Bad end of one of them, in words; empty: none."""
         codes = [process.poll() for process in self.running]
         bad = next((code for code in codes if code), None)
         return "" if bad is None else f"a daemon of mpirun on {self.node} ended with {bad}"

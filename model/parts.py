@@ -194,14 +194,14 @@ class PartReport:
         The reason in words.
     codes : tuple of int or None
         Per process in rank order: exit code, minus the number of the signal that killed it,
-        or None where it never ran or its end is not known. Empty before the end. This and what
-        follows stays with the executor (`OF_THE_EXECUTOR`).
-    cpu_s, max_rss_mb : float
-        CPU time of all its processes, memory of the largest.
+        or None where it never ran or its end is not known. Empty before the end. They stay with
+        the executor (`OF_THE_EXECUTOR`).
     nodes : mapping of node name to processes
         Of a claim that might wait: what it was granted, in rank order; empty: nothing yet.
     expected : float or None
         Of one that waits: when the batch system expects to start it, wall-clock seconds.
+    cpu_s, max_rss_mb : float or None
+        CPU time of all its processes, memory of the largest; None: not known.
     """
 
     job: str
@@ -214,10 +214,10 @@ class PartReport:
     reason: str = ""
     detail: str = ""
     codes: tuple[int | None, ...] = ()
-    cpu_s: float = 0.0
-    max_rss_mb: float = 0.0
     nodes: Mapping[str, int] = field(default_factory=dict)
     expected: float | None = None
+    cpu_s: float | None = None
+    max_rss_mb: float | None = None
 
     @property
     def key(self) -> PartKey:
@@ -230,7 +230,7 @@ class PartReport:
         return self.state in PART_ENDED
 
 
-OF_THE_EXECUTOR = frozenset({"codes", "cpu_s", "max_rss_mb"})
+OF_THE_EXECUTOR = frozenset({"codes"})
 """Fields of a report that are not sent: one value per process is too much for large parts."""
 
 

@@ -96,7 +96,7 @@ class Association:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteRules:
-    """What a batch system lets jobs do.
+    """Rules of a batch system for its jobs.
 
     Attributes
     ----------
@@ -150,7 +150,7 @@ class Asking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a batch system would say to a job.
+    """Verdict of a batch system on a job.
 
     Attributes
     ----------
@@ -294,7 +294,7 @@ def _too_long(most_s: float | None, asked_s: float | None, who: str) -> str:
 
 
 def _widest(limits: Iterable[Limits]) -> Limits:
-    """What one of them allows."""
+    """The widest limit among them."""
 
     def most(values: list[Number | None]) -> Number | None:
         known = [value for value in values if value is not None]

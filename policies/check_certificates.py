@@ -120,7 +120,7 @@ def claims(plan: Plan, proved: Proved) -> Iterator[str]:
 
 
 def malformed(item: Mapping[str, Any]) -> str | None:
-    """Why a certificate cannot be read, with the key in front; None if it can."""
+    """Reason why a certificate cannot be read, with the key in front; None if it can."""
     if item.get("kind") != "prices":
         return f".kind: {item.get('kind')!r} cannot be verified"
     for key in ("value", "cap"):
@@ -180,14 +180,14 @@ def refutes(rows: Sequence[PoolJob], steps: Any, guess: float) -> bool:
 
 
 def ratio(value: float, bound: float) -> float:
-    """How much larger a value is than its bound; 1 where both are 0."""
+    """Ratio of a value to its bound; 1 where both are 0."""
     if bound > 0.0:
         return value / bound
     return 1.0 if value <= 0.0 else inf
 
 
 def _taken_for_granted(plan: Plan, pool: Pool) -> Proved:
-    """What the plan says, where even its jobs are too many to look at."""
+    """The plan's own word, where even its jobs are too many to look at."""
     readable = [item for item in plan.certificates if malformed(item) is None]
     values = [(_cap(item), float(item["value"])) for item in readable]
     unverified = f"bounds and certificates: the jobs have {pool.allotments} counts of processes"
@@ -214,7 +214,7 @@ def _bounds(plan: Plan, objective: str) -> Iterator[tuple[str, float]]:
 
 
 def _completion_bounds(plan: Plan) -> Iterator[tuple[str, float, float]]:
-    """Where, the bound, and by when the plans end that it is told of."""
+    """Path of a completion bound, its value, and by when the plans end that it is told of."""
     for where, value in _bounds(plan, "weighted_completion"):
         yield where, value, inf
     for i, point in enumerate(plan.front):

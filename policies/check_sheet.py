@@ -48,7 +48,7 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """How a violation names it."""
+        """Its name in a violation."""
         return named(self.job.id, None if self.task is None else self.task.id)
 
 
@@ -152,7 +152,7 @@ class Sheet:
     first: Ints
 
     def tolerance(self, times: Floats) -> Floats:
-        """How much times may be off, seconds."""
+        """Tolerance of times, seconds."""
         return tolerance(times, self.snapshot.time)
 
     def rows_of_jobs(self) -> dict[str, list[int]]:
@@ -164,7 +164,7 @@ class Sheet:
 
 
 def tolerance(times: Floats, origin: float) -> Floats:
-    """How much times may be off, seconds."""
+    """Tolerance of times, seconds."""
     return TIME_S + RELATIVE * np.abs(times - origin) + ROUNDING * np.abs(times)
 
 
@@ -186,7 +186,7 @@ def units_of(snapshot: Snapshot) -> dict[tuple[str, str | None], Unit]:
 
 
 def named(job: str, task: str | None) -> str:
-    """How a violation names a job or a task."""
+    """Name of a job or a task in a violation."""
     return f"job {job}" if task is None else f"job {job} task {task}"
 
 
@@ -245,7 +245,7 @@ def make_sheet(
 
 
 def _unreadable(placement: Placement, unit: Unit | None, nodes: NodeColumns) -> str | None:
-    """Why a placement cannot be read, or None."""
+    """Reason why a placement cannot be read, or None."""
     if unit is None:
         return "is not in the queue"
     is_piece = isinstance(unit.job, DivisibleJob)

@@ -81,7 +81,7 @@ NONE: Ints = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """What waits, as the kernel sees it, at time 0.
+    """Waiting jobs, as the kernel sees them, at time 0.
 
     Attributes
     ----------

@@ -47,7 +47,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What the formulas read; one value for each job, in arrival order.
+    """Traits that the formulas read; one value for each job, in arrival order.
 
     Attributes
     ----------

@@ -51,7 +51,7 @@ SIMPLE: Mapping[str, Simple] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Laying:
-    """How a simple policy goes on under its options.
+    """Settings of a simple policy, from its options.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ def lay_simply(planner: Planner, laid: Laying) -> Schedule:
 
 
 def _since(submitted: float, earliest: float, origin: float) -> float:
-    """When a job began to wait: not before its begin time, where that lies in the past."""
+    """Time since which a job waits: not before its begin time, where that lies in the past."""
     begin = earliest + origin
     return begin if earliest < 0.0 and begin > submitted + SAME_TIME_S else submitted
 

@@ -41,6 +41,13 @@ def clock(value: float, now: float) -> str:
     return time.strftime("%H:%M" if abs(value - now) > 600.0 else "%H:%M:%S", there)
 
 
+def between(early: float | None, late: float | None, now: float) -> str:
+    """In what interval something happens nine times of ten; empty where that is not known."""
+    if early is None or late is None:
+        return ""
+    return f"90 %: {clock(early, now)} to {clock(late, now)}"
+
+
 def number(text: str) -> float:
     """A finite number that is not negative."""
     try:

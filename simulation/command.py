@@ -22,7 +22,16 @@ from coalloc.simulation.gantt import write_gantt
 from coalloc.simulation.metrics import Metrics, measure
 from coalloc.simulation.moldable import make_moldable, read_shape
 from coalloc.simulation.replay import replay
-from coalloc.simulation.reports import side_by_side, summarise, write_jobs, write_json
+from coalloc.simulation.report.page import check_report
+from coalloc.simulation.report.replays import compare_page
+from coalloc.simulation.reports import (
+    refusals,
+    side_by_side,
+    start_table,
+    summarise,
+    write_jobs,
+    write_json,
+)
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
 from coalloc.simulation.workload import Workload, read_workload
@@ -62,6 +71,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="policies to compare, see `coalloc policies` (default: easy)",
     )
     add("-o", "--output", metavar="DIR", type=Path, help="write jobs, summaries and pictures")
+    add(
+        "--report",
+        metavar="FILE",
+        type=Path,
+        help="write one HTML page that compares the policies: figures, waits, slowdown by width, "
+        "utilisation, estimates, Gantt charts",
+    )
     add("--limit", metavar="N", type=_positive, help="replay only the first N jobs")
     add("--sigma", metavar="S", default="1", help="weight of processing, 0..1 (default: 1)")
     add(
@@ -135,6 +151,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    check_report(args.report)
     policies = list(dict.fromkeys(name.strip() for name in args.policy.split(",")))
     options = {name: parse_options(args.set, lookup(name).options) for name in policies}
     platform = read_platform(args.platform)
@@ -182,7 +199,12 @@ def _run(args: argparse.Namespace) -> int:
         print(json.dumps(summaries, indent=1, allow_nan=False))
     else:
         print(side_by_side(results))
-        _tell_refused(results)
+        if table := start_table(results):
+            print(f"\n{table}")
+        for line in refusals(results):
+            print(line if line.startswith(" ") else f"\n{line}")
+    if args.report:
+        args.report.write_text(compare_page(results), encoding="utf-8")
     return FAILED if faults else DONE
 
 
@@ -219,21 +241,6 @@ def _tell_faults(policy: str, faults: Sequence[str]) -> int:
     if len(faults) > 10:
         print(f"coalloc: error: {policy}: {len(faults) - 10} more", file=sys.stderr)
     return len(faults)
-
-
-def _tell_refused(results: Sequence[tuple[Trace, Metrics]]) -> None:
-    """Name the jobs that did not run, once for policies that agree."""
-    told: dict[str, list[str]] = {}
-    for trace, _ in results:
-        lines = []
-        for i, reason in list(trace.reasons.items())[:10]:
-            lines.append(f"  job {trace.workload.jobs[i].job.id}: {reason}")
-        if len(trace.reasons) > 10:
-            lines.append(f"  and {len(trace.reasons) - 10} more, see the summaries")
-        if lines:
-            told.setdefault("\n".join(lines), []).append(trace.policy)
-    for text, policies in told.items():
-        print(f"\ndid not run ({', '.join(policies)}):\n{text}")
 
 
 @contextmanager

@@ -34,11 +34,18 @@ def write_gantt(trace: Trace, path: Path) -> None:
     path.write_text(draw_gantt(trace), encoding="utf-8")
 
 
-def draw_gantt(trace: Trace) -> str:
-    """Return the picture as SVG."""
+def draw_gantt(trace: Trace, until: float | None = None) -> str:
+    """Return the picture as SVG.
+
+    Parameters
+    ----------
+    until : float, optional
+        End of the axis, seconds; default: the last end.
+    """
     ran = trace.ran
     begin = float(trace.workload.submit[0])
-    end = max(float(trace.end[ran].max()) if ran.any() else begin + 1.0, begin + 1e-9)
+    last = float(trace.end[ran].max()) if ran.any() else begin + 1.0
+    end = max(last if until is None else until, begin + 1e-9)
     bars = len(trace.low) <= MOST_BARS
     kind = "jobs" if bars else "busy slots, mean per pixel"
     empty = Chart(
@@ -78,7 +85,7 @@ def _slots(trace: Trace, cluster: int) -> int:
 
 
 def _split_jobs(trace: Trace) -> Ints:
-    """How many clusters each job uses."""
+    """Number of clusters that each job uses."""
     job, _, _ = trace.cluster_counts()
     return np.bincount(job, minlength=len(trace.start)).astype(np.int64)
 
@@ -124,10 +131,14 @@ def _areas(trace: Trace, k: int, split: Ints, edges: Floats) -> list[Area]:
 
 
 def _area(time: Floats, share: Floats, edges: Floats, fill: str) -> Area:
-    """A step function as its mean over each pixel column."""
+    return Area(shares=column_means(time, share, edges).tolist(), fill=fill)
+
+
+def column_means(time: Floats, share: Floats, edges: Floats) -> Floats:
+    """Mean of a step function between each two edges; `share[i]` holds from `time[i]` on."""
     integral = np.concatenate(([0.0], np.cumsum(share[:-1] * np.diff(time))))
-    means = np.diff(np.interp(edges, time, integral)) / np.diff(edges)
-    return Area(shares=means.tolist(), fill=fill)
+    means: Floats = np.diff(np.interp(edges, time, integral)) / np.diff(edges)
+    return means
 
 
 def _queue(trace: Trace, edges: Floats) -> Lane:

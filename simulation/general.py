@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from coalloc.core.base.effects import Reply, SendOrder, Solve
+from coalloc.core.base.effects import Reply, SaveStartError, SendOrder, Solve
 from coalloc.core.base.events import (
     Event,
     Requested,
@@ -40,6 +40,7 @@ from coalloc.core.base.projects import Project, UserLimits
 from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Refused, Submit
 from coalloc.core.base.settings import ClusterSettings, PrioritySettings, Settings, Trigger
+from coalloc.core.base.start_intervals import StartError
 from coalloc.core.coordinator import Coordinator
 from coalloc.model.cost import run_time
 from coalloc.model.job_json import write_job
@@ -79,7 +80,7 @@ NO_SHARES = SharingRule()
 
 @dataclass(slots=True)
 class GeneralResult:
-    """What the replay found, by index of the job.
+    """Result of the replay, by index of the job.
 
     Attributes
     ----------
@@ -90,6 +91,8 @@ class GeneralResult:
     reasons : dict of index to str
         Why a job did not run.
     rounds : int
+    start_errors : list of StartError
+        Of every expected start that a job was given which then started, in the order of starts.
     """
 
     start: list[float]
@@ -98,6 +101,7 @@ class GeneralResult:
     nodes: list[Mapping[str, int]]
     reasons: dict[int, str] = field(default_factory=dict)
     rounds: int = 0
+    start_errors: list[StartError] = field(default_factory=list)
 
 
 def replay_general(
@@ -243,6 +247,8 @@ class _Replay:
                         self._refuse(number, answer.message)
                     else:
                         self.index[answer.body["job"]] = number
+                case SaveStartError(error=error):
+                    self.result.start_errors.append(error)
                 case SendOrder(cluster=cluster, order=order):
                     self._order(cluster, order, now)
                 case Solve() as asked:

@@ -1,4 +1,4 @@
-"""What a replay is judged by.
+"""Measures of a replay.
 
 Notes
 -----

@@ -38,7 +38,7 @@ SPEC = "--moldable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How jobs become moldable.
+    """Rule by which jobs become moldable.
 
     Attributes
     ----------

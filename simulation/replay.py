@@ -161,6 +161,7 @@ def _from_general(
         high=ranges[2],
         reasons=result.reasons,
         stats=stats,
+        start_errors=result.start_errors,
     )
 
 

@@ -1,4 +1,4 @@
-"""What a replay leaves behind: a CSV of its jobs, a summary, a table for the eye."""
+"""Reports of a replay: a CSV of its jobs, a summary, a table for the eye."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from coalloc.core.accuracy import ALL, start_accuracy
 from coalloc.simulation.metrics import Metrics
 from coalloc.simulation.trace import Outcome, Trace
 
@@ -91,6 +93,7 @@ def summarise(trace: Trace, metrics: Metrics, options: dict[str, Any]) -> dict[s
             "adjusted": dict(workload.adjusted),
             "notes": list(workload.notes),
         },
+        "start_estimates": [asdict(row) for row in start_accuracy(trace.start_errors)],
         "stats": dict(trace.stats),
     }
 
@@ -122,7 +125,7 @@ def side_by_side(results: Sequence[tuple[Trace, Metrics]]) -> str:
     """Return a table with one column per policy."""
     cells = [["", *(trace.policy for trace, _ in results)]]
     cells += [[label, *(show(metrics) for _, metrics in results)] for label, show in ROWS]
-    cells.append(["simulated jobs/s", *(_speed(trace) for trace, _ in results)])
+    cells.append(["simulated jobs/s", *(speed(trace) for trace, _ in results)])
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
         row[0].ljust(widths[0])
@@ -133,7 +136,42 @@ def side_by_side(results: Sequence[tuple[Trace, Metrics]]) -> str:
     return "\n".join(lines)
 
 
-def _speed(trace: Trace) -> str:
+def refusals(results: Sequence[tuple[Trace, Metrics]], most: int = 10) -> list[str]:
+    """Lines that name the jobs that did not run, once for policies that agree."""
+    told: dict[tuple[str, ...], list[str]] = {}
+    for trace, _ in results:
+        lines = [
+            f"  job {trace.workload.jobs[i].job.id}: {reason}"
+            for i, reason in list(trace.reasons.items())[:most]
+        ]
+        if len(trace.reasons) > most:
+            lines.append(f"  and {len(trace.reasons) - most} more, see the summaries")
+        if lines:
+            told.setdefault(tuple(lines), []).append(trace.policy)
+    return [
+        line
+        for lines, policies in told.items()
+        for line in (f"did not run ({', '.join(policies)}):", *lines)
+    ]
+
+
+def start_table(results: Sequence[tuple[Trace, Metrics]]) -> str:
+    """How well the expected starts of each policy held; empty where none was given."""
+    lines = []
+    for trace, _ in results:
+        for row in start_accuracy(trace.start_errors):
+            if row.lead != ALL or row.held is None or row.width_s is None:
+                continue
+            lines.append(
+                f"  {trace.policy}, {row.kind}: {row.held:.1%} of {row.intervals} starts in their "
+                f"90 % interval, median width {duration(row.width_s)}; instants alone: median error"
+                f" {duration(row.error_s)}, 5th to 95th percentile {duration(row.error_width_s)}"
+            )
+    return "\n".join(["expected starts:", *lines]) if lines else ""
+
+
+def speed(trace: Trace) -> str:
+    """Jobs that were simulated in a second of computing."""
     seconds = trace.stats.get("elapsed_s", 0.0)
     return f"{len(trace.start) / seconds:,.0f}" if seconds else "-"
 

@@ -41,7 +41,7 @@ UNDERSTOOD: Mapping[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class StreamResult:
-    """What the replay found.
+    """Result of the replay.
 
     Attributes
     ----------
@@ -251,7 +251,7 @@ def _outcome(make: Any, problem: Any) -> Any:
 
 
 def _keys(order: str, problem: Any) -> Floats:
-    """What the queue is sorted by."""
+    """Sort key of the queue."""
     jobs = Traits(
         procs=problem.mode_procs.astype(np.float64),
         seconds=problem.mode_scaled + problem.mode_fixed,

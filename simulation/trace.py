@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coalloc.core.base.start_intervals import StartError
 from coalloc.simulation.workload import Floats, Ints, SlotMap, Workload
 
 
 class Outcome(IntEnum):
-    """How a job of a replay ended."""
+    """End of a job of a replay."""
 
     COMPLETED = 0
     KILLED = 1
@@ -49,6 +50,8 @@ class Trace:
         Why it did not run.
     stats : mapping
         Rounds, seconds of computing.
+    start_errors : sequence of StartError
+        Of the expected starts that jobs were given, in the order of starts; the general path only.
     """
 
     workload: Workload
@@ -63,10 +66,11 @@ class Trace:
     high: Ints
     reasons: Mapping[int, str] = field(default_factory=dict)
     stats: Mapping[str, Any] = field(default_factory=dict)
+    start_errors: Sequence[StartError] = ()
 
     @property
     def ran(self) -> NDArray[np.bool_]:
-        """Which jobs ran."""
+        """Mask of the jobs that ran."""
         return self.outcome <= Outcome.KILLED
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What is replayed: the jobs of a log on the slots of a platform."""
+"""Workload of a replay: the jobs of a log on the slots of a platform."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -109,6 +109,45 @@ class AnswerFrame:
         return decode_object(self.frame)
 
 
+class Silence:
+    """Reason of a daemon's silence, as far as the handshakes tell.
+
+    Parameters
+    ----------
+    is_keyed : bool
+        The connection has a key.
+    """
+
+    def __init__(self, endpoint: str, *, is_keyed: bool) -> None:
+        self.endpoint = endpoint
+        self._is_keyed = is_keyed
+        self._failed = ""
+
+    def handshaken(self, outcome: str) -> None:
+        """Take note of how a handshake has ended.
+
+        Raises
+        ------
+        KeyRefusedError
+        """
+        self._failed = "" if outcome == SUCCEEDED else outcome
+        if outcome == REFUSED:
+            raise KeyRefusedError(
+                f"the daemon at {self.endpoint} refuses this key; is it enrolled, and not "
+                "revoked? (see coalloc keys --help)"
+            )
+
+    def error(self, limit_s: float) -> NoAnswerError:
+        """The error of a request that was not answered within so many seconds."""
+        if not self._failed:
+            return NoAnswerError(f"no answer from {self.endpoint} within {limit_s:g} s")
+        key = "another daemon's key" if self._is_keyed else "no key"
+        return NoAnswerError(
+            f"the daemon at {self.endpoint} ends the connection: we have {key}, "
+            "or it is not a coalloc daemon (see coalloc keys --help)"
+        )
+
+
 class RequestConnection:
     """One connection to the daemon; requests may be pipelined.
 
@@ -135,9 +174,8 @@ class RequestConnection:
         self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_BYTES)
         if security is not None:
             security.apply(self._socket)
-        self._is_keyed = security is not None
         self._handshakes = Handshakes(self._socket)
-        self._failed = ""
+        self._silence = Silence(endpoint, is_keyed=security is not None)
         self._poller = zmq.Poller()
         self._poller.register(self._socket, zmq.POLLIN)
         self._poller.register(self._handshakes.monitor, zmq.POLLIN)
@@ -170,41 +208,14 @@ class RequestConnection:
         while request not in self._early:
             left = end - time.monotonic()
             ready = dict(self._poller.poll(max(1, int(left * 1000)))) if left > 0.0 else {}
-            self._look_at_handshakes()
+            for outcome in self._handshakes.outcomes():
+                self._silence.handshaken(outcome)
             if not ready and time.monotonic() >= end:
-                raise NoAnswerError(self._why_silent(limit))
+                raise self._silence.error(limit)
             if self._socket in ready:
-                answer = self._received()
+                answer = read_answer(self._socket.recv_multipart(), self.endpoint)
                 self._early[answer.id] = answer
         return self._early.pop(request)
-
-    def _look_at_handshakes(self) -> None:
-        for outcome in self._handshakes.outcomes():
-            self._failed = "" if outcome == SUCCEEDED else outcome
-            if outcome == REFUSED:
-                raise KeyRefusedError(
-                    f"the daemon at {self.endpoint} refuses this key; is it enrolled, and not "
-                    "revoked? (see coalloc keys --help)"
-                )
-
-    def _why_silent(self, limit: float) -> str:
-        if not self._failed:
-            return f"no answer from {self.endpoint} within {limit:g} s"
-        key = "another daemon's key" if self._is_keyed else "no key"
-        return (
-            f"the daemon at {self.endpoint} ends the connection: we have {key}, "
-            "or it is not a coalloc daemon (see coalloc keys --help)"
-        )
-
-    def _received(self) -> AnswerFrame:
-        frames = self._socket.recv_multipart()
-        try:
-            if len(frames) != 1:
-                raise WireError("bad_frames", f"expected 1 frame, got {len(frames)}")
-            return _read_head(frames[0])
-        except WireError as error:
-            message = f"unreadable answer from {self.endpoint}: {error}"
-            raise NoAnswerError(message) from error
 
     def close(self) -> None:
         """Close the connection."""
@@ -242,17 +253,43 @@ class EventSubscriber:
         """Publications as they come; ends when none came for `timeout_s`."""
         while self._socket.poll(int(timeout_s * 1000)):
             frames = self._socket.recv_multipart()
-            try:
-                topic, frame = frames
-                publication = topic.decode(), decode_any(frame)
-            except ValueError as error:
-                raise NoAnswerError(f"unreadable publication: {error}") from error
-            yield publication
+            yield read_publication(frames)
 
     def close(self) -> None:
         """Close the subscription."""
         self._socket.close()
         self._context.term()
+
+
+def read_answer(frames: Sequence[bytes], endpoint: str) -> AnswerFrame:
+    """Read the head of an answer.
+
+    Raises
+    ------
+    NoAnswerError
+        It is none.
+    """
+    try:
+        if len(frames) != 1:
+            raise WireError("bad_frames", f"expected 1 frame, got {len(frames)}")
+        return _read_head(frames[0])
+    except WireError as error:
+        raise NoAnswerError(f"unreadable answer from {endpoint}: {error}") from error
+
+
+def read_publication(frames: Sequence[bytes]) -> tuple[str, dict[str, Any]]:
+    """Read topic and body of a publication.
+
+    Raises
+    ------
+    NoAnswerError
+        It is none.
+    """
+    try:
+        topic, frame = frames
+        return topic.decode(), decode_any(frame)
+    except ValueError as error:
+        raise NoAnswerError(f"unreadable publication: {error}") from error
 
 
 def _read_head(frame: bytes) -> AnswerFrame:

@@ -44,6 +44,8 @@ class QueueRow(Struct, frozen=True, kw_only=True):
         Seconds of run time.
     start_estimate : float or None
         When a waiting job is expected to start.
+    start_early, start_late : float or None
+        It starts between these nine times of ten, as far as that has been learnt.
     reason, detail : str
         Why it waits or how it ended; the same in words.
     nodes : mapping of node name to processes
@@ -59,6 +61,8 @@ class QueueRow(Struct, frozen=True, kw_only=True):
         Of a task: its name in its workflow.
     progress : Progress or None
         Of a workflow or a divisible job.
+    project : str
+        To which it is charged; empty: none.
     """
 
     id: str
@@ -72,6 +76,8 @@ class QueueRow(Struct, frozen=True, kw_only=True):
     ended: float | None = None
     time_limit: float | None = None
     start_estimate: float | None = None
+    start_early: float | None = None
+    start_late: float | None = None
     reason: str = ""
     detail: str = ""
     nodes: dict[str, int] = field(default_factory=dict)
@@ -83,6 +89,7 @@ class QueueRow(Struct, frozen=True, kw_only=True):
     foreign: str = ""
     task: str = ""
     progress: Progress | None = None
+    project: str = ""
 
 
 class MemberRow(Struct, frozen=True, kw_only=True):
@@ -258,6 +265,7 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
     policy: str = ""
     deadline: float | None = None
     cancelled_by: str = ""
+    cancel_reason: str = ""
     skew_s: float | None = None
     retries: int = 0
     keep_going: bool = False

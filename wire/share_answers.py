@@ -10,7 +10,7 @@ from coalloc.wire.answers import Answer
 
 
 class LeadRow(Struct, frozen=True, kw_only=True):
-    """How far a project, or in the end a user within it, is ahead of its siblings.
+    """Lead of a project, or in the end a user within it, over its siblings.
 
     Attributes
     ----------
@@ -80,6 +80,12 @@ class AccountRow(Struct, frozen=True, kw_only=True):
         Of its last attempt, processor-seconds.
     clusters : mapping of cluster to processes
         Empty where it never ran, and of the whole of a workflow or a divisible job.
+    detail : str
+        Its end in words; of a cancelled job who asked for it, and the reason given.
+    cpu_s : float or None
+        CPU time that its processes have used; None: not known.
+    max_rss_mb : float or None
+        Memory of its largest process, MiB; None: not known.
     """
 
     id: str
@@ -97,6 +103,9 @@ class AccountRow(Struct, frozen=True, kw_only=True):
     clusters: dict[str, int] = field(default_factory=dict)
     exit_code: int | None = None
     command: str = ""
+    detail: str = ""
+    cpu_s: float | None = None
+    max_rss_mb: float | None = None
 
 
 class AccountAnswer(Answer, frozen=True, kw_only=True, tag="account"):

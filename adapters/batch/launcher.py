@@ -115,7 +115,7 @@ class BatchLauncher(PartLauncher):
         return BatchFolder.create(self._root, part, cpus, extra=extra, claim=token.claim)
 
     def _site(self, part: PartSpec) -> dict[str, Any]:
-        """What the runner has to know of the cluster.
+        """Facts of the cluster for the runner.
 
         ``names`` maps the part's nodes to the batch system's names; ``address``, ``ports`` and
         ``python`` are those of the settings.

@@ -1,4 +1,4 @@
-"""How much of each node is taken by work that neither we nor its batch system put there.
+"""Load of each node by work that neither we nor its batch system put there.
 
 Two sources. A probe on the node (`coalloc.adapters.probe`) measures it, and leaves it where the
 batch system shows it (Slurm: the node's ``Extra``). Where there is no probe, or it has fallen
@@ -39,7 +39,7 @@ class Load:
 
 @dataclass(slots=True)
 class _Past:
-    """What has been seen of a node's CPULoad.
+    """Past readings of a node's CPULoad.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class _Past:
 
 
 class MeasuredNode(Protocol):
-    """What a batch system says of a node.
+    """A node by its batch system's words.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ def effective_power(relative: float, load: Load) -> float:
 
 
 def probe_text(share: float, at: float) -> str:
-    """What a probe leaves in a node's ``Extra``."""
+    """Text that a probe leaves in a node's ``Extra``."""
     return f"{PROBE}/1 load={share:.3f} at={at:.0f}"
 
 

@@ -25,6 +25,8 @@ class EndedJob:
         When it could have started first, which SWF takes for its submission.
     requested_s : float or None
         Run time asked for, or planned, seconds.
+    cpu_s, max_rss_mb : float or None
+        CPU time of all processes, and memory of the largest, MiB.
     """
 
     user: str
@@ -36,6 +38,8 @@ class EndedJob:
     ended: float
     procs: int
     requested_s: float | None
+    cpu_s: float | None = None
+    max_rss_mb: float | None = None
 
 
 class Numbers:
@@ -84,9 +88,11 @@ def _line(number: int, job: EndedJob, first: int, names: tuple[int, int, int]) -
         wait = max(job.ended - job.eligible, 0.0)
     requested = UNKNOWN if job.requested_s is None else _seconds(job.requested_s)
     ran = job.started is not None
+    cpu = UNKNOWN if job.cpu_s is None else _seconds(job.cpu_s / job.procs)
+    memory = UNKNOWN if job.max_rss_mb is None else round(job.max_rss_mb * 1024)
     fields = (
         *(number, _seconds(job.eligible - first), _seconds(wait), _seconds(run)),
-        *(job.procs if ran else UNKNOWN, UNKNOWN, UNKNOWN),
+        *((job.procs, cpu, memory) if ran else (UNKNOWN, UNKNOWN, UNKNOWN)),
         *(job.procs, requested, UNKNOWN, STATUS.get(job.state, 0)),
         *(names[0], names[1], names[2]),
         *(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN),

@@ -1,4 +1,4 @@
-"""What is amiss with a Slurm cluster that answers: closed partitions, clocks, jobs that come back.
+"""Faults of a Slurm cluster that answers: closed partitions, clocks, jobs that come back.
 
 Pure functions. Their words become the notices of a reading, which the service logs once each.
 """
@@ -26,7 +26,7 @@ CLOCK_SLACK_S = 2.0
 def target_partition(
     settings: SlurmSettings, partitions: Iterable[PartitionEntry]
 ) -> PartitionEntry | None:
-    """Where parts are submitted; None where there is no such partition."""
+    """The partition to which parts are submitted; None where there is no such one."""
     wanted = settings.partition
     return next((p for p in partitions if (p.name == wanted if wanted else p.is_default)), None)
 
@@ -63,7 +63,7 @@ def shut(node: NodeEntry, why: str) -> NodeEntry:
 
 
 def clock_offset(there: float, asked: float, answered: float) -> float:
-    """How far slurmctld's clock is ahead of ours, seconds; 0 where that cannot be told.
+    """Lead of slurmctld's clock over ours, seconds; 0 where that cannot be told.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def clock_offset(there: float, asked: float, answered: float) -> float:
 
 
 def clock_notice(offset_s: float) -> tuple[str, ...]:
-    """What an operator should know of a clock that is off."""
+    """Notice for an operator of a clock that is off."""
     if not offset_s:
         return ()
     way = "ahead of" if offset_s > 0.0 else "behind"

@@ -102,7 +102,7 @@ class SlurmLauncher(BatchLauncher):
         return fold(sorted(avoided)) if avoided else ""
 
     def _site(self, part: PartSpec) -> dict[str, Any]:
-        """What the runner has to know of the cluster."""
+        """Facts of the cluster for the runner."""
         site = self._settings
         own = {
             "partition": site.partition,

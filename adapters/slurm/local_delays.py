@@ -93,7 +93,7 @@ class LocalDelays:
                 wait.delay_s += passed
 
     def sum(self, now: float) -> Delays:
-        """What has been counted in the last hour."""
+        """Sum of what was counted in the last hour."""
         rows = [(wait, delay) for _, wait, delay in self._over]
         rows += [(now - wait.submitted, wait.delay_s) for wait in self._waiting.values()]
         if not rows:

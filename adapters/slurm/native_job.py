@@ -19,7 +19,7 @@ CANCELLED_THERE = "cancelled_there"
 
 
 class Stage(StrEnum):
-    """How far we are with a job; written before the command that goes on from it."""
+    """A step on the way of a job; written before the command that goes on from it."""
 
     CLAIMING = "claiming"
     """It is being held, and bound to its nodes."""
@@ -34,7 +34,7 @@ class Stage(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class NativePart:
-    """What is kept of one part.
+    """One part, as it is kept on disk.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class NativePart:
 
     @property
     def key(self) -> PartKey:
-        """What names the part."""
+        """Key of the part."""
         return PartKey(job=self.job, attempt=self.attempt, part=self.part)
 
     @property
@@ -106,7 +106,7 @@ class NativePart:
         self.codes = [] if state is PartState.REFUSED else [code]
 
     def report(self) -> PartReport:
-        """How it is."""
+        """Report of its state."""
         codes = tuple(self.codes or ())
         return PartReport(
             job=self.job,
@@ -134,7 +134,7 @@ class NativePart:
 
     @classmethod
     def read(cls, path: Path) -> NativePart | None:
-        """What was kept; None where that is not sound."""
+        """Read what was kept; None where that is not sound."""
         try:
             body = json.loads(path.read_text())
             return cls(**(body | {"stage": Stage(body["stage"])}))
@@ -144,7 +144,7 @@ class NativePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
-    """What ``scontrol show job`` says, as far as it matters here.
+    """A job by ``scontrol show job``, as far as it matters here.
 
     Attributes
     ----------

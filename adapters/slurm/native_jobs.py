@@ -341,7 +341,7 @@ class NativeLauncher:
         return self._slurm.run(name, *arguments, env=UTC, timeout_s=limit)
 
     def _facts(self, foreign: str) -> JobFacts | None:
-        """What Slurm says of a job; None where it knows of none."""
+        """Facts of a job by Slurm; None where it knows of none."""
         try:
             text = self._command("scontrol", "-o", "show", "job", foreign)
         except CommandRefusedError as error:
@@ -351,7 +351,7 @@ class NativeLauncher:
         return job_facts(parse_fields(text))
 
     def _accounts(self, foreign: str) -> JobFacts | None:
-        """What the accounts say of a job that has gone; None where there are none."""
+        """Facts of a job that has gone, by the accounts; None where there are none."""
         try:
             text = self._command(
                 *("sacct", "-n", "-P", "-X", "-j", foreign),

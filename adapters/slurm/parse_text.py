@@ -160,7 +160,7 @@ def queue_format(mark: str) -> str:
 
 
 def parse_queue(text: str, mark: str) -> tuple[QueueEntry, ...]:
-    """What ``squeue -h -r -o`` printed, with `queue_format` of the same mark.
+    """Jobs as ``squeue -h -r -o`` prints them, with `queue_format` of the same mark.
 
     Raises
     ------
@@ -222,7 +222,7 @@ def present(text: str) -> str:
 
 
 def parse_node_list(text: str) -> tuple[NodeEntry, ...]:
-    """What ``scontrol show node`` printed, with or without ``-o``.
+    """Nodes as ``scontrol show node`` prints them, with or without ``-o``.
 
     Raises
     ------
@@ -261,7 +261,7 @@ def _node_entry(pairs: Mapping[str, str], where: str) -> NodeEntry:
 
 
 def parse_reservations(text: str) -> tuple[ReservationEntry, ...]:
-    """What ``scontrol show reservation`` printed; those without nodes are left out.
+    """Reservations as ``scontrol show reservation`` prints them; those without nodes are left out.
 
     Raises
     ------
@@ -290,7 +290,7 @@ def parse_reservations(text: str) -> tuple[ReservationEntry, ...]:
 
 
 def parse_clock(text: str) -> float:
-    """When ``scontrol show config`` was answered, by slurmctld's clock, seconds since 1970.
+    """Time of ``scontrol show config`` by slurmctld's clock, seconds since 1970.
 
     Raises
     ------

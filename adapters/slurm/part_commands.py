@@ -1,4 +1,4 @@
-"""What a part's runner asks of Slurm: the words of its commands, and what their answers mean.
+"""Commands of a part's runner to Slurm, and the meaning of their answers.
 
 Imports the standard library only, as the runner does.
 """
@@ -197,7 +197,7 @@ def _wrapper(spec: dict[str, Any]) -> list[str]:
 
 
 def batch_script(spec: dict[str, Any], srun: str) -> str:
-    """What sbatch is given; only where it runs is it known on how many nodes."""
+    """The script for sbatch; only where it runs is it known on how many nodes."""
     words = _step_words(spec)
     quoted = " ".join(
         word if word == NODE_COUNT else "'" + word.replace("'", "'\\''") + "'" for word in words
@@ -213,7 +213,7 @@ def granted(said: str) -> str:
 
 
 def told(said: str) -> str:
-    """What srun has said, without what it was asked for (``-v``) and how it goes about it."""
+    """Errors of srun, without what it was asked for (``-v``) and how it goes about it."""
     lines = said.rpartition("end of defined options")[2].splitlines()
     return "\n".join(line for line in lines if "error:" in line) or "\n".join(lines)
 

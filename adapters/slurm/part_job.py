@@ -191,7 +191,7 @@ class SlurmJob:
             return ""
 
     def _why_pending(self) -> str:
-        """What a claim waits for; empty: it does not, or that is not known yet."""
+        """Reason for which a claim waits; empty: it does not, or that is not known yet."""
         state, reason = self.state() if self.number else ("", "")
         return reason if state == "PENDING" else ""
 
@@ -234,7 +234,7 @@ class SlurmJob:
         return shown_field(text, "JobState"), shown_field(text, "Reason")
 
     def turn(self) -> Turn | None:
-        """How the job stands in the queue; None: out of reach."""
+        """The job's place in the queue; None: out of reach."""
         try:
             show = ("scontrol", "-d", "-o", "show", "job", self.number)
             text = self._slurm.run(*show, env={"TZ": "UTC"})
@@ -391,7 +391,7 @@ class SlurmJob:
             return ""  # "Invalid job id specified"
 
     def _accounted(self) -> tuple[str | None, str]:
-        """What accounting remembers of the job, where there is accounting."""
+        """The job by accounting, where there is accounting."""
         try:
             text = self._slurm.run("sacct", "-n", "-P", "-X", "-j", self.number, "-o", "State")
         except BatchError:

@@ -147,7 +147,7 @@ class SlurmReader:
         return acts(self._due, self._slurm, self._share)
 
     def _controller(self) -> str:
-        """What slurmctld is, in words to add to what went wrong.
+        """State of slurmctld, in words to add to what went wrong.
 
         The other commands try for ten seconds and more to reach one that is down.
         """

@@ -43,7 +43,7 @@ HELD_BACK = SELF_HELD | SELF_HELD_ARRAY | {"JobHeldAdmin", "PartitionDown", "Par
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What Slurm said in one cycle.
+    """Slurm's answers of one cycle.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ def relative_power(
 
 
 def states_of(nodes: Iterable[NodeEntry]) -> tuple[dict[str, NodeState], dict[str, int]]:
-    """What may be done with each node, and how often each unknown word was said."""
+    """State of each node, and how often each unknown word was said."""
     states: dict[str, NodeState] = {}
     unknown: dict[str, int] = {}
     for node in nodes:
@@ -126,7 +126,7 @@ def states_of(nodes: Iterable[NodeEntry]) -> tuple[dict[str, NodeState], dict[st
 
 
 def unknown_jobs(queue: Iterable[QueueEntry]) -> dict[str, int]:
-    """How many jobs are in a state that is not known to us; they count as running."""
+    """Number of jobs in a state that is not known to us; they count as running."""
     count = sum(entry.state == "UNKNOWN" for entry in queue)
     return {"job state": count} if count else {}
 
@@ -166,7 +166,7 @@ def running_jobs(
 
 
 def end_of(entry: QueueEntry, now: float) -> float:
-    """When a running job must have ended, seconds."""
+    """Latest end of a running job, seconds."""
     if entry.state == "COMPLETING":
         return now
     if entry.end is not None:
@@ -260,7 +260,7 @@ def kept_nodes(
 def expected_nodes(
     settings: SlurmSettings, answers: Answers, nodes: Iterable[NodeEntry]
 ) -> tuple[Reservation, ...]:
-    """What local pending jobs expect, where the site wants it kept."""
+    """Nodes that local pending jobs expect, where the site wants them kept."""
     if settings.pending != "respect":
         return ()
     names = {node.name for node in nodes}
@@ -386,7 +386,7 @@ def local_waiting(settings: SlurmSettings, answers: Answers) -> list[QueueEntry]
 
 
 def local_waits(answers: Answers) -> tuple[tuple[float, int], ...]:
-    """How long the local jobs that began last had waited, and on how many nodes they run."""
+    """Waits of the local jobs that began last, with the number of nodes they run on."""
     begun = sorted(
         (
             (entry.start, entry)
@@ -403,7 +403,7 @@ def local_waits(answers: Answers) -> tuple[tuple[float, int], ...]:
 
 
 def suspended_parts(answers: Answers) -> tuple[str, ...]:
-    """What to tell of parts of ours that were suspended in Slurm: the other parts run on."""
+    """Notices of parts of ours that were suspended in Slurm: the other parts run on."""
     told = []
     for entry in answers.queue:
         if entry.state == "SUSPENDED" and answers.is_ours(entry):

@@ -1,4 +1,4 @@
-"""What Slurm's answers are read into, whatever release and command they come from."""
+"""Records of nodes, jobs and reservations, whatever release of Slurm and command they come from."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ def state_words(text: str) -> tuple[str, ...]:
 
 
 def node_state(words: tuple[str, ...]) -> tuple[NodeState, tuple[str, ...]]:
-    """What may be done with a node, and the words of its state that are not known to us."""
+    """State of a node, and the words of it that are not known to us."""
     known = [BASE_STATES[word] for word in words if word in BASE_STATES]
     strange = tuple(w for w in words if w not in BASE_STATES and w not in NODE_FLAGS)
     if not known:

@@ -92,7 +92,7 @@ def chosen(candidates: Iterable[Candidate], count: int, now: float) -> tuple[str
 
 @dataclass(slots=True, kw_only=True)
 class _Demand:
-    """What of the cluster was wanted lately, in slots."""
+    """Recent demand for the cluster, in slots."""
 
     slots: int = 0
     heard_at: float = float("-inf")
@@ -156,7 +156,7 @@ class Share:
 
     @property
     def way(self) -> str:
-        """How our parts get in, in words."""
+        """The way in of our parts, in words."""
         granted = self.settings.max_share
         plain = PLAIN_WAYS[self.settings.start]
         if not granted:
@@ -166,7 +166,7 @@ class Share:
         return f"before waiting jobs, on up to {granted:.0%} of the nodes"
 
     def memory_of(self, nodes: Iterable[str]) -> int:
-        """What each process gets on these nodes where its user names no memory, MiB; 0: no say."""
+        """Memory of each process on these nodes where its user names none, MiB; 0: no say."""
         return min((self.memory_by_cpu.get(name, 0) for name in nodes), default=0)
 
     def want(self, slots: int) -> None:

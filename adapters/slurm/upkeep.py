@@ -17,7 +17,7 @@ AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """What one reading has shown.
+    """Findings of one reading.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Due:
 
 
 def acts(due: Due, slurm: Slurm, share: Share) -> tuple[Act, ...]:
-    """What is due in Slurm, in the order in which it is best done."""
+    """Acts that are due in Slurm, in the order in which they are best done."""
     commands: list[tuple[str, ...]]
     commands = [("hold_jobs", "scontrol", "hold", ",".join(lot)) for lot in _lots(due.handed)]
     commands += [("cancel_revived_jobs", "scancel", *lot) for lot in _lots(due.revived)]

@@ -6,11 +6,13 @@ import os
 import pwd
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from coalloc.cli.doctor.findings import Finding, ok, problem, unknown, warning
+from coalloc.cli.doctor.findings import Finding, Level, ok, problem, unknown, warning
 from coalloc.runtime.config.schema import ClusterConfig, Config
 from coalloc.runtime.key_files import KeyFileError, parse_key, read_key, user_key_path
 
@@ -49,63 +51,103 @@ def _configuration_file(path: Path) -> Finding:
     return ok("configuration file", f"{path}, mode {stat.S_IMODE(mode):04o}")
 
 
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A mode that a folder must not have.
+
+    Attributes
+    ----------
+    is_bad : callable
+        Judges the bits of a mode.
+    text, todo : str
+        What it means, and the command that mends it.
+    """
+
+    is_bad: Callable[[int], bool]
+    text: str
+    todo: str
+    finding: Callable[[str, str, str], Finding] = problem
+
+
 def state_finding(config: Config) -> Finding:
     """Judge the folder of the store: its file system and its mode."""
     from coalloc.daemon.store.disk import mount_of
 
     about, folder = "state folder", Path(config.daemon.state_dir)
-    try:
-        found = folder.stat()
-    except FileNotFoundError:
-        return unknown(about, f"{folder} is not there", "the daemon makes it when it first starts")
-    except OSError as error:
-        return unknown(about, f"{folder}: {error.strerror}", "ask again as the daemon's user")
-    mount = mount_of(folder)
+    is_shared = config.daemon.mode == "multi-user"
+    mend = f"chmod {'711' if is_shared else '700'} {folder}"
+    seen_into = 0o044 if is_shared else OPEN_TO_OTHERS
+    modes = [
+        Mode(lambda mode: bool(mode & WRITTEN_BY_OTHERS), "others may write", mend),
+        Mode(
+            lambda mode: is_shared and mode & 0o011 != 0o011,
+            "users cannot pass to their jobs",
+            mend,
+        ),
+        Mode(lambda mode: bool(mode & seen_into), "others may look in", mend, warning),
+        Mode(lambda mode: mode & 0o700 != 0o700, "its owner cannot write", mend),
+    ]
+    unseen = partial(unknown, todo="ask again as the daemon's user")
+    found = _folder_finding(
+        about, folder, modes, unseen, "the daemon makes it when it first starts"
+    )
+    mount = None if found.level is Level.UNKNOWN else mount_of(folder)
     if mount is not None and mount.is_network:
         return problem(
             about,
             f"{folder} lies on {mount.type}, on which locks do not hold",
             "name a folder on a local disk as daemon.state_dir",
         )
-    mode = stat.S_IMODE(found.st_mode)
-    if mode & WRITTEN_BY_OTHERS:
-        return problem(about, f"{folder}: mode {mode:04o}, others may write", _chmod(config))
-    if config.daemon.mode == "multi-user" and mode & 0o011 != 0o011:
-        return problem(
-            about, f"{folder}: mode {mode:04o}, users cannot pass to their jobs", _chmod(config)
-        )
-    if mode & 0o044 or (config.daemon.mode == "single-user" and mode & OPEN_TO_OTHERS):
-        return warning(about, f"{folder}: mode {mode:04o}, others may look in", _chmod(config))
-    if mode & 0o700 != 0o700:
-        return problem(about, f"{folder}: mode {mode:04o}, its owner cannot write", _chmod(config))
-    return ok(about, f"{folder}, mode {mode:04o}, {_owner(found)}'s")
-
-
-def _chmod(config: Config) -> str:
-    mode = "711" if config.daemon.mode == "multi-user" else "700"
-    return f"chmod {mode} {config.daemon.state_dir}"
+    return found
 
 
 def _runtime_folder(config: Config) -> Finding:
-    about, folder = "socket folder", Path(config.daemon.runtime_dir)
+    folder, is_shared = Path(config.daemon.runtime_dir), config.daemon.mode == "multi-user"
+    modes = [
+        Mode(
+            lambda mode: bool(mode & WRITTEN_BY_OTHERS),
+            "others may put sockets there",
+            f"chmod go-w {folder}",
+        ),
+        Mode(
+            lambda mode: is_shared and not mode & stat.S_IXOTH,
+            "users cannot reach it",
+            f"chmod 755 {folder}",
+        ),
+    ]
+    unseen = partial(problem, todo="let users pass to it: chmod o+x")
+    return _folder_finding(
+        "socket folder", folder, modes, unseen, "the daemon makes it when it starts"
+    )
+
+
+def _folder_finding(
+    about: str,
+    folder: Path,
+    modes: Sequence[Mode],
+    unseen: Callable[[str, str], Finding],
+    made: str,
+) -> Finding:
+    """Judge a folder by the first mode that it must not have.
+
+    Parameters
+    ----------
+    unseen : callable
+        Makes the finding where it cannot be looked at.
+    made : str
+        What makes it where it is not there.
+    """
     try:
         found = folder.stat()
     except FileNotFoundError:
-        return unknown(about, f"{folder} is not there", "the daemon makes it when it starts")
+        return unknown(about, f"{folder} is not there", made)
     except OSError as error:
-        return problem(about, f"{folder}: {error.strerror}", "let users pass to it: chmod o+x")
-    mode = stat.S_IMODE(found.st_mode)
-    if mode & WRITTEN_BY_OTHERS:
-        return problem(
-            about,
-            f"{folder}: mode {mode:04o}, others may put sockets there",
-            f"chmod go-w {folder}",
-        )
-    if config.daemon.mode == "multi-user" and not mode & stat.S_IXOTH:
-        return problem(
-            about, f"{folder}: mode {mode:04o}, users cannot reach it", f"chmod 755 {folder}"
-        )
-    return ok(about, f"{folder}, mode {mode:04o}, {_owner(found)}'s")
+        return unseen(about, f"{folder}: {error.strerror}")
+    bits = stat.S_IMODE(found.st_mode)
+    for mode in modes:
+        if mode.is_bad(bits):
+            return mode.finding(about, f"{folder}: mode {bits:04o}, {mode.text}", mode.todo)
+    return ok(about, f"{folder}, mode {bits:04o}, {_owner(found)}'s")
 
 
 def _owner(found: os.stat_result) -> str:

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How bad a finding is."""
+    """Severity of a finding."""
 
     OK = "ok"
     UNKNOWN = "unknown"
@@ -39,7 +39,7 @@ class Finding:
 
     @property
     def line(self) -> str:
-        """What was seen and what to do, in one line."""
+        """One line: what was seen and what to do."""
         return f"{self.text}: {self.todo}" if self.todo else self.text
 
 

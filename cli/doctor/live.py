@@ -11,7 +11,8 @@ from coalloc.cli.doctor.files import disk_finding
 from coalloc.cli.doctor.findings import Finding, ok, problem, unknown, warning
 from coalloc.client.client import Client, NoAnswerError, RefusedError
 from coalloc.runtime.texts import length
-from coalloc.wire.answers import ClusterRow, ServiceStatus
+from coalloc.wire.answers import ServiceStatus
+from coalloc.wire.node_rows import ClusterRow
 
 APART_S, FAR_APART_S = 1.0, 30.0
 """Clocks that differ by more blur start times; by more than the second, leases and deadlines."""

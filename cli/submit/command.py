@@ -18,7 +18,7 @@ from coalloc.cli.submit import options as shared
 from coalloc.cli.submit.script_programs import programs
 from coalloc.client.submission import JobOptions, submission
 from coalloc.runtime import texts
-from coalloc.runtime.texts import instant
+from coalloc.runtime.texts import between, instant
 from coalloc.wire.answers import Estimate, Submitted
 
 ABOUT = """\
@@ -238,7 +238,7 @@ def _option_parser() -> Parser:
 
 
 def _job_options(args: argparse.Namespace, script: str) -> JobOptions:
-    """What the client is told, of what was typed."""
+    """Options for the client, from what was typed."""
     options: dict[str, Any] = {
         "sigma": args.sigma,
         "proc_gbps": args.bandwidth,
@@ -256,7 +256,7 @@ def _job_options(args: argparse.Namespace, script: str) -> JobOptions:
 
 
 def _kind(args: argparse.Namespace) -> Mapping[str, Any]:
-    """What says how long it runs: in chunks, by processes, or as it is."""
+    """Options of its run time: in chunks, by processes, or as it is."""
     if args.divisible is not None:
         return _divisible(args)
     for option in ("chunk", "retries", "keep_going"):
@@ -299,7 +299,9 @@ def _moldable(args: argparse.Namespace) -> Mapping[str, Any]:
 
 def _start(estimate: Estimate) -> str:
     """Start and nodes."""
-    return f"start at {instant(estimate.start_estimate)} on {node_set(estimate.nodes)}"
+    likely = between(estimate.start_early, estimate.start_late, estimate.time)
+    start = instant(estimate.start_estimate) + (f" ({likely})" if likely else "")
+    return f"start at {start} on {node_set(estimate.nodes)}"
 
 
 COMMANDS = {

@@ -1,4 +1,4 @@
-"""What all submissions share: options, and how a job is sent and waited for."""
+"""Common ground of all submissions: options, and how a job is sent and waited for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BATCH = ("account", "qos", "partition", "reservation", "licenses", "gres")
 
 
 def add_order(group: Any) -> None:
-    """When and where it runs."""
+    """Options of time and place."""
     group.add_argument(
         "-M", "--clusters", type=parse.names, metavar="NAMES", help="clusters that may run it"
     )
@@ -49,12 +49,12 @@ def add_order(group: Any) -> None:
 
 
 def add_begin(group: Any) -> None:
-    """When it may start."""
+    """Options of its earliest start."""
     group.add_argument("--begin", metavar="TIME", help="no start before: now+1hour, 16:00")
 
 
 def add_batch(group: Any) -> None:
-    """What the batch systems are told."""
+    """Options that are passed on to batch systems."""
     group.add_argument(
         "-A", "--account", metavar="NAME", help="account to charge; sites map it for each cluster"
     )
@@ -70,7 +70,7 @@ def add_batch(group: Any) -> None:
 
 
 def add_output(group: Any, of: str) -> None:
-    """Where its output goes, where it works, and what it sees.
+    """Options of output, working folder and environment.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def add_output(group: Any, of: str) -> None:
 
 
 def add_failures(group: Any, of: str, then: str) -> None:
-    """How often it is tried again, and what a failure ends.
+    """Options of retries, and of what a failure ends.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def _limit(text: str) -> float:
 
 
 def add_answer(group: Any) -> None:
-    """What is printed, and when the command ends."""
+    """Options of the output, and of the command's end."""
     group.add_argument(
         "--test-only", action="store_true", help="say when it would start; queue nothing"
     )
@@ -154,7 +154,7 @@ def add_answer(group: Any) -> None:
 
 
 def shared_options(args: argparse.Namespace, command: str) -> dict[str, Any]:
-    """What the client is told of the options of this module, of those that were given.
+    """Options for the client, of those of this module that were given.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def _folder(path: str | None, command: str) -> str | None:
 
 
 def _environment(export: str | None, command: str) -> dict[str, str]:
-    """What a job inherits of our variables."""
+    """Variables of ours that a job inherits."""
     wanted = _read(lambda: parse.exported(export or "ALL", os.environ), "--export", command)
     kept = portable(wanted)
     left_out = [n for n in wanted if n not in kept and not n.startswith("COALLOC_")]

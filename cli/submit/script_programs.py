@@ -21,7 +21,7 @@ PLAIN_LINE = re.compile(r"(?:exec +|\w+=[\w./:+-]* +)*([\w./+-]+)(?: [\w./:+=@%,
 
 
 def programs(text: str) -> list[str]:
-    """What a script is certain to execute: its interpreter, and the one plain command in it.
+    """Programs that a script is certain to execute: its interpreter, and its one plain command.
 
     Of a shell script with more in it nothing is said: commands may be functions, or be skipped.
     """

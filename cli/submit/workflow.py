@@ -66,7 +66,7 @@ def _body(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _options(args: argparse.Namespace, name: str) -> WorkflowOptions:
-    """What the client is told, of what was typed."""
+    """Options for the client, from what was typed."""
     options: dict[str, Any] = {
         "name": name or args.file.stem,
         **shared.shared_options(args, "submit-workflow"),

@@ -1,4 +1,4 @@
-"""What ``coalloc top`` shows, as text: one look at the daemon, its lines, and a job's output."""
+"""Texts of ``coalloc top``: one look at the daemon, its lines, and a job's output."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from coalloc.cli import queue_columns as columns
 from coalloc.cli.output import printable
 from coalloc.runtime.texts import clock, length
-from coalloc.wire.answers import ClusterRow, ServiceStatus
+from coalloc.wire.answers import ServiceStatus
 from coalloc.wire.job_rows import JobDetails, QueueRow
+from coalloc.wire.node_rows import ClusterRow
 
 if TYPE_CHECKING:
     from coalloc.client.client import Client

@@ -1,4 +1,4 @@
-"""What a job of `coalloc.Executor` runs: ``python -m coalloc.client.futures.call_runner FILE``.
+"""Program of a job of `coalloc.Executor`: ``python -m coalloc.client.futures.call_runner FILE``.
 
 Carries out the calls of the file in order, up to the first that raises. Every process of the job
 does so; rank 0 leaves the results beside the file, and any rank leaves what it raised.
@@ -44,7 +44,7 @@ def outcomes(body: Mapping[str, Any]) -> Iterator[CallOutcome]:
 
 
 def failure(error: Exception) -> CallOutcome:
-    """What another process can be told of an exception."""
+    """An exception as another process can be told of it."""
     try:
         arguments = tuple(as_json(list(error.args), "arguments"))
     except NotCallableThereError:

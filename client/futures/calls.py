@@ -54,7 +54,7 @@ class CallError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOutcome:
-    """What became of one call: a value, or an exception's class, message and traceback."""
+    """Outcome of one call: a value, or an exception's class, message and traceback."""
 
     value: Any = None
     kind: str = ""
@@ -204,7 +204,7 @@ def outcome_json(outcome: CallOutcome) -> dict[str, Any]:
 
 
 def read_outcomes(path: Path) -> list[CallOutcome]:
-    """What a job wrote.
+    """Result file of a job.
 
     Raises
     ------

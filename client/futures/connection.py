@@ -1,4 +1,4 @@
-"""What `coalloc.Executor` says to the daemon, and hears from it: two threads, one client each.
+"""Talk of `coalloc.Executor` with the daemon: two threads, one client each.
 
 One sends submits, many at a time, and cancellations. The other follows the event stream, so that
 a thousand jobs cost no more questions than one. Both outlive a restart of the daemon: submits go
@@ -238,7 +238,7 @@ class DaemonConnection:
             try:
                 last = self._reconciled(client, last)
                 self._following_fails.too_long(None)
-                for event in client.events(last, follow=True, stopped=self._is_over):
+                for event in client.events(last, follow=True, stopped=self._is_over, away_s=0.0):
                     last = event.seq
                     self._heard(event)
             except NoAnswerError as error:

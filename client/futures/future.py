@@ -57,13 +57,13 @@ class Finished(Struct, frozen=True, kw_only=True):
     detail: str = ""
 
     def text(self) -> str:
-        """What its processes printed."""
+        """Output of its processes."""
         return Path(self.output).read_text(encoding="utf-8", errors="replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How the daemon says a job ended."""
+    """End of a job by the daemon's word."""
 
     job: str
     state: str

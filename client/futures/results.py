@@ -140,7 +140,7 @@ def pattern(path: Path) -> str:
 
 
 def finished(ending: Ending, *, output: str) -> Finished:
-    """How a command ended by itself.
+    """End of a command by itself.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""What the core is made of: records, the state, events, effects and messages."""
+"""Material of the core: records, the state, events, effects and messages."""

@@ -15,6 +15,7 @@ from coalloc.core.base.messages import Order
 from coalloc.core.base.records import JobRecord, Launch
 from coalloc.core.base.requests import Answer
 from coalloc.core.base.speedup_fit import Run
+from coalloc.core.base.start_intervals import Promise, StartError
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.snapshot import Snapshot
 
@@ -76,6 +77,35 @@ class DropHistory:
     """Forget the run-time history of a user's command."""
 
     key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavePromises:
+    """Write the expected starts that a waiting job was given."""
+
+    job: str
+    promises: tuple[Promise, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropPromises:
+    """Forget the expected starts that a job was given."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveStartError:
+    """Write how wrong an expected start was."""
+
+    error: StartError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropStartError:
+    """Forget how wrong an expected start was."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,6 +316,10 @@ Effect = (
     | SaveMeta
     | SaveHistory
     | DropHistory
+    | SavePromises
+    | DropPromises
+    | SaveStartError
+    | DropStartError
     | SaveUsage
     | AddUsage
     | SaveAccount

@@ -172,7 +172,7 @@ class ProjectTree:
         return found
 
     def refusal(self, account: str, user: str) -> str:
-        """Why a user's job may not name this project; empty if it may."""
+        """Reason why a user's job may not name this project; empty if it may."""
         if not account or not self.projects:
             return ""
         project = self.projects.get(account)

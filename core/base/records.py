@@ -69,6 +69,8 @@ class PartRecord:
         When it was heard that it has its nodes, seconds.
     expected : float or None
         Of one that waits: when its batch system expects to start it, seconds.
+    cpu_s, max_rss_mb : float or None
+        CPU time of its processes, memory of the largest; None: not known.
     """
 
     cluster: str
@@ -86,12 +88,33 @@ class PartRecord:
     was_put_off: bool = False
     granted: float | None = None
     expected: float | None = None
+    cpu_s: float | None = None
+    max_rss_mb: float | None = None
 
     @property
     def is_waiting(self) -> bool:
         """It was sent into a queue and holds no nodes, as far as was heard."""
         is_queued = self.state is PartState.PREPARING and self.expected is not None
         return self.state is PartState.WAITING or (is_queued and self.granted is None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancellation:
+    """Request to end a job.
+
+    Attributes
+    ----------
+    reason : str
+        For the record; empty: none was given.
+    """
+
+    user: str
+    reason: str = ""
+
+    @property
+    def words(self) -> str:
+        """One line for people."""
+        return f"cancelled by {self.user}" + (f": {self.reason}" if self.reason else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +146,8 @@ class JobRecord:
         When an unfinished preparation is given up, seconds.
     cancelled_by : str
         Who asked for the end of it; empty when nobody.
+    cancel_reason : str
+        The reason that he gave.
     skew_s : float or None
         Between the first processes of its parts.
     origin : str
@@ -185,6 +210,7 @@ class JobRecord:
     policy: str = ""
     deadline: float | None = None
     cancelled_by: str = ""
+    cancel_reason: str = ""
     started: float | None = None
     ended: float | None = None
     exit_code: int | None = None
@@ -209,6 +235,11 @@ class JobRecord:
     barred: Mapping[str, str] = field(default_factory=dict)
     priority: float = 0.0
     batch: BatchOptions = PLAIN
+
+    @property
+    def cancellation(self) -> Cancellation:
+        """Who has asked for its end, and why."""
+        return Cancellation(user=self.cancelled_by, reason=self.cancel_reason)
 
     @property
     def account(self) -> str:

@@ -66,9 +66,16 @@ class SubmitWorkflow(Submit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancel:
-    """End a job, waiting or running; also a task of a workflow or a piece, ``17.3``."""
+    """End a job, waiting or running; also a task of a workflow or a piece, ``17.3``.
+
+    Attributes
+    ----------
+    reason : str
+        For the record; empty: none was given.
+    """
 
     job: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

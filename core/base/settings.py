@@ -84,7 +84,7 @@ class JobDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrioritySettings:
-    """What counts beside the submitted weight, see `core.priority`; doublings of the weight.
+    """Factors beside the submitted weight, see `core.sharing.priority`; doublings of the weight.
 
     Attributes
     ----------

@@ -6,109 +6,30 @@ is frozen and replaced whole.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.effects import AppendEvent, Effect, LogLine, SaveJob, SaveMeta, SendOrder
 from coalloc.core.base.messages import Abort, Dismiss, Forget, Order
 from coalloc.core.base.plan_order import PlanOrder
-from coalloc.core.base.power import PowerState
 from coalloc.core.base.projects import ProjectTree
 from coalloc.core.base.records import WAITING, JobRecord, JobState, Outlook, Reserved, Wait
 from coalloc.core.base.round_control import Aside, Isolation, RoundControl
-from coalloc.core.base.settings import ClusterSettings, Settings
+from coalloc.core.base.settings import Settings
 from coalloc.core.base.speedup_fit import Run
+from coalloc.core.base.start_intervals import Calibration, Promise
 from coalloc.core.base.usage import Owner, Usage
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan
-from coalloc.model.platform import Node
-from coalloc.model.reading import ClusterReading, NodeReading
-from coalloc.model.site_rules import Verdict
 from coalloc.model.snapshot import Snapshot
 
 NOBODY = ""
 """The user to whom the tokens of native jobs belong: no client is called so."""
 SPARE_TOKENS = 1000
 """Beyond two for each job in memory."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewedNodes:
-    """The nodes of a cluster as planning sees them, and what they were made from.
-
-    `reading` and `powers` are replaced whole where they change, so that they are compared as
-    objects.
-    """
-
-    reading: ClusterReading | None
-    powers: Mapping[str, PowerState]
-    drained: tuple[bool, frozenset[str]]
-    power_step: float
-    nodes: tuple[Node, ...]
-
-
-@dataclass(slots=True)
-class ClusterState:
-    """One cluster as the daemon sees it now."""
-
-    settings: ClusterSettings
-    configured: bool = True
-    """False where the configuration has dropped it, and jobs still run on it."""
-    connected: bool = False
-    identity: str = ""
-    """Of its executor's state; empty: not said."""
-    rival: str = ""
-    """Of another executor's, which was not admitted."""
-    peer: Hashable = None
-    """The connection of its executor, while it is connected."""
-    heard_at: float | None = None
-    """When its executor said anything last, while it was connected."""
-    reading: ClusterReading | None = None
-    read_at: float = float("-inf")
-    reading_at: float = 0.0
-    """Of the reading, by its executor's clock."""
-    reading_run: str = ""
-    """Of the executor whose clock that is."""
-    error: str = "no reading yet"
-    version: str = ""
-    """Of its executor; empty: not said."""
-    clock_leads_s: tuple[float, ...] = ()
-    """Its executor's wall clock before ours, less the way of each of the latest messages."""
-    powers: dict[str, PowerState] = field(default_factory=dict)
-    drained: bool = False
-    drained_nodes: set[str] = field(default_factory=set)
-    next_seq: int = 1
-    acked_seq: int = 0
-    behind_since: tuple[int, float] | None = None
-    """The order an executor says it is at, while there are later ones, and since when."""
-    unseen: frozenset[str] = frozenset()
-    """Handed jobs that the latest reading should have had, and did not."""
-    put_back: dict[str, float] = field(default_factory=dict)
-    """Handed jobs that the batch system put back into its queue, and when, by its executor's
-    clock: an earlier reading does not have them."""
-    unknown: frozenset[str] = frozenset()
-    """Words of the batch system that nobody here knows, and that were logged."""
-    asked: dict[tuple[str, str, int], int] = field(default_factory=dict)
-    """Orders under way that say nothing new when repeated, with their numbers."""
-    verdicts: dict[Hashable, Verdict] = field(default_factory=dict, compare=False, repr=False)
-    """What its batch system would say to jobs, by the rules it was read with."""
-    openings: dict[Hashable, tuple[NodeReading, ...]] = field(
-        default_factory=dict, compare=False, repr=False
-    )
-    """Its nodes in some partitions, with some generic resources."""
-    viewed: ViewedNodes | None = field(default=None, compare=False, repr=False)
-    """Its nodes as the latest snapshot had them."""
-
-    @property
-    def clock_ahead_s(self) -> float | None:
-        """How far its executor's clock is before ours, by the message that was quickest here."""
-        return max(self.clock_leads_s, default=None)
-
-    def is_stale(self, now: float, max_age_s: float) -> bool:
-        """Nothing may be concluded from what was read last."""
-        return not self.connected or self.reading is None or now - self.read_at > max_age_s
 
 
 @dataclass(slots=True)
@@ -171,6 +92,10 @@ class State:
     """Of pending jobs only: one that is held asks for no round."""
     tokens: dict[tuple[str, str], str] = field(default_factory=dict)
     outlook: dict[str, Outlook] = field(default_factory=dict)
+    promises: dict[str, tuple[Promise, ...]] = field(default_factory=dict)
+    """Expected starts that jobs were given which have not started."""
+    calibration: Calibration = field(default_factory=Calibration)
+    """How wrong such expected starts were."""
     passed_over: dict[str, int] = field(default_factory=dict)
     aside: dict[str, Aside] = field(default_factory=dict)
     """What rounds leave out."""
@@ -349,6 +274,7 @@ class State:
             table.pop(job, None)
         self.composites.pop(job, None)
         self.outlook.pop(job, None)
+        self.promises.pop(job, None)
         self.passed_over.pop(job, None)
         self.aside.pop(job, None)
         self.limited.pop(job, None)

@@ -62,7 +62,7 @@ def by_day(start: float, end: float) -> Iterator[tuple[int, float]]:
 
 
 def part_span(record: JobRecord, part: PartRecord, now: float) -> tuple[float, float] | None:
-    """When a part has run, until now; None where it has not."""
+    """Span in which a part has run, until now; None where it has not."""
     start = part.started if part.started is not None else record.started
     if start is None:
         return None

@@ -29,7 +29,7 @@ def reservations(
     running: Sequence[Running],
     now: float,
 ) -> Iterator[Reservation]:
-    """What is kept for the projects that have guarantees, as long as their jobs wait."""
+    """Reservations for the projects that have guarantees, as long as their jobs wait."""
     of = {cluster.name: cluster for cluster in clusters}
     for project in state.tree.guaranteed:
         mine = [

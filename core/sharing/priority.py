@@ -47,7 +47,7 @@ LEAST = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lead:
-    """How far one level of a job's path is ahead of its siblings.
+    """Lead of one level of a job's path over its siblings.
 
     Attributes
     ----------
@@ -269,7 +269,7 @@ def factors(
 
 
 def charge_of(record: JobRecord, rule: PrioritySettings) -> float:
-    """What starting a job would charge its project at once, processor-seconds."""
+    """Charge to its project at a job's start, processor-seconds."""
     job = record.job
     match job:
         case RigidJob() | MoldableJob():

@@ -14,7 +14,7 @@ from coalloc.core.base.composites import flow_of, named
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.workflows import first_record
-from coalloc.daemon.queries import accounts, job_views, shares, workflow_views
+from coalloc.daemon.queries import accounts, accuracy, job_views, shares, workflow_views
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError
 from coalloc.daemon.queries.reservation_rows import reservation_rows
 from coalloc.daemon.store.records_json import read_object, read_record
@@ -36,6 +36,7 @@ from coalloc.wire.answers import (
     SnapshotAnswer,
     SolverStatus,
 )
+from coalloc.wire.estimate_answers import AccuracyAnswer
 from coalloc.wire.frames import PROTOCOL
 from coalloc.wire.job_rows import JobDetails
 from coalloc.wire.share_answers import AccountAnswer, PriorityAnswer, RulesAnswer, UsageAnswer
@@ -318,6 +319,10 @@ def _usage(sources: Sources, body: Mapping[str, Any], now: float) -> UsageAnswer
     return accounts.usage(sources.store, body, now)
 
 
+def _estimates(sources: Sources, body: Mapping[str, Any], now: float) -> AccuracyAnswer:
+    return accuracy.accuracy(sources.state, now)
+
+
 QUESTIONS: dict[str, Answering] = {
     "queue": _queue,
     "show": _show,
@@ -330,4 +335,5 @@ QUESTIONS: dict[str, Answering] = {
     "status": _status,
     "account": _account,
     "usage": _usage,
+    "estimates": _estimates,
 }

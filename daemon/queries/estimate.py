@@ -11,7 +11,9 @@ from coalloc.core import snapshots
 from coalloc.core.admission import never_fits
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.requests import Submit
+from coalloc.core.base.start_intervals import FIRST, Calibration
 from coalloc.core.eligibility import owner_of
+from coalloc.core.placing import NOW_S
 from coalloc.core.queue import submitted_job
 from coalloc.core.sharing import limits
 from coalloc.daemon.queries.answers import Sources
@@ -39,7 +41,7 @@ async def estimated(
         plan = await planner.estimate(snapshot, policy, sources.state.notes.get(policy))
     except Exception as error:
         raise QueryRefusedError("busy", f"no estimate: {error}") from error
-    return estimate_of(plan, job, now)
+    return estimate_of(plan, job, now, sources.state.calibration, snapshot)
 
 
 def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snapshot, str]:
@@ -80,13 +82,23 @@ def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snap
     return snapshots.snapshot(state, now, without=without, also=record), record.id
 
 
-def estimate_of(plan: Plan, job: str, now: float) -> Estimate:
-    """Start and end of one job in a plan."""
+def estimate_of(
+    plan: Plan, job: str, now: float, calibration: Calibration, snapshot: Snapshot
+) -> Estimate:
+    """Start and end of one job in a plan; a start that is not at once with its interval."""
     mine = [p for p in plan.placements if p.job == job]
     placed = min(mine, key=lambda p: p.start, default=None)
     deferred = next((d for d in plan.deferred if d.job == job), None)
+    interval = None
+    if placed is not None and placed.task is None and placed.chunks is None:
+        begin = max(now, next(one.earliest for one in snapshot.queue if one.id == job))
+        if placed.start > begin + NOW_S:
+            interval = calibration.interval(placed.start, now, FIRST, begin)
+    early, late = interval or (None, None)
     return Estimate(
         start_estimate=None if placed is None else placed.start,
+        start_early=early,
+        start_late=late,
         end_estimate=max((p.end for p in mine), default=None),
         nodes={} if placed is None else dict(placed.nodes),
         reason="" if deferred is None else str(deferred.reason),

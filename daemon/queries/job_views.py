@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
-from coalloc.core import negotiating, snapshots
+from coalloc.core import negotiating, promises, snapshots
+from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.core.base.state import ClusterState, State, arrival, procs_of
+from coalloc.core.base.state import State, arrival, procs_of
 from coalloc.core.dependencies import is_open
 from coalloc.core.occupation import occupation
 from coalloc.core.sharing import limits
+from coalloc.core.sharing.priority import project_of
 from coalloc.daemon.queries import workflow_views
 from coalloc.model.job_json import write_job
 from coalloc.model.jobs import MoldableJob, RigidJob
@@ -22,13 +24,15 @@ from coalloc.model.plan_json import write_plan
 from coalloc.model.platform import Node
 from coalloc.model.reading import NodeReading
 from coalloc.runtime.texts import instant
-from coalloc.wire.answers import ClusterRow, NewestPlan, NodeRow, RunningRow, Why
+from coalloc.wire.answers import NewestPlan, RunningRow, Why
 from coalloc.wire.job_rows import JobDetails, PartRow, QueueRow
+from coalloc.wire.node_rows import ClusterRow, NodeRow
 
 NODES_NAMED = 32
 OF_THE_RECORD = (
     *("command", "uid", "gid", "needs", "array_index", "rendezvous", "attempt", "refusals"),
-    *("not_before", "planned", "round", "policy", "deadline", "cancelled_by", "skew_s", "retries"),
+    *("not_before", "planned", "round", "policy", "deadline", "skew_s", "retries"),
+    *("cancelled_by", "cancel_reason"),
     *("keep_going", "failures", "flow", "chunk_first", "chunks"),
     *("queued", "arranged", "idle_node_s", "late", "behind", "barred", "priority"),
 )
@@ -83,6 +87,7 @@ def _behind(state: State, after: str) -> Iterator[JobRecord]:
 def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
     """One line of the queue; a waiting job always has a reason, and a start where one is known."""
     start, reason, detail = expectation(record, state, now)
+    early, late = promises.interval(state, record, start, now) or (None, None)
     if record.id in state.composites:
         nodes, clusters = workflow_views.occupied(state.composites[record.id], state)
     else:
@@ -100,6 +105,8 @@ def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
         ended=record.ended,
         time_limit=job.time_limit,
         start_estimate=start,
+        start_early=early,
+        start_late=late,
         reason=reason,
         detail=detail,
         nodes=nodes,
@@ -111,13 +118,14 @@ def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
         foreign=record.foreign,
         task=record.task,
         progress=workflow_views.progress(record, state),
+        project=project_of(state, record),
     )
 
 
 def expectation(record: JobRecord, state: State, now: float) -> tuple[float | None, str, str]:
     """Expected start of a waiting job, the reason why it waits, and the same in words."""
     if record.is_placed and record.cancelled_by:
-        return None, "cancelling", f"being ended: cancelled by {record.cancelled_by}"
+        return None, "cancelling", f"being ended: {record.cancellation.words}"
     if record.id in state.composites and not record.is_waiting:
         return workflow_views.expectation(record, state)
     if (queued := negotiating.in_words(record, now)) is not None:
@@ -283,6 +291,7 @@ def _node_row(
 def why(record: JobRecord, state: State, now: float) -> Why:
     """The reason why a job does not start, with the figures behind it."""
     start, reason, detail = expectation(record, state, now)
+    early, late = promises.interval(state, record, start, now) or (None, None)
     facts: list[str] = []
     pool = state.composites.get(record.id)
     if isinstance(pool, ChunkPool):
@@ -322,6 +331,8 @@ def why(record: JobRecord, state: State, now: float) -> Why:
         reason=reason,
         detail=detail,
         start_estimate=start,
+        start_early=early,
+        start_late=late,
         facts=tuple(facts),
     )
 

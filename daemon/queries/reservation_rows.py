@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coalloc.core.base.state import State
 from coalloc.model.ranges import EVENT
-from coalloc.wire.answers import ReservationRow
+from coalloc.wire.node_rows import ReservationRow
 
 
 def reservation_rows(state: State) -> tuple[ReservationRow, ...]:

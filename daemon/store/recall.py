@@ -16,7 +16,12 @@ from coalloc.core.negotiating import WAITS_KEY, kept_waits
 from coalloc.core.presence import MARK as EXECUTOR
 from coalloc.core.reserving import META as RESERVED
 from coalloc.core.reserving import read_reserved
-from coalloc.daemon.store.records_json import read_object, read_record
+from coalloc.daemon.store.records_json import (
+    read_object,
+    read_promises,
+    read_record,
+    read_start_error,
+)
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.wire.codec import decode_order
@@ -97,6 +102,8 @@ def _recall(store: Store, keep_ended: int) -> RecalledStore:
         },
         usage={(project, user): Usage(proc_s, at) for project, user, proc_s, at in loaded.usage},
         days=days,
+        promises={job: read_promises(body) for job, body in loaded.promises.items()},
+        start_errors=[read_start_error(body) for body in loaded.start_errors],
         epoch=epoch,
         store=name,
         last_job=int(meta.get("last_job", "0")),

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from coalloc.core.base.records import JobRecord, JobState, Launch, PartRecord
+from coalloc.core.base.start_intervals import Promise, StartError
 from coalloc.model.batch_options import PLAIN, BatchOptions
 from coalloc.model.job_json import restore_job, write_job
 from coalloc.model.making import maker
@@ -31,6 +32,7 @@ _DEFAULTS: dict[str, Any] = {
     "policy": "",
     "deadline": None,
     "cancelled_by": "",
+    "cancel_reason": "",
     "started": None,
     "ended": None,
     "exit_code": None,
@@ -59,11 +61,13 @@ _ALWAYS = ("id", "name", "user", "uid", "gid", "command", "submitted", "state")
 
 
 def account_object(record: JobRecord, proc_s: float) -> dict[str, Any]:
-    """What the account of an ended job keeps beside its columns; times in seconds since 1970."""
+    """JSON of an ended job's account, beside its columns; times in seconds since 1970."""
     clusters: dict[str, int] = {}
     for part in record.parts:
         clusters[part.cluster] = clusters.get(part.cluster, 0) + sum(part.nodes.values())
     job = record.job
+    cpu_s = [part.cpu_s for part in record.parts]
+    max_rss_mb = [part.max_rss_mb for part in record.parts if part.max_rss_mb is not None]
     return {
         "name": record.name,
         "submitted": record.submitted,
@@ -75,6 +79,9 @@ def account_object(record: JobRecord, proc_s: float) -> dict[str, Any]:
         "clusters": clusters,
         "exit_code": record.exit_code,
         "command": record.command,
+        "detail": record.detail,
+        "cpu_s": sum(s for s in cpu_s if s is not None) if cpu_s and None not in cpu_s else None,
+        "max_rss_mb": max(max_rss_mb, default=None),
     }
 
 
@@ -125,6 +132,21 @@ def read_launch(text: str) -> Launch:
 def write_object(body: Mapping[str, Any]) -> str:
     """Plain values as a JSON text."""
     return _encoder.encode(body).decode()
+
+
+def write_tuple(values: tuple[Any, ...]) -> str:
+    """Plain values in their order, as a JSON text."""
+    return _encoder.encode(values).decode()
+
+
+def read_promises(text: str) -> tuple[Promise, ...]:
+    """The promises a text was written from."""
+    return tuple(Promise._make(row) for row in _decoder.decode(text))
+
+
+def read_start_error(text: str) -> StartError:
+    """The error a text was written from."""
+    return StartError._make(_decoder.decode(text))
 
 
 def read_object(text: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
@@ -82,6 +82,9 @@ class Loaded:
     usage : sequence of (project, user, proc_s, at)
     days : sequence of (project, user, day, proc_s)
         The newest year of them.
+    promises : mapping of job to body
+    start_errors : sequence of str
+        By rising number.
     """
 
     jobs: Iterator[JobRow]
@@ -93,3 +96,5 @@ class Loaded:
     plan: PlanRow | None
     usage: Sequence[tuple[str, str, float, float]] = ()
     days: Sequence[tuple[str, str, int, float]] = ()
+    promises: Mapping[str, str] = field(default_factory=dict)
+    start_errors: Sequence[str] = ()

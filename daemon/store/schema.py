@@ -14,6 +14,8 @@ from coalloc.core.base.effects import (
     AppendEvent,
     DropHistory,
     DropOrders,
+    DropPromises,
+    DropStartError,
     SaveAccount,
     SaveHistory,
     SaveJob,
@@ -21,6 +23,8 @@ from coalloc.core.base.effects import (
     SaveMeta,
     SaveNotes,
     SavePlan,
+    SavePromises,
+    SaveStartError,
     SaveToken,
     SaveUsage,
     SendOrder,
@@ -32,6 +36,7 @@ from coalloc.daemon.store.records_json import (
     write_launch,
     write_object,
     write_record,
+    write_tuple,
 )
 from coalloc.wire.codec import encode_order
 
@@ -80,6 +85,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         " body TEXT NOT NULL)",
         "CREATE INDEX accounts_ended ON accounts (ended, seq)",
         "CREATE INDEX accounts_user ON accounts (user, ended, seq)",
+    ),
+    (
+        "CREATE TABLE promises (job TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
+        "CREATE TRIGGER promises_dropped AFTER DELETE ON jobs BEGIN"
+        " DELETE FROM promises WHERE job = OLD.id; END",
+        "CREATE TABLE start_errors (number INTEGER PRIMARY KEY, body TEXT NOT NULL)",
     ),
 )
 """``MIGRATIONS[n]`` leads from schema version n to n + 1; released entries never change."""
@@ -150,6 +161,17 @@ STATEMENTS: dict[type, Statement] = {
         ),
     ),
     DropHistory: ("DELETE FROM history WHERE key = ?", lambda e: (e.key,)),
+    SavePromises: (
+        "INSERT INTO promises (job, body) VALUES (?, ?)"
+        " ON CONFLICT (job) DO UPDATE SET body = excluded.body",
+        lambda e: (e.job, write_tuple(e.promises)),
+    ),
+    DropPromises: ("DELETE FROM promises WHERE job = ?", lambda e: (e.job,)),
+    SaveStartError: (
+        "INSERT OR REPLACE INTO start_errors (number, body) VALUES (?, ?)",
+        lambda e: (e.error.number, write_tuple(e.error)),
+    ),
+    DropStartError: ("DELETE FROM start_errors WHERE number = ?", lambda e: (e.number,)),
     SaveUsage: (
         "INSERT INTO usage (project, user, proc_s, at) VALUES (?, ?, ?, ?) ON CONFLICT"
         " (project, user) DO UPDATE SET proc_s = excluded.proc_s, at = excluded.at",

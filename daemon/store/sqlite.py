@@ -144,6 +144,10 @@ class Store:
                     " (SELECT max(day) FROM usage_days) - ? GROUP BY project, user, day",
                     (MOST_DAYS,),
                 ).fetchall(),
+                promises=dict(query("SELECT job, body FROM promises")),
+                start_errors=[
+                    body for (body,) in query("SELECT body FROM start_errors ORDER BY number")
+                ],
             )
 
     def _active_jobs(self) -> Iterator[JobRow]:

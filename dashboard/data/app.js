@@ -5,7 +5,7 @@ import { Feed } from "./feed.js";
 import { Gantt } from "./gantt.js";
 import { job, jobs } from "./jobs.js";
 import { overview } from "./overview.js";
-import { nodes, rounds, waits } from "./site.js";
+import { node, nodes, rounds, waits } from "./site.js";
 
 const THEMES = ["auto", "light", "dark"];
 const UPDATE_S = 5;
@@ -19,12 +19,12 @@ let isUpdating = false;
 function route() {
   const [path, query = ""] = location.hash.slice(1).split("?");
   const parameters = new URLSearchParams(query), [, name = "", id = ""] = path.split("/");
-  const pages = { "": overview, jobs, rounds, waits, nodes, job };
+  const pages = { "": overview, jobs, rounds, waits, nodes, node, job };
   const make = Object.hasOwn(pages, name) ? pages[name] : overview;
   shown = make(site, parameters, decoded(id));
   document.title = `${shown.title} – coalloc`;
   for (const link of document.querySelectorAll("#pages a")) {
-    const isHere = link.hash === `#/${name === "job" ? "jobs" : name}`;
+    const isHere = link.hash === `#/${name === "job" || name === "node" ? `${name}s` : name}`;
     if (isHere) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
   }
   main.replaceChildren(shown.view);

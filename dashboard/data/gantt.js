@@ -4,10 +4,11 @@
 // by binary search, so that a frame costs what is seen and not what is known.
 
 import { clock, el, folded, span } from "./dom.js";
+import { AXIS, Input } from "./input.js";
 import { ticks } from "./ticks.js";
 import { FADED, KINDS, Tracks, loadSteps } from "./tracks.js";
 
-const AXIS = 26, HEADER = 20, LINK = 30, GAP = 10, MOST_LANE = 24;
+const HEADER = 20, LINK = 30, GAP = 10, MOST_LANE = 24;
 const LABELLED = 44; // a bar of so many pixels gets its name
 const MOST_LABELS = 400, MOST_TIES = 400;
 const MIN_SPAN_S = 10, MAX_SPAN_S = 3 * 366 * 86400;
@@ -26,11 +27,10 @@ export class Gantt {
     this.picked = el("p", { class: "picked", role: "status" }, "Point at a bar, or select it, to see the job.");
     this.element = el("div", { class: "gantt" }, this.canvas, this.tip);
     this.context = this.canvas.getContext("2d", { alpha: false });
-    this.pointers = new Map();
     this.isFollowing = true;
     this.scroll = 0;
     this.selected = null;
-    this.listen();
+    this.input = new Input(this);
     this.resizing = new ResizeObserver(() => this.invalidate());
     this.resizing.observe(this.element);
   }
@@ -517,7 +517,7 @@ export class Gantt {
     return out;
   }
 
-  // Input
+  // Selection
 
   hit(x, y) {
     if (!this.view || x < this.left || y < AXIS) return null;
@@ -548,91 +548,6 @@ export class Gantt {
     const now = this.now();
     const at = this.selected ? all.indexOf(this.selected) : all.findIndex((bar) => bar.end >= now);
     this.show(all[Math.max(0, Math.min(all.length - 1, at + (this.selected ? direction : 0)))]);
-  }
-
-  listen() {
-    const canvas = this.canvas;
-    canvas.addEventListener("pointerdown", (event) => this.down(event));
-    canvas.addEventListener("pointermove", (event) => this.move(event));
-    for (const kind of ["pointerup", "pointercancel"]) canvas.addEventListener(kind, (event) => this.up(event));
-    canvas.addEventListener("pointerleave", () => { this.tip.hidden = true; });
-    canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
-    canvas.addEventListener("keydown", (event) => this.key(event));
-    canvas.addEventListener("dblclick", () => this.open());
-  }
-
-  at(event) {
-    const box = this.canvas.getBoundingClientRect();
-    return [event.clientX - box.left, event.clientY - box.top];
-  }
-
-  down(event) {
-    this.canvas.setPointerCapture(event.pointerId);
-    this.pointers.set(event.pointerId, this.at(event));
-    this.travelled = 0;
-    this.tip.hidden = true;
-  }
-
-  move(event) {
-    const [x, y] = this.at(event), old = this.pointers.get(event.pointerId);
-    if (!old) { if (event.pointerType !== "touch") this.hover(x, y); return; }
-    const plot = this.width - this.left;
-    if (this.pointers.size === 1) {
-      this.travelled += Math.abs(x - old[0]) + Math.abs(y - old[1]);
-      if (this.travelled > 4) {
-        this.scroll = this.scroll - (y - old[1]);
-        this.pan((old[0] - x) / plot);
-      }
-    } else {
-      const [other] = [...this.pointers].filter(([id]) => id !== event.pointerId).map(([, point]) => point);
-      const before = Math.max(10, Math.abs(old[0] - other[0])), after = Math.max(10, Math.abs(x - other[0]));
-      this.travelled = 100;
-      this.zoom(before / after, ((x + other[0]) / 2 - this.left) / plot);
-    }
-    this.pointers.set(event.pointerId, [x, y]);
-  }
-
-  up(event) {
-    this.pointers.delete(event.pointerId);
-    if (event.type === "pointerup" && this.travelled <= 4) this.select(this.hit(...this.at(event)));
-  }
-
-  hover(x, y) {
-    const bar = this.hit(x, y);
-    this.canvas.classList.toggle("over", Boolean(bar));
-    this.tip.hidden = !bar;
-    if (!bar) return;
-    this.tip.replaceChildren(...this.describe(bar, true));
-    const width = this.tip.offsetWidth, height = this.tip.offsetHeight;
-    this.tip.style.left = `${Math.max(4, Math.min(this.width - width - 4, x + 14))}px`;
-    this.tip.style.top = `${y + height + 24 > this.height ? y - height - 10 : y + 16}px`;
-  }
-
-  wheel(event) {
-    const [x] = this.at(event), plot = this.width - this.left;
-    if (event.ctrlKey || event.metaKey) {
-      event.preventDefault();
-      this.zoom(Math.exp(event.deltaY * 0.003), Math.max(0, (x - this.left) / plot));
-    } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-      event.preventDefault();
-      this.pan((event.deltaX || event.deltaY) / plot);
-    } else if (this.content > this.height - AXIS) {
-      const before = this.scroll;
-      this.scroll = Math.max(0, Math.min(this.content - (this.height - AXIS), before + event.deltaY));
-      if (this.scroll !== before) { event.preventDefault(); this.invalidate(); }
-    }
-  }
-
-  key(event) {
-    const acts = {
-      ArrowLeft: () => this.pan(-0.1), ArrowRight: () => this.pan(0.1),
-      ArrowUp: () => { this.scroll -= 40; this.invalidate(); }, ArrowDown: () => { this.scroll += 40; this.invalidate(); },
-      "+": () => this.zoom(0.7), "=": () => this.zoom(0.7), "-": () => this.zoom(1 / 0.7),
-      n: () => this.home(), f: () => this.fit(), ",": () => this.step(-1), ".": () => this.step(1),
-      Enter: () => this.open(), Escape: () => this.select(null),
-    };
-    const act = event.ctrlKey || event.metaKey || event.altKey ? undefined : acts[event.key];
-    if (act) { event.preventDefault(); act(); }
   }
 
   open() {

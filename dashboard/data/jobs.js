@@ -81,9 +81,13 @@ export function job(site, parameters, id) {
 function showWhy(place, why) {
   place.replaceChildren(el("h2", {}, "Why it waits"),
     el("p", {}, el("b", {}, why.detail || why.reason)),
-    why.start_estimate ? el("p", {}, "Expected start: ", el("b", { class: "mono" }, clock(why.start_estimate))) : "",
+    why.start_estimate ? el("p", {}, "Expected start: ", el("b", { class: "mono" }, clock(why.start_estimate)), likely(why)) : "",
     el("ul", {}, [...why.lines, ...why.facts].map((line) => el("li", {}, line))),
     why.unexplained ? el("p", { class: "quiet" }, why.unexplained) : "");
+}
+
+function likely(row) {
+  return row.start_early && row.start_late ? ` (nine times of ten between ${clock(row.start_early)} and ${clock(row.start_late)})` : "";
 }
 
 function sections(found, row, now) {
@@ -93,7 +97,7 @@ function sections(found, row, now) {
   const facts = [
     ["user", row.user], ["processes", String(row.procs)], ["submitted", clock(row.submitted)],
     ["waited", span((row.started ?? row.ended ?? now) - row.submitted)],
-    [row.started ? "started" : "expected start", clock(begin)],
+    [row.started ? "started" : "expected start", clock(begin) + (row.started ? "" : likely(row))],
     [row.ended ? "ended" : "expected end", end ? clock(end) : "–"],
     ["run time", row.started ? span((row.ended ?? now) - row.started) : "–"],
     ["time limit", row.time_limit ? span(row.time_limit) : "none"],

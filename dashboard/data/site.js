@@ -1,6 +1,6 @@
 // Rounds, wait times and nodes.
 
-import { clock, el, figure, jobLink, span, svg, table } from "./dom.js";
+import { clock, el, figure, jobLink, span, state, svg, table } from "./dom.js";
 
 export function rounds(site) {
   const plot = el("div", { class: "panel" }), rows = el("div", {});
@@ -35,19 +35,22 @@ function gaps(list) {
     svg("polyline", { points: points.join(" "), class: "curve" }));
 }
 
+const GROUPS = ["cluster", "user", "project"];
+const nameless = (by) => (by === "project" ? "no project" : "not known");
+
 export function waits(site, parameters) {
-  const by = parameters.get("by") === "user" ? "user" : "cluster";
+  const by = GROUPS.includes(parameters.get("by")) ? parameters.get("by") : GROUPS[0];
   const body = el("div", {});
-  const choices = el("nav", { class: "filters", "aria-label": "Group by" }, ["cluster", "user"].map((name) =>
+  const choices = el("nav", { class: "filters", "aria-label": "Group by" }, GROUPS.map((name) =>
     el("a", { href: `#/waits?by=${name}`, "aria-current": name === by ? "true" : null }, `by ${name}`)));
   const view = el("div", {}, el("div", { class: "bar" }, el("h1", {}, "How long jobs wait"), choices), body);
   const update = async () => {
     const found = await site.feed.get(`waits?by=${by}`);
     const names = found.bounds_s.map((bound) => `≤ ${round(bound)}`).concat(`> ${round(found.bounds_s.at(-1))}`);
     body.replaceChildren(
-      el("div", { class: "histograms" }, found.groups.slice(0, 12).map((group) => histogram(group, names))),
+      el("div", { class: "histograms" }, found.groups.slice(0, 12).map((group) => histogram(group, names, nameless(by)))),
       table("Jobs that have started", [
-        [by === "user" ? "User" : "Cluster", (group) => group.name || "not known"], ["Jobs", (group) => String(group.jobs), true],
+        [by[0].toUpperCase() + by.slice(1), (group) => group.name || nameless(by)], ["Jobs", (group) => String(group.jobs), true],
         ["Mean", (group) => span(group.mean_s), true], ["Median", (group) => span(group.median_s), true],
         ["95 % within", (group) => span(group.p95_s), true],
       ], found.groups, "no job has started"));
@@ -60,10 +63,10 @@ function round(seconds) {
   return `${seconds / unit} ${name}`;
 }
 
-function histogram(group, names) {
+function histogram(group, names, other) {
   const most = Math.max(1, ...group.counts), wide = 22;
   const words = group.counts.map((count, i) => `${names[i]}: ${count}`).join(", ");
-  return el("figure", { class: "panel" }, el("figcaption", {}, el("b", {}, group.name || "not known"), ` ${group.jobs} jobs, median ${span(group.median_s)}`),
+  return el("figure", { class: "panel" }, el("figcaption", {}, el("b", {}, group.name || other), ` ${group.jobs} jobs, median ${span(group.median_s)}`),
     svg("svg", { viewBox: `0 0 ${group.counts.length * wide} 100`, class: "plot", role: "img", "aria-label": words },
       ...group.counts.map((count, i) => svg("rect", { x: i * wide + 2, width: wide - 4, y: 84 - 80 * count / most, height: 80 * count / most, class: "column" })),
       svg("line", { x1: 0, x2: group.counts.length * wide, y1: 84.5, y2: 84.5, class: "axis" }),
@@ -74,10 +77,10 @@ export function nodes(site) {
   const body = el("div", {}), shown = el("p", { class: "picked", role: "status" }, "Select a node to see it.");
   const view = el("div", {}, el("h1", {}, "Nodes"), shown, body,
     el("ul", { class: "legend" }, [["up", "up"], ["draining", "draining"], ["down", "down"]].map(([kind, name]) => el("li", {}, el("i", { class: `swatch node-${kind}` }), name))));
-  const show = ({ cluster, node, jobs }) => {
-    const load = `${Math.round(node.load * 100)} % other load`;
-    shown.replaceChildren(el("b", {}, `${node.name} (${cluster})`), ` · ${node.state}${node.reason ? `: ${node.reason}` : ""} · ${node.free} of ${node.slots} slots free · power ${figure(node.power, 3)} · ${load}`,
-      node.memory_mb ? ` · ${node.memory_mb} MiB` : "", node.features.length ? ` · ${node.features.join(", ")}` : "", jobs.length ? " · jobs " : "", ...jobs.flatMap((id) => [jobLink(id), " "]));
+  const show = (entry) => {
+    const { node, jobs } = entry;
+    shown.replaceChildren(...described(entry), jobs.length ? " · jobs " : "", ...jobs.flatMap((id) => [jobLink(id), " "]), " · ",
+      el("a", { href: `#/node/${encodeURIComponent(node.name)}` }, "All its jobs"));
   };
   const update = async () => {
     const found = await site.feed.get("nodes"), groups = new Map();
@@ -91,6 +94,37 @@ export function nodes(site) {
     if (focused) body.querySelector(`[data-node="${CSS.escape(focused)}"]`)?.focus();
   };
   return { view, update, title: "Nodes" };
+}
+
+const NODE_JOBS = 200;
+
+// One node: its state, and the jobs that run or ran on it, the newest first.
+export function node(site, parameters, name) {
+  const facts = el("p", { class: "panel" }), rows = el("div", {});
+  const view = el("div", {}, el("h1", {}, `Node ${name}`), facts, rows);
+  const update = async () => {
+    const [all, found] = await Promise.all([
+      site.feed.get("nodes"), site.feed.get(`jobs?limit=${NODE_JOBS}&node=${encodeURIComponent(name)}`)]);
+    const entry = all.nodes.find((one) => one.node.name === name);
+    facts.replaceChildren(...(entry ? described(entry) : ["No cluster has a node of this name now."]));
+    const local = entry ? entry.jobs.filter((id) => !found.jobs.some((job) => job.id === id)) : [];
+    if (local.length) facts.append(` · other work: ${local.join(", ")}`);
+    const now = site.feed.now(), rest = found.total - found.jobs.length;
+    rows.replaceChildren(table(`Jobs on it, the newest first${rest > 0 ? `, without ${rest} older ones` : ""}`, [
+      ["Job", (job) => jobLink(job.id)], ["Name", (job) => job.name], ["User", (job) => job.user],
+      ["State", (job) => state(job.state)], ["Processes here", (job) => String(job.nodes[name]), true],
+      ["Started", (job) => clock(job.started), true], ["Ended", (job) => clock(job.ended), true],
+      ["Run", (job) => job.started ? span((job.ended ?? now) - job.started) : "–", true],
+      ["Exit", (job) => job.exit_code === null ? "–" : String(job.exit_code), true],
+    ], found.jobs, "no job is known to have run on it"));
+  };
+  return { view, update, title: `Node ${name}` };
+}
+
+function described({ cluster, node }) {
+  const reason = node.reason ? `: ${node.reason}` : "", load = Math.round(node.load * 100);
+  return [el("b", {}, `${node.name} (${cluster})`), ` · ${node.state}${reason} · ${node.free} of ${node.slots} slots free · power ${figure(node.power, 3)} · ${load} % other load`,
+    node.memory_mb ? ` · ${node.memory_mb} MiB` : "", node.features.length ? ` · ${node.features.join(", ")}` : ""];
 }
 
 function tile(entry, show) {

@@ -147,7 +147,7 @@ class Counts:
         )
 
     def _mirrored(self, table: int) -> int:
-        """What each of its counts lacks to tau, whose index is the highest."""
+        """Difference of each of its counts to tau, whose index is the highest."""
         return int(f"{table:0{self.all + 1}b}"[::-1], 2)
 
     def _table(self, low: int, high: int, ranks: tuple[Ranks, ...]) -> int:

@@ -56,7 +56,7 @@ class Found:
 
 @dataclass(slots=True, kw_only=True)
 class Axes:
-    """What a vector counts: for each job a level of power, then for each job one of SC.
+    """Axes of a vector: for each job a level of power, then for each job one of SC.
 
     Attributes
     ----------

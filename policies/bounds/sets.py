@@ -180,7 +180,7 @@ class _Search:
         return self.best
 
     def _look(self, left: int, room: tuple[float, ...]) -> tuple[int, int, float]:
-        """What still fits, the first of it, and what it can weigh: as much as fits by slots."""
+        """Items that still fit, the first of them, and their largest weight by slots."""
         slots, hope, pick, scan = room[0], 0.0, -1, left
         while scan:
             bit = scan & -scan

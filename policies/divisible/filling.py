@@ -91,7 +91,7 @@ def divisible(snapshot: Snapshot) -> list[DivisibleJob]:
 def _ends(
     snapshot: Snapshot, plan: Plan, placements: Iterable[Placement]
 ) -> dict[str, float | None]:
-    """When what other jobs may wait for ends; None: not in this plan."""
+    """End of what other jobs may wait for; None: not in this plan."""
     ends: dict[str, float | None] = {
         r.id: r.busy_until(snapshot.time, snapshot.overrun_s) for r in snapshot.running
     }
@@ -164,7 +164,7 @@ class Gaps:
         return np.floor(np.maximum(length + self.slack, 0.0) / self.chunk)
 
     def chosen(self, chunks: int) -> Ints | None:
-        """How many of so many chunks each gap takes for the least end; None if they do not fit.
+        """Number of chunks in each gap for the least end; None if they do not fit.
 
         Returns
         -------

@@ -152,7 +152,7 @@ class Idle:
         return allowed and roomy and frozenset(job.features) <= group.features
 
     def gaps(self, job: DivisibleJob, earliest: float) -> list[Gap]:
-        """Where the job may run from `earliest` on; what takes no chunk is left out."""
+        """Gaps for the job from `earliest` on; what takes no chunk is left out."""
         out = []
         for number, group in enumerate(self.groups):
             if group.usable and self.fits(group, job):
@@ -243,7 +243,7 @@ def _room(group: Group, job: DivisibleJob, slots: int, memory_mb: float) -> int:
 
 
 def _takings(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[str, list[Taking]]:
-    """What running work and placements take of each node; running work its share of memory."""
+    """Use of each node by running work and placements; running work takes its share of memory."""
     out: dict[str, list[Taking]] = {}
     for hold in holds(snapshot).nodes:
         taking = Taking(snapshot.time, hold.until, hold.slots, float(hold.memory_mb))

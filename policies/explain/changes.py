@@ -249,7 +249,7 @@ MOST = 0.98
 
 
 def cost(change: Change) -> float:
-    """How large a change is, 0 (nothing to it) to 1: what stands in the way of making it."""
+    """Size of a change, 0 (nothing to it) to 1: what stands in the way of making it."""
     share = 0.0
     if change.before and change.after is not None:
         share = min(max((change.before - change.after) / change.before, 0.0), 1.0)

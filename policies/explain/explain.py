@@ -68,7 +68,7 @@ KINDS = {"release": "hold"}
 def explain_plan(
     snapshot: Snapshot, plan: Plan, job: str, stop: Callable[[], bool] = never
 ) -> Explanation:
-    """Why a job waits in a plan of this snapshot."""
+    """Explain why a job waits in a plan of this snapshot."""
     return explain(
         snapshot,
         rule_of_plan(plan),
@@ -88,7 +88,7 @@ def explain(
     deferred: Deferred | None = None,
     stop: Callable[[], bool] = never,
 ) -> Explanation:
-    """Why a job waits; of a divisible one, what the plan says of it.
+    """Explain why a job waits; of a divisible one, what the plan says of it.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ class _Inquiry:
         return trial
 
     def _gain(self, trial: Trial) -> float:
-        """How much earlier it ends, seconds; 1 where it had no end."""
+        """Time by which it ends earlier, seconds; 1 where it had no end."""
         return self.end - _end(trial) if isfinite(self.end) else 1.0
 
     def _fewer_jobs(self, trial: Trial, change: Change) -> Trial:

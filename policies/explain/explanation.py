@@ -105,7 +105,7 @@ class Counterfactual:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why a job waits.
+    """Reasons for which a job waits.
 
     Attributes
     ----------

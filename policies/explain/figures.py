@@ -38,7 +38,7 @@ class Figures:
         return self.room.scope(power, None if self.splits else inside)
 
     def slots(self, placement: Placement | None) -> Slots | None:
-        """What is free for a placement of the job that starts later; None for one that does not."""
+        """Slots that are free for a placement that starts later; None for one that does not."""
         if placement is None or placement.start <= self.now + NEAR_S:
             return None
         power, inside = self.shape(placement)
@@ -65,7 +65,7 @@ class Figures:
         )
 
     def link_use(self, placement: Placement | None, cluster: str) -> LinkUse | None:
-        """What the job would load a link with that had no limit."""
+        """Load of the job on a link that had no limit."""
         if placement is None or not isinstance(self.job, RigidJob | MoldableJob):
             return None
         _, inside = self.shape(placement)

@@ -179,7 +179,7 @@ class Room:
     def runs_short(
         self, names: list[str], at: float, end: float, needed: int
     ) -> tuple[float, int, tuple[str, ...]] | None:
-        """When fewer than needed are left, how many, and who starts then."""
+        """Time at which fewer than needed are left, how many, and who starts then."""
         instants = {u.start for n in names for u in self.uses[n] if at < u.start < end}
         instants |= {r.start for n in names for r in self._closed.get(n, ()) if at < r.start < end}
         for instant in sorted(instants)[:MOST_INSTANTS]:
@@ -192,7 +192,7 @@ class Room:
         return None
 
     def link_free(self, cluster: str, at: float) -> float:
-        """What is left of a link, Gbit/s."""
+        """Free capacity of a link, Gbit/s."""
         capacity = next(c.link_gbps for c in self.snapshot.clusters if c.name == cluster)
         at += NEAR_S
         return capacity - sum(x.gbps for x in self.loads[cluster] if x.start <= at < x.end)

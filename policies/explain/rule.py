@@ -79,7 +79,7 @@ class Solved:
         return self._plan
 
     def timing(self, job: str) -> Timing | None:
-        """When a job runs; None if it, or a task of it, has no start."""
+        """Span in which a job runs; None if it, or a task of it, has no start."""
         if self._planner is None or self._schedule is None:
             return planned(self.plan, job)
         items = [n for n, item in enumerate(self._planner.items) if item.job.id == job]
@@ -91,7 +91,7 @@ class Solved:
         return Timing(start=min(starts) + now, end=end + now)
 
     def deferral(self, job: str) -> Deferred | None:
-        """Why a job has no start, if it has none."""
+        """Reason why a job has no start, if it has none."""
         if self._planner is None:
             return deferral(self.plan, job)
         return next((d for d in self._planner.intake.deferred if d.job == job), None)
@@ -161,7 +161,7 @@ def start_order(placements: Sequence[Placement]) -> tuple[str, ...]:
 
 
 def planned(plan: Plan, job: str) -> Timing | None:
-    """When a plan runs a job; None if it, or a task of it, has no start."""
+    """Span in which a plan runs a job; None if it, or a task of it, has no start."""
     mine = [p for p in plan.placements if p.job == job]
     if not mine or deferral(plan, job) is not None:
         return None
@@ -169,5 +169,5 @@ def planned(plan: Plan, job: str) -> Timing | None:
 
 
 def deferral(plan: Plan, job: str) -> Deferred | None:
-    """Why a plan gives a job no start, if it gives none."""
+    """Reason why a plan gives a job no start, if it gives none."""
     return next((d for d in plan.deferred if d.job == job), None)

@@ -84,7 +84,7 @@ class Search:
         )
 
     def worth(self, trial: Trial) -> float:
-        """What a trial gains for the size of its changes, 0..1."""
+        """Gain of a trial for the size of its changes, 0..1."""
         timing, now = trial.timing, self.case.snapshot.time
         assert timing is not None
         gain = 1.0 if timing.start <= now else 1.0 / (1.0 + (timing.start - now) / 3600.0)

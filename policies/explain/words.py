@@ -148,7 +148,7 @@ class _Words:
         return text
 
     def _comers(self, slots: Slots) -> str:
-        """Who takes what is free now."""
+        """Jobs and reservations that begin on what is free now, in words."""
         kept = [name for name in slots.short_by if name.startswith("reservation ")]
         jobs = [name for name in slots.short_by if name not in kept]
         words = ([listed(jobs, "job")] if jobs else []) + kept

@@ -303,7 +303,7 @@ class ClassModel:
         return [(u, load(self.scene.candidates[j], n)) for (j, _, n), u in self.u.items() if n]
 
     def fixed_seconds(self) -> float:
-        """What `run_times` leaves out."""
+        """Constant part of the run times, which `run_times` leaves out."""
         return sum(self.scene.candidates[j].fixed for j in self.jobs if j not in self.sc)
 
     def allocation(

@@ -77,7 +77,7 @@ class Ties:
                 return float(c)
 
     def objectives(self) -> list[Terms]:
-        """What decides among allocations of the same traffic, one after the other; minimised.
+        """Criteria among allocations of the same traffic, one after the other; minimised.
 
         All but the last are whole numbers.
         """

@@ -89,7 +89,7 @@ class PublishedModel:
         return pulp.LpAffineExpression(terms)
 
     def fixed_seconds(self) -> float:
-        """What `objective` leaves out."""
+        """Constant part of the objective, which `objective` leaves out."""
         return 0.0 if self.printed else sum(self.scene.candidates[j].fixed for j in self.jobs)
 
     def _eq_4_processing_slowdown(self) -> None:

@@ -76,7 +76,7 @@ class Limits:
     stop: Callable[[], bool] = never
 
     def less(self, nodes: int) -> Limits:
-        """What is left after so many nodes."""
+        """Budget that is left after so many nodes."""
         return self if self.nodes is None else replace(self, nodes=max(self.nodes - nodes, 0))
 
 
@@ -227,7 +227,7 @@ def _run_cbc(
 
 
 def _outcome(model: Any, has_one: bool, bound: float | None, nodes: int, unproved: End) -> Outcome:
-    """What is in the model; `unproved` is how the search ended if it has proved nothing."""
+    """Result in the model; `unproved` is how the search ended if it has proved nothing."""
     state = model.sol_status
     if state == pulp.LpSolutionInfeasible:
         return Outcome(end=End.INFEASIBLE, values=None, bound=None, nodes=nodes)

@@ -104,7 +104,7 @@ class Grid:
         return slots_up(when - self.time, self.slot)
 
     def at(self, number: int) -> float:
-        """When a slot begins, seconds."""
+        """Begin of a slot, seconds."""
         return self.time + number * self.slot
 
     def load(self, k: int, start: int, end: int, gbps: Fraction, sc: Fraction) -> None:

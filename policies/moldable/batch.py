@@ -174,7 +174,7 @@ def _resume(planner: Planner, queue: MoldableQueue, batch: Batch) -> tuple[Ints,
 
 
 def _end(planner: Planner, queue: MoldableQueue, batch: Batch, order: Ints, rows: Ints) -> float:
-    """When the batch ends by plan, seconds from now."""
+    """Planned end of the batch, seconds from now."""
     snapshot = planner.snapshot
     ends = [
         run.busy_until(snapshot.time, snapshot.overrun_s) - snapshot.time

@@ -100,14 +100,14 @@ class BoundCurve:
 
 
 def ratio(value: float, bound: float) -> float:
-    """How much larger a value is than its bound; 1 where both are 0, inf where only that is."""
+    """Ratio of a value to its bound; 1 where both are 0, inf where only that is."""
     if bound > 0.0:
         return value / bound
     return 1.0 if value <= 0.0 else inf
 
 
 def factor(cmax: float, total: float, cap: float, bound: float) -> float:
-    """What ``Cmax > cap or total >= bound`` proves about a schedule; at least 1."""
+    """Ratio that ``Cmax > cap or total >= bound`` proves of a schedule; at least 1."""
     return max(ratio(cmax, cap), 0.0 if bound == inf else ratio(total, bound), 1.0)
 
 

@@ -72,7 +72,7 @@ class PricedBound:
     steps: int
 
     def certificate(self) -> dict[str, Any]:
-        """What a plan carries, so that anybody can check the bound."""
+        """Certificate of the bound in a plan, so that anybody can check it."""
         return {
             "kind": "prices",
             "value": self.value,

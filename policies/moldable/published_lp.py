@@ -30,10 +30,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import floor, inf, log2
 
-import highspy
 import numpy as np
 from numpy.typing import NDArray
 
+from coalloc.policies.bounds import lp
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.priced_bound import capacity_area
 from coalloc.policies.moldable.queue import MoldableQueue
@@ -103,7 +103,6 @@ def _optimum(queue: MoldableQueue, grid: Grid, work: Floats) -> float:
     """Columns: x_ij where S_ij is finite, then the area used up to the end of each interval."""
     job, interval = np.nonzero(np.isfinite(work))
     shares, bounded = job.size, int(np.isfinite(grid.end).sum())
-    rows = queue.size + bounded
     inside = interval < bounded
     share = np.arange(shares)
     used = shares + np.arange(bounded)
@@ -116,28 +115,17 @@ def _optimum(queue: MoldableQueue, grid: Grid, work: Floats) -> float:
         (area_row[1:], used[:-1], np.ones(max(bounded - 1, 0))),
     ]
     cap = np.cumsum(capacity_area(queue, np.concatenate(([0.0], grid.end[:bounded]))))
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = shares + bounded, rows
-    lp.col_cost_ = np.concatenate((queue.weight[job] * grid.cost[interval], np.zeros(bounded)))
-    lp.col_lower_ = np.zeros(lp.num_col_)
-    lp.col_upper_ = np.concatenate((np.full(shares, highspy.kHighsInf), cap))
-    lp.row_lower_ = np.concatenate((np.ones(queue.size), np.zeros(bounded)))
-    lp.row_upper_ = np.concatenate((np.full(queue.size, highspy.kHighsInf), np.zeros(bounded)))
-    row, col, value = (np.concatenate(part) for part in zip(*entries, strict=True))
-    order = np.lexsort((row, col))
-    counts = np.bincount(col, minlength=lp.num_col_)
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_ = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
-    lp.a_matrix_.index_ = row[order].astype(np.int32)
-    lp.a_matrix_.value_ = value[order]
-    solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
-    solver.passModel(lp)
-    solver.run()
-    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-        return 0.0
-    return float(solver.getInfo().objective_function_value) * (1.0 - MARGIN)
+    found = lp.solve(
+        lp.LinearProgram(
+            cost=np.concatenate((queue.weight[job] * grid.cost[interval], np.zeros(bounded))),
+            lower=np.zeros(shares + bounded),
+            upper=np.concatenate((np.full(shares, inf), cap)),
+            low=np.concatenate((np.ones(queue.size), np.zeros(bounded))),
+            high=np.concatenate((np.full(queue.size, inf), np.zeros(bounded))),
+            entries=entries,
+        )
+    )
+    return 0.0 if found is None else found[0] * (1.0 - MARGIN)
 
 
 __all__ = ["intervals", "least_work", "published_lp"]

@@ -131,7 +131,7 @@ def of_planner(
 
 
 def why_not(planner: Planner) -> str | None:
-    """Why this queue has parts that the module does not plan; None where it can be planned."""
+    """Reason why the module cannot plan this queue; None where it can."""
     for item in planner.items:
         if item.task is not None:
             return f"job {item.job.id} is a workflow"
@@ -183,7 +183,7 @@ def thinned(queue: MoldableQueue, limit: int) -> MoldableQueue:
 
 
 def every_allotment(item: Item, power: float, width: int) -> list[Row]:
-    """What a job can be given on at most `width` processors, or less than that.
+    """Allotments of a job on at most `width` processors, or less than that.
 
     A closed form offers every count. Of more than `EVERY`, all between two steps of a dense ladder
     become one row: the processors of the first, and the seconds of the last.

@@ -202,7 +202,7 @@ def with_modes(planner: Planner, modes: Ints) -> Planner:
 
 
 def _arrived(planner: Planner, queue: MoldableQueue) -> list[tuple[float, float]]:
-    """When each job of the queue was submitted, and its work."""
+    """Submit time of each job of the queue, and its work."""
     least = np.minimum.reduceat(queue.procs * queue.times, queue.first[:-1])
     work = np.zeros(len(planner.snapshot.queue))
     np.add.at(work, planner.numbers, least)

@@ -101,7 +101,7 @@ def price(waiting: int, load: float, procs: int) -> float:
 
 
 def efficiency(waiting: int, load: float, procs: int) -> float:
-    """What an allotment's efficiency has to reach, 0..1."""
+    """Least efficiency of an allotment, 0..1."""
     return min(LOAD_SHARE * load + WAITING_SHARE * max(waiting - 1, 0) / max(procs, 1), 1.0)
 
 
@@ -126,7 +126,7 @@ def by_efficiency(queue: MoldableQueue, least: float) -> Ints:
 
 
 def _owners(queue: MoldableQueue) -> Ints:
-    """Which item each allotment belongs to."""
+    """Item of each allotment."""
     return np.repeat(np.arange(queue.size, dtype=np.int64), np.diff(queue.first))
 
 

@@ -126,7 +126,7 @@ def _room(queue: MoldableQueue, begin: float) -> int:
 
 
 def _entries(queue: MoldableQueue, jobs: Ints, rows: Ints, length: float) -> tuple[Ints, int]:
-    """Which stack, or job alone, each job is selected with; and how many there are."""
+    """Stack, or job alone, with which each job is selected; and how many there are."""
     smallest = queue.first[jobs]
     seconds = queue.times[smallest]
     is_small = (queue.procs[smallest] == 1) & (seconds <= length / 2.0)

@@ -72,7 +72,7 @@ def why_not(planner: Planner, objective: str, slot: float | None = None) -> str 
 
 
 def _unsupported(planner: Planner, slot: float | None) -> str | None:
-    """What the search does not know."""
+    """Reason why the search cannot take a case."""
     if any(item.task is not None for item in planner.items):
         return "tasks of workflows are not searched"
     if any(kind.cut for kind in planner.intake.kinds if kind.usable):

@@ -67,7 +67,7 @@ class Grid:
         return time if self.slot is None else self.now + time * self.slot
 
     def length(self, time: float) -> float:
-        """How many seconds so much of the axis is."""
+        """Length of a stretch of the axis, seconds."""
         return time if self.slot is None else time * self.slot
 
 
@@ -171,7 +171,7 @@ def threshold_of(planner: Planner) -> float:
 
 
 def _spare(patterns: Patterns, full_link: int) -> Ints:
-    """What each pattern leaves unused of the links that it loads, P x K; P x 0 if nothing does."""
+    """Spare capacity of each pattern on the links that it loads, P x K; P x 0 if nothing does."""
     if full_link == FULL:
         return np.zeros((patterns.sc.size, 0), dtype=np.int64)
     limit = (patterns.sc * FULL).astype(np.int64)[:, None]

@@ -74,7 +74,7 @@ class Patterns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saturation:
-    """How far links may be saturated, on a grid of slots."""
+    """Allowed saturation of links, on a grid of slots."""
 
     threshold: float
     slot_s: float

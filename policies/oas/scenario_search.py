@@ -286,7 +286,7 @@ class _ScenarioSearch:
         incumbent.proved = self.was_proved and incumbent.value(incumbent.best) <= least
 
     def _on_estimates(self, genes: Genes) -> Schedule | None:
-        """What the choices give if everything goes as planned."""
+        """Value of the choices if everything goes as planned."""
         listed = copy_of(genes)
         if self.lister.evaluate(listed, MAKESPAN) == inf:
             return None

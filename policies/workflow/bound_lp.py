@@ -9,10 +9,6 @@
 The vertices v of a task are corners of an outer polygon of what it can choose: time against
 processes x seconds, for each band of power. So what no plan can do stays impossible whatever
 number of processes it takes, also between the corners.
-
-Notes
------
-One thread, the dual simplex: the same program gives the same bound.
 """
 
 from __future__ import annotations
@@ -20,12 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from coalloc.policies.bounds.lp import Floats, Ints, LinearProgram, solve
 
 MARGIN = 1e-6
 """Share of the value that is given up for the solver's tolerances."""
@@ -84,9 +78,10 @@ def solve_program(
     times: Floats | None = None
     for _ in range(ROUNDS):
         offered, rate = supply(last)
-        value, chosen = _optimum(program, offered - rate * last, rate, last)
-        if chosen is None:
+        found = _optimum(program, offered - rate * last, rate, last)
+        if found is None:
             break
+        value, chosen = found
         value *= 1.0 - MARGIN
         shares = chosen[: program.item.size] * program.time
         times = np.zeros(program.start.size)
@@ -108,8 +103,7 @@ def _lines(supply: Supply, at: float) -> Floats:
 
 def _optimum(
     program: Program, base: Floats, rate: Floats, last: float
-) -> tuple[float, Floats | None]:
-    """Value and columns; (0, None) where the solver has no optimum."""
+) -> tuple[float, Floats] | None:
     items, corners = program.start.size, program.item.size
     jobs, bands = program.weight.size, rate.size
     first_end = corners + items
@@ -173,36 +167,13 @@ def _optimum(
     cost[first_end : first_end + jobs] = program.weight
     if not jobs:
         cost[-1] = 1.0
-    return _run(rows, cols, values, low, high, lower, cost)
-
-
-def _run(
-    rows: list[Ints],
-    cols: list[Ints],
-    values: list[Floats],
-    low: list[Floats],
-    high: list[Floats],
-    lower: Floats,
-    cost: Floats,
-) -> tuple[float, Floats | None]:
-    row, col, value = (np.concatenate(part) for part in (rows, cols, values))
-    order = np.lexsort((row, col))
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = cost.size, sum(part.size for part in low)
-    lp.col_cost_, lp.col_lower_ = cost, lower
-    lp.col_upper_ = np.full(cost.size, highspy.kHighsInf)
-    lp.row_lower_, lp.row_upper_ = np.concatenate(low), np.concatenate(high)
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    counts = np.bincount(col, minlength=cost.size)
-    lp.a_matrix_.start_ = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
-    lp.a_matrix_.index_ = row[order].astype(np.int32)
-    lp.a_matrix_.value_ = value[order]
-    solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
-    solver.passModel(lp)
-    solver.run()
-    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-        return 0.0, None
-    values_of = np.array(solver.getSolution().col_value)
-    return float(solver.getInfo().objective_function_value), values_of
+    return solve(
+        LinearProgram(
+            cost=cost,
+            lower=lower,
+            upper=np.full(columns, np.inf),
+            low=np.concatenate(low),
+            high=np.concatenate(high),
+            entries=tuple(zip(rows, cols, values, strict=True)),
+        )
+    )

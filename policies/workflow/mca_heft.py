@@ -217,7 +217,7 @@ class LevelMapping:
         return self.mapper.free_from(n, float(ready))
 
     def _place_soonest(self, n: int, used: Ints, free: Ints) -> bool:
-        """Where no cluster has enough free: what ends first of waiting, shrinking and spreading."""
+        """Place it where no cluster has enough free: by waiting, shrinking or spreading."""
         mapper, first = self.mapper, int(self.mapper.costs.first[n])
         row = int(self.allocation.row[n])
         if (free >= mapper.costs.procs[row]).any():

@@ -77,7 +77,7 @@ class Case:
 
 
 def why_not(planner: Planner) -> str | None:
-    """Why this search cannot take a queue, or None."""
+    """Reason why this search cannot take a queue, or None."""
     problem = planner.compiled.problem
     if problem.link_gbps.size > MOST_CLUSTERS:
         return f"there are more than {MOST_CLUSTERS} clusters"
@@ -317,7 +317,7 @@ class Search:
         )  # fmt: skip
 
     def genes_of(self, out: Outcome) -> Genes:
-        """What another schedule did: by start, each on the processes and clusters it had."""
+        """Choices of another schedule: by start, each on the processes and clusters it had."""
         case, cluster = self.case, self.case.planner.compiled.problem.class_cluster
         start = np.where(np.isnan(out.start), inf, out.start)
         rank = np.empty(case.graph.size, dtype=np.int64)
@@ -358,7 +358,7 @@ class Search:
         return made
 
     def outcome(self) -> Outcome:
-        """What `out` holds, as a decoder would say it."""
+        """The schedule in `out`, as a decoder would say it."""
         case, order = self.case, class_order(self.case.planner)
         booked, site = case.booked, case.site
         out = Outcome._make(np.array(entry) for entry in booked)

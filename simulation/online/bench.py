@@ -54,7 +54,7 @@ def read_contender(text: str) -> Contender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What is to be replayed.
+    """Replays of the bench.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Bench:
     work: int | None = None
 
     def keys(self) -> list[tuple[Any, ...]]:
-        """What each row is known by, in the order of replays."""
+        """Keys of the rows, in the order of replays."""
         return [
             (piece.name, self.jobs, scenario.name, contender.text, self.work)
             for scenario in self.scenarios
@@ -84,7 +84,7 @@ class Bench:
 
 
 def key_of(row: Row) -> tuple[Any, ...]:
-    """What a row is known by."""
+    """Key of a row."""
     return tuple(row[name] for name in KNOWN_BY)
 
 

@@ -1,4 +1,4 @@
-"""What a replay of a piece is judged by: one row of figures.
+"""Measures of a replay of a piece: one row of figures.
 
 Notes
 -----

@@ -96,7 +96,7 @@ class Piece:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         return f"{self.log.name}@{self.number:02}"
 
     @property

@@ -45,7 +45,7 @@ SHOWN: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What is on disk now; `missing` says why there are no pictures, where there are none."""
+    """Files on disk now; `missing` says why there are no pictures, where there are none."""
 
     headline: str
     missing: str
@@ -219,7 +219,7 @@ def _better(scenario: Scenario, found: Table) -> str:
 
 
 def _coallocation(bench: Bench, rows: Sequence[Row]) -> list[str]:
-    """What splitting jobs as a policy likes gains over splitting less, or none."""
+    """Gain of splitting jobs as a policy likes over splitting less, or none."""
     names = {scenario.name for scenario in bench.scenarios}
     pairs = [pair for pair in PAIRS if names.issuperset(pair)]
     if not pairs:

@@ -1,4 +1,4 @@
-"""What the papers' texts say of their figures, claim by claim; `judging` has the rules."""
+"""Claims of the papers' texts about their figures, one by one; `judging` has the rules."""
 
 from __future__ import annotations
 

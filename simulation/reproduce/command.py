@@ -10,6 +10,8 @@ from pathlib import Path
 
 from coalloc.model.errors import InputError
 from coalloc.simulation.online import command as online
+from coalloc.simulation.report.experiments import experiments_page
+from coalloc.simulation.report.page import check_report
 from coalloc.simulation.reproduce.experiment import NoDataError, Report, Run, silent
 from coalloc.simulation.reproduce.registry import ENTRIES, Entry, find, load
 from coalloc.simulation.reproduce.writing import carry_out
@@ -32,6 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=FOLDER,
         help=f"for the files, made if need be (default: {FOLDER})",
+    )
+    add(
+        "--report",
+        metavar="FILE",
+        type=Path,
+        help="write all of it as one HTML page, with the pictures inside",
     )
     add("--seed", metavar="N", type=int, default=0, help="other instances than the documented ones")
     add("--quiet", action="store_true", help="no progress")
@@ -57,14 +65,18 @@ def run(args: argparse.Namespace) -> int:
         return DONE
     if not args.name:
         raise InputError("reproduce", "names no experiment (see coalloc reproduce --list)")
+    check_report(args.report)
     if online.NAME in args.name:
         if args.name != [online.NAME]:
             raise InputError("reproduce", f"{online.NAME} is carried out by itself")
         with _progress(args.quiet) as report:
-            return online.run(args, report)
+            code = online.run(args, report)
+        _write_report(args, [online.NAME])
+        return code
     entries = chosen(args.name)
     args.output.mkdir(parents=True, exist_ok=True)
     missing = ""
+    done = []
     with _progress(args.quiet) as report:
         study = Run(quick=args.quick, seed=args.seed, report=report)
         for entry in entries:
@@ -76,15 +88,24 @@ def run(args: argparse.Namespace) -> int:
                 print(f"{entry.name:<{_width()}} left out: {error}", flush=True)
                 continue
             missing = missing or written.missing
+            done.append(entry.name)
             reduced = " (reduced)" if args.quick else ""
             print(
                 f"{entry.name:<{_width()}} {written.elapsed_s:7.1f} s  "
                 f"{written.story.headline}{reduced}",
                 flush=True,
             )
+    _write_report(args, done)
     if missing:
         print(f"coalloc: error: {missing}", file=sys.stderr)
     return FAILED if missing else DONE
+
+
+def _write_report(args: argparse.Namespace, names: Sequence[str]) -> None:
+    """Write the page of these experiments, where one is asked for."""
+    if args.report:
+        pages = [args.output / f"{name}.md" for name in names]
+        args.report.write_text(experiments_page(pages), encoding="utf-8")
 
 
 def chosen(names: Sequence[str]) -> list[Entry]:

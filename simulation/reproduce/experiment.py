@@ -1,4 +1,4 @@
-"""What an experiment is: measure rows, tell what they say, draw them.
+"""Experiments: measure rows, tell what they say, draw them.
 
 Notes
 -----
@@ -72,7 +72,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """What the rows say, in Markdown.
+    """Text about the rows, in Markdown.
 
     Attributes
     ----------

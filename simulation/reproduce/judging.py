@@ -39,7 +39,7 @@ STABLE = 1.2
 
 
 class Held(StrEnum):
-    """How a claim fares."""
+    """Verdict on a claim."""
 
     YES = "reproduced"
     PARTLY = "in part"

@@ -114,7 +114,7 @@ def _on_all_grids(
 
 
 def describe(rows: Sequence[Row]) -> Story:
-    """What the rows say."""
+    """Text about the rows."""
     large = [row for row in rows if row["jobs"] != TINY_JOBS]
     slots, exact = where(large, method="search"), where(large, method="oas")
     shares = distinct(slots, "slot_share")

@@ -174,7 +174,7 @@ class Standing:
 
 
 def standing(rows: Sequence[Row], policy: str) -> Standing:
-    """How slots of this size stand on the platforms of these rows."""
+    """Ratios of slots of this size, on the platforms of these rows."""
     over, freed = [], []
     for group in grouped(rows, "platform", "workload").values():
         best = min(row["makespan_s"] for row in group if row["policy"] in PLAIN)
@@ -185,7 +185,7 @@ def standing(rows: Sequence[Row], policy: str) -> Standing:
 
 
 def describe(rows: Sequence[Row]) -> Story:
-    """What the rows say."""
+    """Text about the rows."""
     plain = [row for row in rows if row["policy"] in PLAIN]
     cases = grouped(plain, "platform", "workload")
     best = [min(column(group, "over_oas")) for group in cases.values()]

@@ -103,7 +103,7 @@ def solve(
 
 
 def checked(snapshot: Snapshot, plan: Plan) -> Mapping[str, float | None]:
-    """What the checker measures of a plan.
+    """Measures of a plan by the checker.
 
     Raises
     ------

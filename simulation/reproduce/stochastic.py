@@ -1,4 +1,4 @@
-"""What scenarios gain and cost: two real logs on line, with real run times against estimates.
+"""Gain and cost of scenarios: two real logs on line, with real run times against estimates.
 
 The MBPC paper names run times that are not known as future work (section 5); nothing of it is
 published, so there is no figure to compare with. `stochastic_replay` states the rule for windows.
@@ -82,7 +82,7 @@ def measure(run: Run) -> Iterable[Row]:
 
 
 def describe(rows: Sequence[Row]) -> Story:
-    """What the rows say."""
+    """Text about the rows."""
     means = {
         (log, name): fmean(column(where(rows, log=log, policy=name), "mean_wait_s"))
         for log in distinct(rows, "log")

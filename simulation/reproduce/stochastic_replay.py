@@ -161,7 +161,7 @@ def _compressed(jobs: Sequence[LoggedJob], capacity: int) -> tuple[LoggedJob, ..
 
 @dataclass(slots=True, kw_only=True)
 class Replayed:
-    """What a replay is judged by; seconds."""
+    """Measures of a replay; seconds."""
 
     mean_wait_s: float
     p95_wait_s: float
@@ -189,7 +189,7 @@ class _Caller:
     previous: tuple[str, ...] = ()
 
     def history(self, snapshot: Snapshot) -> History:
-        """What is known of the users of these jobs; the replay numbers jobs from 1."""
+        """History of the users of these jobs; the replay numbers jobs from 1."""
         if not self.options.get("scenarios"):
             return NO_HISTORY
         ids = [job.id for job in (*snapshot.queue, *snapshot.running)]

@@ -53,7 +53,7 @@ WIDEST = 272
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a workflow is drawn from.
+    """Parameters from which a workflow is drawn.
 
     Attributes
     ----------

@@ -15,7 +15,7 @@ from coalloc.simulation.reproduce.rows import from_csv, table, to_csv
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What is on disk now.
+    """Files on disk now.
 
     Attributes
     ----------

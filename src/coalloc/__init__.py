@@ -4,15 +4,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from coalloc.client.async_client import AsyncClient
     from coalloc.client.client import Client
     from coalloc.client.futures.executor import Executor
     from coalloc.solving import check, read_snapshot, solve
 
-__all__ = ["Client", "Executor", "__version__", "check", "read_snapshot", "solve"]
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Executor",
+    "__version__",
+    "check",
+    "read_snapshot",
+    "solve",
+]
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AsyncClient": "coalloc.client.async_client",
     "Client": "coalloc.client.client",
     "Executor": "coalloc.client.futures.executor",
     **dict.fromkeys(("check", "read_snapshot", "solve"), "coalloc.solving"),

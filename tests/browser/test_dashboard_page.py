@@ -28,7 +28,7 @@ FRAMES, RUNS = 120, 3
 SLOWER = 3.0
 """Times that the first paint may take of that of a page without a script, on a busy machine."""
 LIMIT_S = 60.0
-PAGES = ("", "jobs", "job/2", "job/3", "rounds", "waits", "nodes")
+PAGES = ("", "jobs", "job/2", "job/3", "rounds", "waits", "waits?by=project", "nodes", "node/a1")
 SIZES = {"phone": (390, 844), "tablet": (820, 1180), "desktop": (1440, 900)}
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 

@@ -73,6 +73,7 @@ def test_own_load_leaves_power_alone(bed: LaunchTestbed, is_first_looked_at: boo
     cpu_s = bed.ended(spec.key).cpu_s
     wait_interval()
     node = reader.read().nodes[0]
+    assert cpu_s is not None
     assert cpu_s >= BURN_S
     span, busy = time.monotonic() - began, busy_s() - busy
     foreign_s = node.load * span * (os.cpu_count() or 1)

@@ -25,6 +25,7 @@ def test_processes_run_and_end_with_their_codes(bed: LaunchTestbed) -> None:
     assert report.started is not None
     assert report.ended is not None
     assert report.started <= report.ended
+    assert report.max_rss_mb is not None
     assert report.max_rss_mb > 0
 
 

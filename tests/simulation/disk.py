@@ -10,16 +10,21 @@ from coalloc.core.base.effects import (
     AppendEvent,
     DropHistory,
     DropOrders,
+    DropPromises,
+    DropStartError,
     Effect,
     SaveHistory,
     SaveJob,
     SaveLaunch,
     SaveMeta,
+    SavePromises,
+    SaveStartError,
     SaveToken,
     SendOrder,
 )
 from coalloc.core.base.messages import Order
 from coalloc.core.base.records import JobRecord, Launch
+from coalloc.core.base.start_intervals import Promise, StartError
 from coalloc.core.coordinator import StoredState
 from coalloc.core.presence import MARK as EXECUTOR
 from coalloc.core.reserving import META as RESERVED
@@ -41,6 +46,8 @@ class Disk:
     tokens: dict[tuple[str, str], str] = field(default_factory=dict)
     meta: dict[str, str] = field(default_factory=dict)
     history: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    promises: dict[str, tuple[Promise, ...]] = field(default_factory=dict)
+    start_errors: dict[int, StartError] = field(default_factory=dict)
     outbox: dict[str, dict[int, Order]] = field(default_factory=dict)
     last_event: int = 0
     is_full: bool = False
@@ -70,6 +77,8 @@ class Disk:
             tokens=dict(self.tokens),
             meta=dict(self.meta),
             history=dict(self.history),
+            promises=dict(self.promises),
+            start_errors=dict(self.start_errors),
             outbox={name: dict(box) for name, box in self.outbox.items()},
             is_full=False,
             changed={},
@@ -121,6 +130,14 @@ class Disk:
                     self.history[key] = values
                 case DropHistory(key=key):
                     self.history.pop(key, None)
+                case SavePromises(job=job, promises=kept):
+                    self.promises[job] = kept
+                case DropPromises(job=job):
+                    self.promises.pop(job, None)
+                case SaveStartError(error=error):
+                    self.start_errors[error.number] = error
+                case DropStartError(number=number):
+                    self.start_errors.pop(number, None)
                 case SendOrder(cluster=cluster, seq=seq, order=order):
                     self.outbox.setdefault(cluster, {})[seq] = order
                 case DropOrders(cluster=cluster, through_seq=through):
@@ -138,6 +155,8 @@ class Disk:
             seqs={name: int(self.meta.get(f"seq.{name}", "1")) for name in clusters},
             unacked={name: min(box) for name, box in self.outbox.items() if box},
             history=dict(self.history),
+            promises=dict(self.promises),
+            start_errors=[self.start_errors[n] for n in sorted(self.start_errors)],
             drained=drained_of(self.meta.get("drained", "")),
             reserved=read_reserved(self.meta.get(RESERVED, "")),
             paused=bool(self.meta.get("paused")),

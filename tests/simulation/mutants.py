@@ -126,6 +126,17 @@ MUTANTS: dict[str, Mutant] = {
     "claims-that-wait-take-no-link": Mutant(
         of=queueing.queue_up, old="misfit_of_links(", new="bool(view) and not misfit_of_links("
     ),
+    # Expected starts
+    "expected-starts-forgotten-by-a-restart": Mutant(
+        of=coordinator.Coordinator.__init__,
+        old="        state.promises.update(past.promises)\n",
+        new="",
+    ),
+    "start-errors-forgotten-by-a-restart": Mutant(
+        of=coordinator.Coordinator.__init__,
+        old="state.calibration = Calibration.of(past.start_errors)",
+        new="pass",
+    ),
     # Fencing
     "no-fencing-by-attempt": Mutant(
         of=starting._part, old="record.attempt != report.attempt", new="False"

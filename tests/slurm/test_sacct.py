@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +41,22 @@ def rows(cluster: Cluster, user: str) -> list[Row]:
     return found
 
 
+def compared(site: SlurmSite, cluster: Cluster) -> dict[str, Any]:
+    """The accounts of both, by ``coalloc account --sacct``."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "coalloc.cli.main", "account", "--json"),
+            *("--endpoint", site.endpoint, "--sacct", cluster.name),
+        ],
+        env={**os.environ, "SLURM_CONF": str(cluster.conf)},
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    told: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == int(bool(told["differences"]))
+    return told
+
+
 @pytest.mark.parametrize(("start", "jobs"), [("salloc", 100), ("sbatch", 30)])
 def test_every_job_is_accounted_as_it_ended(root: Path, start: str, jobs: int) -> None:
     """Under its own name; claims that came to nothing are cancelled ones, never failed ones."""
@@ -60,6 +80,13 @@ def test_every_job_is_accounted_as_it_ended(root: Path, start: str, jobs: int) -
                     lambda: all(site.job(job)["state"] in ENDED for job in [*made, stopped]), 240.0
                 )
             ended = {job: site.job(job) for job in [*made, stopped]}
+
+            def agree() -> bool:
+                answers = [compared(site, cluster) for cluster in running]
+                assert all(answer["jobs"] > jobs // 4 for answer in answers)
+                return not any(answer["differences"] for answer in answers)
+
+            running.wait(agree, "accounts that agree")
         finally:
             site.stop()
         wanted: Counter[Row] = Counter()

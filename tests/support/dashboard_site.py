@@ -16,10 +16,8 @@ from coalloc.dashboard.questions import Asking, Questions
 from coalloc.dashboard.server import Server
 from coalloc.dashboard.settings import Settings
 from coalloc.wire.answers import (
-    ClusterRow,
     Event,
     NewestPlan,
-    NodeRow,
     NodesAnswer,
     PlanAnswer,
     RunningRow,
@@ -28,6 +26,7 @@ from coalloc.wire.answers import (
 )
 from coalloc.wire.client import RefusedError
 from coalloc.wire.job_rows import JobDetails, QueueRow
+from coalloc.wire.node_rows import ClusterRow, NodeRow
 
 NOW = 1_790_000_000.0
 HOUR = 3600.0

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "core": ("coalloc.model",),
     "policies": ("coalloc.model",),
     "adapters": ("coalloc.model",),
-    "wire": ("coalloc.model", "coalloc.core"),
+    "wire": ("coalloc.model", "coalloc.core.base"),
     "runtime": ("coalloc", "coalloc.model", "coalloc.wire"),
     "client": (
         *("coalloc", "coalloc.model", "coalloc.adapters.formats"),
@@ -58,6 +58,12 @@ MAY_IMPORT = {
         "coalloc.dashboard",
     ),
 }
+# Sub-folders that import nothing of their package but themselves and what is named.
+WITHIN = {
+    "core/base": (),
+    "core/sharing": ("coalloc.core.base",),
+    "core/executor": ("coalloc.core.base",),
+}
 # Modules that import the standard library only, `adapters.runner` and their own folder: they are
 # sent to nodes, or run in a process that stays small.
 STANDARD = (
@@ -67,6 +73,7 @@ STANDARD = (
 )
 # Names that src/coalloc/__init__.py loads lazily, and the package they load.
 LAZY = {
+    "coalloc.AsyncClient": "coalloc.client",
     "coalloc.Client": "coalloc.client",
     "coalloc.Executor": "coalloc.client",
     **dict.fromkeys(
@@ -108,7 +115,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "sqlite3": ("daemon/store/*",),
     "pulp": MIPS,
     "numba": ("policies/kernel/*",),
-    "highspy": ("policies/mip/*", "policies/moldable/*", "policies/workflow/bound_lp.py"),
+    "highspy": ("policies/mip/*", "policies/bounds/lp.py"),
     "textual": ("cli/top/app.py",),
     "matplotlib": ("simulation/reproduce/plots.py",),
     "xml.parsers.expat": ("adapters/formats/safe_xml.py",),
@@ -182,6 +189,19 @@ def layer_faults(package: str, uses: list[Use]) -> Iterator[str]:
             yield f"{use.line}: {package} may not import {use.name}"
         elif (package, allowed[0]) in DEFERRED and use.imported and not use.deferred:
             yield f"{use.line}: {package} may import {use.name} only inside functions"
+
+
+def within_faults(path: str, uses: list[Use]) -> Iterator[str]:
+    """Yield the imports by which a sub-folder reaches up into its package, or across."""
+    folder = path.rpartition("/")[0]
+    if folder not in WITHIN:
+        return
+    package = "coalloc." + folder.partition("/")[0]
+    allowed = ("coalloc." + folder.replace("/", "."), *WITHIN[folder])
+    for use in uses:
+        ours = use.imported and within(use.name, package)
+        if ours and not any(within(use.name, home) for home in allowed):
+            yield f"{use.line}: {folder} may not import {use.name}"
 
 
 def home_faults(path: str, uses: list[Use]) -> Iterator[str]:
@@ -259,6 +279,7 @@ def test_package_keeps_the_rules(package: str) -> None:
     faults: list[str] = []
     for path, uses in sources(package):
         faults += located(path, layer_faults(package, uses))
+        faults += located(path, within_faults(path, uses))
         faults += located(path, home_faults(path, uses))
         faults += located(path, standard_faults(path, uses))
         faults += located(path, purity_faults(package, uses))

@@ -13,6 +13,7 @@ from tests.unit.test_architecture import (
     layer_faults,
     purity_faults,
     standard_faults,
+    within_faults,
 )
 
 
@@ -161,3 +162,19 @@ def test_folder_rule_can_fail(tmp_path: Path) -> None:
     for name in (".", "kernel"):
         (tmp_path / name / "__init__.py").touch()
     assert list(folder_faults(tmp_path)) == ["inner/ has no __init__.py"]
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "faults"),
+    [
+        ("core/base/state.py", "from coalloc.core import queue", 1),
+        ("core/base/state.py", "from coalloc.core.sharing.limits import held", 1),
+        ("core/sharing/limits.py", "from coalloc.core.executor import machine", 1),
+        ("core/sharing/limits.py", "from coalloc.core.base.state import State", 0),
+        ("core/sharing/limits.py", "from coalloc.core.sharing import priority", 0),
+        ("core/queue.py", "from coalloc.core.sharing import limits", 0),
+    ],
+)
+def test_sub_folders_do_not_reach_up(path: str, source: str, faults: int) -> None:
+    package = "coalloc." + path.rpartition("/")[0].replace("/", ".")
+    assert len(list(within_faults(path, read_uses(source, package)))) == faults

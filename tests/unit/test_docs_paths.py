@@ -22,9 +22,11 @@ FILE = re.compile(r"(?<![\w./@~$<>*-])(?:[\w.@-]+/)*[\w.@-]+\.(?:py|md|toml|cpp)
 FOLDER = re.compile(r"(?<![\w./@~$<>*:-])(?:[\w-]+/)+(?![\w.*{<-])")
 # Files of the reader's, and names that stand for others.
 EXAMPLES = {
-    "README.md": ("submit.py", "squares.py", "coallocd.toml"),
     "docs/CONFIGURATION.md": ("coallocd.toml", "coalloc/coallocd.toml"),
     "docs/REPRODUCTION.md": ("NAME.md", "*/NAME.md"),
+    "docs/operations/changing-policies.md": ("platform.toml",),
+    "docs/install.md": ("coallocd.toml",),
+    "docs/tutorial.md": ("submit.py", "squares.py", "coallocd.toml"),
     "docs/adapters.md": ("desk*.py", "adapters/desk*.py", "*coallocd.toml"),
 }
 

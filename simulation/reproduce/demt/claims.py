@@ -1,4 +1,4 @@
-"""What the bi-criteria paper says of its figures 3 to 6, and what rows say to that."""
+"""Claims of the bi-criteria paper about its figures 3 to 6, and what rows say to them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Family:
 
 
 def better_than(rows: Sequence[Row], names: tuple[str, str]) -> str:
-    """Which of the paper's comparators `demt` is ahead of on average, and where."""
+    """Comparators of the paper that `demt` is ahead of on average, and where."""
     mine = means(rows, REACHED, names)
     out = []
     for other in PAPERS:
@@ -73,7 +73,7 @@ def _others(rows: Sequence[Row]) -> str:
 
 
 def _trend(*algorithms: str) -> Callable[[Sequence[Row]], str]:
-    """How the weighted completion of some algorithms goes with the number of jobs."""
+    """Trend of the weighted completion of some algorithms with the number of jobs."""
 
     def tell(rows: Sequence[Row]) -> str:
         parts = []

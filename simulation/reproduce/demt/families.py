@@ -127,7 +127,7 @@ def _dominated(rows: Sequence[Row]) -> str:
 
 
 def _counted(rows: Sequence[Row]) -> str:
-    """How many runs have it, where not all do."""
+    """Number of runs that have it, where not all do."""
     parts = []
     for jobs in distinct(rows, "jobs"):
         mine = where(rows, jobs=jobs, algorithm=REACHED)

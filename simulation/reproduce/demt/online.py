@@ -160,7 +160,7 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def describe(rows: Sequence[Row]) -> Story:
-    """What the streams say."""
+    """Text about the streams."""
     rolling, batch = ratios(rows, ROLLING), ratios(rows, BATCH)
     mean = geometric_mean(rolling.flow)
     return Story(

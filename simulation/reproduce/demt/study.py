@@ -77,7 +77,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ours:
-    """What `bicriteria` found.
+    """Results of `bicriteria`.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class Instance:
         }
 
     def published(self) -> dict[str, Reached]:
-        """What the paper compares, and the two-shelf schedule."""
+        """Algorithms that the paper compares, and the two-shelf schedule."""
         layer = Layer(self.planner, self.queue)
         calls: dict[str, Callable[[], Schedule | None]] = {
             REACHED: lambda: demt(layer, "reached"),

@@ -124,7 +124,7 @@ VIEWS = {"sp": (OWN, WEIGHTED, TO_BEST), "ratio": (RATIO, ITSELF)}
 
 
 def seen(rows: Sequence[Row], view: View) -> Dispersion:
-    """What a panel shows of the rows of one policy and bandwidth."""
+    """Points of a panel, from the rows of one policy and bandwidth."""
     if not view.against:
         rows = [{**row, "": 0.0} for row in rows]
     return dispersion(rows, view.name, view.against, weighted=view.weighted)
@@ -221,7 +221,7 @@ def free_widths(rows: Sequence[Row]) -> list[tuple[float, float]]:
 
 
 def _agreement(case: int, widths: Mapping[str, tuple[float, float]], rows: Sequence[Row]) -> str:
-    """What of the paper's sentence holds by the last reading."""
+    """Agreement with the paper's sentence by the last reading."""
     ours = widths["mbpc"][0]
     said = "MBPC's is" if ours <= PAPER_WIDTHS[case][0] else "MBPC's is not"
     others = [

@@ -44,7 +44,7 @@ def measure(run: Run) -> Iterable[Row]:
 
 
 def describe(rows: Sequence[Row]) -> Story:
-    """What the rows say."""
+    """Text about the rows."""
     weakest = min(rows, key=lambda row: float(row["power"]))["cluster"]
     strongest = max(rows, key=lambda row: float(row["power"]))["cluster"]
     jobs = distinct(rows, "job")

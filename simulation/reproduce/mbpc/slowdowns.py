@@ -1,4 +1,4 @@
-"""What a plan means for each job in the MBPC paper's terms: SP, SC and the parts of Te."""
+"""Slowdowns of each job of a plan in the MBPC paper's terms: SP, SC and the parts of Te."""
 
 from __future__ import annotations
 

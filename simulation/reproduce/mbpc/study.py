@@ -1,4 +1,4 @@
-"""What Figs. 3 to 9 of the MBPC paper share: one study per case, one row per job.
+"""Study behind Figs. 3 to 9 of the MBPC paper: one per case, one row per job.
 
 Notes
 -----

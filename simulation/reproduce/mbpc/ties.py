@@ -1,4 +1,4 @@
-"""How far JPN's choice among allocations of least traffic decides the run times, exactly.
+"""Effect of JPN's choice among allocations of least traffic on the run times, exactly.
 
 JPN minimises the sum of BW_{j,k} and nothing else. All splits (t_{j,k}) of least traffic are
 listed; of each the run times follow from the weakest node that a job gets. For the best and worst

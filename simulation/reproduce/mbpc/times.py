@@ -50,7 +50,7 @@ def _measure(case: int, run: Run) -> Iterable[Row]:
 
 
 def savings(rows: Sequence[Row]) -> dict[tuple[str, str | None], list[float]]:
-    """How much longer each comparator's jobs take in all than those of MBPC, by seed.
+    """Time that each comparator's jobs take beyond those of MBPC, in all, by seed.
 
     Returns
     -------

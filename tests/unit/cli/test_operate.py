@@ -11,7 +11,8 @@ import pytest
 
 from coalloc.cli import nodes, operate
 from coalloc.client.client import NoAnswerError, RefusedError
-from coalloc.wire.answers import ClusterRow, NodesAnswer, Why
+from coalloc.wire.answers import NodesAnswer, Why
+from coalloc.wire.node_rows import ClusterRow
 from tests.support.command_line import error_of, run
 
 
@@ -22,6 +23,7 @@ class Refusing:
 
     def __init__(self) -> None:
         self.asked = []
+        self.reasons: list[str] = []
 
     def __enter__(self) -> Refusing:
         return self
@@ -33,8 +35,9 @@ class Refusing:
         state = {"2": "completed", "4": "cancelled"}[job]
         return Why(job=job, state=state, reason="", detail="")
 
-    def ask(self, kind: str, *, job: str) -> dict[str, Any]:
+    def ask(self, kind: str, *, job: str, reason: str = "") -> dict[str, Any]:
         self.asked.append((kind, job))
+        self.reasons.append(reason)
         if job in ("2", "4"):
             raise RefusedError("wrong_state", f"job {job} has ended already")
         return {"jobs": [job]}
@@ -48,6 +51,13 @@ def test_one_refusal_does_not_keep_the_others_back(
     assert run("cancel", "1", "2", "3") == 1
     assert client.asked == [("cancel", "1"), ("cancel", "2"), ("cancel", "3")]
     assert error_of(capsys) == "job 2 has ended already\n"
+
+
+def test_a_reason_goes_with_every_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Refusing()
+    monkeypatch.setattr(operate, "connect", lambda args: client)
+    assert run("cancel", "1", "3", "--reason", "wrong input") == 0
+    assert client.reasons == ["wrong input", "wrong input"]
 
 
 def test_what_was_cancelled_with_another_job_is_no_error(

@@ -14,12 +14,9 @@ from coalloc.cli.job_details import job_lines
 from coalloc.cli.nodes import cluster_line, node_lines
 from coalloc.cli.output import aligned, figure, node_set, printable, show_table
 from coalloc.runtime.texts import length
-from coalloc.wire.answers import (
-    ClusterRow,
-    Event,
-    NodeRow,
-)
+from coalloc.wire.answers import Event
 from coalloc.wire.job_rows import JobDetails
+from coalloc.wire.node_rows import ClusterRow, NodeRow
 
 NOW = time.mktime((2030, 5, 17, 14, 30, 0, 0, 0, -1))
 

@@ -2,73 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import zmq
 
 from coalloc import Client
 from coalloc.client import client as client_module
 from coalloc.client import events as client_events
+from coalloc.client import job_requests
 from coalloc.client.client import NoAnswerError, RefusedError, submission
-
-Respond = Callable[[dict[str, Any]], list[bytes] | dict[str, Any] | None]
-STOP = b"stop"
-LIMIT_S = 60
-
-
-class Daemon:
-    """A ROUTER that answers each request with what `respond` makes of it."""
-
-    def __init__(self, root: Path) -> None:
-        self.endpoint = f"ipc://{root}/coalloc.sock"
-        self.publish_endpoint = f"ipc://{root}/events.sock"
-        self.heard: list[dict[str, Any]] = []
-        self.respond: Respond = lambda body: {"type": "done"}
-        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self.router = self.context.socket(zmq.ROUTER)
-        self.router.bind(self.endpoint)
-        self.control = self.context.socket(zmq.PULL)
-        self.control.bind("inproc://control")
-        self.thread = threading.Thread(target=self._serve)
-        self.thread.start()
-
-    def _serve(self) -> None:
-        poller = zmq.Poller()
-        poller.register(self.router, zmq.POLLIN)
-        poller.register(self.control, zmq.POLLIN)
-        while True:
-            ready = dict(poller.poll())
-            if self.control in ready:
-                return
-            peer, frame = self.router.recv_multipart()
-            body = json.loads(frame)
-            self.heard.append(body)
-            answer = self.respond(body)
-            if isinstance(answer, dict):
-                answer = [json.dumps({"id": body["id"], **answer}).encode()]
-            if answer is not None:
-                self.router.send_multipart([peer, *answer])
-
-    def close(self) -> None:
-        stop = self.context.socket(zmq.PUSH)
-        stop.connect("inproc://control")
-        stop.send(STOP)
-        self.thread.join()
-        for socket in (stop, self.control, self.router):
-            socket.close(linger=0)
-        self.context.term()
+from tests.support.fake_daemon import LIMIT_S, FakeDaemon, Stream
 
 
 @pytest.fixture
-def daemon() -> Iterator[Daemon]:
+def daemon() -> Iterator[FakeDaemon]:
     with tempfile.TemporaryDirectory(prefix="co-client-") as root:
-        running = Daemon(Path(root))
+        running = FakeDaemon(Path(root))
         try:
             yield running
         finally:
@@ -76,7 +29,7 @@ def daemon() -> Iterator[Daemon]:
 
 
 @pytest.fixture
-def client(daemon: Daemon) -> Iterator[Client]:
+def client(daemon: FakeDaemon) -> Iterator[Client]:
     with Client(
         daemon.endpoint, timeout_s=LIMIT_S, publish_endpoint=daemon.publish_endpoint
     ) as connected:
@@ -84,7 +37,7 @@ def client(daemon: Daemon) -> Iterator[Client]:
 
 
 @pytest.fixture
-def hasty(daemon: Daemon) -> Iterator[Client]:
+def hasty(daemon: FakeDaemon) -> Iterator[Client]:
     """For what stays unanswered."""
     with Client(daemon.endpoint, timeout_s=0.3) as connected:
         yield connected
@@ -111,13 +64,13 @@ def test_a_socket_that_nobody_serves_any_more(
         client.queue()
 
 
-def test_silence_is_an_error_in_time(daemon: Daemon, hasty: Client) -> None:
+def test_silence_is_an_error_in_time(daemon: FakeDaemon, hasty: Client) -> None:
     daemon.respond = lambda body: None
     with pytest.raises(NoAnswerError, match=r"no answer from .* within 0\.3 s"):
         hasty.status()
 
 
-def test_a_refusal_has_code_and_message(daemon: Daemon, client: Client) -> None:
+def test_a_refusal_has_code_and_message(daemon: FakeDaemon, client: Client) -> None:
     daemon.respond = lambda body: {"type": "refused", "code": "not_found", "message": "no job 9"}
     with pytest.raises(RefusedError, match="no job 9") as caught:
         client.show("9")
@@ -137,19 +90,19 @@ def test_a_refusal_has_code_and_message(daemon: Daemon, client: Client) -> None:
         ({"type": "queue", "jobs": [{"id": 5}]}, "cannot be understood"),
     ],
 )
-def test_garbage_is_an_error(daemon: Daemon, client: Client, answer: Any, words: str) -> None:
+def test_garbage_is_an_error(daemon: FakeDaemon, client: Client, answer: Any, words: str) -> None:
     daemon.respond = lambda body: answer
     with pytest.raises(NoAnswerError, match=words):
         client.queue()
 
 
-def test_an_answer_of_another_request_is_not_taken(daemon: Daemon, hasty: Client) -> None:
+def test_an_answer_of_another_request_is_not_taken(daemon: FakeDaemon, hasty: Client) -> None:
     daemon.respond = lambda body: [b'{"id": "someone", "type": "queue", "jobs": []}']
     with pytest.raises(NoAnswerError, match="no answer"):
         hasty.queue()
 
 
-def test_requests_carry_the_version_and_their_own_id(daemon: Daemon, client: Client) -> None:
+def test_requests_carry_the_version_and_their_own_id(daemon: FakeDaemon, client: Client) -> None:
     client.round_now()
     client.drain("alpha", "new switch")
     first, second = daemon.heard
@@ -158,7 +111,7 @@ def test_requests_carry_the_version_and_their_own_id(daemon: Daemon, client: Cli
     assert (second["type"], second["target"], second["reason"]) == ("drain", "alpha", "new switch")
 
 
-def test_a_submit_without_an_answer_is_sent_again_with_its_token(daemon: Daemon) -> None:
+def test_a_submit_without_an_answer_is_sent_again_with_its_token(daemon: FakeDaemon) -> None:
     daemon.respond = lambda body: (
         {"type": "done", "job": "4", "jobs": ["4"], "again": True}
         if len(daemon.heard) > 1
@@ -172,14 +125,16 @@ def test_a_submit_without_an_answer_is_sent_again_with_its_token(daemon: Daemon)
     assert (done.job, done.again) == ("4", True)
 
 
-def test_a_submit_that_stays_unanswered_is_an_error(daemon: Daemon, hasty: Client) -> None:
+def test_a_submit_that_stays_unanswered_is_an_error(daemon: FakeDaemon, hasty: Client) -> None:
     daemon.respond = lambda body: None
     with pytest.raises(NoAnswerError):
         hasty.submit(["true"], token="mine")
     assert [body["token"] for body in daemon.heard] == ["mine", "mine"]
 
 
-def test_submit_many_keeps_the_order_and_yields_refusals(daemon: Daemon, client: Client) -> None:
+def test_submit_many_keeps_the_order_and_yields_refusals(
+    daemon: FakeDaemon, client: Client
+) -> None:
     def respond(body: dict[str, Any]) -> dict[str, Any]:
         name = body["name"]
         if name == "5":
@@ -208,9 +163,9 @@ def status(epoch: int) -> dict[str, Any]:
 
 
 def test_wait_is_asked_again_of_a_daemon_that_was_restarted(
-    daemon: Daemon, client: Client, monkeypatch: pytest.MonkeyPatch
+    daemon: FakeDaemon, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(job_requests, "LOOK_EVERY_S", 0.02)
 
     def respond(body: dict[str, Any]) -> dict[str, Any] | None:
         waits = [b for b in daemon.heard if b["type"] == "wait"]
@@ -227,65 +182,28 @@ def test_wait_is_asked_again_of_a_daemon_that_was_restarted(
     assert [b["type"] for b in daemon.heard].count("wait") == 2
 
 
-def test_wait_gives_up_in_time(daemon: Daemon, client: Client) -> None:
+def test_wait_gives_up_in_time(daemon: FakeDaemon, client: Client) -> None:
     daemon.respond = lambda body: status(1) if body["type"] == "status" else None
     with pytest.raises(TimeoutError, match=r"job 3 has not ended within 0\.05 s"):
         client.wait("3", timeout=0.05)
 
 
-def test_wait_for_a_job_that_does_not_exist(daemon: Daemon, client: Client) -> None:
+def test_wait_for_a_job_that_does_not_exist(daemon: FakeDaemon, client: Client) -> None:
     refused = {"type": "refused", "code": "not_found", "message": "there is no job 3"}
     daemon.respond = lambda body: status(1) if body["type"] == "status" else refused
     with pytest.raises(RefusedError, match="there is no job 3"):
         client.wait("3")
 
 
-class Stream:
-    """A store of events and an XPUB that may lose some."""
-
-    def __init__(self, daemon: Daemon, events: int) -> None:
-        self.events = [self._event(number) for number in range(1, events + 1)]
-        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self.socket = self.context.socket(zmq.XPUB)
-        self.socket.bind(daemon.publish_endpoint)
-        daemon.respond = self._respond
-
-    @staticmethod
-    def _event(seq: int) -> dict[str, Any]:
-        job = str(seq % 2)
-        return {"seq": seq, "time": float(seq), "kind": "tick", "job": job, "fields": {}}
-
-    def _respond(self, body: dict[str, Any]) -> dict[str, Any]:
-        since, job = body["since"], body.get("job")
-        found = [e for e in self.events if e["seq"] > since and (not job or e["job"] == job)]
-        return {"type": "events", "events": found[: body["limit"]], "last": len(self.events)}
-
-    def happen(self, *, lost: bool = False) -> None:
-        event = self._event(len(self.events) + 1)
-        self.events.append(event)
-        if not lost:
-            self.socket.send_multipart([b"event.tick.", json.dumps(event).encode()])
-
-    def greet(self) -> None:
-        """Wait for a subscription and answer it."""
-        assert self.socket.poll(1000 * LIMIT_S)
-        assert self.socket.recv() == b"\x01event."
-        self.socket.send_multipart([b"event.", b'{"watch_seq": 1, "welcome": true}'])
-
-    def close(self) -> None:
-        self.socket.close(linger=0)
-        self.context.term()
-
-
 @pytest.fixture
-def stream(daemon: Daemon) -> Iterator[Stream]:
+def stream(daemon: FakeDaemon) -> Iterator[Stream]:
     stream = Stream(daemon, 3)
     yield stream
     stream.close()
 
 
 def test_stored_events_come_in_pages(
-    daemon: Daemon, client: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
+    daemon: FakeDaemon, client: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_events, "PAGE", 2)
     assert [event.seq for event in client.events()] == [1, 2, 3]

@@ -188,6 +188,41 @@ def test_a_job_that_ends_without_having_run_is_logged_too() -> None:
     ]
 
 
+def test_the_reason_of_a_cancellation_is_kept() -> None:
+    site = Site({"a": 1})
+    running, waiting = site.submit(), site.submit()
+    site.run(running)
+    for job in (running, waiting):
+        assert isinstance(site.ask(Cancel(job=job, reason="wrong input")), Done)
+    assert [note["reason"] for note in site.notes("job_cancelling")] == ["wrong input"]
+    assert site.restarted().job(running).cancel_reason == "wrong input"
+    # a second cancel does not take its place
+    site.ask(Cancel(job=running, reason="late"))
+    site.finish(running, code=143)
+    for job in (running, waiting):
+        assert site.job(job).detail == "cancelled by ann: wrong input"
+
+
+def test_the_reason_of_a_workflow_s_cancellation_is_its_tasks_too() -> None:
+    site = Site({"a": 1})
+    job = site.submit_workflow("a b", "a>b")
+    site.run(f"{job}.1")
+    site.ask(Cancel(job=job, reason="wrong input"))
+    site.finish(f"{job}.1", code=143)
+    assert site.job(f"{job}.1").detail == "cancelled by ann: wrong input"
+    assert site.job(job).detail.startswith("cancelled by ann: wrong input; 0 of 2")
+
+
+@pytest.mark.parametrize("reason", ["x" * 501, "two\nlines", "\x1b[31mred"])
+def test_a_reason_that_is_no_line_is_refused(reason: str) -> None:
+    site = Site({"a": 1})
+    job = site.submit()
+    answer = site.ask(Cancel(job=job, reason=reason))
+    assert isinstance(answer, Refused)
+    assert answer.message == "reason: is not one line of at most 500 characters"
+    assert not site.job(job).is_ended
+
+
 def test_a_long_chain_of_dependents_ends_as_a_whole() -> None:
     site = Site({"a": 1}, keep_ended=2000)
     chain = [site.submit()]

@@ -9,6 +9,9 @@ import pytest
 from coalloc.core.base.effects import Wake
 from coalloc.core.base.events import Solved, Ticked
 from coalloc.core.base.requests import Done, Refused, Reserve, Unreserve
+from coalloc.core.snapshots import snapshot
+from coalloc.policies.base import Budget
+from coalloc.policies.registry import POLICIES
 from tests.support.core_site import Site
 
 
@@ -68,6 +71,53 @@ def test_the_nodes_that_are_free_the_soonest_are_chosen() -> None:
     assert isinstance(answer, Done)  # those that are free are kept: the busy ones are left
     assert set(answer.body["nodes"]) == busy
     assert answer.body["running"] == [long]
+
+
+def plan(site: Site, policy: str) -> dict[str, tuple[float, set[str]]]:
+    """Start, seconds from now, and nodes of each job by a policy."""
+    made = POLICIES[policy].solve(snapshot(site.state, site.now), {}, Budget())
+    return {each.job: (each.start - site.now, set(each.nodes)) for each in made.placements}
+
+
+@pytest.mark.parametrize("policy", ["plain", "fcfs", "easy", "conservative"])
+@pytest.mark.parametrize(
+    ("limit_s", "nodes"), [(40.0, {"a1"}), (60.0, {"b1"}), (None, {"a1"})], ids=str
+)
+def test_a_time_limit_may_not_run_into_it(
+    limit_s: float | None, nodes: set[str], policy: str
+) -> None:
+    """However short it is expected to be; who has no limit goes by what is expected."""
+    site = Site({"a": 1, "b": 1}, solving=False)
+    reserve(site, "a1", start=site.now + 50.0, duration_s=600.0)
+    job = site.submit(job={"base_time": 1.0, "time_limit": limit_s}, user="ann")
+    assert plan(site, policy) == {job: (0.0, nodes)}
+
+
+def test_one_that_could_run_into_the_only_nodes_waits_until_its_end() -> None:
+    site = Site({"a": 1}, solving=False)
+    reserve(site, "a1", start=site.now + 50.0, duration_s=600.0, users=("eve",))
+    job = site.submit(job={"base_time": 1.0, "time_limit": 60.0}, user="ann")
+    mine = site.submit(job={"base_time": 1.0, "time_limit": 60.0}, user="eve")
+    assert plan(site, "easy") == {job: (650.0, {"a1"}), mine: (0.0, {"a1"})}
+    site.ask(Unreserve(name="r1"), operator=True)
+    assert plan(site, "easy")[job] == (0.0, {"a1"})
+
+
+def test_one_without_an_end_is_not_waited_for() -> None:
+    site = Site({"a": 1, "b": 1}, solving=False)
+    reserve(site, "a1", start=site.now + 50.0)
+    job = site.submit(2, job={"base_time": 1.0, "time_limit": 60.0}, user="ann")
+    while site.pending_solves:
+        solve = site.pending_solves.pop(0)
+        made = POLICIES["easy"].solve(solve.snapshot, {}, Budget())
+        site.do(Solved(round=solve.round, plan=made, solve_s=0.0))
+    assert not site.job(job).is_placed
+    assert job not in site.state.aside
+    assert site.state.outlook[job].detail == (
+        "with its time limit of 1 min it could run into reservation r1 (a1)"
+    )
+    site.ask(Unreserve(name="r1"), operator=True)
+    assert plan(site, "easy")[job][0] == 0.0
 
 
 def test_jobs_that_still_run_when_it_begins_are_named_and_go_on() -> None:

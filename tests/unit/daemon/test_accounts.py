@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,25 @@ def test_an_account_has_its_figures(kept: Store) -> None:
     assert (first.started, first.ended, first.clusters) == (1000.0, 1050.0, {"a": 2, "b": 1})
 
 
+@pytest.mark.parametrize(
+    ("said", "figures"),
+    [({"cpu_s": 40.0, "max_rss_mb": 7.5}, (80.0, 7.5)), ({}, (None, None))],
+    ids=["two parts", "not known"],
+)
+def test_an_account_has_what_its_processes_used(
+    said: dict[str, Any], figures: tuple[float | None, float | None], tmp_path: Path
+) -> None:
+    site = Site({"a": 2, "b": 2})
+    run(site, site.submit(3), 50.0, **said)
+    store = Store(tmp_path / "coalloc.db")
+    try:
+        store.commit(site.effects)
+        (row,) = pages(store)
+    finally:
+        store.close()
+    assert (row.cpu_s, row.max_rss_mb) == figures
+
+
 @pytest.mark.parametrize("at_once", [1, 2000])
 def test_usage_of_a_day(kept: Store, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "ROWS_AT_ONCE", at_once)
@@ -125,6 +145,8 @@ def test_the_exported_log_is_replayed_as_it_was(tmp_path: Path) -> None:
             ended=ended,
             procs=procs,
             requested_s=200.0,
+            cpu_s=6.0 * procs if user == "bob" else None,
+            max_rss_mb=1.5 if user == "bob" else None,
         )
         for user, state, eligible, started, ended, procs in (
             ("bob", "completed", 1000.25, 1160.25, 1170.75, 2),
@@ -137,6 +159,11 @@ def test_the_exported_log_is_replayed_as_it_was(tmp_path: Path) -> None:
     log = read_swf(path)
     assert (log.summary.jobs, log.summary.bad, log.header["UnixStartTime"]) == (3, 0, "1000")
     assert [job.user for job in log.jobs] == [1, 2, 1]
+    assert [(job.cpu_s, job.used_kb) for job in log.jobs] == [
+        (None, None),
+        (6.0, 1536.0),
+        (None, None),
+    ]
     nodes = tuple(Node(name=f"a{n}") for n in range(4))
     platform = Platform(name="a", clusters=(Cluster(name="a", nodes=nodes),))
     workload = read_workload([path])

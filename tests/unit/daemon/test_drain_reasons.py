@@ -10,7 +10,7 @@ from coalloc.core.base.requests import Done, Drain, Resume
 from coalloc.daemon.queries.job_views import cluster_rows, why
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
-from coalloc.wire.answers import ClusterRow
+from coalloc.wire.node_rows import ClusterRow
 from tests.support.core_site import Site
 
 

@@ -82,7 +82,7 @@ def test_the_state_of_this_moment_is_explained(site: Site) -> None:
     assert why.explanation is not None
     assert why.explanation["slots"]["enders"] == ["1"]
     assert any("when job 1 ends" in line for line in why.lines)
-    text = why_lines(why)
+    text = why_lines(why, 0.0)
     assert text[0].startswith("job 2 is pending")
     assert any("expected start by the last round" in line for line in text)
     assert not any("no explanation" in line for line in text)
@@ -119,7 +119,7 @@ def test_without_an_explanation_the_rest_is_answered(site: Site, solver: Any, wo
     assert words in why.unexplained
     assert (why.lines, why.explanation) == ((), None)
     assert any("asks for 4 processes; free now: a" in fact for fact in why.facts)
-    assert f"  no explanation: {why.unexplained}" in why_lines(why)
+    assert f"  no explanation: {why.unexplained}" in why_lines(why, 0.0)
 
 
 def test_one_explanation_at_a_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,6 +159,27 @@ def test_waits_are_counted_by_class(cache: Cache) -> None:
     assert alpha.counts[views.BOUNDS_S.index(60.0)] == 1
 
 
+def test_waits_are_counted_by_project(cache: Cache) -> None:
+    cache.queued([replace(cache.rows["1"], project="climate")], everything=False)
+    groups = {group.name: group.jobs for group in views.waits(cache, "project").groups}
+    assert groups == {"climate": 1, "": 1}
+
+
+def test_jobs_of_a_node_are_found_by_its_whole_name(cache: Cache) -> None:
+    found = views.jobs(cache, {"node": "a1"}, 10, 0)
+    assert [row.id for row in found.jobs] == [
+        job for job, row in reversed(cache.rows.items()) if "a1" in row.nodes
+    ]
+    assert found.total
+    assert not views.jobs(cache, {"node": "a"}, 10, 0).total
+
+
+def test_a_reason_of_a_cancellation_is_told(cache: Cache) -> None:
+    fields = {"user": "ann", "reason": "wrong input"}
+    cache.happened([Event(seq=99, time=NOW, kind="job_cancelling", job="2", fields=fields)])
+    assert cache.rows["2"].detail == "being ended: cancelled by ann: wrong input"
+
+
 def _ended(job: str) -> QueueRow:
     return QueueRow(
         id=job,

@@ -14,7 +14,7 @@ from coalloc.core.base import records, requests
 from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.sqlite import Store
-from coalloc.wire import answers, job_rows, share_answers
+from coalloc.wire import answers, estimate_answers, job_rows, node_rows, share_answers
 from coalloc.wire.frames import encode
 from tests.support.core_site import Site
 from tests.support.protocol_page import EXAMPLES, SECTIONS, table
@@ -38,13 +38,16 @@ DOCUMENTED: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("wait", ANSWER, answers.EndedAnswer),
     ("wait", "Field of an ended job", answers.EndedJob),
     ("nodes", ANSWER, answers.NodesAnswer),
-    ("nodes", "Field of a cluster", answers.ClusterRow),
-    ("nodes", "Field of a node", answers.NodeRow),
-    ("nodes", "Field of a reservation", answers.ReservationRow),
+    ("nodes", "Field of a cluster", node_rows.ClusterRow),
+    ("nodes", "Field of a node", node_rows.NodeRow),
+    ("nodes", "Field of a reservation", node_rows.ReservationRow),
     ("reserve", ANSWER, answers.Reservation),
     ("priority", ANSWER, share_answers.PriorityAnswer),
     ("priority", "Field of a priority", share_answers.PriorityRow),
     ("priority", "Field of a lead", share_answers.LeadRow),
+    ("estimates", ANSWER, estimate_answers.AccuracyAnswer),
+    ("estimates", "Field of a start accuracy", estimate_answers.StartAccuracyRow),
+    ("estimates", "Field of run times", estimate_answers.RunTimeRow),
     ("account", ANSWER, share_answers.AccountAnswer),
     ("account", "Field of an account", share_answers.AccountRow),
     ("usage", ANSWER, share_answers.UsageAnswer),
@@ -114,7 +117,7 @@ def test_every_answer_is_documented() -> None:
     shown = {cls for _, _, cls in DOCUMENTED}
     declared = {
         cls
-        for module in (answers, job_rows, share_answers)
+        for module in (answers, estimate_answers, job_rows, node_rows, share_answers)
         for cls in vars(module).values()
         if isinstance(cls, type) and issubclass(cls, msgspec.Struct)
     }

@@ -230,8 +230,10 @@ def test_unknown_fields_are_ignored() -> None:
 
 @pytest.mark.parametrize("kind", [messages.Hello, messages.Report])
 def test_what_an_executor_knows_of_each_process_is_not_sent(kind: type[Any]) -> None:
-    part = PartReport(job="1", attempt=1, part=0, state=PartState.FINISHED, exit_code=3)
-    known = replace(part, codes=(3, None, 0), cpu_s=1.5, max_rss_mb=2.0)
+    part = PartReport(
+        job="1", attempt=1, part=0, state=PartState.FINISHED, exit_code=3, cpu_s=1.5, max_rss_mb=2.0
+    )
+    known = replace(part, codes=(3, None, 0))
     sent = codec.encode_message(kind(cluster="a", last_seq=1, parts=(known,)))
     assert set(json.loads(sent)["parts"][0]) == set(table(SECTIONS["Part report"]))
     heard = codec.decode_from_executor(sent)

@@ -124,7 +124,7 @@ class Executor(RemoteExecutor):
                 self.report_job_success(info)
 
     def _failure(self, future: concurrent.futures.Future[Any]) -> str:
-        """Why a job is no success; empty if it is one."""
+        """Reason why a job is no success; empty if it is one."""
         try:
             done = future.result(0.0)
         except concurrent.futures.CancelledError:

@@ -25,7 +25,7 @@ class ResourceError(ValueError):
 
 
 def job_fields(threads: int, resources: Mapping[str, Any]) -> dict[str, Any]:
-    """What `coalloc.Client.submit` is told of a job.
+    """Options of a job for `coalloc.Client.submit`.
 
     Parameters
     ----------

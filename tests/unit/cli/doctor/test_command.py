@@ -27,8 +27,9 @@ from coalloc.cli.doctor.live import (
 from coalloc.runtime.config.file import parse
 from coalloc.runtime.config.schema import ClusterConfig, Config
 from coalloc.runtime.key_files import KeyFile, write_key
-from coalloc.wire.answers import ClusterRow, NodeRow, ServiceStatus, SolverStatus
+from coalloc.wire.answers import ServiceStatus, SolverStatus
 from coalloc.wire.curve import new_pair
+from coalloc.wire.node_rows import ClusterRow, NodeRow
 from tests.support.command_line import run
 
 GIB = 1 << 30

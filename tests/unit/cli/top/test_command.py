@@ -13,8 +13,9 @@ from msgspec import structs
 from coalloc.cli.top import view as top_view
 from coalloc.cli.top.view import Look, Source, job_lines, output_path, tail
 from coalloc.client.client import NoAnswerError
-from coalloc.wire.answers import ClusterRow, NodeRow, ServiceStatus
+from coalloc.wire.answers import ServiceStatus
 from coalloc.wire.job_rows import JobDetails, QueueRow
+from coalloc.wire.node_rows import ClusterRow, NodeRow
 
 textual = pytest.importorskip("textual")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coalloc.core.base.effects import AddUsage, SaveAccount, SaveUsage
@@ -43,10 +45,10 @@ def test_an_interval_is_divided_at_midnight() -> None:
     assert list(by_day(5.0, 5.0)) == []
 
 
-def run(site: Site, job: str, seconds: float, code: int = 0) -> None:
+def run(site: Site, job: str, seconds: float, code: int = 0, **more: Any) -> None:
     site.run(job)
     started, site.now = site.now, site.now + seconds
-    site.say(job, PartState.FINISHED, exit_code=code, started=started, ended=site.now)
+    site.say(job, PartState.FINISHED, exit_code=code, started=started, ended=site.now, **more)
 
 
 def test_an_ended_job_is_charged_and_has_an_account() -> None:

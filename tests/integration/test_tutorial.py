@@ -1,4 +1,4 @@
-"""The README's tour, typed into a shell as it stands: what it shows is what comes."""
+"""The tutorial, typed into a shell as it stands: what it shows is what comes."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL
 
 @dataclass
 class Typed:
-    """One command, and the lines that the README shows for it."""
+    """One command, and the lines that the tutorial shows for it."""
 
     text: str
     shown: list[str] = field(default_factory=list)
 
 
-def tour(readme: str) -> Iterator[Typed | tuple[str, str]]:
+def tour(text: str) -> Iterator[Typed | tuple[str, str]]:
     """Commands of the tour in order, and scripts as (name, text)."""
-    section = readme.partition("## A tour of five minutes")[2].partition("\n## ")[0]
-    for kind, text in BLOCK.findall(section):
+    for kind, block in BLOCK.findall(text):
         if kind == "python":
-            yield re.match(r"# (\S+\.py)\n", text)[1], text  # type: ignore[index]
+            yield re.match(r"# (\S+\.py)\n", block)[1], block  # type: ignore[index]
             continue
         command: Typed | None = None
-        for line in text.splitlines():
+        for line in block.splitlines():
             if line.startswith("$ "):
                 if command is not None:
                     yield command
@@ -105,7 +104,7 @@ class Shell:
 def test_the_tour_shows_what_comes(root: Path) -> None:
     shell = Shell(root)
     try:
-        for step in tour((ROOT / "README.md").read_text(encoding="utf-8")):
+        for step in tour((ROOT / "docs/tutorial.md").read_text(encoding="utf-8")):
             if not isinstance(step, Typed):
                 (root / "coalloc-tour" / step[0]).write_text(step[1])
                 continue

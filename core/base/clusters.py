@@ -1,0 +1,92 @@
+"""Clusters as the daemon's core knows them.
+
+Mutable, but changed only inside `coordinator.handle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+
+from coalloc.core.base.power import PowerState
+from coalloc.core.base.settings import ClusterSettings
+from coalloc.model.platform import Node
+from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.site_rules import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewedNodes:
+    """The nodes of a cluster as planning sees them, and what they were made from.
+
+    `reading` and `powers` are replaced whole where they change, so that they are compared as
+    objects.
+    """
+
+    reading: ClusterReading | None
+    powers: Mapping[str, PowerState]
+    drained: tuple[bool, frozenset[str]]
+    power_step: float
+    nodes: tuple[Node, ...]
+
+
+@dataclass(slots=True)
+class ClusterState:
+    """One cluster as the daemon sees it now."""
+
+    settings: ClusterSettings
+    configured: bool = True
+    """False where the configuration has dropped it, and jobs still run on it."""
+    connected: bool = False
+    identity: str = ""
+    """Of its executor's state; empty: not said."""
+    rival: str = ""
+    """Of another executor's, which was not admitted."""
+    peer: Hashable = None
+    """The connection of its executor, while it is connected."""
+    heard_at: float | None = None
+    """When its executor said anything last, while it was connected."""
+    reading: ClusterReading | None = None
+    read_at: float = float("-inf")
+    reading_at: float = 0.0
+    """Of the reading, by its executor's clock."""
+    reading_run: str = ""
+    """Of the executor whose clock that is."""
+    error: str = "no reading yet"
+    version: str = ""
+    """Of its executor; empty: not said."""
+    clock_leads_s: tuple[float, ...] = ()
+    """Its executor's wall clock before ours, less the way of each of the latest messages."""
+    powers: dict[str, PowerState] = field(default_factory=dict)
+    drained: bool = False
+    drained_nodes: set[str] = field(default_factory=set)
+    next_seq: int = 1
+    acked_seq: int = 0
+    behind_since: tuple[int, float] | None = None
+    """The order an executor says it is at, while there are later ones, and since when."""
+    unseen: frozenset[str] = frozenset()
+    """Handed jobs that the latest reading should have had, and did not."""
+    put_back: dict[str, float] = field(default_factory=dict)
+    """Handed jobs that the batch system put back into its queue, and when, by its executor's
+    clock: an earlier reading does not have them."""
+    unknown: frozenset[str] = frozenset()
+    """Words of the batch system that nobody here knows, and that were logged."""
+    asked: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    """Orders under way that say nothing new when repeated, with their numbers."""
+    verdicts: dict[Hashable, Verdict] = field(default_factory=dict, compare=False, repr=False)
+    """What its batch system would say to jobs, by the rules it was read with."""
+    openings: dict[Hashable, tuple[NodeReading, ...]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """Its nodes in some partitions, with some generic resources."""
+    viewed: ViewedNodes | None = field(default=None, compare=False, repr=False)
+    """Its nodes as the latest snapshot had them."""
+
+    @property
+    def clock_ahead_s(self) -> float | None:
+        """Lead of its executor's clock over ours, by the message that was quickest here."""
+        return max(self.clock_leads_s, default=None)
+
+    def is_stale(self, now: float, max_age_s: float) -> bool:
+        """Nothing may be concluded from what was read last."""
+        return not self.connected or self.reading is None or now - self.read_at > max_age_s

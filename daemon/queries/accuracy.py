@@ -1,0 +1,23 @@
+"""Answer to the question how well estimates held."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from coalloc.core.accuracy import run_time_accuracy, start_accuracy
+from coalloc.core.base.start_intervals import MISSES
+from coalloc.core.base.state import State
+from coalloc.wire.estimate_answers import AccuracyAnswer, RunTimeRow, StartAccuracyRow
+
+
+def accuracy(state: State, now: float) -> AccuracyAnswer:
+    """Of the newest starts and runs that are remembered."""
+    runs = run_time_accuracy(value for values in state.ratios.values() for value in values)
+    return AccuracyAnswer(
+        wanted=1.0 - MISSES,
+        starts=tuple(
+            StartAccuracyRow(**asdict(row)) for row in start_accuracy(state.calibration.newest())
+        ),
+        run_times=None if runs is None else RunTimeRow(**asdict(runs)),
+        time=now,
+    )

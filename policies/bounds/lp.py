@@ -1,0 +1,60 @@
+"""Linear programs, solved by HiGHS.
+
+One thread: the same program gives the same bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearProgram:
+    """``min cost x`` with ``lower <= x <= upper`` and ``low <= A x <= high``.
+
+    Attributes
+    ----------
+    cost, lower, upper : array of float, shape (columns,)
+    low, high : array of float, shape (rows,)
+    entries : sequence of (rows, columns, values)
+        Of A, each three arrays of one length; a cell is named once.
+    """
+
+    cost: Floats
+    lower: Floats
+    upper: Floats
+    low: Floats
+    high: Floats
+    entries: Sequence[tuple[Ints, Ints, Floats]]
+
+
+def solve(program: LinearProgram) -> tuple[float, Floats] | None:
+    """Return the least cost and an x that has it; None where HiGHS does not say optimal."""
+    row, col, value = (np.concatenate(part) for part in zip(*program.entries, strict=True))
+    order = np.lexsort((row, col))
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = program.cost.size, program.low.size
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = program.cost, program.lower, program.upper
+    lp.row_lower_, lp.row_upper_ = program.low, program.high
+    counts = np.bincount(col, minlength=program.cost.size)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_ = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    lp.a_matrix_.index_ = row[order].astype(np.int32)
+    lp.a_matrix_.value_ = value[order]
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
+    solver.passModel(lp)
+    solver.run()
+    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        return None
+    columns = np.array(solver.getSolution().col_value)
+    return float(solver.getInfo().objective_function_value), columns

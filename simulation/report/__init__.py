@@ -1,0 +1,1 @@
+"""Reports as one HTML page each: policies compared over replays, and experiments."""

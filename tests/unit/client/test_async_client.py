@@ -1,0 +1,225 @@
+"""The asyncio client: it asks what the other one asks, many tasks at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import tempfile
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coalloc import AsyncClient, Client
+from coalloc.client import async_client, job_requests
+from coalloc.client import events as client_events
+from coalloc.client.client import NoAnswerError, RefusedError, submission
+from tests.support.fake_daemon import LIMIT_S, FakeDaemon, Stream
+
+Scene = Callable[[AsyncClient], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def daemon() -> Iterator[FakeDaemon]:
+    with tempfile.TemporaryDirectory(prefix="co-client-") as root:
+        running = FakeDaemon(Path(root))
+        try:
+            yield running
+        finally:
+            running.close()
+
+
+def played(daemon: FakeDaemon, scene: Scene, timeout_s: float = LIMIT_S) -> None:
+    """Run a scene with a client of this daemon."""
+
+    async def main() -> None:
+        publishing = daemon.publish_endpoint
+        async with AsyncClient(
+            daemon.endpoint, timeout_s=timeout_s, publish_endpoint=publishing
+        ) as client:
+            await scene(client)
+
+    asyncio.run(main())
+
+
+def test_both_clients_have_the_same_requests() -> None:
+    """Public names, parameters and words: the one is the other, awaited."""
+    for name in {*dir(Client), *dir(AsyncClient)} - {"perform", "run", "iterate", "close"}:
+        if not name.startswith("_"):
+            blocking, awaited = getattr(Client, name), getattr(AsyncClient, name)
+            assert blocking is awaited, name
+    assert str(inspect.signature(AsyncClient.cancel)).startswith("(self, job: 'str', reason")
+    assert inspect.getdoc(AsyncClient.cancel) == inspect.getdoc(Client.cancel)
+
+
+def test_answers_find_the_task_that_asked(daemon: FakeDaemon) -> None:
+    waiting: list[dict[str, Any]] = []
+
+    def respond(body: dict[str, Any]) -> dict[str, Any] | None:
+        waiting.append(body)
+        if len(waiting) < 20:
+            return None
+        for asked in reversed(waiting):  # in another order than they were asked
+            daemon.answer(asked, {"type": "done", "jobs": [asked["job"]]})
+        return None
+
+    daemon.respond = respond
+
+    async def scene(client: AsyncClient) -> None:
+        jobs = [str(number) for number in range(20)]
+        concerned = await asyncio.gather(*(client.cancel(job) for job in jobs))
+        assert concerned == [(job,) for job in jobs]
+
+    played(daemon, scene)
+
+
+def test_a_refusal_is_raised(daemon: FakeDaemon) -> None:
+    daemon.respond = lambda body: {"type": "refused", "code": "not_found", "message": "no job 9"}
+
+    async def scene(client: AsyncClient) -> None:
+        with pytest.raises(RefusedError, match="no job 9") as caught:
+            await client.show("9")
+        assert caught.value.code == "not_found"
+
+    played(daemon, scene)
+
+
+def test_silence_is_an_error_and_a_submit_is_sent_again(daemon: FakeDaemon) -> None:
+    daemon.respond = lambda body: None
+
+    async def scene(client: AsyncClient) -> None:
+        with pytest.raises(NoAnswerError, match=r"no answer from .* within 0\.2 s"):
+            await client.submit(["true"], token="mine")
+
+    played(daemon, scene, timeout_s=0.2)
+    assert [body["token"] for body in daemon.heard] == ["mine", "mine"]
+
+
+def test_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(async_client, "PATIENCE_S", 0.05)
+
+    async def main() -> None:
+        async with AsyncClient(f"ipc://{tmp_path}/absent") as client:
+            with pytest.raises(NoAnswerError, match="no daemon listens"):
+                await client.queue()
+
+    asyncio.run(main())
+
+
+def test_garbage_is_an_error(daemon: FakeDaemon) -> None:
+    daemon.respond = lambda body: [b"\xff\x00"]
+
+    async def scene(client: AsyncClient) -> None:
+        with pytest.raises(NoAnswerError, match="not JSON"):
+            await client.queue()
+
+    played(daemon, scene)
+
+
+def test_a_cancelled_task_leaves_the_connection_usable(daemon: FakeDaemon) -> None:
+    heard = threading.Event()
+
+    def respond(body: dict[str, Any]) -> dict[str, Any] | None:
+        heard.set()
+        return None if body["type"] == "cancel" else {"type": "done"}
+
+    daemon.respond = respond
+
+    async def scene(client: AsyncClient) -> None:
+        task = asyncio.create_task(client.cancel("1"))
+        assert await asyncio.to_thread(heard.wait, LIMIT_S)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await client.round_now()
+
+    played(daemon, scene)
+
+
+def test_closing_ends_what_waits(daemon: FakeDaemon) -> None:
+    heard = threading.Event()
+
+    def respond(body: dict[str, Any]) -> None:
+        heard.set()
+
+    daemon.respond = respond
+
+    async def scene(client: AsyncClient) -> None:
+        task = asyncio.create_task(client.cancel("1"))
+        assert await asyncio.to_thread(heard.wait, LIMIT_S)
+        await client.close()
+        with pytest.raises(NoAnswerError, match="was closed"):
+            await task
+
+    played(daemon, scene)
+
+
+def test_submit_many_keeps_the_order_and_yields_refusals(
+    daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_requests, "PIPELINED", 10)
+
+    def respond(body: dict[str, Any]) -> dict[str, Any]:
+        name = body["name"]
+        if name == "5":
+            return {"type": "refused", "code": "infeasible", "message": "too large"}
+        return {"type": "done", "job": name, "jobs": [name], "again": False}
+
+    daemon.respond = respond
+
+    async def scene(client: AsyncClient) -> None:
+        bodies = [submission(["true"], name=str(number)) for number in range(35)]
+        outcomes = [outcome async for outcome in client.submit_many(bodies)]
+        assert isinstance(outcomes[5], RefusedError)
+        jobs = [outcome.job for outcome in outcomes if not isinstance(outcome, RefusedError)]
+        assert jobs == [str(number) for number in range(35) if number != 5]
+
+    played(daemon, scene)
+
+
+def test_followed_events_have_no_gap(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_events, "QUIET_S", 0.2)
+    stream = Stream(daemon, 3)
+
+    async def scene(client: AsyncClient) -> None:
+        async with aclosing(client.events(1, follow=True)) as events:
+            greeting = asyncio.create_task(asyncio.to_thread(stream.greet))
+            assert [(await anext(events)).seq for _ in range(2)] == [2, 3]
+            await greeting
+            stream.happen()
+            assert (await anext(events)).seq == 4
+            stream.happen(lost=True)
+            stream.happen()
+            assert [(await anext(events)).seq for _ in range(2)] == [5, 6]  # from the store
+            stream.happen(lost=True)
+            assert (await anext(events)).seq == 7  # asked for after a silence
+
+    try:
+        played(daemon, scene)
+    finally:
+        stream.close()
+
+
+@pytest.mark.parametrize("away_s", [0.0, LIMIT_S])
+def test_events_go_on_when_a_daemon_answers_again(daemon: FakeDaemon, away_s: float) -> None:
+    stream = Stream(daemon, 2)
+    answers = daemon.respond
+    daemon.respond = lambda body: answers(body) if len(daemon.heard) > 2 else None
+
+    async def scene(client: AsyncClient) -> None:
+        async with aclosing(client.events(0, follow=True, away_s=away_s)) as events:
+            greeting = asyncio.create_task(asyncio.to_thread(stream.greet))
+            if away_s:
+                assert [(await anext(events)).seq for _ in range(2)] == [1, 2]
+            else:
+                with pytest.raises(NoAnswerError):
+                    await anext(events)
+            await greeting
+
+    try:
+        played(daemon, scene, timeout_s=0.1)
+    finally:
+        stream.close()

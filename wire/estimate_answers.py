@@ -1,0 +1,66 @@
+"""Answer of the daemon about the accuracy of its estimates, in the words of docs/PROTOCOL.md."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from coalloc.wire.answers import Answer
+
+
+class StartAccuracyRow(Struct, frozen=True, kw_only=True):
+    """Accuracy of expected starts of one kind with one band of lead times.
+
+    Attributes
+    ----------
+    kind : str
+        ``first`` of each job, or ``later`` while it waited.
+    lead : str
+        The band in words, or ``all``.
+    starts, intervals : int
+        Expected starts whose jobs have started; those that had an interval.
+    held : float or None
+        Share of the intervals that had the start in them, 0..1.
+    width_s : float or None
+        Median width of the intervals, seconds.
+    error_s : float
+        Median distance of the start from the expected one, seconds.
+    error_width_s : float
+        From the 5th to the 95th percentile of the start less the expected one, seconds.
+    """
+
+    kind: str
+    lead: str
+    starts: int
+    intervals: int
+    held: float | None
+    width_s: float | None
+    error_s: float
+    error_width_s: float
+
+
+class RunTimeRow(Struct, frozen=True, kw_only=True):
+    """Real run times by planned ones.
+
+    Attributes
+    ----------
+    runs : int
+    error : float
+        Median distance of the ratio from 1.
+    low, median, high : float
+        5th, 50th and 95th percentile of the ratio.
+    """
+
+    runs: int
+    error: float
+    low: float
+    median: float
+    high: float
+
+
+class AccuracyAnswer(Answer, frozen=True, kw_only=True, tag="estimates"):
+    """How well estimates held on this site."""
+
+    wanted: float
+    starts: tuple[StartAccuracyRow, ...]
+    run_times: RunTimeRow | None = None
+    time: float = 0.0
