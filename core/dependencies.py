@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Refused
@@ -107,16 +107,23 @@ def _of_the_name(state: State, user: str, name: str) -> list[str]:
     ]
 
 
-def circle(state: State, job: str, needs: Iterable[tuple[str, str]]) -> str:
-    """The job among these that would wait for `job` itself, directly or not; empty if none."""
-    for _, first in needs:
+def circle(state: State, job: str, changed: Mapping[str, Needs]) -> str:
+    """The job among a job's new needs that would wait for it, directly or not; empty if none.
+
+    Parameters
+    ----------
+    changed : mapping of id to needs
+        Of the job, and of all that are changed with it.
+    """
+    for _, first in changed[job]:
         ahead, seen = [first], {first}
         while ahead:
             at = ahead.pop()
             if at == job:
                 return first
             record = state.jobs.get(at)
-            more = {needed for _, needed in record.needs} - seen if record is not None else set()
+            needs = changed.get(at, () if record is None else record.needs)
+            more = {needed for _, needed in needs} - seen
             seen |= more
             ahead += more
     return ""

@@ -43,6 +43,9 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
             answered(state, event, outcome)
             return
         changed.append(outcome)
+    if looped := _circle(state, command, changed):
+        answered(state, event, looped)
+        return
     changes = _in_words(command)
     for record in changed:
         state.put(record)
@@ -76,10 +79,6 @@ def _changed(state: State, record: JobRecord, command: Update, now: float) -> Jo
         if isinstance(found, Refused):
             return found
         needs = tuple((k, n) for k, n in found[record.array_index] if n != record.id)
-        looped = dependencies.circle(state, record.id, needs)
-        if looped:
-            message = f"dependency: job {looped} waits for job {record.id}"
-            return Refused(code="bad_request", message=message)
     try:
         batch = _with_options(record.batch, command.batch)
         job, sources = record.job, record.sources
@@ -111,6 +110,18 @@ def _changed(state: State, record: JobRecord, command: Update, now: float) -> Jo
         behind="",
         late=(),
     )
+
+
+def _circle(state: State, command: Update, changed: list[JobRecord]) -> Refused | None:
+    """The refusal of changes by which a job would wait for itself."""
+    if command.needs is None:
+        return None
+    needs = {record.id: record.needs for record in changed}
+    for record in changed:
+        if looped := dependencies.circle(state, record.id, needs):
+            message = f"dependency: job {looped} waits for job {record.id}"
+            return Refused(code="bad_request", message=message)
+    return None
 
 
 def _planned(

@@ -30,7 +30,7 @@ GUESTS = 3
 """Jobs submitted in each batch system itself."""
 CALM_S = 2.0 * LEASE_S
 """What was lost or late is made good this long after the last fault, seconds."""
-SETTLED_S = 1800.0
+SETTLED_S = 7200.0
 """Everything has ended this long after the last fault, seconds."""
 
 

@@ -107,6 +107,17 @@ def test_only_its_user_or_an_operator_changes_a_job() -> None:
     assert isinstance(site.ask(command, user="bob", operator=True), Done)
 
 
+def test_members_of_an_array_cannot_be_made_to_wait_for_each_other() -> None:
+    site, _ = full()
+    array = site.submit(array=(1, 2)).partition("_")[0]
+    answer = site.ask(Update(job=array, needs=(("afterany", array),)))
+    assert isinstance(answer, Refused)
+    assert answer.message == f"dependency: job {array}_2 waits for job {array}_1"
+    one = site.ask(Update(job=f"{array}_2", needs=(("afterany", array),)))
+    assert isinstance(one, Done)
+    assert site.job(f"{array}_2").needs == (("afterany", f"{array}_1"),)
+
+
 def test_a_dependency_in_a_circle_is_refused() -> None:
     site, job = full()
     later = site.submit(needs=(("afterok", job),))
