@@ -70,7 +70,7 @@ def gathered(
         return placement
     if not must_wait(state, placement, view):
         return placement
-    turn = turn_of(state, record, view, max(placement.start, now + SOON_S))
+    turn = turn_of(state, record, view, now, max(placement.start, now + SOON_S))
     return placement if turn is None or len(clusters_of(turn, view)) > 1 else turn
 
 
@@ -110,7 +110,7 @@ def queue_up(state: State, current: RoundState, plan: Plan, view: Occupation, no
     book = LimitBook(state, now) if state.tree.has_limits else None
     for placement in _later(state, current, plan, view, now):
         record = startable(state, placement, now)
-        if record is None or record.job.earliest > now:
+        if record is None or record.opens(now) > now:
             continue
         placement = gathered(state, record, placement, view, now)
         if not may_wait(state, record, placement, view, claims) or not _is_due(
@@ -197,7 +197,7 @@ def _later(
             yield placement
     for job in left_out(plan):
         if job in state.waiting:
-            turn = turn_of(state, state.jobs[job], view, now + SOON_S)
+            turn = turn_of(state, state.jobs[job], view, now, now + SOON_S)
             if turn is not None:
                 yield turn
 
@@ -219,12 +219,14 @@ def left_out(plan: Plan) -> list[str]:
     ]
 
 
-def turn_of(state: State, record: JobRecord, view: Occupation, start: float) -> Placement | None:
+def turn_of(
+    state: State, record: JobRecord, view: Occupation, now: float, start: float
+) -> Placement | None:
     """A placement of a rigid job as if its clusters were idle; None where there is none."""
     job = record.job
     if not isinstance(job, RigidJob):
         return None
-    rooms = _rooms(state, record, start)
+    rooms = _rooms(state, record, now)
     slots = [sum(node.slots for node in nodes) for nodes in rooms.values()]
     low = [
         low_side(job.procs, job.proc_gbps, view.link_free[name], LINK_TOLERANCE) for name in rooms

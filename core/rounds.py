@@ -319,7 +319,7 @@ def _count_passed_over(state: State, started: list[str], now: float) -> None:
 
 def _is_eligible(state: State, record: JobRecord, now: float) -> bool:
     """Whether a waiting job may start now, if there is room."""
-    if record.state is not JobState.PENDING or record.job.earliest > now:
+    if record.state is not JobState.PENDING or record.opens(now) > now:
         return False
     return not open_needs(state, record)
 

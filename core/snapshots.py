@@ -324,8 +324,7 @@ def waiting_view(
     if job.submitted > now:  # The clock was set back since.
         changes["submitted"] = now
     offer = offers.of(record)
-    begin = now if job.earliest <= job.submitted > now else job.earliest
-    earliest = max(record.not_before, begin, offer.earliest)
+    earliest = max(record.not_before, record.opens(now), offer.earliest)
     if earliest != job.earliest:
         changes["earliest"] = earliest
     if passed := state.passed_over.get(record.id, 0):

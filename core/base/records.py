@@ -264,6 +264,11 @@ class JobRecord:
         """Terminal."""
         return self.state in ENDED
 
+    def opens(self, now: float) -> float:
+        """Time from which it may start; now, where the clock was set back since its submit."""
+        job = self.job
+        return now if job.earliest <= job.submitted > now else job.earliest
+
 
 class Wait(NamedTuple):
     """Wait of a claim for its turn.

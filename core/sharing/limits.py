@@ -243,7 +243,7 @@ def hold_back(state: State, now: float) -> None:
 
 def _may_start(state: State, record: JobRecord, now: float) -> bool:
     """Test if only room keeps a job waiting; others ask for none that it could have."""
-    if record.not_before > now or record.job.earliest > now:
+    if record.not_before > now or record.opens(now) > now:
         return False
     return not open_needs(state, record)
 
