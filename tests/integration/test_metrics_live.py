@@ -71,6 +71,10 @@ def test_every_metric_moves(root: Path) -> None:
             stranger.send(b"no JSON")
             site.until(lambda: bool(site.ask("status")["faults"]))
         assert site.wait(site.submit(["true"], 6))["state"] == "completed"
+        # The second is told when it will start, and does.
+        site.submit(["sleep", "1"], 8)
+        waits = site.submit(["true"], 8)
+        assert site.wait(waits)["state"] == "completed"
         # An order that nobody acknowledges waits in the outbox, and the cluster is stale.
         site.processes["beta"].send_signal(signal.SIGSTOP)
         site.submit(["true"], 6)
