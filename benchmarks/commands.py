@@ -1,4 +1,4 @@
-"""How long commands take to begin: against a bare interpreter, in turns, best of ten.
+"""Start times of commands: against a bare interpreter, in turns, best of ten.
 
 python -m benchmarks.commands
 """

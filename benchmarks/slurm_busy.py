@@ -113,7 +113,7 @@ def _holds(cluster: Cluster, user: str) -> bool:
 
 
 def _print_causes(held: list[Held], shown: dict[str, dict[str, Any]]) -> None:
-    """What Slurm saw of the claims, by cause, and the jobs over several clusters one by one."""
+    """Claims as Slurm saw them, by cause, and the jobs over several clusters one by one."""
     for id, job in shown.items():
         if len(job["parts"]) > 1:
             print(row(id, job))

@@ -20,7 +20,7 @@ class AccountingRequests:
 
     @request
     def accuracy(self) -> Steps[AccuracyAnswer]:
-        """How well expected starts and planned run times held on this site."""
+        """Accuracy of expected starts and planned run times on this site."""
         return (yield from asked(AccuracyAnswer, "estimates"))
 
     @stream

@@ -1,4 +1,4 @@
-"""How well expected starts, their intervals and planned run times held."""
+"""Accuracy of expected starts, their intervals and planned run times."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def withdraw(state: State, job: str) -> tuple[Promise, ...]:
 
 
 def interval(state: State, record: JobRecord, start: float | None, now: float) -> Interval | None:
-    """When a waiting job with this expected start may really start; None: not known."""
+    """Interval of the real start of a job with this expected one; None: not known."""
     outlook = state.outlook.get(record.id)
     is_planned = outlook is not None and outlook.start is not None
     if start is None or not is_planned or not record.is_waiting or record.id in state.composites:

@@ -1,4 +1,4 @@
-"""How long claims wait in the clusters' queues, as far as the last ones tell.
+"""Waits of claims in the clusters' queues, as far as the last ones tell.
 
 Each wait of a claim of ours is kept with its width and what was before it. A claim is expected to
 wait as those about as wide did; where there are too few, as all did, in proportion to their width.

@@ -327,7 +327,7 @@ def _whose(logged: LoggedJob) -> tuple[str, str]:
 
 
 def known_ratios(ended: Iterable[LoggedJob]) -> dict[str, tuple[float, ...]]:
-    """What a daemon would remember of these jobs, by rising end: real by planned run times."""
+    """History of these jobs as a daemon would have it, by rising end: real by planned run times."""
     out: dict[str, tuple[float, ...]] = {}
     for logged in ended:
         for key in history_keys(*_whose(logged), ""):

@@ -156,7 +156,7 @@ def refusals(results: Sequence[tuple[Trace, Metrics]], most: int = 10) -> list[s
 
 
 def start_table(results: Sequence[tuple[Trace, Metrics]]) -> str:
-    """How well the expected starts of each policy held; empty where none was given."""
+    """Accuracy of the expected starts of each policy; empty where none was given."""
     lines = []
     for trace, _ in results:
         for row in start_accuracy(trace.start_errors):

@@ -58,7 +58,7 @@ class RunTimeRow(Struct, frozen=True, kw_only=True):
 
 
 class AccuracyAnswer(Answer, frozen=True, kw_only=True, tag="estimates"):
-    """How well estimates held on this site."""
+    """Accuracy of the estimates on this site."""
 
     wanted: float
     starts: tuple[StartAccuracyRow, ...]

@@ -177,7 +177,7 @@ class LoggedJob:
 
     @property
     def logged_end(self) -> float:
-        """When it ended in the log, on the axis of submit times."""
+        """Its end in the log, on the axis of submit times."""
         return self.job.submitted + self.waited_s + self.run_s
 
     @property

@@ -241,7 +241,7 @@ class JobRecord:
 
     @property
     def cancellation(self) -> Cancellation:
-        """Who has asked for its end, and why."""
+        """User who has asked for its end, and the reason."""
         return Cancellation(user=self.cancelled_by, reason=self.cancel_reason)
 
     @property

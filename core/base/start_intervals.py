@@ -141,7 +141,7 @@ class Calibration:
 
     @classmethod
     def of(cls, errors: Iterable[StartError]) -> Calibration:
-        """What was learnt before, by errors in the order of their numbers."""
+        """Calibration by former errors, in the order of their numbers."""
         made = cls()
         for error in errors:
             made._take(error)
@@ -150,7 +150,7 @@ class Calibration:
     def interval(
         self, expected: float, now: float, kind: str, not_before: float = 0.0
     ) -> Interval | None:
-        """When a job with this expected start may really start.
+        """Interval of the real start of a job with this expected one.
 
         Parameters
         ----------
