@@ -11,13 +11,13 @@ from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Abort, Arrange, Hasten, Prepare, Read, Start
 from coalloc.core.base.records import JobState, Wait
-from coalloc.core.base.requests import Cancel, Done
+from coalloc.core.base.requests import Cancel, Done, PauseRounds, ResumeRounds
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.core.negotiating import in_words, late_clusters
 from coalloc.core.occupation import occupation
 from coalloc.core.waits import WAITS_KEY, expected_wait, kept_waits
 from coalloc.model.parts import PartReport, PartState
-from coalloc.model.plan import Plan, Reason
+from coalloc.model.plan import Placement, Plan, Reason
 from coalloc.model.snapshot import Running, Snapshot
 from tests.simulation.planning import ahead
 from tests.support.core_site import Site, first_fit, reading
@@ -80,6 +80,32 @@ def test_a_job_that_the_plan_leaves_out_takes_its_turn_too() -> None:
     assert [p.cluster for p in site.job(site.submit(2)).parts] == ["b"]
     parts = site.job(site.submit(3)).parts
     assert sorted(sum(part.nodes.values()) for part in parts) == [1, 2]
+
+
+def test_a_clock_set_back_keeps_no_job_from_its_turn() -> None:
+    site = Crowded({"a": 2})
+    site.ask(PauseRounds(), operator=True)
+    job = site.submit(1)
+    site.now -= 600.0
+    site.read("a", waiting=3, busy=True)
+    site.ask(ResumeRounds(), operator=True)
+    assert site.orders_for(job, Prepare)
+
+
+def test_a_job_that_one_cluster_can_hold_is_not_spread_however_late_it_is_planned() -> None:
+    """Readings are as old as they are now, not as they will be then."""
+    site = Crowded({"a": 2, "b": 2})
+    site.plan_of = staticmethod(spread_later)
+    assert len(site.job(site.submit(2)).parts) == 1
+
+
+def spread_later(snapshot: Snapshot) -> Plan:
+    start = snapshot.time + 600.0
+    placements = tuple(
+        Placement(job=job.id, start=start, end=start + 5.0, nodes={"a1": 1, "b1": 1})
+        for job in snapshot.queue
+    )
+    return replace(first_fit(snapshot), placements=placements, deferred=())
 
 
 def leaving_out(snapshot: Snapshot) -> Plan:
