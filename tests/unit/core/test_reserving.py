@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -57,6 +58,19 @@ def test_a_plan_made_without_it_starts_nothing() -> None:
     site.do(Solved(round=solve.round, plan=site.plan_of(solve.snapshot), solve_s=0.0))
     assert not site.job(job).is_placed
     assert site.pending_solves.pop().snapshot.reservations  # another round knows of it
+
+
+def test_a_plan_that_comes_after_the_clock_has_jumped_into_it_starts_nothing() -> None:
+    site = Site({"a": 1}, solving=False)
+    reserve(site, "a1", start=site.now + 100.0, duration_s=600.0)
+    job = site.submit(job={"base_time": 1.0})
+    site.now += 200.0
+    while site.pending_solves:
+        solve = site.pending_solves.pop(0)
+        late = site.plan_of(replace(solve.snapshot, reservations=()))  # made for another time
+        site.do(Solved(round=solve.round, plan=late, solve_s=0.0))
+    assert site.state.plan is not None
+    assert not site.job(job).is_placed
 
 
 def test_the_nodes_that_are_free_the_soonest_are_chosen() -> None:

@@ -8,7 +8,14 @@ import pytest
 
 from coalloc.core.base.projects import Limits, Project, UserLimits
 from coalloc.core.base.records import Launch
-from coalloc.core.base.requests import Answer, Refused, Submit
+from coalloc.core.base.requests import (
+    Answer,
+    PauseRounds,
+    Refused,
+    ResumeRounds,
+    Submit,
+    Update,
+)
 from coalloc.core.snapshots import snapshot
 from coalloc.daemon.queries.job_views import expectation, why
 from tests.support.core_site import Site
@@ -59,6 +66,15 @@ def test_jobs_that_run_at_once_and_a_workflow_is_one() -> None:
         "limit",
         "user ann runs 1 of 1 jobs; it starts when one has ended",
     )
+
+
+def test_a_job_that_waits_for_another_takes_no_room_from_it() -> None:
+    site = limited(max_procs=1)
+    site.ask(PauseRounds(), operator=True)
+    first, second = site.submit(1), site.submit(1)
+    site.ask(Update(job=first, needs=(("afterok", second),)))
+    site.ask(ResumeRounds(), operator=True)
+    assert site.job(second).state == "preparing"
 
 
 def test_starts_of_one_round_are_added_up() -> None:
