@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,14 +61,15 @@ def test_a_plan_made_without_it_starts_nothing() -> None:
 
 def test_a_plan_that_comes_after_the_clock_has_jumped_into_it_starts_nothing() -> None:
     site = Site({"a": 1}, solving=False)
-    reserve(site, "a1", start=site.now + 100.0, duration_s=600.0)
+    reserve(site, "a1", start=site.now + 11.0, duration_s=600.0)
+    solve = site.pending_solves.pop()
+    site.do(Solved(round=solve.round, plan=site.plan_of(solve.snapshot), solve_s=0.0))
+    site.now += 1.0
     job = site.submit(job={"base_time": 1.0})
-    site.now += 200.0
-    while site.pending_solves:
-        solve = site.pending_solves.pop(0)
-        late = site.plan_of(replace(solve.snapshot, reservations=()))  # made for another time
-        site.do(Solved(round=solve.round, plan=late, solve_s=0.0))
-    assert site.state.plan is not None
+    solve = site.pending_solves.pop()
+    assert [each.id for each in solve.snapshot.queue] == [job]
+    site.now += 12.0
+    site.do(Solved(round=solve.round, plan=site.plan_of(solve.snapshot), solve_s=0.0))
     assert not site.job(job).is_placed
 
 

@@ -16,6 +16,7 @@ from coalloc.core.base.requests import (
     Submit,
     Update,
 )
+from coalloc.core.sharing.limits import OVERBOOKED
 from coalloc.core.snapshots import snapshot
 from coalloc.daemon.queries.job_views import expectation, why
 from tests.support.core_site import Site
@@ -68,13 +69,15 @@ def test_jobs_that_run_at_once_and_a_workflow_is_one() -> None:
     )
 
 
-def test_a_job_that_waits_for_another_takes_no_room_from_it() -> None:
+def test_jobs_that_wait_for_another_take_no_room_from_it() -> None:
     site = limited(max_procs=1)
     site.ask(PauseRounds(), operator=True)
-    first, second = site.submit(1), site.submit(1)
-    site.ask(Update(job=first, needs=(("afterok", second),)))
+    before = [site.submit(1) for _ in range(int(OVERBOOKED) + 1)]
+    needed = site.submit(1)
+    for job in before:
+        site.ask(Update(job=job, needs=(("afterok", needed),)))
     site.ask(ResumeRounds(), operator=True)
-    assert site.job(second).state == "preparing"
+    assert site.job(needed).state == "preparing"
 
 
 def test_starts_of_one_round_are_added_up() -> None:
