@@ -317,12 +317,6 @@ MUTANTS: dict[str, Mutant] = {
         new="attempt=attempt, ",
         steps=800,
     ),
-    "overtaken-workflows-not-held": Mutant(
-        of=after_restore._hold_workflow,
-        old="    if not is_held(record):",
-        new="    if False:",
-        steps=800,
-    ),
     "claims-of-nobody-kept": Mutant(
         of=after_restore._is_unknown,
         old='    """A part of',
@@ -330,12 +324,6 @@ MUTANTS: dict[str, Mutant] = {
         steps=600,
     ),
     # Limits, reservations, changes and usage
-    "jobs-that-depend-take-room": Mutant(
-        of=limits.hold_back,
-        old="if not why and _may_start(state, record, now):",
-        new="if not why:",
-        steps=300,
-    ),
     "limits-not-checked-again": Mutant(
         of=limits.holds,
         old="why = book.why_not(record, *start_of(record, placement))",
