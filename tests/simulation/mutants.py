@@ -281,11 +281,6 @@ MUTANTS: dict[str, Mutant] = {
         old="    state.out.append(SaveMeta(",
         new="    (lambda effect: None)(SaveMeta(",
     ),
-    "lost-states-not-noticed": Mutant(
-        of=presence.taken_over,
-        old="    if not known or hello",
-        new="    if True or hello",
-    ),
     # A store that is an older copy of itself
     "restored-under-its-old-epoch": Mutant(
         of=restore.renumbered,
