@@ -264,11 +264,6 @@ MUTANTS: dict[str, Mutant] = {
         old="state.out.append(SaveToken(",
         new="(lambda effect: None)(SaveToken(",
     ),
-    "clock-trusted": Mutant(
-        of=coordinator.Coordinator._look_at_clock,
-        old="now < self._now",
-        new="False",
-    ),
     # Executors that are not the one before
     "orders-of-the-former-carried-out-by-the-next": Mutant(
         of=presence.taken_over,
