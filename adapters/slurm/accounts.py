@@ -16,7 +16,7 @@ from coalloc.adapters.slurm.parse_text import read_time
 from coalloc.adapters.slurm.records import ParseError, job_state
 
 DELIMITER = "\x1f"
-FIELDS = ("JobIDRaw", "User", "State", "Start", "End", "Comment", "JobName")
+FIELDS = ("JobIDRaw", "User", "State", "Start", "End", "NodeList", "Comment", "JobName")
 """The last one may hold any character."""
 SLACK_S = 60.0
 """Seconds that a job may begin earlier and end later in Slurm: from its claim to its release."""
@@ -30,11 +30,13 @@ AGREE: dict[str, frozenset[str]] = {
 }
 """States in Slurm by those of ours; a job that was lost may have any."""
 NEVER_RAN = frozenset({"PENDING", "CANCELLED", "BOOT_FAIL", "REVOKED"})
+NO_NODES = frozenset({"", "None assigned"})
+"""What a job that never had nodes shows for them; its start is when it was cancelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmRow:
-    """One allocation in Slurm's accounts; times in seconds since 1970."""
+    """One allocation in Slurm's accounts; times in seconds since 1970, no start without nodes."""
 
     number: str
     user: str
@@ -99,12 +101,12 @@ def parse_accounts(text: str) -> Iterator[SlurmRow]:
         where = f"line {number}"
         if len(words) != len(FIELDS) or not words[0]:
             raise ParseError(where, f"not the {len(FIELDS)} fields {','.join(FIELDS)}")
-        job, user, state, start, end, comment, name = words
+        job, user, state, start, end, nodes, comment, name = words
         yield SlurmRow(
             number=job,
             user=user,
             state=job_state(state.partition(" ")[0]),
-            started=read_time(start, where),
+            started=None if nodes in NO_NODES else read_time(start, where),
             ended=read_time(end, where),
             token=parse_comment(comment),
             name=name,
@@ -153,7 +155,7 @@ def _attempt(row: SlurmRow) -> tuple[int, float]:
 
 
 def _nearest(job: OurRow, rows: list[SlurmRow]) -> SlurmRow | None:
-    """Take the row that began nearest to the job out of those that may be its own."""
+    """Take the row that is nearest to the job in time out of those that may be its own."""
     fitting = [
         row
         for row in rows
@@ -161,10 +163,17 @@ def _nearest(job: OurRow, rows: list[SlurmRow]) -> SlurmRow | None:
         and row.started <= job.started + SLACK_S
         and (row.ended is None or row.ended >= job.ended - SLACK_S)
     ]
-    found = min(fitting, key=lambda row: abs((row.started or 0.0) - job.started), default=None)
+    found = min(fitting, key=lambda row: _distance(job, row), default=None)
     if found is not None:
         rows.remove(found)
     return found
+
+
+def _distance(job: OurRow, row: SlurmRow) -> float:
+    """Seconds between both starts and both ends."""
+    start = job.started if row.started is None else row.started
+    end = job.ended if row.ended is None else row.ended
+    return abs(start - job.started) + abs(end - job.ended)
 
 
 def _faults(job: OurRow, row: SlurmRow) -> Iterator[str]:

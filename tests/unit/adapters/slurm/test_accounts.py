@@ -18,8 +18,16 @@ NOON = 1_795_348_800.0  # 2026-11-22T12:00:00 UTC
 CLAIM = "0" * 32
 
 
-def line(number: str, name: str, state: str, start: str, end: str, comment: str = "") -> str:
-    return DELIMITER.join((number, "ada", state, start, end, comment, name))
+def line(
+    number: str,
+    name: str,
+    state: str,
+    start: str,
+    end: str,
+    comment: str = "",
+    nodes: str = "a[1-2]",
+) -> str:
+    return DELIMITER.join((number, "ada", state, start, end, nodes, comment, name))
 
 
 def ours(job: str, name: str = "prep", state: str = "completed", at: float = 0.0) -> OurRow:
@@ -69,6 +77,16 @@ def test_the_last_attempt_counts() -> None:
         line("41", "x", "CANCELLED", at(0), at(0), f"coalloc:7.1.0:{CLAIM}"),
         line("43", "x", "COMPLETED", at(0), at(10), f"coalloc:7.3.0:{CLAIM}"),
         line("42", "x", "PREEMPTED", at(0), at(1), f"coalloc:7.2.0:{CLAIM}"),
+    ]
+    assert not found([ours("7")], *rows)
+
+
+def test_a_claim_that_never_had_nodes_is_nobodys_run() -> None:
+    """Without comments a withdrawn claim has the name of the job, and a start: its cancellation."""
+    rows = [
+        line("41", "prep", "CANCELLED by 999", at(0), at(0), nodes="None assigned"),
+        line("42", "prep", "CANCELLED by 999", at(0), at(0, 2)),  # held, then withdrawn
+        line("43", "prep", "COMPLETED", at(0, 1), at(10, 1)),
     ]
     assert not found([ours("7")], *rows)
 
