@@ -21,7 +21,7 @@ from math import inf
 
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.bicriteria import Bicriteria
 from coalloc.policies.moldable.demt import Search
 from coalloc.policies.moldable.demt_laying import Layer

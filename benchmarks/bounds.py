@@ -25,7 +25,7 @@ from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.bounds import lower_bound
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.oas.exact import ExactSearch
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup

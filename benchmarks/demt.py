@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 
 from coalloc.policies.base import Budget
-from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.comparators import SOLVERS, order_and_rows
 from coalloc.policies.moldable.demt import Search

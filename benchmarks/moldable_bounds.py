@@ -25,7 +25,7 @@ from coalloc.model.plan import Objective, Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.check_pool import pool_of
 from coalloc.policies.check_sheet import node_columns
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.priced_bound import PricedBound, priced_bound
 from coalloc.policies.moldable.proof import LADDER

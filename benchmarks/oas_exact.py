@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from statistics import median
 
-from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.oas.exact import ExactSearch
 from coalloc.policies.simple import SIMPLE, sort_items
 from coalloc.simulation.reproduce.instances import oas_instance

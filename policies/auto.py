@@ -33,7 +33,7 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.incumbent import Incumbent
-from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
+from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.moldable.bicriteria import searched
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.demt_laying import Layer

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from math import inf, isfinite
 
 from coalloc.model.cost import link_loads
-from coalloc.policies.kernel.classes import Classes, classes_of, occupied
-from coalloc.policies.kernel.intake import Intake
-from coalloc.policies.kernel.modes import Item, Mode
+from coalloc.policies.kernel.instance.classes import Classes, classes_of, occupied
+from coalloc.policies.kernel.instance.intake import Intake
+from coalloc.policies.kernel.instance.modes import Item, Mode
 from coalloc.policies.kernel.split import TOLERANCE, low_side, split
 
 SHORTEST_S = 5e-7

@@ -8,7 +8,7 @@ from typing import Any
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
-from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 
 Lay = Callable[[Planner, Mapping[str, Any]], tuple[Schedule, Mapping[str, Any]]]
 """From a planner whose queue is not empty, and options, to a schedule and what stats say of it."""

@@ -55,9 +55,9 @@ from numpy.typing import NDArray
 from coalloc.model.plan import Plan, Status
 from coalloc.policies.base import Budget, OnIncumbent, never
 from coalloc.policies.bounds import lower_bound
-from coalloc.policies.kernel.arrays import any_mode, make_outcome
-from coalloc.policies.kernel.decoders import decode
-from coalloc.policies.kernel.decoding import WEIGHTED, Planner
+from coalloc.policies.kernel.instance.arrays import any_mode, make_outcome
+from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner
+from coalloc.policies.kernel.profiles.decoders import decode
 from coalloc.policies.kernel.state import EASY, Base, Outcome, Problem, Profile, Scratch
 from coalloc.policies.queue_orders import Traits
 from coalloc.policies.run_times import ratios

@@ -30,8 +30,8 @@ from coalloc.model.plan import Deferred, Objective, Plan, Reason, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.availability import Availability, Fit
 from coalloc.policies.base import Budget, OnIncumbent, Solve
-from coalloc.policies.kernel.intake import Intake, read_queue
-from coalloc.policies.kernel.modes import Item, Mode
+from coalloc.policies.kernel.instance.intake import Intake, read_queue
+from coalloc.policies.kernel.instance.modes import Item, Mode
 from coalloc.policies.plain_nodes import chosen_nodes, dealt_pieces
 from coalloc.policies.relative_time import at_time, from_now
 

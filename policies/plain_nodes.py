@@ -10,7 +10,7 @@ from coalloc.model.cost import piece_time
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Placement
 from coalloc.policies.availability import Availability, Fit
-from coalloc.policies.kernel.intake import Intake
+from coalloc.policies.kernel.instance.intake import Intake
 
 
 def chosen_nodes(

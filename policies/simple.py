@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from coalloc.policies.base import Solve
-from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.one_pass import one_pass
 from coalloc.policies.options import EASY_ORDERS
 from coalloc.policies.queue_orders import Floats, Traits, order_jobs

@@ -175,7 +175,7 @@ def _slots(
     classes: list[Ints],
 ) -> tuple[Ints, Ints, Ints]:
     """Number the slots of every job; ranges as in `Trace`."""
-    from coalloc.policies.kernel.slots import number_slots
+    from coalloc.policies.kernel.instance.slots import number_slots
 
     jobs = len(start)
     ran = np.flatnonzero(~np.isnan(start))

@@ -102,7 +102,9 @@ def replay_streaming(
         Told the number of jobs that have ended or were refused.
     """
     # Loaded here: the compiler takes a moment, and help pages do not need it.
-    from coalloc.policies.kernel import arrays, state, stream, stream_state
+    from coalloc.policies.kernel import state
+    from coalloc.policies.kernel.instance import arrays
+    from coalloc.policies.kernel.profiles import stream, stream_state
     from coalloc.policies.simple import laying
 
     compiled_sample, item, reasons = _sampled(workload, slot_map, options)
@@ -174,8 +176,8 @@ def _sampled(
         Item of the sample for each job, below 0 where it cannot run.
     reasons : dict of job to (Reason, str)
     """
-    from coalloc.policies.kernel.arrays import compile_intake
-    from coalloc.policies.kernel.intake import read_queue
+    from coalloc.policies.kernel.instance.arrays import compile_intake
+    from coalloc.policies.kernel.instance.intake import read_queue
 
     sorts: dict[Any, int] = {}
     sample: list[RigidJob] = []

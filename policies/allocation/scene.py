@@ -22,9 +22,9 @@ from typing import Any
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.plan import Deferred, Reason
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.kernel.intake import Intake, read_queue
-from coalloc.policies.kernel.kinds import floored_power
-from coalloc.policies.kernel.modes import Item
+from coalloc.policies.kernel.instance.intake import Intake, read_queue
+from coalloc.policies.kernel.instance.kinds import floored_power
+from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.split import TOLERANCE
 
 

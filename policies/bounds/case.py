@@ -22,7 +22,7 @@ from coalloc.policies.bounds.rows import (
 )
 from coalloc.policies.bounds.sets import Sets, best_weights
 from coalloc.policies.bounds.supply import Flags, Floats, Ints, Supply, read_supply
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 
 Stop = Callable[[], bool]
 

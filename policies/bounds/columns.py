@@ -26,8 +26,8 @@ import numpy as np
 
 from coalloc.model.jobs import MoldableJob
 from coalloc.policies.bounds.supply import Flags, Floats, Ints, Supply
-from coalloc.policies.kernel.decoding import Planner
-from coalloc.policies.kernel.modes import Item, Mode, offered
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.instance.modes import Item, Mode, offered
 
 WHOLE, SPLIT = 0, 1
 SHARES = (0.25, 1 / 3, 0.5, 2 / 3, 0.8, 0.9)

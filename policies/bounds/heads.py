@@ -14,7 +14,7 @@ import numpy as np
 
 from coalloc.policies.bounds.columns import Columns
 from coalloc.policies.bounds.supply import Flags, Floats
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from coalloc.policies.base import never
 from coalloc.policies.bounds.case import read_case
 from coalloc.policies.bounds.completion import completion_bounds
 from coalloc.policies.bounds.makespan import makespan_bounds
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 
 ROUNDING = 1e-11
 """Share of a bound that is given up, so that sums in another order cannot pass it."""

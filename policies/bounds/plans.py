@@ -11,7 +11,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import never
 from coalloc.policies.bounds.lower import BOUNDS, Bound, lower_bound
 from coalloc.policies.divisible.bounds import divisible_bounds
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.proof import moldable_parts
 from coalloc.policies.relative_time import at_time, from_now
 from coalloc.policies.workflow import bound as workflow_bound

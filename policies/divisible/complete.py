@@ -11,7 +11,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import OnIncumbent
 from coalloc.policies.divisible.bounds import divisible_bounds
 from coalloc.policies.divisible.filling import Filled, divisible, fill
-from coalloc.policies.kernel.decoding import at_most
+from coalloc.policies.kernel.instance.decoding import at_most
 
 MAKESPAN, WEIGHTED = "makespan", "weighted_completion"
 Rank = tuple[int, float]

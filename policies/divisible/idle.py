@@ -22,7 +22,7 @@ from coalloc.model.plan import Placement
 from coalloc.model.platform import NodeState
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.holds import holds, reserved
-from coalloc.policies.kernel.kinds import floored_power
+from coalloc.policies.kernel.instance.kinds import floored_power
 
 SLACK_S = 5e-7
 """A gap that is too short by this much has lost it in rounding; half of what plans may be off."""

@@ -15,7 +15,7 @@ from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.plan import Deferred, Placement, Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.auto import TRIALS
-from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.plain import plain_easy
 from coalloc.policies.relative_time import at_time, from_now
 from coalloc.policies.simple import SIMPLE, lay_simply, laying, sort_items

@@ -1,5 +1,10 @@
 """Compiled code, and what turns a snapshot into its arrays and back.
 
+`instance` turns a snapshot into arrays and schedules into plans. `profiles`, `search` and `pool`
+are the schedule builders, by what they keep of the free slots. What all of them share is here:
+`state` (the decoders' arrays), `record`, `loads`, `acceptance`, `xorshift`; `jit` and `linking`
+compile.
+
 ================================  ========================  ======================================
 Schedule builder                  Modules                   Serves
 ================================  ========================  ======================================
@@ -21,8 +26,7 @@ by prices on one pool             `pool_insertion`,         `bicriteria`
 ================================  ========================  ======================================
 
 Two searches build no schedules of their own: `branch_and_bound` (exact search of `oas`) and
-`packing` (equal nodes). `state` has the arrays of the decoders, `jit` the decorators; `intake` and
-`arrays` turn a snapshot into arrays, `decoding` turns schedules into plans.
+`packing` (equal nodes).
 
 Why counts are enough
 ---------------------

@@ -27,8 +27,8 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.check import check
 from coalloc.policies.incumbent import Incumbent, Rank
-from coalloc.policies.kernel.decoding import Planner, Schedule
-from coalloc.policies.kernel.lister import Lister, make_state
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule
+from coalloc.policies.kernel.search.lister import Lister, make_state
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.mip.mbpc import limits_of
 from coalloc.policies.mip.runner import End, run

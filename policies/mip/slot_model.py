@@ -30,8 +30,8 @@ from typing import Any
 import pulp
 
 from coalloc.model.plan import Placement
-from coalloc.policies.kernel.kinds import floored_power
-from coalloc.policies.kernel.modes import Item
+from coalloc.policies.kernel.instance.kinds import floored_power
+from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.mip.links import whole_row
 from coalloc.policies.mip.runner import Outcome
 from coalloc.policies.mip.slot_grid import Grid, bandwidth, seconds_of, slots_used

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from coalloc.model.plan import NOTES, Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.batch_notes import Batch, Member
 from coalloc.policies.moldable.demt_laying import Lister
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner

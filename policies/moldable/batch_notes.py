@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coalloc.policies.kernel.decoding import Planner
-from coalloc.policies.kernel.modes import Item
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.instance.modes import Item
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.bounds import Bound
 from coalloc.policies.incumbent import Incumbent
-from coalloc.policies.kernel.decoding import WEIGHTED, Planner, at_most
+from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, at_most
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.archive import Archive
 from coalloc.policies.moldable.cmax_bound import cmax_bound

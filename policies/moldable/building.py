@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.kernel.acceptance import Cooling
-from coalloc.policies.kernel.pool_insertion import Costs, Placed, insert_all, settle
-from coalloc.policies.kernel.pool_list import Lists, Shares, anneal_lists, list_flexibly
-from coalloc.policies.kernel.pool_profile import Profile
-from coalloc.policies.kernel.pool_reinsertion import MOST, Goal, Moved, improve
-from coalloc.policies.kernel.pricing import Priced, price_rows
+from coalloc.policies.kernel.pool.pool_insertion import Costs, Placed, insert_all, settle
+from coalloc.policies.kernel.pool.pool_list import Lists, Shares, anneal_lists, list_flexibly
+from coalloc.policies.kernel.pool.pool_profile import Profile
+from coalloc.policies.kernel.pool.pool_reinsertion import MOST, Goal, Moved, improve
+from coalloc.policies.kernel.pool.pricing import Priced, price_rows
 from coalloc.policies.kernel.xorshift import seeded
 from coalloc.policies.moldable.archive import Point
 from coalloc.policies.moldable.priced_bound import Ascent

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.halving import largest_refuted
-from coalloc.policies.kernel.pool_jobs import canonical_allotments
+from coalloc.policies.kernel.pool.pool_jobs import canonical_allotments
 from coalloc.policies.moldable.queue import MoldableQueue
 
 Floats = NDArray[np.float64]

@@ -39,9 +39,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.base import Solve
-from coalloc.policies.kernel.arrays import compile_intake
-from coalloc.policies.kernel.decoding import Planner, Schedule, eligible_first
-from coalloc.policies.kernel.modes import Item
+from coalloc.policies.kernel.instance.arrays import compile_intake
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule, eligible_first
+from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.demt_laying import Layer
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner

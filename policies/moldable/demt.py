@@ -34,7 +34,7 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.incumbent import Incumbent, Rank
-from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
+from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.moldable.demt_laying import Layer
 from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.moldable.shelves import Shelf, fill_shelves

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.kernel.decoding import Planner, Schedule
-from coalloc.policies.kernel.shelf_packing import list_fixed
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule
+from coalloc.policies.kernel.pool.shelf_packing import list_fixed
 from coalloc.policies.kernel.state import SHORTEST, Outcome
 from coalloc.policies.moldable.queue import MoldableQueue
 

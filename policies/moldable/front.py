@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from coalloc.policies.base import Budget, never
-from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
+from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.moldable.archive import Archive, Point
 from coalloc.policies.moldable.comparators import order_and_rows, parents_first
 from coalloc.policies.moldable.demt import Search

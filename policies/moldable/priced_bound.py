@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.base import never
-from coalloc.policies.kernel.pricing import Priced, add_usage, price_jobs
-from coalloc.policies.kernel.quick_pricing import price_near
+from coalloc.policies.kernel.pool.pricing import Priced, add_usage, price_jobs
+from coalloc.policies.kernel.pool.quick_pricing import price_near
 from coalloc.policies.moldable.queue import MoldableQueue
 
 Floats = NDArray[np.float64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from coalloc.policies.base import never
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.priced_bound import priced_bound
 from coalloc.policies.moldable.published_lp import published_lp

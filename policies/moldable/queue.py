@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from coalloc.model.jobs import MoldableJob
 from coalloc.model.speedup import TableSpeedup
-from coalloc.policies.kernel.decoding import Planner
-from coalloc.policies.kernel.modes import Item
-from coalloc.policies.kernel.pool_jobs import Jobs, Processors
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.instance.modes import Item
+from coalloc.policies.kernel.pool.pool_jobs import Jobs, Processors
 from coalloc.policies.kernel.state import FINEST
 
 Ints = NDArray[np.int64]

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from coalloc.model.plan import NOTES, Plan, Status
 from coalloc.policies.base import Budget, OnIncumbent
-from coalloc.policies.kernel.arrays import compile_intake
-from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.kernel.instance.arrays import compile_intake
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.moldable.demt_laying import Layer
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.rolling_load import Arrivals

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.queue import MoldableQueue
 from coalloc.policies.moldable.rolling_rule import Wanted
 

@@ -34,7 +34,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.kernel.shelf_packing import fitting_rows, knapsack, stack_up, take_in_turn
+from coalloc.policies.kernel.pool.shelf_packing import (
+    fitting_rows,
+    knapsack,
+    stack_up,
+    take_in_turn,
+)
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.queue import MoldableQueue
 

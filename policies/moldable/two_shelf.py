@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.kernel.shelf_packing import fitting_rows
+from coalloc.policies.kernel.pool.shelf_packing import fitting_rows
 from coalloc.policies.moldable.queue import MoldableQueue
 from coalloc.policies.moldable.shelves import select
 

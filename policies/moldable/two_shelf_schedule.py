@@ -38,8 +38,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.base import Solve
-from coalloc.policies.kernel.decoding import Planner, Schedule
-from coalloc.policies.kernel.shelf_packing import fitting_rows
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule
+from coalloc.policies.kernel.pool.shelf_packing import fitting_rows
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.demt_laying import Layer, Lister
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner

@@ -21,9 +21,10 @@ import numpy as np
 
 from coalloc.model.jobs import MoldableJob
 from coalloc.model.speedup import LADDER, TableSpeedup
-from coalloc.policies.kernel.arrays import make_outcome
-from coalloc.policies.kernel.branch_and_bound import root_bound, search
-from coalloc.policies.kernel.branch_state import (
+from coalloc.policies.kernel.instance.arrays import make_outcome
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule
+from coalloc.policies.kernel.search.branch_and_bound import root_bound, search
+from coalloc.policies.kernel.search.branch_state import (
     BEST_CHOSEN,
     BEST_END,
     BEST_START,
@@ -36,7 +37,6 @@ from coalloc.policies.kernel.branch_state import (
     WEIGHTED,
     WORK,
 )
-from coalloc.policies.kernel.decoding import Planner, Schedule
 from coalloc.policies.oas.exact_model import (
     UnfitError,
     fitting_patterns,

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.kernel.branch_state import ENERGY, TIME, WAITING, Memo, Model, Stack
-from coalloc.policies.kernel.decoding import Planner
-from coalloc.policies.kernel.modes import Item
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.instance.modes import Item
+from coalloc.policies.kernel.search.branch_state import ENERGY, TIME, WAITING, Memo, Model, Stack
 from coalloc.policies.kernel.state import FULL, ROUNDING, Base
 from coalloc.policies.oas.exact_patterns import Patterns, Saturation, make_patterns
 from coalloc.policies.oas.exact_prices import make_prices, make_rows

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.kernel.arrays import Compiled
+from coalloc.policies.kernel.instance.arrays import Compiled
 from coalloc.policies.kernel.state import FULL, MOST_LOAD, ROUNDING, SHORTEST, Base, Problem
 
 Ints = NDArray[np.int64]

@@ -10,9 +10,9 @@ from math import gcd, inf
 
 import numpy as np
 
-from coalloc.policies.kernel.arrays import Floats, Ints
-from coalloc.policies.kernel.lister import Lister
-from coalloc.policies.kernel.packing import CLOSE, DEPTH, FOUND, NONE, Packing, fill
+from coalloc.policies.kernel.instance.arrays import Floats, Ints
+from coalloc.policies.kernel.search.lister import Lister
+from coalloc.policies.kernel.search.packing import CLOSE, DEPTH, FOUND, NONE, Packing, fill
 from coalloc.policies.kernel.state import SHORTEST
 
 CHUNK = 20_000

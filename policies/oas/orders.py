@@ -9,7 +9,7 @@ from coalloc.model.plan import Plan
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.bounds import lower_bound
 from coalloc.policies.incumbent import Incumbent, Rank
-from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
+from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.oas.seeds import by_rule
 
 Orders = tuple[tuple[str, str], ...]

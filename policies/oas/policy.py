@@ -15,8 +15,8 @@ from typing import Any
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
-from coalloc.policies.kernel.decoding import Planner
-from coalloc.policies.kernel.lister import Lister, make_state
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.search.lister import Lister, make_state
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.oas import scenario_search
 from coalloc.policies.oas.search import Search

@@ -37,10 +37,10 @@ import numpy as np
 from coalloc.model.plan import Plan
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.incumbent import PROVED, Incumbent
-from coalloc.policies.kernel.annealing import BEST, CURRENT, LAST, WARMTH
-from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
-from coalloc.policies.kernel.lister import Lister, copy_of, make_state
-from coalloc.policies.kernel.listing_state import Genes
+from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
+from coalloc.policies.kernel.search.annealing import BEST, CURRENT, LAST, WARMTH
+from coalloc.policies.kernel.search.lister import Lister, copy_of, make_state
+from coalloc.policies.kernel.search.listing_state import Genes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.orders import THEN, begin, objective_of, try_orders
 from coalloc.policies.oas.scenarios import Scenario, lay_out

@@ -32,10 +32,10 @@ import numpy as np
 from coalloc.model.history import History
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.snapshot import Running, Snapshot
-from coalloc.policies.kernel.arrays import Floats
-from coalloc.policies.kernel.decoding import Planner
-from coalloc.policies.kernel.lister import Lister
-from coalloc.policies.kernel.listing_state import BLEND, MADE, Genes
+from coalloc.policies.kernel.instance.arrays import Floats
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.search.lister import Lister
+from coalloc.policies.kernel.search.listing_state import BLEND, MADE, Genes
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.oas.scenario_times import Ratios, read_run_times, sampled
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.bounds import Bound
-from coalloc.policies.kernel.decoding import WEIGHTED, Planner
+from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.oas.exact import ExactSearch, why_not
 from coalloc.policies.oas.fill import CHUNK as FILL_CHUNK

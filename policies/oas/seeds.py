@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from coalloc.policies.kernel.annealing import Anneal
-from coalloc.policies.kernel.decoding import Planner
-from coalloc.policies.kernel.lister import Lister
-from coalloc.policies.kernel.listing_state import Genes
-from coalloc.policies.kernel.modes import Item
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.instance.modes import Item
+from coalloc.policies.kernel.search.annealing import Anneal
+from coalloc.policies.kernel.search.lister import Lister
+from coalloc.policies.kernel.search.listing_state import Genes
 from coalloc.policies.simple import sort_items
 
 SIMPLE: tuple[tuple[str, str], ...] = (

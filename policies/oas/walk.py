@@ -11,11 +11,19 @@ from math import inf
 import numpy as np
 
 from coalloc.policies.incumbent import Incumbent
-from coalloc.policies.kernel.annealing import BEST, COOLING, CURRENT, IMPROVED, LAST, LATEST, TRIALS
-from coalloc.policies.kernel.annealing import WARMTH as STATE_WARMTH
-from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
-from coalloc.policies.kernel.lister import Lister, copy_of, make_state
-from coalloc.policies.kernel.listing_state import MADE, Genes
+from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
+from coalloc.policies.kernel.search.annealing import (
+    BEST,
+    COOLING,
+    CURRENT,
+    IMPROVED,
+    LAST,
+    LATEST,
+    TRIALS,
+)
+from coalloc.policies.kernel.search.annealing import WARMTH as STATE_WARMTH
+from coalloc.policies.kernel.search.lister import Lister, copy_of, make_state
+from coalloc.policies.kernel.search.listing_state import MADE, Genes
 from coalloc.policies.kernel.state import MAKESPAN, TOL, WEIGHING
 from coalloc.policies.oas.orders import THEN, objective_of
 from coalloc.policies.oas.seeds import RULES, as_before, balanced, by_rule

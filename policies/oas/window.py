@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from coalloc.policies.kernel.arrays import Floats, make_outcome
-from coalloc.policies.kernel.decoders import begin, serial
-from coalloc.policies.kernel.decoding import Planner, Schedule
-from coalloc.policies.kernel.lister import Lister
-from coalloc.policies.kernel.profile import book_all
+from coalloc.policies.kernel.instance.arrays import Floats, make_outcome
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule
+from coalloc.policies.kernel.profiles.decoders import begin, serial
+from coalloc.policies.kernel.profiles.profile import book_all
+from coalloc.policies.kernel.search.lister import Lister
 from coalloc.policies.kernel.state import USES, Outcome
 
 

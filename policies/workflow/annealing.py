@@ -16,7 +16,15 @@ from math import inf
 
 import numpy as np
 
-from coalloc.policies.kernel.serial_state import BEST, BLEND, COOLING, CURRENT, SPLIT, WARMTH, Genes
+from coalloc.policies.kernel.search.serial_state import (
+    BEST,
+    BLEND,
+    COOLING,
+    CURRENT,
+    SPLIT,
+    WARMTH,
+    Genes,
+)
 from coalloc.policies.workflow.search_case import Case, Search
 
 

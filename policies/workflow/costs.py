@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.kernel.decoding import Planner
-from coalloc.policies.kernel.modes import Item
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.state import SHORTEST
 
 DENSE = 512

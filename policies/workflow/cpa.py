@@ -37,8 +37,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.base import Solve
-from coalloc.policies.kernel.cpa import grow
-from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule
+from coalloc.policies.kernel.search.cpa import grow
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.one_pass import one_pass
 from coalloc.policies.workflow.m_heft import mean_delays

@@ -21,9 +21,9 @@ import numpy as np
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
-from coalloc.policies.kernel.arrays import Ints
-from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
-from coalloc.policies.kernel.serial_state import Genes
+from coalloc.policies.kernel.instance.arrays import Ints
+from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
+from coalloc.policies.kernel.search.serial_state import Genes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.orders import Orders, begin, find_bound, objective_of, try_orders
 from coalloc.policies.oas.search import Search

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.speedup import AmdahlSpeedup
-from coalloc.policies.kernel.modes import Item, Mode
+from coalloc.policies.kernel.instance.modes import Item, Mode
 
 Floats = NDArray[np.float64]
 

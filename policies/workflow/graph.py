@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.kernel.modes import Item
+from coalloc.policies.kernel.instance.modes import Item
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

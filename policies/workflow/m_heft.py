@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.base import Solve
-from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.one_pass import one_pass
 from coalloc.policies.workflow.costs import Costs
 from coalloc.policies.workflow.mapping import Mapper

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.model.jobs import Started, WorkflowJob
-from coalloc.policies.kernel.arrays import make_outcome
-from coalloc.policies.kernel.decoding import Planner, Schedule
-from coalloc.policies.kernel.eft_mapping import lay_out, reset
-from coalloc.policies.kernel.eft_state import Board, Ground
+from coalloc.policies.kernel.instance.arrays import make_outcome
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule
+from coalloc.policies.kernel.search.eft_mapping import lay_out, reset
+from coalloc.policies.kernel.search.eft_state import Board, Ground
 from coalloc.policies.kernel.split import TOLERANCE, low_side, split
 from coalloc.policies.kernel.state import Outcome
 from coalloc.policies.workflow.costs import Costs, costs_of

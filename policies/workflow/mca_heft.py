@@ -55,8 +55,8 @@ from numpy.typing import NDArray
 
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.policies.base import Solve
-from coalloc.policies.kernel.decoding import Planner, Schedule
-from coalloc.policies.kernel.modes import Item
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule
+from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.one_pass import one_pass
 from coalloc.policies.workflow.m_heft import SLACK, mean_delays
 from coalloc.policies.workflow.mapping import Mapper

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.model.fields import Table
-from coalloc.policies.kernel.decoding import Planner, Schedule
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.workflow import cpa, m_heft, mca_heft
 from coalloc.policies.workflow.bound import WorkflowBound
 from coalloc.policies.workflow.forms import Form

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from coalloc.policies.kernel.arrays import Ints
-from coalloc.policies.kernel.decoding import Planner, Schedule
-from coalloc.policies.kernel.serial_annealing import search
-from coalloc.policies.kernel.serial_state import (
+from coalloc.policies.kernel.instance.arrays import Ints
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule
+from coalloc.policies.kernel.search.serial_annealing import search
+from coalloc.policies.kernel.search.serial_state import (
     ANY,
     APPEND,
     BLEND,

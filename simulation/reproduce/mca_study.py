@@ -17,7 +17,7 @@ import numpy as np
 
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.workflow.graph import graph_of
 from coalloc.simulation.reproduce.experiment import Row, Run
 from coalloc.simulation.reproduce.solving import Solved, solve

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES as REGISTRY
 from coalloc.policies.workflow.mapping import Mapper

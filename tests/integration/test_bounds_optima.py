@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from coalloc.policies.bounds import lower_bound
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from tests.unit.policies.bounds.bounds_case import optimum, random_snapshot
 
 OPTIONS: list[dict[str, Any]] = [

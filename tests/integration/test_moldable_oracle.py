@@ -19,7 +19,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import repaired
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.pareto import BoundCurve
 from coalloc.policies.moldable.priced_bound import priced_bound

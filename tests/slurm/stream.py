@@ -98,7 +98,7 @@ def submit(site: SlurmSite, work: Work, lines: Path) -> str:
 def bound_s(jobs: Sequence[Work], bed: SlurmTestbed, extra_s: float = 0.0) -> float:
     """What no plan of these jobs can end before, seconds, each taking `extra_s` longer."""
     from coalloc.policies.bounds import lower_bound
-    from coalloc.policies.kernel.decoding import Planner
+    from coalloc.policies.kernel.instance.decoding import Planner
 
     clusters = [
         {

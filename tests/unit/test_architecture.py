@@ -63,6 +63,21 @@ WITHIN = {
     "core/base": (),
     "core/sharing": ("coalloc.core.base", "coalloc.core.dependencies"),
     "core/executor": ("coalloc.core.base",),
+    **{
+        f"policies/kernel/{folder}": tuple(f"coalloc.policies.{name}" for name in names)
+        for folder, names in {
+            "instance": (
+                *("holds", "latest", "kernel.profiles.decoders"),
+                *("kernel.jit", "kernel.record", "kernel.split", "kernel.state"),
+            ),
+            "profiles": ("kernel.jit", "kernel.loads", "kernel.record", "kernel.state"),
+            "search": (
+                *("kernel.instance", "kernel.jit", "kernel.loads", "kernel.record"),
+                *("kernel.state", "kernel.xorshift"),
+            ),
+            "pool": ("kernel.acceptance", "kernel.jit", "kernel.record", "kernel.xorshift"),
+        }.items()
+    },
 }
 # Modules that import the standard library only, `adapters.runner` and their own folder: they are
 # sent to nodes, or run in a process that stays small.

@@ -86,7 +86,7 @@ def test_home_rule_can_fail(path: str, source: str) -> None:
         ("wire/server.py", "import zmq"),
         ("adapters/local/reader.py", "import psutil"),
         ("daemon/store/sqlite.py", "import sqlite3"),
-        ("policies/kernel/profile.py", "from numba import njit"),
+        ("policies/kernel/profiles/profile.py", "from numba import njit"),
         ("adapters/fork_server.py", "import asyncio\nasyncio.create_subprocess_exec('squeue')"),
         ("adapters/slurm/adapter.py", "import os\nos.environ"),
     ],

@@ -110,7 +110,7 @@ def test_every_file_that_is_named_is_there(document: str) -> None:
     ("text", "expected"),
     [
         ("`core/coordinator.py`", []),
-        ("`coordinator.py` and `kernel/decoding.py`", []),  # ends of paths
+        ("`coordinator.py` and `kernel/instance/decoding.py`", []),  # ends of paths
         ("`core/gone.py`", ["core/gone.py"]),
         ("`core/decoding.py`", ["core/decoding.py"]),  # it is in another folder
         ("`gone.py`", ["gone.py"]),

@@ -22,7 +22,7 @@ from functools import cached_property
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.kernel.decoding import WEIGHTED, Planner, Schedule
+from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.moldable.bicriteria import Bicriteria
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.comparators import order_and_rows

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coalloc.model.jobs import WorkflowJob
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.workflow.graph import graph_of
 from coalloc.simulation.reproduce.workflow_instances import (
     DAS_3,

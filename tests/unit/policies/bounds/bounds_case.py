@@ -12,7 +12,7 @@ from coalloc.model.cost import base_time, link_loads, run_time
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 
 POWERS = (1.0, 0.8, 0.5)
 Counts = tuple[int, ...]

@@ -20,7 +20,7 @@ from coalloc.policies.bounds import Bound, lower_bound, proofs_of
 from coalloc.policies.bounds.exclusion import heaviest_clique, links_exclude
 from coalloc.policies.bounds.sets import Sets, best_weights, heaviest
 from coalloc.policies.bounds.widths import families
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.split import low_side, split
 from coalloc.policies.simple import sort_items
 from tests.support.snapshots import snapshots

@@ -25,7 +25,7 @@ from coalloc.policies.check import check
 from coalloc.policies.check_certificates import refutes
 from coalloc.policies.check_pool import pool_of
 from coalloc.policies.check_sheet import node_columns
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.cmax_bound import cmax_bound, is_refuted
 from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.moldable.verify import certified

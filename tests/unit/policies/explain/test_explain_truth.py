@@ -22,7 +22,7 @@ from coalloc.policies.explain.explain import explain_plan
 from coalloc.policies.explain.explanation import Explanation, write_explanation
 from coalloc.policies.explain.rule import start_order
 from coalloc.policies.explain.words import lines
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
 from tests.support.snapshots import snapshots

@@ -7,9 +7,9 @@ from math import inf
 import numpy as np
 import pytest
 
-from coalloc.policies.kernel.annealing import CURRENT, LAST, WARMTH
-from coalloc.policies.kernel.decoding import Planner
-from coalloc.policies.kernel.lister import Lister, copy_of, make_state
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.search.annealing import CURRENT, LAST, WARMTH
+from coalloc.policies.kernel.search.lister import Lister, copy_of, make_state
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
 

@@ -7,18 +7,18 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coalloc.policies.kernel.arrays import (
+from coalloc.policies.kernel.instance.arrays import (
     Compiled,
     compile_intake,
     make_outcome,
     make_profile,
     make_scratch,
 )
-from coalloc.policies.kernel.decoders import begin
-from coalloc.policies.kernel.decoding import Planner
-from coalloc.policies.kernel.intake import read_queue
-from coalloc.policies.kernel.kinds import floored_power
-from coalloc.policies.kernel.profile import book_all
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.instance.intake import read_queue
+from coalloc.policies.kernel.instance.kinds import floored_power
+from coalloc.policies.kernel.profiles.decoders import begin
+from coalloc.policies.kernel.profiles.profile import book_all
 from coalloc.policies.kernel.state import BLOCKS, ROWS, Profile
 from tests.unit.policies.kernel.kernel_case import case, cluster, planned, rigid, spans
 

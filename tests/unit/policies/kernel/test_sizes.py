@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coalloc.policies.kernel import annealing, listing_state, state
-from coalloc.policies.kernel.arrays import make_outcome
-from coalloc.policies.kernel.decoding import Planner
-from coalloc.policies.kernel.lister import Lister, make_state
+from coalloc.policies.kernel import state
+from coalloc.policies.kernel.instance.arrays import make_outcome
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.search import annealing, listing_state
+from coalloc.policies.kernel.search.lister import Lister, make_state
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
 
 FIELD = re.compile(r"^    (\w+): \w+  # ([^,:;\n]+)", re.MULTILINE)

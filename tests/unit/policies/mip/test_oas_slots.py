@@ -19,7 +19,7 @@ from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.mip.slot_grid import on_grid
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coalloc.policies.base import Budget
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.archive import Archive, Point
 from coalloc.policies.moldable.building import Builder, Prices
 from coalloc.policies.moldable.cmax_bound import cmax_bound

@@ -16,7 +16,7 @@ from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.speedup import TableSpeedup
 from coalloc.policies.bounds import proofs_of
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.pareto import BoundCurve, dominates, ratio
 from coalloc.policies.moldable.priced_bound import PricedBound, priced_bound

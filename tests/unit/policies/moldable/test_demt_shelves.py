@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coalloc.policies.kernel.shelf_packing import fitting_rows, stack_up
+from coalloc.policies.kernel.pool.shelf_packing import fitting_rows, stack_up
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.demt_laying import Lister
 from coalloc.policies.moldable.queue import MoldableQueue

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coalloc.policies.bounds import proofs_of
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.published_lp import intervals, least_work, published_lp
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from tests.unit.policies.moldable.demt_case import Row, queue_of, snapshot_of

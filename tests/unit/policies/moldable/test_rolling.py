@@ -12,7 +12,7 @@ from coalloc.model.plan import NOTES, Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.moldable.rolling_load import IMAGINED_LOAD, Arrivals
 from coalloc.policies.moldable.rolling_now import hold

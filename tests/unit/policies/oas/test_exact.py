@@ -13,7 +13,7 @@ from coalloc.model.jobs import RigidJob
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.check import check
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.oas.exact import ExactSearch, why_not
 from coalloc.policies.oas.exact_model import UnfitError
 from coalloc.simulation.reproduce.instances import oas_instance

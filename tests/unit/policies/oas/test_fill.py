@@ -11,9 +11,9 @@ import pytest
 from coalloc.model.plan import Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.kernel.decoding import Planner
-from coalloc.policies.kernel.lister import Lister
-from coalloc.policies.kernel.listing_state import MADE
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.search.lister import Lister
+from coalloc.policies.kernel.search.listing_state import MADE
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.oas.exact import ExactSearch
 from coalloc.policies.oas.fill import Filling, applies

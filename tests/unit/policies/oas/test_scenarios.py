@@ -24,7 +24,7 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, never
 from coalloc.policies.check import check
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.oas.scenario_search import Judge, percentile
 from coalloc.policies.oas.scenario_times import Lognormal, Ratios, Sampled, Uniform, read_run_times
 from coalloc.policies.oas.scenarios import RunTimes, draw_arrivals, draw_ends, lay_out, spread

@@ -13,7 +13,7 @@ from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.speedup import AmdahlSpeedup, TableSpeedup
 from coalloc.policies.base import Budget
 from coalloc.policies.bounds import proofs_of
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from coalloc.policies.workflow.bound import WorkflowBound, workflow_parts

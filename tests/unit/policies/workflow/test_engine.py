@@ -16,8 +16,8 @@ from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Reservation, Running, Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check
-from coalloc.policies.kernel.decoding import Planner
-from coalloc.policies.kernel.serial_state import SPLIT
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.search.serial_state import SPLIT
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup

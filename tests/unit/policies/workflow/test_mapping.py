@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from coalloc.model.cost import task_time
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.workflow.costs import DENSE
 from coalloc.policies.workflow.mapping import Mapper
 from tests.support.snapshots import snapshots

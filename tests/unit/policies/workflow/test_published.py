@@ -15,7 +15,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check
-from coalloc.policies.kernel.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
 from coalloc.policies.workflow.cpa import Allotments

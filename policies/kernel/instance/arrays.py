@@ -1,0 +1,335 @@
+"""The kernel's arrays from an `Intake`, and its working memory.
+
+Notes
+-----
+The cost of a round grows with the number of classes (`classes`): a cluster of 1,000 nodes whose
+queue asks for more memory than a slot's share costs what 1,000 different powers cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.model.platform import Node
+from coalloc.policies.kernel.instance.classes import Classes, classes_of, occupied
+from coalloc.policies.kernel.instance.intake import Intake, NodeTable
+from coalloc.policies.kernel.instance.kinds import Kind
+from coalloc.policies.kernel.instance.modes import Item
+from coalloc.policies.kernel.state import (
+    FULL,
+    MEMORY,
+    MOST_LOAD,
+    STEPS,
+    WIDTH,
+    Base,
+    Outcome,
+    Problem,
+    Profile,
+    Scratch,
+)
+from coalloc.policies.latest import keep_latest
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Layout = tuple[Classes, Ints]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupation:
+    """Nodes in use now: for each entry a node, its units, and the end."""
+
+    node: Ints
+    units: Ints
+    until: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """A snapshot as the kernel sees it."""
+
+    intake: Intake
+    problem: Problem
+    base: Base
+    class_nodes: list[list[int]]
+    node_class: Ints
+    occupation: Occupation
+
+
+def compile_intake(intake: Intake, power_step: float = 0.0) -> Compiled:
+    """Lay out an intake as arrays.
+
+    Parameters
+    ----------
+    power_step : float
+        Powers are rounded down to this step first; 0 keeps them.
+    """
+    if any(kind.cut for kind in intake.kinds):
+        classes, node_class = _layout(intake.nodes, intake.kinds, power_step)
+    else:
+        classes, node_class = _whole_classes(intake.table, power_step)
+    occupation = _occupation(intake)
+    return Compiled(
+        intake=intake,
+        problem=_problem(intake, classes.kind, classes.power),
+        base=_base(intake, classes.kind, classes.nodes, node_class, occupation),
+        class_nodes=classes.nodes,
+        node_class=node_class,
+        occupation=occupation,
+    )
+
+
+@keep_latest
+def _whole_classes(table: NodeTable, power_step: float) -> Layout:
+    """The same where no kind is cut: the nodes alone decide."""
+    return _layout(table.nodes, table.kinds, power_step)
+
+
+def _layout(nodes: Sequence[Node], kinds: Sequence[Kind], power_step: float) -> Layout:
+    """The classes, and that of each node."""
+    classes = classes_of(nodes, kinds, power_step)
+    node_class = np.full(len(nodes), -1, dtype=np.int64)
+    for c, mine in enumerate(classes.nodes):
+        node_class[mine] = c
+    return classes, node_class
+
+
+def _occupation(intake: Intake) -> Occupation:
+    rows = occupied(intake)
+    return Occupation(
+        node=np.array([row[0] for row in rows], dtype=np.int64),
+        units=np.array([row[1] for row in rows], dtype=np.int64),
+        until=np.array([row[2] for row in rows], dtype=np.float64),
+    )
+
+
+def _base(
+    intake: Intake,
+    class_kind: list[int],
+    members: list[list[int]],
+    node_class: Ints,
+    occupation: Occupation,
+) -> Base:
+    snapshot = intake.snapshot
+    now = snapshot.time
+    loads = intake.holds.links
+    ends = {hold.until for hold in loads} | set(occupation.until.tolist())
+    ends |= {reservation.end for reservation in intake.reservations}
+    times = np.array(sorted({now} | {end for end in ends if end > now}))
+    free = np.zeros((len(times), len(members)), dtype=np.int64)
+    capacity = [
+        intake.kinds[kind].slots * intake.kinds[kind].grain * len(nodes)
+        for kind, nodes in zip(class_kind, members, strict=True)
+    ]
+    free[:] = np.array(capacity, dtype=np.int64)
+    # what is held until a time is missing in all rows before it
+    held = np.zeros((len(times) + 1, len(members)), dtype=np.int64)
+    upto = np.searchsorted(times, occupation.until)
+    np.add.at(held, (upto, node_class[occupation.node]), occupation.units)
+    free -= held[::-1].cumsum(axis=0)[::-1][1:]
+    names = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
+    load = np.zeros((len(times), len(names)))
+    for hold in loads:
+        load[: int(np.searchsorted(times, hold.until)), names[hold.cluster]] += hold.gbps
+    return Base(time=times, free=free.astype(np.int32), load=_load_units(load, _links(intake)))
+
+
+def _links(intake: Intake) -> Floats:
+    return np.array([cluster.link_gbps for cluster in intake.snapshot.clusters], dtype=np.float64)
+
+
+def _load_units(load: Floats, links: Floats) -> Ints:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(load > 0.0, load / links, 0.0)
+    return (np.minimum(share * FULL, MOST_LOAD) + 0.5).astype(np.int64)
+
+
+def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Problem:
+    items, clusters = intake.items, intake.snapshot.clusters
+    modes = [mode for item in items for mode in item.modes]
+    parents = [parent for item in items for parent in item.parents]
+    children: list[list[int]] = [[] for _ in items]
+    for n, item in enumerate(items):
+        for parent, _ in item.parents:
+            children[parent].append(n)
+    kinds = [intake.kinds[kind] for kind in class_kind]
+    need = _ints([[group.need[kind] for kind in class_kind] for group in intake.groups])
+    need = need.reshape(len(intake.groups), len(class_kind))
+    group_class, group_size = _allowed(need)
+    return Problem(
+        mode_first=_firsts([len(item.modes) for item in items]),
+        mode_procs=_ints([mode[0] for mode in modes]),
+        mode_scaled=_floats([mode[1] for mode in modes]),
+        mode_fixed=_floats([mode[2] for mode in modes]),
+        mode_comm=_floats([mode[3] for mode in modes]),
+        item_group=_ints([item.group for item in items]),
+        item_release=_floats([item.release for item in items]),
+        item_gbps=_floats([item.proc_gbps for item in items]),
+        item_splits=np.array([item.splits for item in items], dtype=np.bool_),
+        item_apart=np.array(
+            [
+                any(mode[3] > 0.0 for mode in item.modes)
+                or any(g >= 0.0 for _, g in item.parents)
+                or len(item.arrival) > 0
+                for item in items
+            ],
+            dtype=np.bool_,
+        ),
+        item_arrival=_arrivals(items, len(clusters)),
+        parent_first=_firsts([len(item.parents) for item in items]),
+        parent=_ints([parent for parent, _ in parents]),
+        parent_gbit=_floats([gbit for _, gbit in parents]),
+        child_first=_firsts([len(entry) for entry in children]),
+        child=_ints([child for entry in children for child in entry]),
+        need=need,
+        group_class=group_class,
+        group_size=group_size,
+        group_plain=(need == 1).all(axis=1),
+        exempt=np.array(
+            [
+                [r in group.exempt for r in range(len(intake.reservations))]
+                for group in intake.groups
+            ],
+            dtype=np.int64,
+        ).reshape(len(intake.groups), len(intake.reservations)),
+        class_cluster=_ints([kind.cluster for kind in kinds]),
+        class_power=_floats(powers),
+        class_grain=_ints([kind.grain for kind in kinds]),
+        closed_first=_firsts([len(kind.cover) for kind in kinds]),
+        closed=_ints([r for kind in kinds for r in kind.cover]),
+        reserved=_floats([[r.start, r.end] for r in intake.reservations]).reshape(-1, 2),
+        link_gbps=_links(intake),
+        inverse_intra=_floats(
+            [1.0 / c.intra_gbps if isfinite(c.intra_gbps) else 0.0 for c in clusters]
+        ),
+        latency=_floats([c.link_latency_s for c in clusters]),
+    )
+
+
+def _arrivals(items: list[Item], clusters: int) -> Floats:
+    """No start before on each cluster, s: the release, and data of tasks that have started."""
+    release = _floats([item.release for item in items])
+    out: Floats = np.repeat(release, clusters).reshape(len(items), clusters)
+    for n, item in enumerate(items):
+        if item.arrival:
+            np.maximum(out[n], item.arrival, out=out[n])
+    return out
+
+
+def _allowed(need: Ints) -> tuple[Ints, Ints]:
+    """Allowed classes of each group, in their order, and how many."""
+    classes = np.zeros(need.shape, dtype=np.int64)
+    sizes = np.zeros(need.shape[0], dtype=np.int64)
+    for g in range(need.shape[0]):
+        mine = np.flatnonzero(need[g])
+        classes[g, : mine.size] = mine
+        sizes[g] = mine.size
+    return classes, sizes
+
+
+def _ints(values: Sequence[Any]) -> Ints:
+    return np.array(values, dtype=np.int64)
+
+
+def _floats(values: Sequence[Any]) -> Floats:
+    return np.array(values, dtype=np.float64)
+
+
+def _firsts(counts: list[int]) -> Ints:
+    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)
+
+
+def any_mode(items: int) -> Ints:
+    """Leave the mode of each item to the decoder; 0 and more fix it."""
+    return np.full(items, -1, dtype=np.int64)
+
+
+def make_outcome(problem: Problem) -> Outcome:
+    """Room for the answer of a decoder."""
+    n = problem.item_group.size
+    classes = problem.class_power.size
+    pool = 1
+    for item in range(n):
+        most = problem.mode_procs[problem.mode_first[item + 1] - 1]
+        pool += min(classes, int(most))
+    return Outcome(
+        start=np.full(n, np.nan),
+        end=np.full(n, np.nan),
+        mode=np.zeros(n, dtype=np.int64),
+        use_first=np.zeros(n, dtype=np.int64),
+        use_count=np.zeros(n, dtype=np.int64),
+        use_class=np.empty(pool, dtype=np.int64),
+        use_procs=np.empty(pool, dtype=np.int64),
+        missing=np.zeros(n, dtype=np.int64),
+        ready=np.full(n, inf),
+    )
+
+
+def make_profile(problem: Problem, base: Base) -> Profile:
+    """Room for every row that the items can make."""
+    classes, clusters = problem.class_power.size, problem.link_gbps.size
+    rows = base.time.size + 2 * problem.item_group.size + 4
+    blocks = rows // (WIDTH // 4) + 8
+    return Profile(
+        free=np.empty((rows, classes + clusters), dtype=np.int32),
+        load=np.empty((rows, clusters), dtype=np.int64),
+        recycled=np.empty(rows, dtype=np.int64),
+        block=np.zeros(blocks, dtype=np.int64),
+        recycled_block=np.empty(blocks, dtype=np.int64),
+        filled=np.zeros(blocks, dtype=np.int64),
+        time=np.empty((blocks, WIDTH)),
+        row=np.empty((blocks, WIDTH), dtype=np.int64),
+        total=np.empty((blocks, WIDTH), dtype=np.int64),
+        peak=np.empty((blocks, WIDTH), dtype=np.int64),
+        dip=np.empty((blocks, WIDTH), dtype=np.int64),
+        dips=np.zeros(blocks, dtype=np.int64),
+        bounds=np.zeros((blocks, 4), dtype=np.int64),
+        size=np.zeros(4, dtype=np.int64),
+    )
+
+
+def make_scratch(problem: Problem) -> Scratch:
+    """Working memory of the kernels."""
+    n, groups = problem.item_group.size, problem.group_size.size
+    classes, clusters = problem.class_power.size, problem.link_gbps.size
+
+    def ints(size: Any) -> Ints:
+        return np.zeros(size, dtype=np.int64)
+
+    return Scratch(
+        least=np.zeros(classes, dtype=np.int32),
+        until=np.zeros(classes),
+        procs=ints(classes),
+        avail=ints(clusters),
+        loaded=ints(clusters),
+        low=ints(clusters),
+        take=ints(clusters),
+        best_take=ints(clusters),
+        left=ints(clusters),
+        cost=np.zeros(clusters),
+        rank=ints(clusters),
+        pick_class=ints(classes),
+        pick_procs=ints(classes),
+        best_class=ints(classes),
+        best_procs=ints(classes),
+        stamp=ints(groups),
+        sums=ints((groups, 4)),
+        reach=ints((groups, classes)),
+        shared=ints(clusters),
+        counters=ints(4),
+        memory=np.zeros((MEMORY, 6)),
+        position=np.full(n, -1, dtype=np.int64),
+        live=ints(n),
+        live_procs=ints(n),
+        live_ready=np.zeros(n),
+        live_top=np.zeros(n),
+        live_whole=ints(n),
+        stair=ints((STEPS, 2)),
+        stair_time=np.zeros(STEPS),
+        stair_least=np.zeros(classes, dtype=np.int32),
+    )

@@ -1,0 +1,92 @@
+"""Classes of nodes that are interchangeable, and what holds their slots now; plain Python.
+
+A class is a usable kind at one power; of a kind that is cut (see `intake`), every node. The package
+says why counts of free slots are enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from coalloc.model.platform import Node
+from coalloc.policies.kernel.instance.intake import Intake
+from coalloc.policies.kernel.instance.kinds import Kind, floored_power
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classes:
+    """Node classes by falling power; not to be changed.
+
+    Attributes
+    ----------
+    kind : list of int
+    power : list of float
+    nodes : list of list of int
+    """
+
+    kind: list[int]
+    power: list[float]
+    nodes: list[list[int]]
+
+
+def classes_of(nodes: Sequence[Node], kinds: Sequence[Kind], power_step: float = 0.0) -> Classes:
+    """Divide usable nodes into classes.
+
+    Parameters
+    ----------
+    power_step : float
+        Powers are rounded down to this step first; 0 keeps them.
+    """
+    kind_of: list[int] = []
+    powers: list[float] = []
+    members: list[list[int]] = []
+    for number, kind in enumerate(kinds):
+        if not kind.usable:
+            continue
+        found: dict[Any, int] = {}
+        for node in kind.nodes:
+            power = floored_power(nodes[node].power, power_step)
+            index = found.setdefault(node if kind.cut else power, len(members))
+            if index == len(members):
+                members.append([])
+                kind_of.append(number)
+                powers.append(power)
+            members[index].append(node)
+    # by falling power, equal ones in reverse: who fills from the back takes weak nodes first
+    order = sorted(range(len(powers)), key=lambda c: (-powers[c], -c))
+    return Classes(
+        kind=[kind_of[c] for c in order],
+        power=[powers[c] for c in order],
+        nodes=[members[c] for c in order],
+    )
+
+
+def occupied(intake: Intake) -> list[tuple[int, int, float]]:
+    """Cut the occupation of each usable node into stretches that end once: node, units, until.
+
+    `running` and ``free_at`` may overlap; at any time the smaller of their sum and the node counts.
+    """
+    now, place = intake.snapshot.time, intake.table.place
+    ends: dict[int, list[tuple[float, int, int]]] = {}
+    for hold in intake.holds.nodes:
+        ends.setdefault(place[hold.node], []).append((hold.until, hold.slots, hold.memory_mb))
+    for n in intake.table.late:
+        node = intake.nodes[n]
+        if node.free_at > now:
+            ends.setdefault(n, []).append((node.free_at, node.slots, node.memory_mb or 0))
+    rows: list[tuple[int, int, float]] = []
+    for n in sorted(ends):
+        kind = intake.kinds[intake.node_kind[n]]
+        if not kind.usable:
+            continue
+        taken, spare = 0, kind.grain - 1
+        for until, count, memory_mb in sorted(ends[n], reverse=True):
+            part = min(count, kind.slots - taken)
+            if part > 0:
+                units = part * kind.grain
+                back = units - kind.units_held(part, memory_mb) if part == count else 0
+                rows.append((n, units - min(back, spare), until))
+                taken, spare = taken + part, spare - min(back, spare)
+    return rows

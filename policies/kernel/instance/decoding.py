@@ -1,0 +1,259 @@
+"""One call from an intake and an order to a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.kernel.instance.arrays import (
+    Compiled,
+    any_mode,
+    compile_intake,
+    make_outcome,
+    make_profile,
+    make_scratch,
+)
+from coalloc.policies.kernel.instance.intake import read_queue
+from coalloc.policies.kernel.instance.layout import lay_on_nodes
+from coalloc.policies.kernel.instance.modes import Item
+from coalloc.policies.kernel.profiles.decoders import decode
+from coalloc.policies.kernel.record import Floats, Ints
+from coalloc.policies.kernel.state import BLOCKS, EASY, EVENT, INSERT, ROWS, STRICT, Outcome
+
+WEIGHTED = "weighted_completion"
+SAME = 1e-9
+"""A bound that passes a value by this share, or by so much, passes it by rounding."""
+DECODERS = {"strict": STRICT, "insert": INSERT, "event": EVENT, "easy": EASY}
+
+
+def at_most(bound: float | None, value: float) -> float | None:
+    """A bound beside a value that is reached, where it passes that by rounding: the value."""
+    if bound is None or not 0.0 < bound - value <= SAME * max(value, 1.0):
+        return bound
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """The answer of a decoder with its measures, before nodes are chosen."""
+
+    outcome: Outcome
+    unplaced: int
+    makespan: float
+    weighted_completion: float
+    work: int
+    breakpoints: int
+    sc: np.ndarray[Any, np.dtype[np.float64]] | None = None
+    """Slowdown of communication of each item; None: 1."""
+
+    @property
+    def rank(self) -> tuple[int, float, float]:
+        """Smaller is better."""
+        return self.unplaced, self.makespan, self.weighted_completion
+
+
+class Planner:
+    """A snapshot made ready for any number of decodings.
+
+    Parameters
+    ----------
+    origin : float
+        What to add to the snapshot's times to have them on the axis of `submitted`, seconds.
+    """
+
+    def __init__(self, snapshot: Snapshot, options: Mapping[str, Any], origin: float = 0.0) -> None:
+        self.snapshot = snapshot
+        self.origin = origin
+        self.options = options
+        self.intake = read_queue(snapshot, options)
+        self.compiled: Compiled = compile_intake(self.intake, options.get("power_step", 0.0))
+        problem = self.compiled.problem
+        self.profile = make_profile(problem, self.compiled.base)
+        self.scratch = make_scratch(problem)
+        self.fixed_mode = any_mode(len(self.intake.items))
+        self.guarded = self._guarded(options.get("guard_after") or 0)
+        self.weights = np.array([item.job.weight for item in self.intake.items], dtype=np.float64)
+        self.numbers = np.array([item.number for item in self.intake.items], dtype=np.int64)
+
+    @property
+    def items(self) -> list[Item]:
+        """The items to place, in arrival order."""
+        return self.intake.items
+
+    def _guarded(self, after: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Items of jobs that were passed over too often and may start now."""
+        chosen = [
+            n
+            for n, item in enumerate(self.intake.items)
+            if 0 < after <= item.job.passed_over and not item.waits
+        ]
+        chosen.sort(key=lambda n: -self.intake.items[n].job.priority)
+        return np.array(chosen, dtype=np.int64)
+
+    def decode(
+        self, order: Sequence[int], decoder: str, queue: Sequence[int] | None = None
+    ) -> Schedule:
+        """Place the items in this order.
+
+        Parameters
+        ----------
+        order : sequence of int
+            A permutation of the items.
+        decoder : str
+            strict, insert, event, easy.
+        queue : sequence of int, optional
+            The order by which `easy` chooses the head, where backfilling goes by another one.
+
+        Notes
+        -----
+        Decoders that place one item after the other take those that may not start yet last, so
+        that these keep no others waiting. In time, as the other decoders go, each is in its place.
+        """
+        if decoder in ("strict", "insert"):
+            order = eligible_first(self.items, order)
+        out = make_outcome(self.compiled.problem)
+        work = decode(
+            self.compiled.problem,
+            self.compiled.base,
+            self.profile,
+            self.scratch,
+            out,
+            self.fixed_mode,
+            self.guarded,
+            np.array(order, dtype=np.int64),
+            DECODERS[decoder],
+            np.array(() if queue is None else queue, dtype=np.int64),
+        )
+        return self.measure(out, int(work))
+
+    def measure(
+        self,
+        out: Outcome,
+        work: int,
+        sc: np.ndarray[Any, np.dtype[np.float64]] | None = None,
+    ) -> Schedule:
+        """Read the measures of what a decoder, or a search, has placed."""
+        now = self.snapshot.time
+        placed = ~np.isnan(out.end)
+        ends = np.where(placed, out.end, now) - now
+        last = np.zeros(len(self.snapshot.queue))
+        np.maximum.at(last, self.numbers, ends)
+        weight = np.zeros(len(self.snapshot.queue))
+        weight[self.numbers] = self.weights
+        return Schedule(
+            outcome=out,
+            unplaced=int((~placed).sum()),
+            makespan=float(ends.max(initial=0.0)),
+            weighted_completion=float((last * weight).sum()),
+            work=work,
+            breakpoints=int(self.profile.size[ROWS]),
+            sc=sc,
+        )
+
+    def availability(self) -> tuple[Floats, Ints, Ints]:
+        """Begin of each stretch of time, s; free units of classes, T x C; loads of links, T x K."""
+        profile = self.profile
+        blocks = profile.block[: int(profile.size[BLOCKS])]
+        times = np.concatenate([profile.time[b, : profile.filled[b]] for b in blocks])
+        rows = np.concatenate([profile.row[b, : profile.filled[b]] for b in blocks])
+        free = profile.free[rows, : self.compiled.problem.class_power.size]
+        return times, free.astype(np.int64), profile.load[rows].copy()
+
+    def plan(
+        self,
+        schedule: Schedule,
+        policy: str,
+        seed: int = 0,
+        stats: Mapping[str, Any] | None = None,
+        *,
+        bound: float | None = None,
+        status: Status = Status.HEURISTIC,
+    ) -> Plan:
+        """Choose nodes and write the plan.
+
+        Parameters
+        ----------
+        bound : float, optional
+            Of the objective.
+        status : Status
+            Where anything can run at all.
+        """
+        placements, unplaced = self._placements(schedule)
+        deferred = (*self.intake.deferred, *unplaced)
+        name = self.options.get("objective", "makespan")
+        value = schedule.weighted_completion if name == WEIGHTED else schedule.makespan
+        name = WEIGHTED if name == WEIGHTED else "makespan"
+        return Plan(
+            policy=policy,
+            options=dict(self.options),
+            status=Status.INFEASIBLE if self.intake.nothing_can_run else status,
+            objective=Objective(
+                name=name,
+                value=value,
+                bound=at_most(bound, value),
+                deferred=len({entry.job for entry in deferred}),
+            ),
+            placements=tuple(placements),
+            deferred=deferred,
+            stats={
+                "work": schedule.work,
+                "seed": seed,
+                "classes": int(self.compiled.problem.class_power.size),
+                "breakpoints": schedule.breakpoints,
+                **(stats or {}),
+            },
+        )
+
+    def _placements(self, schedule: Schedule) -> tuple[list[Placement], list[Deferred]]:
+        out = schedule.outcome
+        first, nodes, procs = lay_on_nodes(self.compiled, out)
+        names = np.array([node.name for node in self.intake.nodes], dtype=object)
+        named = names[nodes].tolist()
+        counts = procs.tolist()
+        singly = bool((procs == 1).all())
+        starts, ends, ranges = out.start.tolist(), out.end.tolist(), first.tolist()
+        slow = [1.0] * len(starts) if schedule.sc is None else schedule.sc.tolist()
+        placements, unplaced = [], []
+        for item, start, end, (a, b), sc in zip(
+            self.items, starts, ends, ranges, slow, strict=True
+        ):
+            task = None if item.task is None else item.task.id
+            if start != start:
+                unplaced.append(
+                    Deferred(
+                        job=item.job.id,
+                        task=task,
+                        reason=Reason.INSUFFICIENT,
+                        detail="finds no place beside what runs",
+                    )
+                )
+                continue
+            placements.append(
+                Placement(
+                    job=item.job.id,
+                    task=task,
+                    start=start,
+                    end=end,
+                    nodes=(
+                        dict.fromkeys(named[a:b], 1)
+                        if singly
+                        else dict(zip(named[a:b], counts[a:b], strict=True))
+                    ),
+                    sc=sc,
+                )
+            )
+        return placements, unplaced
+
+
+def eligible_first(items: Sequence[Item], order: Sequence[int]) -> Sequence[int]:
+    """The same order, but what may not start yet comes last, by the time from which it may."""
+    later = [n for n in order if items[n].waits]
+    if not later:
+        return order
+    later.sort(key=lambda n: items[n].release)
+    return [*(n for n in order if not items[n].waits), *later]

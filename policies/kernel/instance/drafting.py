@@ -1,0 +1,228 @@
+"""From a job to items with their modes, or to the reason why it cannot be planned; plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import Any
+
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, Task, WorkflowJob
+from coalloc.model.plan import Reason
+from coalloc.model.snapshot import Reservation, Snapshot
+from coalloc.policies.kernel.instance.flows import Home, arrivals, homes, streams
+from coalloc.policies.kernel.instance.kinds import Kind, Needs
+from coalloc.policies.kernel.instance.modes import Item, Mode, offered, smallest
+from coalloc.policies.kernel.split import TOLERANCE, low_side, split
+
+Why = tuple[Reason, str]
+
+AWAY = "the data of what ran before reach no cluster that it may use"
+APART = "no clusters between which its data can move take all tasks that share them"
+
+
+class Drafter:
+    """Makes the items of one job after the other.
+
+    Parameters
+    ----------
+    kinds : sequence of Kind
+        The nodes, before any is cut.
+    reservations : sequence of Reservation
+        Those to come.
+    options : mapping
+        As for `read_queue`.
+
+    Attributes
+    ----------
+    needs : list of Needs
+        What items ask of nodes; until kinds are cut, `Item.group` is an index into it.
+    reasons, task_reasons : dict
+        Why a job, or a task of it, cannot be planned.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        kinds: Sequence[Kind],
+        reservations: Sequence[Reservation],
+        options: Mapping[str, Any],
+    ) -> None:
+        self.snapshot = snapshot
+        self.kinds = kinds
+        self.rule = options.get("coallocation", "sooner")
+        self.threshold = options.get("saturation_threshold", 1.0)
+        self.split_moldable = options.get("coallocate_moldable", False)
+        self.clusters = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
+        self.links = [cluster.link_gbps for cluster in snapshot.clusters]
+        self.entitled: dict[str, frozenset[int]] = {}
+        for number, reservation in enumerate(reservations):
+            for job in reservation.jobs:
+                self.entitled[job] = self.entitled.get(job, frozenset()) | {number}
+        self.needs: list[Needs] = []
+        self.by_key: dict[Any, int] = {}
+        self.reasons: dict[str, Why] = {}
+        self.task_reasons: dict[tuple[str, str], Why] = {}
+        self.slots = sum(cluster.slots for cluster in snapshot.clusters)
+
+    def draft(self, number: int, job: Job) -> list[Item]:
+        """Make the items of a job; note why it cannot be planned, if so."""
+        if job.held:
+            self.reasons[job.id] = (Reason.HELD, "held by its user or an operator")
+            return []
+        if isinstance(job, DivisibleJob):
+            self.reasons[job.id] = (Reason.UNSUPPORTED, "this policy plans no divisible jobs")
+            return []
+        items: dict[str | None, Item] = {}
+        if not isinstance(job, WorkflowJob):
+            self._draft_on_first(number, job, (None,), [job.clusters], {}, items)
+            return list(items.values())
+        begun = arrivals(job, self.snapshot.clusters)
+        found = homes(job, self.snapshot.clusters)
+        for tasks in [list(job.tasks)] if found == [job.clusters] else streams(job):
+            self._draft_on_first(number, job, tasks, found, begun, items)
+        return [] if job.id in self.reasons else [items[task.id] for task in job.tasks]
+
+    def _draft_on_first(
+        self,
+        number: int,
+        job: Job,
+        tasks: Sequence[Task | None],
+        found: Sequence[Home],
+        begun: Mapping[str, tuple[float, ...]],
+        items: dict[str | None, Item],
+    ) -> None:
+        """Make the items of a job, or of one stream of it, on the first home that has room."""
+        failed: dict[str | None, Why] = {}
+        for names in found:
+            made, failed = self._draft_on(number, job, tasks, names, begun)
+            if not failed:
+                items |= made
+                return
+        if found[-1:] != [job.clusters]:
+            made, failed = self._draft_on(number, job, tasks, job.clusters, begun)
+            failed = failed or dict.fromkeys(list(made)[:1], (Reason.INSUFFICIENT, APART))
+        for task, reason in failed.items():
+            if task is None:
+                self.reasons[job.id] = reason
+            else:
+                self.task_reasons[job.id, task] = reason
+                what = f"task {task} of this workflow cannot run: {reason[1]}"
+                self.reasons.setdefault(job.id, (Reason.DEPENDENCY, what))
+
+    def _draft_on(
+        self,
+        number: int,
+        job: Job,
+        tasks: Sequence[Task | None],
+        names: Home,
+        begun: Mapping[str, tuple[float, ...]],
+    ) -> tuple[dict[str | None, Item], dict[str | None, Why]]:
+        needs = self._needs(job, names)
+        made: dict[str | None, Item] = {}
+        failed: dict[str | None, Why] = {}
+        for task in tasks:
+            name = None if task is None else task.id
+            item = Item(job=job, number=number, task=task, group=needs, release=job.earliest)
+            item.release = max(item.release, self.snapshot.time)
+            item.arrival = () if name is None else begun.get(name, ())
+            reason = self._await_data(item, names) or self._set_modes(item)
+            if reason is None:
+                made[name] = item
+            else:
+                failed[name] = reason
+        return made, failed
+
+    def _await_data(self, item: Item, names: Home) -> Why | None:
+        """Raise the release to the first arrival on these clusters; the reason if there is none."""
+        if not item.arrival:
+            return None
+        allowed = self.clusters if names is None else names
+        first = min(
+            (item.arrival[self.clusters[n]] for n in allowed if n in self.clusters), default=inf
+        )
+        if first == inf:
+            return Reason.INSUFFICIENT, AWAY
+        item.release = max(item.release, first)
+        return None
+
+    def _set_modes(self, item: Item) -> Why | None:
+        """Fill in modes and splitting; return the reason if no mode can run."""
+        needs = self.needs[item.group]
+        match item.job:
+            case RigidJob() as job:
+                item.proc_gbps, splits = job.proc_gbps, True
+            case MoldableJob() as job:
+                item.proc_gbps = job.proc_gbps or 0.0
+                splits = job.proc_gbps is not None or self.split_moldable
+            case _:
+                splits = False
+        item.splits = splits and self.rule != "forbidden" and len(self.links) > 1
+        item.modes = self._modes(item, needs.usable)
+        if item.modes:
+            return None
+        low = smallest(item)
+        if self._modes(item, needs.exists):
+            free = sum(needs.usable) if item.splits else max(needs.usable, default=0)
+            return Reason.INSUFFICIENT, f"needs {low} processes; {free} could run with what is up"
+        return Reason.INFEASIBLE, self._why_never(item, needs, low)
+
+    def _modes(self, item: Item, free: list[int]) -> list[Mode]:
+        """Return the modes that would fit on empty clusters of these sizes."""
+        splits = item.splits
+        largest = max(free, default=0)
+        if splits and self.rule == "needed" and smallest(item) <= largest:
+            splits = False
+        cap = sum(free) if splits else largest
+        modes = [mode for mode in offered(item, cap) if self._holds(item, mode[0], free, splits)]
+        if modes:
+            item.splits = splits
+        return modes
+
+    def _holds(self, item: Item, procs: int, free: list[int], splits: bool) -> bool:
+        if procs <= max(free, default=0):
+            return True
+        if not splits or procs > sum(free):
+            return False
+        links = [link * self.threshold for link in self.links]
+        low = [low_side(procs, item.proc_gbps, link, link * TOLERANCE) for link in links]
+        return split(procs, free, low) is not None
+
+    def _why_never(self, item: Item, needs: Needs, low: int) -> str:
+        total, largest = sum(needs.exists), max(needs.exists, default=0)
+        if low > self.slots:
+            return f"needs {low} processes; {self.slots} slots exist"
+        if low > total:
+            where = "nodes with its clusters, features and memory"
+            return f"needs {low} processes; {total} fit on {where}"
+        if not item.splits:
+            return f"needs {low} processes on one cluster; the largest takes {largest}"
+        return f"needs {low} processes; the links cannot carry any split of them"
+
+    def _needs(self, job: Job, names: Home) -> int:
+        exempt = self.entitled.get(job.id, frozenset())
+        key = (names, job.features, job.memory_mb_per_proc, exempt)
+        if key in self.by_key:
+            return self.by_key[key]
+        wanted = frozenset(job.features)
+        allowed = (
+            frozenset(range(len(self.links)))
+            if names is None
+            else frozenset(self.clusters[name] for name in names if name in self.clusters)
+        )
+        usable, exists = [0] * len(self.links), [0] * len(self.links)
+        fits = tuple(kind.cluster in allowed and wanted <= kind.features for kind in self.kinds)
+        for kind, fit in zip(self.kinds, fits, strict=True):
+            if fit:
+                procs = kind.room(job.memory_mb_per_proc) * len(kind.nodes)
+                exists[kind.cluster] += procs
+                usable[kind.cluster] += procs if kind.usable else 0
+        needs = Needs(
+            kinds=fits,
+            memory_mb=job.memory_mb_per_proc,
+            exempt=exempt,
+            usable=usable,
+            exists=exists,
+        )
+        self.by_key[key] = len(self.needs)
+        self.needs.append(needs)
+        return self.by_key[key]

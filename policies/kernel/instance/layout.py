@@ -1,0 +1,76 @@
+"""Real nodes for the counts of a plan: greedy by start time, as few nodes as possible."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.policies.kernel.instance.arrays import Compiled
+from coalloc.policies.kernel.instance.node_choice import Bookings, NodeUses, Uses, lay
+from coalloc.policies.kernel.state import FINEST, Outcome
+
+Ints = NDArray[np.int64]
+
+
+def lay_on_nodes(compiled: Compiled, out: Outcome) -> tuple[Ints, Ints, Ints]:
+    """Choose nodes for every placement.
+
+    Returns
+    -------
+    first : N x 2
+        Range of each item in the other two.
+    nodes, procs : arrays
+        Node numbers, cluster by cluster in snapshot order, and processes on them.
+    """
+    problem, intake = compiled.problem, compiled.intake
+    n = out.start.size
+    placed = np.flatnonzero(~np.isnan(out.start))
+    sizes = np.array([len(nodes) for nodes in compiled.class_nodes], dtype=np.int64)
+    class_first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+    node = np.array([x for nodes in compiled.class_nodes for x in nodes], dtype=np.int64)
+    kinds = [intake.kinds[intake.node_kind[x]] for x in node]
+    free = np.array([kind.slots * kind.grain for kind in kinds], dtype=np.int64)
+    number = np.zeros(len(intake.nodes), dtype=np.int64)
+    number[node] = np.arange(node.size)
+    held = compiled.occupation
+    holder = number[held.node]
+    np.subtract.at(free, holder, held.units)
+    # a placement's classes cluster by cluster
+    use_item = np.repeat(placed, out.use_count[placed])
+    slot = np.concatenate(
+        [np.arange(a, a + b) for a, b in zip(out.use_first, out.use_count, strict=True)] or [placed]
+    )
+    use_class = out.use_class[slot]
+    sort = np.lexsort((use_class, problem.class_cluster[use_class], use_item))
+    use_class, use_procs = use_class[sort], out.use_procs[slot][sort]
+    counts = out.use_count * ~np.isnan(out.start)
+    uses = np.stack((np.cumsum(counts) - counts, counts), axis=1)
+    # What was planned in times from now may touch by a rounding: see the checker's `swept_ends`.
+    half = out.start + (out.end - out.start) / 2.0
+    ends = np.maximum(out.end - FINEST * np.abs(out.end), half)
+    until = np.concatenate((np.where(np.isnan(ends), np.inf, ends), held.until))
+    room = int(np.minimum(use_procs, sizes[use_class]).sum()) + 1
+    out_first = np.zeros((n, 2), dtype=np.int64)
+    out_node, out_units, out_procs = (np.empty(room, dtype=np.int64) for _ in range(3))
+    lay(
+        placed[np.lexsort((out.end[placed], out.start[placed]))],
+        Uses(
+            span=uses,
+            node_class=use_class,
+            procs=use_procs,
+            need=problem.need[problem.item_group[use_item], use_class],
+        ),
+        Bookings(
+            start=out.start,
+            until=until,
+            gives=np.stack((holder, held.units), axis=1),
+            by_end=np.argsort(until, kind="stable"),
+        ),
+        class_first,
+        free,
+        np.zeros(max((kind.slots for kind in kinds), default=0) + 1, dtype=np.int64),
+        np.zeros(4, dtype=np.int64),
+        NodeUses(span=out_first, node=out_node, units=out_units, procs=out_procs),
+    )
+    top = int(out_first.max(initial=0))
+    return out_first, node[out_node[:top]], out_procs[:top]

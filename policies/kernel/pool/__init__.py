@@ -1,0 +1,1 @@
+"""Schedule builders for moldable jobs on one pool of equal processors."""

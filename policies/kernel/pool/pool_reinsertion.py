@@ -1,0 +1,215 @@
+"""Jobs taken out of a schedule, and put elsewhere: compiled.
+
+A few jobs that run near each other are taken out and put back in another order, again and again,
+accepting what is better, or worse by little (annealing).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from coalloc.policies.kernel.acceptance import Cooling, accepts
+from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.pool.pool_insertion import Costs, Placed, place
+from coalloc.policies.kernel.pool.pool_jobs import Jobs
+from coalloc.policies.kernel.pool.pool_profile import Profile, book
+from coalloc.policies.kernel.record import Floats, Ints, record
+from coalloc.policies.kernel.xorshift import State, draw
+
+MOST = 24
+"""Jobs that are taken out at once, at most."""
+LATE = 2.0
+"""Weight of a makespan's relative excess, in shares of the weighted completion."""
+
+
+@record
+class Goal(NamedTuple):
+    """The objective."""
+
+    cap: float  # s: what the makespan should not pass
+    scale: float  # what passing it is measured in
+
+
+@record
+class Moved(NamedTuple):
+    """Jobs that are taken out, and how they were placed; `MOST` of each."""
+
+    job: Ints
+    key: Floats  # what their order is by
+    row: Ints
+    start: Floats
+    end: Floats
+
+    @staticmethod
+    def empty() -> Moved:
+        """Working memory."""
+        whole_numbers, floats = np.zeros((2, MOST), dtype=np.int64), np.zeros((3, MOST))
+        return Moved(whole_numbers[0], floats[0], whole_numbers[1], floats[1], floats[2])
+
+
+@helper(inline=True)
+def judge(weight: Floats, end: Floats, goal: Goal) -> tuple[float, float]:
+    """The objective, weighted completion and delays; and the makespan."""
+    cap = goal.cap
+    makespan, total, late = 0.0, 0.0, 0.0
+    for i in range(end.size):
+        makespan = max(makespan, end[i])
+        total += weight[i] * end[i]
+        late += max(end[i] - cap, 0.0)
+    delay = LATE * max(makespan / cap - 1.0, 0.0) + 2.0 * late / (cap * end.size)
+    return total + goal.scale * delay, makespan
+
+
+@helper(inline=True)
+def choose(now: Placed, cap: float, makespan: float, many: int, random: State, taken: Ints) -> int:
+    """Pick jobs that run near each other, the first at random, or late; returns how many."""
+    start, end = now.start, now.end
+    n = start.size
+    seed = min(int(draw(random) * n), n - 1)
+    if makespan > cap and draw(random) < 0.4:
+        for x in range(n):
+            j = (seed + x) % n
+            if end[j] > cap:
+                seed = j
+                break
+    wanted = 2 + int(draw(random) * draw(random) * (many - 1))
+    at = start[seed] + draw(random) * (min(end[seed], cap) - start[seed])
+    reach = 0.2 * cap * draw(random)
+    taken[0], got = seed, 1
+    for _ in range(8 * wanted):
+        j = min(int(draw(random) * n), n - 1)
+        if start[j] > at + reach or end[j] < at - reach:
+            continue
+        known = False
+        for z in range(got):
+            known = known or taken[z] == j
+        if not known:
+            taken[got] = j
+            got += 1
+            if got >= wanted:
+                break
+    return got
+
+
+@helper(inline=True)
+def arrange(jobs: Jobs, row: Ints, got: int, rule: float, random: State, moved: Moved) -> None:
+    """Sort the chosen jobs: at random, by work, or by Smith's ratio, blurred."""
+    job, key = moved.job, moved.key
+    for x in range(got):
+        j = job[x]
+        u = draw(random)
+        key[x] = u
+        if rule > 0.7:
+            key[x] = -jobs.weight[j] / (jobs.procs[row[j]] * jobs.times[row[j]]) * (0.5 + u)
+        elif rule > 0.4:
+            key[x] = -jobs.procs[row[j]] * jobs.times[row[j]] * (0.5 + u)
+    for x in range(got):
+        z = x
+        for y in range(x + 1, got):
+            if key[y] < key[z]:
+                z = y
+        job[x], job[z] = job[z], job[x]
+        key[x], key[z] = key[z], key[x]
+
+
+@helper(inline=True)
+def take_out(procs: Ints, got: int, now: Placed, profile: Profile, job: Ints) -> None:
+    """Free the processors of the chosen jobs."""
+    for x in range(got):
+        j = job[x]
+        book(profile, now.start[j], now.end[j], -procs[now.row[j]])
+
+
+@helper(inline=True)
+def put_in(
+    jobs: Jobs,
+    costs: Costs,
+    got: int,
+    share: float,
+    cap: float,
+    now: Placed,
+    profile: Profile,
+    moved: Moved,
+) -> bool:
+    """Place the chosen jobs anew; returns whether all are where they were."""
+    same = True
+    for x in range(got):
+        j = moved.job[x]
+        moved.row[x], moved.start[x], moved.end[x] = now.row[j], now.start[j], now.end[j]
+        a, s = place(jobs, costs, j, share, cap, profile)
+        now.row[j], now.start[j], now.end[j] = a, s, s + jobs.times[a]
+        same = same and s == moved.start[x] and a == moved.row[x]
+        book(profile, s, now.end[j], jobs.procs[a])
+    return same
+
+
+@helper(inline=True)
+def put_back(procs: Ints, got: int, now: Placed, profile: Profile, moved: Moved) -> None:
+    """Place the chosen jobs as they were."""
+    for x in range(got):
+        j = moved.job[x]
+        now.row[j], now.start[j], now.end[j] = moved.row[x], moved.start[x], moved.end[x]
+        book(profile, now.start[j], now.end[j], procs[now.row[j]])
+
+
+@helper(inline=True)
+def keep(now: Placed, best: Placed) -> None:
+    """Copy the schedule at hand."""
+    for j in range(now.row.size):
+        best.row[j], best.start[j], best.end[j] = now.row[j], now.start[j], now.end[j]
+
+
+@kernel
+def improve(
+    jobs: Jobs,
+    costs: Costs,
+    goal: Goal,
+    cooling: Cooling,
+    many: int,
+    random: State,
+    profile: Profile,
+    moved: Moved,
+    now: Placed,
+    best: Placed,
+) -> int:
+    """Take a few jobs out and put them back, so many times; returns the placements tried.
+
+    Parameters
+    ----------
+    jobs, costs, goal, cooling, profile : Jobs, Costs, Goal, Cooling and Profile
+    many : int
+        Jobs at once, at most.
+    random : State
+    moved : Moved
+        Working memory.
+    now, best : Placed
+        The schedule in the profile, the last accepted on return; the best schedule.
+    """
+    current, makespan = judge(jobs.weight, now.end, goal)
+    least = current
+    keep(now, best)
+    work = 0
+    for trial in range(cooling.trials):
+        got = choose(now, goal.cap, makespan, many, random, moved.job)
+        work += got
+        rule, u = draw(random), draw(random)
+        share = 1.0 if u < 0.5 else 0.6 if u < 0.8 else 0.3
+        arrange(jobs, now.row, got, rule, random, moved)
+        take_out(jobs.procs, got, now, profile, moved.job)
+        if put_in(jobs, costs, got, share, goal.cap, now, profile, moved):
+            continue
+        value, longest = judge(jobs.weight, now.end, goal)
+        if accepts(cooling, trial, current, value, random):
+            current, makespan = value, longest
+            if value < least:
+                least = value
+                keep(now, best)
+        else:
+            take_out(jobs.procs, got, now, profile, moved.job)
+            put_back(jobs.procs, got, now, profile, moved)
+    return work
+
+
+__all__ = ["MOST", "Goal", "Moved", "Placed", "improve"]

@@ -1,0 +1,215 @@
+"""Prices of processor time, and the cheapest start of each job at them; compiled.
+
+Prices are constant on each slot of a grid, and 0 behind it. At prices v, job i on k processors from
+s costs w_i (s + p_ik) + k * integral of v over its run. In s that is linear but for the points
+where its start or its end lies on the grid, so these, and its release, are all that is tried.
+
+Between two starts a < b a job costs at least w (a + p) + k max(V(a + p) - V(b), p u), where V is
+the integral of v and u its minimum up to b + p: blocks of starts that cannot be cheaper than the
+best so far are passed in one step.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.pool.pool_jobs import Jobs
+from coalloc.policies.kernel.record import Floats, Ints, record
+
+BLOCK = 8
+"""Slots of a block."""
+
+
+@record
+class Priced(NamedTuple):
+    """Prices of a processor-second on G slots."""
+
+    grid: Floats  # G + 1, s: edges of the slots, from 0
+    price: Floats  # G
+    total: Floats  # G + 1: their integral up to each edge
+    lowest: Floats  # G: the least price up to each slot
+
+    @staticmethod
+    def on(grid: Floats, prices: Floats) -> Priced:
+        """With what follows from them."""
+        total = np.concatenate(([0.0], np.cumsum(prices * np.diff(grid))))
+        return Priced(grid, prices, total, np.minimum.accumulate(prices))
+
+
+@helper(inline=True)
+def slot_of(grid: Floats, slots: int, pace: float, x: float) -> int:
+    """The slot that x lies in, `slots` behind the grid; quick where slots are equally wide."""
+    g = min(max(int(x * pace), 0), slots)
+    while g < slots and grid[g + 1] <= x:
+        g += 1
+    while g > 0 and grid[g] > x:
+        g -= 1
+    return g
+
+
+@helper(inline=True)
+def paid_until(priced: Priced, slots: int, pace: float, x: float) -> float:
+    """Integral of the prices from 0 to x."""
+    grid, total = priced.grid, priced.total
+    g = slot_of(grid, slots, pace, x)
+    if g >= slots:
+        return total[slots]
+    return total[g] + priced.price[g] * (x - grid[g])
+
+
+@helper(inline=True)
+def cheapest_start(
+    k: int,
+    p: float,
+    w: float,
+    release: float,
+    priced: Priced,
+    slots: int,
+    pace: float,
+    cap: float,
+    best: float,
+) -> tuple[float, float]:
+    """The least cost of one allotment below `best`, and its start; `best` and -1 if none."""
+    grid, price, total = priced.grid, priced.price, priced.total
+    found = -1.0
+    g = slot_of(grid, slots, pace, release)
+    s = release
+    while g <= slots:
+        after = min(g + BLOCK, slots)
+        until = np.inf if g >= slots else grid[after]
+        e = s + p
+        if e > cap or w * e >= best:
+            break
+        passed = paid_until(priced, slots, pace, e)
+        h = slot_of(grid, slots, pace, grid[after] + p)
+        low = priced.lowest[h] if h < slots else 0.0
+        least = w * e + k * max(passed - total[after], p * low)
+        if least < best:
+            # starts on the grid, and the first of the block
+            before = paid_until(priced, slots, pace, s)
+            value = w * e + k * (passed - before)
+            if value < best:
+                best, found = value, s
+            h = slot_of(grid, slots, pace, e)
+            for x in range(g + 1, after):
+                e = grid[x] + p
+                if e > cap or w * e >= best:
+                    break
+                while h < slots and grid[h + 1] <= e:
+                    h += 1
+                area = total[h]
+                if h < slots:
+                    area += price[h] * (e - grid[h])
+                value = w * e + k * (area - total[x])
+                if value < best:
+                    best, found = value, grid[x]
+            # ends on the grid, and at the cap
+            h = slot_of(grid, slots, pace, s + p) + 1
+            x = g
+            while True:
+                e = cap
+                if h <= slots:
+                    e = min(grid[h], cap)
+                if e - p >= until or w * e >= best or e == np.inf:
+                    break
+                if e - p > s:
+                    while x < slots and grid[x + 1] <= e - p:
+                        x += 1
+                    before = total[x]
+                    if x < slots:
+                        before += price[x] * (e - p - grid[x])
+                    area = total[slots]
+                    if h <= slots:
+                        area = total[h] - price[h - 1] * (grid[h] - e)
+                    value = w * e + k * (area - before)
+                    if value < best:
+                        best, found = value, e - p
+                if e >= cap:
+                    break
+                h += 1
+        if g >= slots:
+            break
+        g, s = after, grid[after]
+    return best, found
+
+
+@kernel
+def price_jobs(jobs: Jobs, priced: Priced, cap: float, out_mode: Ints, out_start: Floats) -> float:
+    """Find each job's cheapest allotment and start.
+
+    Parameters
+    ----------
+    jobs, priced : Jobs and Priced
+    cap : float
+        No job may end later, seconds.
+    out_mode, out_start : arrays, N
+        The answers: index into `procs`, seconds. What they hold before, such as the answers at
+        other prices, is tried first; the better that is, the sooner the others are passed.
+
+    Returns
+    -------
+    float
+        Sum of the costs; inf where a job cannot end by `cap`.
+    """
+    first, procs, times = jobs.first, jobs.procs, jobs.times
+    slots = priced.price.size
+    pace = slots / priced.grid[slots]
+    cost = 0.0
+    for i in range(jobs.weight.size):
+        w, r = jobs.weight[i], jobs.release[i]
+        best = np.inf
+        a, s = out_mode[i], out_start[i]
+        if first[i] <= a < first[i + 1] and r <= s and s + times[a] <= cap:
+            e = s + times[a]
+            best = w * e + procs[a] * (
+                paid_until(priced, slots, pace, e) - paid_until(priced, slots, pace, s)
+            )
+        for a in range(first[i], first[i + 1]):
+            value, s = cheapest_start(procs[a], times[a], w, r, priced, slots, pace, cap, best)
+            if s >= 0.0:
+                best, out_mode[i], out_start[i] = value, a, s
+        cost += best
+    return cost
+
+
+@kernel
+def price_rows(jobs: Jobs, priced: Priced, cap: float, out_cost: Floats, out_start: Floats) -> None:
+    """Find the cheapest start of every allotment; parameters as in `price_jobs`.
+
+    Parameters
+    ----------
+    out_cost, out_start : arrays, A
+        The answers; inf and the release where it cannot end by `cap`.
+    """
+    slots = priced.price.size
+    pace = slots / priced.grid[slots]
+    for i in range(jobs.weight.size):
+        w, r = jobs.weight[i], jobs.release[i]
+        for a in range(jobs.first[i], jobs.first[i + 1]):
+            value, s = cheapest_start(
+                jobs.procs[a], jobs.times[a], w, r, priced, slots, pace, cap, np.inf
+            )
+            out_cost[a] = value
+            out_start[a] = s if s >= 0.0 else r
+
+
+@kernel
+def add_usage(jobs: Jobs, mode: Ints, start: Floats, grid: Floats, used: Floats) -> None:
+    """Sum up the processor-seconds that these choices take in each slot."""
+    slots = used.size
+    pace = slots / grid[slots]
+    for g in range(slots):
+        used[g] = 0.0
+    for i in range(mode.size):
+        k, s = jobs.procs[mode[i]], start[i]
+        e = s + jobs.times[mode[i]]
+        g = slot_of(grid, slots, pace, s)
+        while g < slots and grid[g] < e:
+            used[g] += k * max(min(e, grid[g + 1]) - max(s, grid[g]), 0.0)
+            g += 1
+
+
+__all__ = ["Priced", "add_usage", "price_jobs", "price_rows"]

@@ -1,0 +1,165 @@
+"""The event decoder: at each event what fits starts, in order; with EASY's head beside it."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.loads import data_ready
+from coalloc.policies.kernel.profiles.lookahead import lasts, look_ahead, promising, survey
+from coalloc.policies.kernel.profiles.profile import locate
+from coalloc.policies.kernel.profiles.seek import Place, commit, seek
+from coalloc.policies.kernel.record import Ints
+from coalloc.policies.kernel.state import BLOCKS, STAMP, Outcome, Problem, Profile, Scratch
+
+
+@helper()
+def following(profile: Profile, t: float) -> float:
+    """Begin of the row after the one in force at t, s; inf if that is the last."""
+    place, i = locate(profile, t)
+    if i + 1 < profile.filled[profile.block[place]]:
+        return profile.time[profile.block[place], i + 1]
+    if place + 1 < profile.size[BLOCKS]:
+        return profile.time[profile.block[place + 1], 0]
+    return inf
+
+
+@helper()
+def arriving(problem: Problem, out: Outcome, item: int, t: float) -> float:
+    """Next arrival, on any cluster, of data that are on their way at t, s; inf if none are."""
+    soonest = inf
+    for k in range(problem.link_gbps.size):
+        ready = data_ready(problem, out, item, k)
+        if ready > t:
+            soonest = min(soonest, ready)
+    return soonest
+
+
+@helper()
+def line_up(problem: Problem, scratch: Scratch, out: Outcome, order: Any) -> int:
+    """List what has no place yet, with what decides quickly; how many."""
+    count = 0
+    for pos in range(order.size):
+        item = order[pos]
+        if out.start[item] == out.start[item]:
+            continue
+        first, last = problem.mode_first[item], problem.mode_first[item + 1] - 1
+        group = problem.item_group[item]
+        power = problem.class_power[problem.group_class[group, 0]]
+        scratch.live[count] = item
+        scratch.live_procs[count] = problem.mode_procs[first]
+        scratch.live_whole[count] = 0 if problem.item_splits[item] else 1
+        scratch.live_ready[count] = out.ready[item]
+        scratch.live_top[count] = problem.mode_scaled[last] / power + problem.mode_fixed[last]
+        count += 1
+    return count
+
+
+@helper()
+def take_first(
+    problem: Problem,
+    profile: Profile,
+    scratch: Scratch,
+    out: Outcome,
+    fixed_mode: Ints,
+    queue: Ints,
+    t: float,
+) -> int:
+    """Start from the front of the queue what fits now; the first that does not, booked; or -1."""
+    for pos in range(queue.size):
+        item = queue[pos]
+        if out.start[item] == out.start[item] or out.ready[item] > t:
+            continue
+        several = problem.mode_first[item + 1] - problem.mode_first[item] > 1
+        place = seek(problem, profile, scratch, out, fixed_mode, item, t, not several)
+        if place.end == inf:
+            place = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+        if place.end < inf:
+            commit(problem, profile, scratch, out, item, place)
+            if out.start[item] > t:
+                return item
+    return -1
+
+
+NOWHERE = Place(inf, inf, 0, 0, inf)
+
+
+@kernel
+def events(
+    problem: Problem,
+    profile: Profile,
+    scratch: Scratch,
+    out: Outcome,
+    fixed_mode: Ints,
+    order: Any,
+    t: float,
+    easy: bool,
+    queue: Ints,
+) -> None:
+    """At each event start what fits now, in this order; `easy`: the head books its place.
+
+    The first item that does not fit now is the head: in this order, or in that of `queue` where
+    that is not empty. Its booking stands until it starts: nobody
+    who starts beside it delays it, so it would find the same place again. An item with a choice of
+    allotments waits if it would end sooner so; else any single free slot would be its fate.
+    """
+    live, procs, ready = scratch.live, scratch.live_procs, scratch.live_ready
+    top, whole = scratch.live_top, scratch.live_whole
+    stair, times = scratch.stair, scratch.stair_time
+    count = line_up(problem, scratch, out, order)
+    head = -1
+    while count > 0:
+        if head < 0:
+            head = take_first(problem, profile, scratch, out, fixed_mode, queue, t)
+        scratch.counters[STAMP] += 1
+        row, steps, spare = look_ahead(problem, profile, scratch, t)
+        wake = inf
+        kept = 0
+        for pos in range(count):
+            if queue.size > 0 and out.start[live[pos]] == out.start[live[pos]]:
+                continue
+            if ready[pos] > t:
+                ready[pos] = out.ready[live[pos]]
+                if ready[pos] > t:
+                    wake = min(wake, ready[pos])
+            # what decides for most stands here in the loop
+            now = ready[pos] <= t
+            tried = now and procs[pos] <= stair[0, whole[pos]]
+            if tried and steps > 1 and procs[pos] > stair[steps - 1, whole[pos]]:
+                tried = lasts(stair, times, steps, procs[pos], whole[pos], t + top[pos])
+            heads = now and easy and head < 0
+            if tried or heads:
+                item = live[pos]
+                group = problem.item_group[item]
+                if scratch.stamp[group] != scratch.counters[STAMP]:
+                    survey(problem, profile, scratch, group, row, -1, t)
+                several = problem.mode_first[item + 1] - problem.mode_first[item] > 1
+                place = NOWHERE
+                tried = tried and procs[pos] <= scratch.sums[group, whole[pos]]
+                if tried and promising(problem, scratch, item, t, steps, spare):
+                    place = seek(problem, profile, scratch, out, fixed_mode, item, t, not several)
+                if place.end == inf and problem.item_apart[item]:
+                    wake = min(wake, arriving(problem, out, item, t))
+                if place.end == inf and heads:
+                    place = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+                if place.end < inf and place.start > t and not heads:
+                    out.ready[item] = place.start
+                    ready[pos] = place.start
+                    wake = min(wake, place.start)
+                elif place.end < inf:
+                    commit(problem, profile, scratch, out, item, place)
+                    if out.start[item] > t:
+                        head = item
+                    row, steps, spare = look_ahead(problem, profile, scratch, t)
+                    continue
+            if kept < pos:
+                live[kept], procs[kept], whole[kept] = live[pos], procs[pos], whole[pos]
+                ready[kept], top[kept] = ready[pos], top[pos]
+            kept += 1
+        count = kept
+        t = min(wake, following(profile, t))
+        if t == inf:
+            break
+        if head >= 0 and out.start[head] <= t:
+            head = -1

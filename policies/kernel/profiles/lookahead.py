@@ -1,0 +1,192 @@
+"""Whether an item is worth trying now: quick answers before `seek` is asked."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from coalloc.policies.kernel.jit import helper
+from coalloc.policies.kernel.loads import closes
+from coalloc.policies.kernel.profiles.profile import locate
+from coalloc.policies.kernel.state import (
+    BLOCKS,
+    FULL,
+    ROUNDING,
+    SEEN,
+    STAMP,
+    STEPS,
+    TOL,
+    Problem,
+    Profile,
+    Scratch,
+)
+
+
+@helper()
+def survey(
+    problem: Problem,
+    profile: Profile,
+    scratch: Scratch,
+    group: int,
+    row: int,
+    head_row: int,
+    t: float,
+) -> None:
+    """Refresh what a group finds free now, and beside the booking of the head."""
+    shared = scratch.shared
+    avail = scratch.avail
+    for k in range(avail.size):
+        avail[k] = 0
+        shared[k] = 0
+    reach = 0
+    for x in range(problem.group_size[group]):
+        c = problem.group_class[group, x]
+        need = problem.need[group, c]
+        count = profile.free[row, c] // need
+        if (
+            problem.closed_first[c] < problem.closed_first[c + 1]
+            and closes(problem, group, c, t) <= t
+        ):
+            count = 0
+        k = problem.class_cluster[c]
+        reach += count
+        scratch.reach[group, x] = reach
+        avail[k] += count
+        if head_row >= 0:
+            shared[k] += min(count, profile.free[head_row, c] // need)
+    sums = scratch.sums
+    for x in range(4):
+        sums[group, x] = 0
+    for k in range(avail.size):
+        sums[group, 0] += avail[k]
+        sums[group, 1] = max(sums[group, 1], avail[k])
+        sums[group, 2] += shared[k]
+        sums[group, 3] = max(sums[group, 3], shared[k])
+    scratch.stamp[group] = scratch.counters[STAMP]
+
+
+@helper()
+def may_fit(
+    problem: Problem, scratch: Scratch, item: int, t: float, head_start: float, spare: float
+) -> bool:
+    """Whether it is worth trying an item now; `spare` is the free capacity of all links, Gbit/s."""
+    group = problem.item_group[item]
+    first = problem.mode_first[item]
+    procs = problem.mode_procs[first]
+    splits = problem.item_splits[item]
+    sums = scratch.sums
+    if procs > sums[group, 0] or (not splits and procs > sums[group, 1]):
+        return False
+    # Each part but the largest has t <= n / 2, so that its link carries at least b t / 2.
+    apart = procs - sums[group, 1]
+    if apart > 0 and problem.item_gbps[item] * apart > 2.0 * spare * (1.0 + 1e-9):
+        return False
+    if head_start == inf or problem.mode_first[item + 1] - first > 1:
+        return True
+    if procs <= sums[group, 2 if splits else 3]:
+        return True
+    low, high = 0, problem.group_size[group] - 1
+    while low < high:  # the strongest level at which enough processes are free
+        middle = (low + high) >> 1
+        if scratch.reach[group, middle] >= procs:
+            high = middle
+        else:
+            low = middle + 1
+    power = problem.class_power[problem.group_class[group, low]]
+    return t + problem.mode_scaled[first] / power + problem.mode_fixed[first] <= head_start + TOL
+
+
+@helper()
+def measure(problem: Problem, free: Any, least: Any, sums: Any, step: Any) -> None:
+    """Lower the minima to a row; write the whole slots they leave, in all and on one cluster."""
+    for k in range(sums.size):
+        sums[k] = 0
+    total, peak = 0, 0
+    for c in range(least.size):
+        least[c] = min(least[c], free[c])
+        slots = least[c] if problem.class_grain[c] == 1 else least[c] // problem.class_grain[c]
+        total += slots
+        sums[problem.class_cluster[c]] += slots
+    for k in range(sums.size):
+        peak = max(peak, sums[k])
+    step[0], step[1] = total, peak
+
+
+@helper()
+def look_ahead(
+    problem: Problem, profile: Profile, scratch: Scratch, t: float
+) -> tuple[int, int, float]:
+    """Write down how what is free from t on shrinks with the end of a run.
+
+    Returns the row at t, the number of steps, and the free capacity of all links, Gbit/s.
+
+    A run that begins at t and ends after stair_time[j] finds at most stair[j, 0] slots, and at most
+    stair[j, 1] on one cluster. Bookings ahead (of the head, or of the guard) make the steps.
+    """
+    place, i = locate(profile, t)
+    row = profile.row[profile.block[place], i]
+    least, stair, times = scratch.stair_least, scratch.stair, scratch.stair_time
+    for c in range(least.size):
+        least[c] = 2147483647
+    measure(problem, profile.free[row], least, scratch.shared, stair[0])
+    times[0] = -inf
+    steps, seen = 1, 0
+    while steps < STEPS and seen < SEEN and stair[steps - 1, 0] > 0:
+        i += 1
+        if i >= profile.filled[profile.block[place]]:
+            place, i = place + 1, 0
+            while place < profile.size[BLOCKS] and profile.dips[profile.block[place]] == 0:
+                place += 1
+            if place >= profile.size[BLOCKS]:
+                break
+        block = profile.block[place]
+        if profile.dip[block, i] == 0:
+            continue
+        seen += 1
+        measure(problem, profile.free[profile.row[block, i]], least, scratch.shared, stair[steps])
+        if stair[steps, 0] < stair[steps - 1, 0]:
+            times[steps] = profile.time[block, i]
+            steps += 1
+    spare = 0.0
+    for k in range(problem.link_gbps.size):
+        left = FULL + ROUNDING - profile.load[row, k]
+        if left > 0:
+            spare += problem.link_gbps[k] * (left / FULL)
+    return row, steps, spare
+
+
+@helper()
+def lasts(stair: Any, times: Any, steps: int, procs: int, whole: int, end: float) -> bool:
+    """Whether so many processes may go on from now until `end`, for all that `stair` knows."""
+    if procs > stair[0, whole]:
+        return False
+    if procs <= stair[steps - 1, whole]:
+        return True
+    low, high = 1, steps - 1
+    while low < high:  # the first step that leaves too little
+        middle = (low + high) >> 1
+        if stair[middle, whole] < procs:
+            high = middle
+        else:
+            low = middle + 1
+    return end <= times[low] + TOL
+
+
+@helper()
+def promising(
+    problem: Problem, scratch: Scratch, item: int, t: float, steps: int, spare: float
+) -> bool:
+    """Whether an item is worth trying now: as `may_fit`, with all bookings that lie ahead."""
+    if not may_fit(problem, scratch, item, t, inf, spare):
+        return False
+    group, mode = problem.item_group[item], problem.mode_first[item]
+    if steps == 1 or problem.mode_first[item + 1] - mode > 1:
+        return True
+    procs = problem.mode_procs[mode]
+    x = 0  # the strongest level at which enough processes are free
+    while x + 1 < problem.group_size[group] and scratch.reach[group, x] < procs:
+        x += 1
+    power = problem.class_power[problem.group_class[group, x]]
+    end = t + problem.mode_scaled[mode] / power + problem.mode_fixed[mode]
+    whole = 0 if problem.item_splits[item] else 1
+    return lasts(scratch.stair, scratch.stair_time, steps, procs, whole, end)

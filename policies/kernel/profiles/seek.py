@@ -1,0 +1,243 @@
+"""The best place of one item over all starts, and taking it."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple
+
+from coalloc.policies.kernel.jit import helper
+from coalloc.policies.kernel.loads import data_ready
+from coalloc.policies.kernel.profiles.fit import Run, window
+from coalloc.policies.kernel.profiles.profile import (
+    book,
+    locate,
+)
+from coalloc.policies.kernel.record import Ints
+from coalloc.policies.kernel.state import (
+    BLOCKS,
+    MEMORY,
+    REMEMBERED,
+    STAMP,
+    TOL,
+    USES,
+    Outcome,
+    Problem,
+    Profile,
+    Scratch,
+)
+
+
+@helper()
+def clear(
+    profile: Profile, place: int, i: int, start: float, total: int, peak: int, length: float
+) -> tuple[int, int, float]:
+    """First start from `start` on with enough of both numbers in every row; place -1 if none."""
+    blocks = profile.size[BLOCKS]
+    at, j = place, i
+    end = start + length
+    while True:
+        block = profile.block[at]
+        bounds = profile.bounds
+        if j > 0 or bounds[block, 0] < total or bounds[block, 2] < peak:
+            while j < profile.filled[block]:
+                if profile.time[block, j] >= end and (at > place or j > i):
+                    return place, i, start
+                if profile.total[block, j] < total or profile.peak[block, j] < peak:
+                    # go on behind the run of rows that offer too little
+                    while True:
+                        j += 1
+                        if j >= profile.filled[block]:
+                            at += 1
+                            j = 0
+                            while at < blocks:
+                                block = profile.block[at]
+                                if bounds[block, 1] >= total and bounds[block, 3] >= peak:
+                                    break
+                                at += 1
+                            if at >= blocks:
+                                return -1, 0, start
+                        if profile.total[block, j] >= total and profile.peak[block, j] >= peak:
+                            break
+                    place, i = at, j
+                    start = profile.time[block, j]
+                    end = start + length
+                j += 1
+        at += 1
+        j = 0
+        if at >= blocks or profile.time[profile.block[at], 0] >= end:
+            return place, i, start
+
+
+class Place(NamedTuple):
+    """Place for an item; its classes are in scratch.best_*."""
+
+    end: float  # s, inf if nowhere
+    start: float  # s
+    mode: int
+    classes: int  # how many
+    first: float  # s, the first start that was possible at all
+
+
+@helper()
+def seek(
+    problem: Problem,
+    profile: Profile,
+    scratch: Scratch,
+    out: Outcome,
+    fixed_mode: Ints,
+    item: int,
+    lower: float,
+    now: bool,
+) -> Place:
+    """Find the earliest end from `lower` on, or if `now` at `lower` only.
+
+    Of equal ends the one with the fewest processes, then clusters, then the weakest nodes.
+    """
+    best, best_procs, best_used, best_cost = inf, 0, 0, 0.0
+    begin, best_mode, count, first_start = inf, 0, 0, inf
+    group = problem.item_group[item]
+    if problem.group_size[group] == 0:
+        return Place(best, begin, best_mode, count, first_start)
+    strongest = problem.class_power[problem.group_class[group, 0]]
+    splits = problem.item_splits[item]
+    first, last = problem.mode_first[item], problem.mode_first[item + 1] - 1
+    if fixed_mode[item] >= 0:
+        first += fixed_mode[item]
+        last = first
+    only = -1
+    if problem.item_apart[item]:
+        only = 0
+    while True:
+        earliest = lower
+        if only >= 0:
+            earliest = max(lower, data_ready(problem, out, item, only))
+        for mode in range(last, first - 1, -1):
+            if now and earliest > lower:
+                break
+            procs = problem.mode_procs[mode]
+            scaled, fixed = problem.mode_scaled[mode], problem.mode_fixed[mode]
+            top = scaled / strongest + fixed
+            if only >= 0:
+                fixed += problem.mode_comm[mode] * problem.inverse_intra[only]
+            run = Run(item, group, procs, scaled, fixed, not splits, only)
+            peak = 0 if splits else procs
+            place, i = locate(profile, earliest)
+            start = earliest
+            while True:
+                if start + top > best + TOL:
+                    break
+                if not now:
+                    place, i, start = clear(profile, place, i, start, procs, peak, top)
+                    if place < 0 or start + top > best + TOL:
+                        break
+                fit = window(problem, profile, scratch, run, start, place, i, best + TOL)
+                if fit.end < inf:
+                    if best == inf:
+                        first_start = start
+                    cheaper = fit.cost < best_cost * (1.0 - 1e-12)
+                    if (
+                        fit.end < best - TOL
+                        or procs < best_procs
+                        or (
+                            procs == best_procs
+                            and (
+                                fit.clusters < best_used or (fit.clusters == best_used and cheaper)
+                            )
+                        )
+                    ):
+                        best, best_procs = fit.end, procs
+                        best_used, best_cost = fit.clusters, fit.cost
+                        begin, best_mode, count = start, mode, fit.classes
+                        for u in range(count):
+                            scratch.best_class[u] = scratch.pick_class[u]
+                            scratch.best_procs[u] = scratch.pick_procs[u]
+                if now:
+                    break
+                if fit.retry > -inf:
+                    place, i = locate(profile, fit.retry)
+                i += 1
+                if i >= profile.filled[profile.block[place]]:
+                    place += 1
+                    i = 0
+                    if place >= profile.size[BLOCKS]:
+                        break
+                start = profile.time[profile.block[place], i]
+        if only < 0 or only + 1 >= problem.link_gbps.size:
+            return Place(best, begin, best_mode, count, first_start)
+        only += 1
+
+
+@helper()
+def recall(problem: Problem, scratch: Scratch, item: int) -> float:
+    """Start before which there is no room for an item, as `remember` knows; and write its row."""
+    group, mode = problem.item_group[item], problem.mode_first[item]
+    size = problem.group_size[group]
+    count = scratch.counters[REMEMBERED]
+    memory, mine = scratch.memory, scratch.memory[count % MEMORY]
+    if size == 0 or problem.mode_first[item + 1] - mode > 1 or problem.item_apart[item]:
+        return -inf
+    scaled, fixed = problem.mode_scaled[mode], problem.mode_fixed[mode]
+    whole = 0.0 if problem.item_splits[item] else 1.0
+    procs = float(problem.mode_procs[mode])
+    short = scaled / problem.class_power[problem.group_class[group, 0]] + fixed
+    long = scaled / problem.class_power[problem.group_class[group, size - 1]] + fixed
+    best = -inf
+    for x in range(min(count, MEMORY)):
+        if (
+            memory[x, 5] > best
+            and memory[x, 2] <= procs
+            and memory[x, 3] <= short
+            and memory[x, 4] <= long
+            and memory[x, 0] == group
+            and memory[x, 1] <= whole
+        ):
+            best = memory[x, 5]
+    mine[0], mine[1], mine[2], mine[3], mine[4] = group, whole, procs, short, long
+    mine[5] = -inf
+    return best
+
+
+@helper()
+def remember(problem: Problem, scratch: Scratch, item: int, first: float) -> None:
+    """Keep the first start of an item that could begin at once and loads no link."""
+    mode = problem.mode_first[item]
+    if problem.mode_first[item + 1] - mode > 1 or problem.item_apart[item]:
+        return
+    if problem.item_splits[item] and problem.item_gbps[item] > 0.0:
+        return
+    count = scratch.counters[REMEMBERED]
+    scratch.memory[count % MEMORY, 5] = first
+    scratch.counters[REMEMBERED] += 1
+
+
+@helper()
+def commit(
+    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, place: Place
+) -> None:
+    """Book what `seek` found, and tell the children."""
+    first = scratch.counters[USES]
+    length = place.classes
+    out.start[item] = place.start
+    out.end[item] = place.end
+    out.mode[item] = place.mode - problem.mode_first[item]
+    out.use_first[item] = first
+    out.use_count[item] = length
+    for u in range(length):
+        out.use_class[first + u] = scratch.best_class[u]
+        out.use_procs[first + u] = scratch.best_procs[u]
+    scratch.counters[USES] += length
+    scratch.counters[STAMP] += 1
+    book(problem, profile, scratch, out, item, 1)
+    for x in range(problem.child_first[item], problem.child_first[item + 1]):
+        child = problem.child[x]
+        out.missing[child] -= 1
+        if out.missing[child] == 0:
+            ready = inf
+            if problem.item_apart[child]:
+                for k in range(problem.link_gbps.size):
+                    ready = min(ready, data_ready(problem, out, child, k))
+            else:
+                ready = problem.item_release[child]
+                for y in range(problem.parent_first[child], problem.parent_first[child + 1]):
+                    ready = max(ready, out.end[problem.parent[y]])
+            out.ready[child] = ready

@@ -1,0 +1,307 @@
+"""Replay of rigid jobs on one profile that is changed in place; compiled.
+
+Where `decode` builds a plan from a snapshot, `advance` here follows a whole log: the profile holds
+the running jobs (and, for `INSERT`, what the waiting ones have booked), an end gives slots back,
+and at every instant only what can have changed is looked at. It starts a job exactly when a round
+of the daemon would, because it asks the same `seek` on the same profile:
+
+STRICT
+    The first job of the queue starts if its earliest end begins now, else nobody does.
+EVENT, EASY
+    One pass over the queue as in `events`; the head's booking is taken back after it. Where
+    nothing was given back since the last pass, only new jobs are tried: what did not fit then
+    fits even less later. Where backfilling has an order of its own, the queue gives the head and
+    the pass goes over that order. Jobs that have waited for a limit go first in both.
+INSERT
+    Bookings stay. A job that ends at its estimate changes nothing that was not planned; one that
+    ends earlier has all bookings made afresh in arrival order (compression).
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.profiles.lookahead import may_fit, survey
+from coalloc.policies.kernel.profiles.profile import locate, reset
+from coalloc.policies.kernel.profiles.seek import seek
+from coalloc.policies.kernel.profiles.stream_state import (
+    ARRIVED,
+    DEEPEST,
+    ENDED,
+    FIRST,
+    INSTANT,
+    INSTANTS,
+    LAST,
+    RUNNING,
+    Stream,
+    begin,
+    forget,
+    hold,
+    leave,
+    line_up,
+    pop,
+)
+from coalloc.policies.kernel.record import Ints
+from coalloc.policies.kernel.state import (
+    EASY,
+    FULL,
+    INSERT,
+    ROUNDING,
+    STAMP,
+    STRICT,
+    Base,
+    Outcome,
+    Problem,
+    Profile,
+    Scratch,
+)
+
+
+@helper()
+def start_strictly(
+    problem: Problem,
+    profile: Profile,
+    scratch: Scratch,
+    out: Outcome,
+    fixed_mode: Ints,
+    stream: Stream,
+    t: float,
+) -> None:
+    """Start from the front of the queue while the earliest end begins now."""
+    count = stream.counts
+    while count[FIRST] < count[LAST]:
+        item = stream.queue[count[FIRST]]
+        place, i = locate(profile, t)
+        if problem.mode_procs[item] > profile.total[profile.block[place], i]:
+            return
+        found = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+        if found.end == inf or found.start > t:
+            return
+        hold(problem, profile, scratch, out, item, found)
+        begin(problem, out, stream, item, t)
+        count[FIRST] += 1
+
+
+@helper()
+def start_fitting(
+    problem: Problem,
+    profile: Profile,
+    scratch: Scratch,
+    out: Outcome,
+    fixed_mode: Ints,
+    stream: Stream,
+    t: float,
+    queue: Ints,
+    easy: bool,
+    head: int,
+    new: int,
+) -> None:
+    """Start what fits, in this order; `new`: the first job not tried since a release.
+
+    `head` has its booking already, where it was chosen by another order; else below 0.
+    """
+    count = stream.counts
+    if easy and head < 0 and new > count[FIRST]:
+        item = queue[count[FIRST]]
+        found = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+        if found.end < inf and found.start > t:
+            hold(problem, profile, scratch, out, item, found)
+            head = item
+        else:
+            new = count[FIRST]
+    scratch.counters[STAMP] += 1
+    row, head_row, head_start, total, spare = 0, -1, inf, 0, 0.0
+    fresh = False
+    kept = new
+    for pos in range(new, count[LAST]):
+        item = queue[pos]
+        if stream.start[item] == stream.start[item]:
+            continue
+        placed = False
+        if not fresh:
+            fresh = True
+            place, i = locate(profile, t)
+            row = profile.row[profile.block[place], i]
+            total = profile.total[profile.block[place], i]
+            spare = 0.0
+            for k in range(problem.link_gbps.size):
+                left = FULL + ROUNDING - profile.load[row, k]
+                if left > 0:
+                    spare += problem.link_gbps[k] * (left / FULL)
+            head_row, head_start = -1, inf
+            if head >= 0:
+                head_start = out.start[head]
+                a, b = locate(profile, head_start)
+                head_row = profile.row[profile.block[a], b]
+        if problem.mode_procs[item] <= total and item != head:
+            group = problem.item_group[item]
+            if scratch.stamp[group] != scratch.counters[STAMP]:
+                survey(problem, profile, scratch, group, row, head_row, t)
+            if may_fit(problem, scratch, item, t, head_start, spare):
+                found = seek(problem, profile, scratch, out, fixed_mode, item, t, True)
+                if found.end < inf:
+                    hold(problem, profile, scratch, out, item, found)
+                    placed = True
+        if easy and head < 0 and not placed:
+            found = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+            if found.end < inf:
+                hold(problem, profile, scratch, out, item, found)
+                fresh = False
+                placed = out.start[item] <= t
+                if not placed:
+                    head = item
+        if placed:
+            begin(problem, out, stream, item, t)
+            fresh = False
+        else:
+            queue[kept] = item
+            kept += 1
+    count[LAST] = kept
+    if head >= 0:
+        leave(problem, profile, scratch, out, head, t)
+
+
+@helper()
+def start_first(
+    problem: Problem,
+    profile: Profile,
+    scratch: Scratch,
+    out: Outcome,
+    fixed_mode: Ints,
+    stream: Stream,
+    t: float,
+) -> int:
+    """Start from the front of the queue what fits now; the first that does not, booked; or -1."""
+    count = stream.counts
+    for pos in range(count[FIRST], count[LAST]):
+        item = stream.queue[pos]
+        found = seek(problem, profile, scratch, out, fixed_mode, item, t, True)
+        if found.end == inf:
+            found = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+        if found.end < inf:
+            hold(problem, profile, scratch, out, item, found)
+            if out.start[item] > t:
+                return item
+            begin(problem, out, stream, item, t)
+    return -1
+
+
+@helper()
+def drop_started(stream: Stream, last: int) -> None:
+    """Take out of the queue, which went on to `last`, who has started."""
+    kept = stream.counts[FIRST]
+    for pos in range(kept, last):
+        item = stream.queue[pos]
+        if stream.start[item] != stream.start[item]:
+            stream.queue[kept] = item
+            kept += 1
+
+
+@helper()
+def start_booked(
+    problem: Problem,
+    profile: Profile,
+    scratch: Scratch,
+    out: Outcome,
+    fixed_mode: Ints,
+    stream: Stream,
+    t: float,
+    new: int,
+    again: bool,
+) -> None:
+    """Book the new jobs, or all of them again, and start what is booked for now."""
+    count, queue = stream.counts, stream.queue
+    if again:
+        for pos in range(count[FIRST], new):
+            leave(problem, profile, scratch, out, queue[pos], t)
+        new = count[FIRST]
+    for pos in range(new, count[LAST]):
+        item = queue[pos]
+        found = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+        if found.end < inf:
+            hold(problem, profile, scratch, out, item, found)
+        else:
+            out.start[item] = inf
+            out.end[item] = -inf
+    kept = count[FIRST]
+    for pos in range(count[FIRST], count[LAST]):
+        item = queue[pos]
+        if out.start[item] <= t:
+            begin(problem, out, stream, item, t)
+        else:
+            queue[kept] = item
+            kept += 1
+    count[LAST] = kept
+
+
+@kernel
+def clear_profile(problem: Problem, base: Base, profile: Profile) -> None:
+    """Empty the profile."""
+    reset(problem, base, profile)
+
+
+@kernel
+def advance(
+    problem: Problem,
+    profile: Profile,
+    scratch: Scratch,
+    out: Outcome,
+    fixed_mode: Ints,
+    stream: Stream,
+    decoder: int,
+    wait_limit: float,
+    instants: int,
+) -> bool:
+    """Go on for so many instants; False when nothing can happen any more.
+
+    A job that has waited for `wait_limit` seconds goes first.
+    """
+    count, release = stream.counts, problem.item_release
+    jobs = release.size
+    for _ in range(instants):
+        arrival = release[count[ARRIVED]] if count[ARRIVED] < jobs else inf
+        t = min(arrival, stream.heap_time[0]) if count[RUNNING] > 0 else arrival
+        if t == inf:
+            return False
+        limit = t + INSTANT
+        if arrival <= limit:
+            t = max(t, arrival)
+        # not the literal False, for which numba would compile `start_booked` a second time
+        freed = early = count[RUNNING] < 0
+        ended = count[ENDED]
+        while count[RUNNING] > 0 and stream.heap_time[0] <= limit:
+            t = max(t, stream.heap_time[0])
+            stream.heap_job[jobs + count[ENDED] - ended] = pop(stream)
+            count[ENDED] += 1
+        for x in range(count[ENDED] - ended):
+            item = stream.heap_job[jobs + x]
+            freed = True
+            early = early or out.end[item] > t + INSTANT
+            leave(problem, profile, scratch, out, item, t)
+        forget(profile, t)
+        new, beside = line_up(stream, release, wait_limit, t)
+        count[INSTANTS] += 1
+        count[DEEPEST] = max(count[DEEPEST], count[LAST] - count[FIRST])
+        if decoder == STRICT:
+            if freed or new == count[FIRST]:
+                start_strictly(problem, profile, scratch, out, fixed_mode, stream, t)
+        elif decoder == INSERT:
+            start_booked(problem, profile, scratch, out, fixed_mode, stream, t, new, early)
+        elif stream.line.size > 0:
+            last, before = count[LAST], stream.queue[count[FIRST]] if count[LAST] > 0 else -1
+            head = start_first(problem, profile, scratch, out, fixed_mode, stream, t)
+            if freed or new == count[FIRST] or head != before:
+                beside = count[FIRST]
+            line = stream.line
+            start_fitting(
+                problem, profile, scratch, out, fixed_mode, stream, t, line, False, head, beside
+            )
+            drop_started(stream, last)
+        else:
+            first, queue = count[FIRST] if freed else new, stream.queue
+            easy = decoder == EASY
+            start_fitting(
+                problem, profile, scratch, out, fixed_mode, stream, t, queue, easy, -1, first
+            )
+    return True

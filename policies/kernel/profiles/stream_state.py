@@ -1,0 +1,253 @@
+"""The state of a replay (`stream`): its log, its running jobs, and changes of its profile."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple
+
+from coalloc.policies.kernel.jit import helper
+from coalloc.policies.kernel.profiles.profile import book, bound, locate, move
+from coalloc.policies.kernel.profiles.seek import Place
+from coalloc.policies.kernel.record import Bools, Floats, Ints, record
+from coalloc.policies.kernel.state import (
+    BLOCKS,
+    FINEST,
+    FREE_BLOCKS,
+    FREE_ROWS,
+    ROWS,
+    SHORTEST,
+    STAMP,
+    WIDTH,
+    Outcome,
+    Problem,
+    Profile,
+    Scratch,
+)
+
+INSTANT = 1e-6
+"""What happens within this time is one instant, the latest of it; seconds."""
+
+ARRIVED, FIRST, LAST, RUNNING, ENDED, INSTANTS, DEEPEST, DUE = 0, 1, 2, 3, 4, 5, 6, 7
+
+
+@record
+class Stream(NamedTuple):
+    """The log, and how far its replay has come. N jobs by rising submit time."""
+
+    key: Floats  # N, position in the queue: smaller first, ties by arrival
+    scaled: Floats  # N, s at power 1: the real run time's part that scales with 1 / power
+    fixed: Floats  # N, s
+    exact: Bools  # N, whether the real run time is the estimate
+    queue: Ints  # N, waiting jobs from count[FIRST] to count[LAST]
+    second: Floats  # N, position in backfilling, where that has an order of its own; else empty
+    line: Ints  # N, the same jobs as in the queue by `second`; else empty
+    heap_time: Floats  # N, real ends of the running jobs
+    heap_job: Ints  # 2 N: the heap's jobs, then those that end at this instant
+    start: Floats  # N, s, nan before
+    end: Floats  # N, s
+    counts: Ints  # ARRIVED, FIRST, LAST, RUNNING, ENDED, INSTANTS, DEEPEST, DUE
+
+
+@helper()
+def remove(profile: Profile, place: int, i: int) -> None:
+    """Take a row out; no block becomes empty."""
+    block = profile.block[place]
+    size = profile.size
+    profile.recycled[size[FREE_ROWS]] = profile.row[block, i]
+    size[FREE_ROWS] += 1
+    size[ROWS] -= 1
+    for k in range(i, profile.filled[block] - 1):
+        move(profile, block, k + 1, block, k)
+    profile.filled[block] -= 1
+    gone = -1
+    if profile.filled[block] == 0:
+        gone = place
+    else:
+        if profile.filled[block] < WIDTH // 4 and place + 1 < size[BLOCKS]:
+            other = profile.block[place + 1]
+            if profile.filled[block] + profile.filled[other] <= 3 * WIDTH // 4:
+                for k in range(profile.filled[other]):
+                    move(profile, other, k, block, profile.filled[block] + k)
+                profile.filled[block] += profile.filled[other]
+                gone = place + 1
+        bound(profile, block)
+    if gone >= 0:
+        profile.recycled_block[size[FREE_BLOCKS]] = profile.block[gone]
+        size[FREE_BLOCKS] += 1
+        size[BLOCKS] -= 1
+        for k in range(gone, size[BLOCKS]):
+            profile.block[k] = profile.block[k + 1]
+
+
+@helper()
+def tidy(profile: Profile, t: float) -> None:
+    """Remove the row that begins at t if it is like the row before."""
+    place, i = locate(profile, t)
+    block = profile.block[place]
+    if profile.time[block, i] != t or (place == 0 and i == 0):
+        return
+    if i > 0:
+        before = profile.row[block, i - 1]
+    else:
+        other = profile.block[place - 1]
+        before = profile.row[other, profile.filled[other] - 1]
+    row = profile.row[block, i]
+    for c in range(profile.free.shape[1]):
+        if profile.free[row, c] != profile.free[before, c]:
+            return
+    for k in range(profile.load.shape[1]):
+        if profile.load[row, k] != profile.load[before, k]:
+            return
+    remove(profile, place, i)
+
+
+@helper()
+def forget(profile: Profile, t: float) -> None:
+    """Remove the rows that are over at t."""
+    while True:
+        block = profile.block[0]
+        if profile.filled[block] > 1:
+            following = profile.time[block, 1]
+        elif profile.size[BLOCKS] > 1:
+            following = profile.time[profile.block[1], 0]
+        else:
+            return
+        if following > t:
+            return
+        place, i = locate(profile, -inf)
+        remove(profile, place, i)
+
+
+@helper()
+def hold(
+    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, found: Place
+) -> None:
+    """Book what `seek` found, in the job's own part of the pool."""
+    out.start[item] = found.start
+    out.end[item] = found.end
+    first = out.use_first[item]
+    length = found.classes
+    out.use_count[item] = length
+    for u in range(length):
+        out.use_class[first + u] = scratch.best_class[u]
+        out.use_procs[first + u] = scratch.best_procs[u]
+    scratch.counters[STAMP] += 1
+    book(problem, profile, scratch, out, item, 1)
+
+
+@helper()
+def leave(
+    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, t: float
+) -> None:
+    """Give back what a job has booked from t on."""
+    if out.end[item] <= t:
+        return
+    begin = max(out.start[item], t)
+    out.start[item] = begin
+    book(problem, profile, scratch, out, item, -1)
+    tidy(profile, out.end[item])
+    tidy(profile, begin)
+
+
+@helper()
+def push(stream: Stream, time: float, job: int) -> None:
+    """Add an end to the heap."""
+    at = stream.counts[RUNNING]
+    stream.counts[RUNNING] += 1
+    while at > 0:
+        parent = (at - 1) >> 1
+        if stream.heap_time[parent] <= time:
+            break
+        stream.heap_time[at] = stream.heap_time[parent]
+        stream.heap_job[at] = stream.heap_job[parent]
+        at = parent
+    stream.heap_time[at] = time
+    stream.heap_job[at] = job
+
+
+@helper()
+def pop(stream: Stream) -> int:
+    """Take the first end from the heap; its job."""
+    job = stream.heap_job[0]
+    stream.counts[RUNNING] -= 1
+    last = stream.counts[RUNNING]
+    time, moved = stream.heap_time[last], stream.heap_job[last]
+    at = 0
+    while 2 * at + 1 < last:
+        child = 2 * at + 1
+        if child + 1 < last and stream.heap_time[child + 1] < stream.heap_time[child]:
+            child += 1
+        if stream.heap_time[child] >= time:
+            break
+        stream.heap_time[at] = stream.heap_time[child]
+        stream.heap_job[at] = stream.heap_job[child]
+        at = child
+    stream.heap_time[at] = time
+    stream.heap_job[at] = moved
+    return job
+
+
+@helper()
+def begin(problem: Problem, out: Outcome, stream: Stream, item: int, t: float) -> None:
+    """Let a booked job run from t on."""
+    weakest = inf
+    first = out.use_first[item]
+    for u in range(first, first + out.use_count[item]):
+        weakest = min(weakest, problem.class_power[out.use_class[u]])
+    shortest = max(SHORTEST, FINEST * abs(t))
+    end = out.end[item]
+    if out.start[item] < t:  # booked for an earlier part of this instant
+        end = t + max(problem.mode_scaled[item] / weakest + problem.mode_fixed[item], shortest)
+    if not stream.exact[item]:
+        length = max(stream.scaled[item] / weakest + stream.fixed[item], shortest)
+        end = min(end, t + length)
+    stream.start[item] = t
+    stream.end[item] = end
+    push(stream, end, item)
+
+
+@helper()
+def insert(order: Ints, key: Floats, first: int, last: int, item: int) -> int:
+    """Put a job among those from `first` to `last` by its key; its place."""
+    at = last
+    while at > first and key[order[at - 1]] > key[item]:
+        order[at] = order[at - 1]
+        at -= 1
+    order[at] = item
+    return at
+
+
+@helper()
+def promote(order: Ints, key: Floats, first: int, item: int) -> int:
+    """Move a job of this order behind those that waited too long before it; its place."""
+    at = first
+    while order[at] != item:
+        at += 1
+    key[item] = -inf
+    return insert(order, key, first, at, item)
+
+
+@helper()
+def line_up(stream: Stream, release: Floats, wait_limit: float, t: float) -> tuple[int, int]:
+    """Take in who arrives, and put first who has waited for the limit.
+
+    Returns the first places in the queue and in the order of backfilling that are new.
+    """
+    count = stream.counts
+    first, apart = count[FIRST], stream.line.size > 0
+    new, beside = count[LAST], count[LAST]
+    while count[ARRIVED] < release.size and release[count[ARRIVED]] <= t:
+        item, last = count[ARRIVED], count[LAST]
+        new = min(new, insert(stream.queue, stream.key, first, last, item))
+        if apart:
+            beside = min(beside, insert(stream.line, stream.second, first, last, item))
+        count[ARRIVED] += 1
+        count[LAST] += 1
+    while count[DUE] < count[ARRIVED] and t - release[count[DUE]] >= wait_limit:
+        item = count[DUE]
+        count[DUE] += 1
+        if stream.start[item] != stream.start[item]:
+            new = min(new, promote(stream.queue, stream.key, first, item))
+            if apart:
+                beside = min(beside, promote(stream.line, stream.second, first, item))
+    return new, beside

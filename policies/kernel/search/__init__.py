@@ -1,0 +1,1 @@
+"""Schedule builders on classes of nodes, and the searches around them."""

@@ -1,0 +1,189 @@
+"""Place of a listed item that starts now: clusters, classes, and its end (see `listing`)."""
+
+from __future__ import annotations
+
+from math import inf
+
+from coalloc.policies.kernel.jit import helper
+from coalloc.policies.kernel.loads import closes, data_ready, divide, low_side
+from coalloc.policies.kernel.search.listing_state import HELD, LENGTH, LOADS, Desk, Genes, Rows
+from coalloc.policies.kernel.state import FINEST, FULL, ROUNDING, SHORTEST, Outcome, Problem
+
+
+@helper(inline=True)
+def foresee(rows: Rows, desk: Desk, row: int, end: float) -> None:
+    """Lower what is free, and raise the load, to what the rows until `end` leave."""
+    for c in range(desk.free.size):
+        desk.least[c] = desk.free[c]
+    for k in range(desk.load.size):
+        desk.ahead[k] = desk.load[k]
+    for r in range(row + 1, rows.time.size):
+        if rows.time[r] >= end:
+            break
+        for c in range(desk.free.size):
+            count = desk.free[c] + rows.free[r, c] - rows.free[row, c]
+            desk.least[c] = min(desk.least[c], count)
+        for k in range(desk.load.size):
+            units = desk.load[k] + rows.load[r, k] - rows.load[row, k]
+            desk.ahead[k] = max(desk.ahead[k], units)
+
+
+@helper(inline=True)
+def choose(
+    problem: Problem, desk: Desk, item: int, procs: int, size: int, home: int, sc: float
+) -> bool:
+    """Write into desk.best how many processes each cluster gets; False if there is no way."""
+    clusters = problem.link_gbps.size
+    chosen = -1
+    for k in range(clusters):
+        desk.best[k] = 0
+        if desk.avail[k] < procs or (home >= 0 and k != home):
+            continue
+        desk.cost[k] = 0.0
+        left = procs
+        for x in range(size - 1, -1, -1):
+            c = problem.group_class[problem.item_group[item], x]
+            if problem.class_cluster[c] == k and left > 0:
+                count = min(left, desk.count[x])
+                left -= count
+                desk.cost[k] += count * problem.class_power[c]
+        if chosen >= 0:
+            less = desk.cost[k] < desk.cost[chosen] * (1.0 - 1e-12)
+            same = desk.cost[k] <= desk.cost[chosen] * (1.0 + 1e-12)
+            if not less and not (same and desk.avail[k] < desk.avail[chosen]):
+                continue
+        chosen = k
+    if chosen >= 0:
+        desk.best[chosen] = procs
+        desk.counters[LOADS] = 0
+        return True
+    if home != -1 or not problem.item_splits[item]:
+        return False
+    gbps = problem.item_gbps[item]
+    for k in range(clusters):
+        most = min(int(sc * FULL), desk.limit[k]) + ROUNDING
+        desk.low[k] = low_side(gbps, procs, most - desk.ahead[k], problem.link_gbps[k])
+    desk.counters[LOADS] = 1 if gbps > 0.0 else 0
+    return divide(procs, desk.avail, desk.low, desk.upper, desk.rank, desk.take, desk.best) > 0
+
+
+@helper(inline=True)
+def lay(problem: Problem, desk: Desk, item: int, size: int) -> float:
+    """Lay desk.best on classes, weakest first; the least power used."""
+    group = problem.item_group[item]
+    length, weakest, power = 0, inf, 0.0
+    for x in range(size - 1, -1, -1):
+        c = problem.group_class[group, x]
+        k = problem.class_cluster[c]
+        count = min(desk.best[k], desk.count[x])
+        if count > 0:
+            desk.best[k] -= count
+            desk.use_class[length] = c
+            desk.use_procs[length] = count
+            length += 1
+            power += count * problem.class_power[c]
+            weakest = min(weakest, problem.class_power[c])
+    desk.counters[LENGTH] = length
+    desk.measure[HELD] = power
+    return weakest
+
+
+@helper(inline=True)
+def try_now(
+    problem: Problem, rows: Rows, genes: Genes, desk: Desk, item: int, t: float, row: int, only: int
+) -> float:
+    """End of an item that starts now, or inf; what it takes is left in use_class and use_procs."""
+    group, home = problem.item_group[item], desk.home[item]
+    if only >= 0:
+        home = only
+    mode = problem.mode_first[item] + genes.mode[item]
+    procs, scaled, fixed = (
+        problem.mode_procs[mode],
+        problem.mode_scaled[mode],
+        problem.mode_fixed[mode],
+    )
+    sc = genes.sc[item]
+    if only >= 0:
+        fixed += problem.mode_comm[mode] * problem.inverse_intra[only]
+    level = desk.level[item]
+    shortest = max(SHORTEST, FINEST * abs(t))
+    lowest, highest = 0.0, inf
+    if level >= 0:
+        lowest = problem.class_power[level % problem.class_power.size]
+        if level >= problem.class_power.size:
+            highest = lowest
+    size = problem.group_size[group]
+    bare = rows.dips[row] == 0 and problem.closed.size == 0
+    for k in range(desk.avail.size):
+        desk.avail[k] = 0
+        desk.ahead[k] = desk.load[k]
+    total = 0
+    for y in range(size):
+        c = problem.group_class[group, y]
+        power = problem.class_power[c]
+        if bare:
+            desk.count[y] = 0
+            if power <= highest:
+                desk.count[y] = desk.free[c] // problem.need[group, c]
+            desk.avail[problem.class_cluster[c]] += desk.count[y]
+            total += desk.count[y]
+        last = y + 1 == size
+        if not last:
+            after = problem.class_power[problem.group_class[group, y + 1]]
+            if after == power or after >= lowest > 0.0 or (bare and total < procs):
+                continue
+        if not bare:
+            end = t + max(scaled / power + fixed * sc, shortest)
+            foresee(rows, desk, row, end)
+            total = 0
+            for k in range(desk.avail.size):
+                desk.avail[k] = 0
+            for x in range(y + 1):
+                c = problem.group_class[group, x]
+                count = desk.least[c] // problem.need[group, c]
+                if problem.class_power[c] > highest or (
+                    problem.closed_first[c] < problem.closed_first[c + 1]
+                    and closes(problem, group, c, t) < end
+                ):
+                    count = 0
+                desk.count[x] = max(count, 0)
+                desk.avail[problem.class_cluster[c]] += desk.count[x]
+                total += desk.count[x]
+        if total >= procs and choose(problem, desk, item, procs, y + 1, home, sc):
+            weakest = lay(problem, desk, item, y + 1)
+            if desk.counters[LOADS] == 0:
+                sc = 1.0
+            return t + max(scaled / weakest + fixed * sc, shortest)
+        if lowest > 0.0:
+            return inf
+    return inf
+
+
+@helper(inline=True)
+def best_now(
+    problem: Problem,
+    rows: Rows,
+    genes: Genes,
+    desk: Desk,
+    out: Outcome,
+    item: int,
+    t: float,
+    row: int,
+) -> float:
+    """`try_now`; for what moves data, on the first cluster that the data have reached."""
+    if not problem.item_apart[item]:
+        return try_now(problem, rows, genes, desk, item, t, row, -1)
+    soonest = inf
+    for k in range(problem.link_gbps.size):
+        if desk.home[item] >= 0 and desk.home[item] != k:
+            continue
+        ready = data_ready(problem, out, item, k)
+        if ready <= t:
+            end = try_now(problem, rows, genes, desk, item, t, row, k)
+            if end < inf:
+                return end
+        else:
+            soonest = min(soonest, ready)
+    if soonest < inf:
+        desk.ready[item] = soonest
+    return inf

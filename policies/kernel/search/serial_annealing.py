@@ -1,0 +1,346 @@
+"""Simulated annealing over what `serial_sgs` reads.
+
+Notes
+-----
+A move changes the place of an item in the order, its cluster, its processes or how it is split, or
+it hands processes of one item to another that runs at the same time; half of them concern an item
+of a chain that ends last. It stays if the energy is at most the current one + temperature * -ln(u),
+u drawn before, so that a schedule may end as soon as it passes that: the energy is the makespan + a
+small share of the mean end, or the weighted completion. `State` keeps all between calls, so that
+the next one goes on with the temperature and the draws.
+"""
+
+from __future__ import annotations
+
+from math import inf, log
+from typing import Any
+
+from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.search.serial_sgs import schedule
+from coalloc.policies.kernel.search.serial_state import (
+    ACCEPTED,
+    ANY,
+    BEST,
+    CHAIN,
+    COOLING,
+    CURRENT,
+    IMPROVED,
+    LIMIT,
+    MADE,
+    SPLIT,
+    SUM,
+    TRIALS,
+    WARMTH,
+    Desk,
+    Genes,
+    Items,
+    Out,
+    Site,
+    State,
+)
+from coalloc.policies.kernel.state import MAKESPAN
+from coalloc.policies.kernel.xorshift import draw
+
+
+@helper()
+def find_chain(site: Site, items: Items, genes: Genes, desk: Desk, out: Out) -> int:
+    """Write into desk.chain a chain of items, each waiting for the next, from the last end on."""
+    order, length = genes.order, 0
+    item = order[0]
+    for x in range(order.size):
+        if out.end[order[x]] > out.end[item]:
+            item = order[x]
+    while length < order.size:
+        desk.chain[length] = item
+        length += 1
+        begun, found = out.start[item], -1
+        for x in range(items.parent_first[item], items.parent_first[item + 1]):
+            parent = items.parent[x]
+            if desk.place[parent] >= 0 and (found < 0 or out.end[parent] > out.end[found]):
+                found = parent
+        if found < 0 or out.end[found] < begun - 1e-9 * (1.0 + abs(begun)):
+            closest = found
+            for x in range(order.size):
+                other = order[x]
+                if other != item and abs(out.end[other] - begun) <= 1e-9 * (1.0 + abs(begun)):
+                    closest = other
+                    if out.mask[other] & out.mask[item]:
+                        break
+            found = closest
+        if found < 0:
+            break
+        item = found
+    return length
+
+
+@helper(inline=True)
+def shift(order: Any, place: Any, source: int, target: int) -> None:
+    """Move an entry to another place; those between give way."""
+    item = order[source]
+    step = 1 if target > source else -1
+    while source != target:
+        order[source] = order[source + step]
+        place[order[source]] = source
+        source += step
+    order[source] = item
+    place[item] = source
+
+
+@helper()
+def new_place(items: Items, genes: Genes, desk: Desk, random: Any, item: int) -> Any:
+    """Another place in the order, behind the parents and before the children."""
+    a, b, size = 0, genes.order.size - 1, genes.order.size
+    for x in range(items.parent_first[item], items.parent_first[item + 1]):
+        a = max(a, desk.place[items.parent[x]] + 1)
+    for x in range(items.child_first[item], items.child_first[item + 1]):
+        other = desk.place[items.child[x]]
+        if other >= 0:
+            b = min(b, other - 1)
+    if draw(random) < 0.5:
+        reach = 2 + size // 10
+        a, b = max(a, desk.place[item] - reach), min(b, desk.place[item] + reach)
+    return a + min(int(draw(random) * (b - a + 1)), b - a) if b > a else desk.place[item]
+
+
+@helper(inline=True)
+def other_count(items: Items, random: Any, item: int, n: int, most: int) -> Any:
+    """Another number of processes of at most `most`."""
+    a, b = items.table_first[item], items.table_first[item + 1]
+    if a < b:
+        return items.table_procs[a + int(draw(random) * (b - a))]
+    u, wanted = draw(random), n
+    if u < 0.4:
+        reach = 1 + n // 8
+        wanted = n + int(draw(random) * (2 * reach + 1)) - reach
+    elif u < 0.8:
+        wanted = int(n * (0.5 + 1.5 * draw(random)) + 0.5)
+    elif u < 0.9:
+        wanted = items.low[item] + int(draw(random) * (most - items.low[item] + 1))
+    else:
+        wanted = most
+    return max(items.low[item], min(wanted, most, items.high[item]))
+
+
+@helper(inline=True)
+def lay_open(genes: Genes, item: int) -> None:
+    """Let `parts` say where an item runs that has one home."""
+    if genes.home[item] >= 0:
+        for k in range(genes.parts.shape[1]):
+            genes.parts[item, k] = 0
+        genes.parts[item, genes.home[item]] = genes.procs[item]
+        genes.home[item] = SPLIT
+
+
+@helper(inline=True)
+def join(genes: Genes, item: int) -> None:
+    """Count `parts`; an item on one cluster has a home there."""
+    total, used, lone = 0, 0, -1
+    for k in range(genes.parts.shape[1]):
+        total += genes.parts[item, k]
+        if genes.parts[item, k] > 0:
+            used += 1
+            lone = k
+    genes.procs[item] = total
+    if used == 1:
+        genes.home[item] = lone
+
+
+@helper()
+def hand_over(items: Items, genes: Genes, out: Out, random: Any, item: int) -> Any:
+    """Give an item some processes that another has at the same time; the other, or -1."""
+    order, chosen = genes.order, -1
+    for _ in range(4):
+        other = order[int(draw(random) * order.size)]
+        beside = out.start[other] < out.end[item] and out.end[other] > out.start[item]
+        if beside and other != item and genes.home[other] != ANY:
+            chosen = other
+            break
+    fixed = items.table_first[item] < items.table_first[item + 1]
+    if chosen < 0 or fixed or genes.home[item] == ANY:
+        return -1
+    if items.table_first[chosen] < items.table_first[chosen + 1]:
+        return -1
+    k = genes.home[chosen]
+    if k < 0:
+        k = int(draw(random) * genes.parts.shape[1])
+    if items.splits[item] == 0 and genes.home[item] != k:
+        return -1
+    room = min(genes.procs[chosen] - items.low[chosen], items.high[item] - genes.procs[item])
+    lay_open(genes, item)
+    lay_open(genes, chosen)
+    room = min(room, genes.parts[chosen, k])
+    count = min(1 + int(draw(random) * room), room)
+    if count > 0:
+        genes.parts[item, k] += count
+        genes.parts[chosen, k] -= count
+    join(genes, item)
+    join(genes, chosen)
+    return chosen
+
+
+@helper()
+def change_split(site: Site, items: Items, genes: Genes, random: Any, item: int) -> None:
+    """Move processes of an item to, from or between clusters; join them if one is left."""
+    clusters, group = site.link.size, items.group[item]
+    lay_open(genes, item)
+    source, target = int(draw(random) * clusters), int(draw(random) * clusters)
+    parts, kind = genes.parts[item], draw(random)
+    room = site.room[group, target] - parts[target]
+    count = 0
+    if items.table_first[item] < items.table_first[item + 1] or kind < 0.5:
+        count = min(int(draw(random) * (parts[source] + 1)), room)
+        if kind < 0.1:
+            count = min(parts[source], room)
+        if source != target:
+            parts[source] -= count
+            parts[target] += count
+    elif kind < 0.8:
+        count = min(int(draw(random) * (room + 1)), items.high[item] - genes.procs[item])
+        parts[target] += max(count, 0)
+    elif parts[source] > 0:
+        count = min(int(draw(random) * (parts[source] + 1)), genes.procs[item] - items.low[item])
+        parts[source] -= max(count, 0)
+    join(genes, item)
+
+
+@helper()
+def change(site: Site, items: Items, genes: Genes, random: Any, item: int, kind: float) -> None:
+    """Change where an item runs, or on how many processes."""
+    clusters, group = site.link.size, items.group[item]
+    n, home = genes.procs[item], genes.home[item]
+    if home == SPLIT or (kind > 0.88 and items.splits[item] > 0 and home >= 0):
+        if kind < 0.7 or kind > 0.88:
+            change_split(site, items, genes, random, item)
+            return
+        best = 0
+        for k in range(1, clusters):
+            if genes.parts[item, k] > genes.parts[item, best]:
+                best = k
+        if items.table_first[item] == items.table_first[item + 1]:
+            n = max(genes.parts[item, best], items.low[item])
+        if site.room[group, best] >= n:
+            genes.home[item], genes.procs[item] = best, n
+        return
+    if kind > 0.72:
+        home = int(draw(random) * clusters)
+        if kind < 0.75:
+            home = ANY
+        elif items.table_first[item] < items.table_first[item + 1]:
+            if site.room[group, home] < n:
+                return
+        elif site.room[group, home] < items.low[item]:
+            return
+        genes.home[item] = home
+        if home >= 0 and site.first[home + 1] > site.first[home] + 1:
+            count = site.first[home + 1] - site.first[home]
+            genes.low[item] = site.power[site.first[home] + int(draw(random) * count)]
+        else:
+            genes.low[item] = 0.0
+    most = items.high[item]
+    if home >= 0:
+        most = min(most, site.room[group, home])
+    if kind < 0.84:
+        n = other_count(items, random, item, n, most)
+    genes.procs[item] = min(n, most)
+
+
+@kernel
+def search(
+    site: Site,
+    items: Items,
+    genes: Genes,
+    best: Genes,
+    desk: Desk,
+    out: Out,
+    state: State,
+    objective: int,
+    trials: int,
+) -> float:
+    """Schedule the genes, then so many moves; the energy of the first schedule.
+
+    The genes with the least makespan (or weighted completion) are left in `best`, the current ones
+    in `genes`; `out` is the schedule of the last trial. With 0 trials, that of the genes.
+    """
+    random, clusters, size = state.random, site.link.size, genes.order.size
+    for x in range(desk.place.size):
+        desk.place[x] = -1
+    for x in range(size):
+        desk.place[genes.order[x]] = x
+    first, item, before, n, home, low, other = inf, 0, 0, 0, 0, 0.0, -1
+    state.count[CHAIN] = 0
+    state.value[LIMIT] = inf
+    for trial in range(-1, trials):
+        if trial >= 0:
+            item = genes.order[min(int(draw(random) * size), size - 1)]
+            if state.count[CHAIN] > 0 and draw(random) < 0.5:
+                item = desk.chain[int(draw(random) * state.count[CHAIN])]
+            before, n, home, low = (
+                desk.place[item],
+                genes.procs[item],
+                genes.home[item],
+                genes.low[item],
+            )
+            for k in range(clusters):
+                desk.saved[k] = genes.parts[item, k]
+            u, other = draw(random), -1
+            if u < 0.35 and size > 1:
+                target = new_place(items, genes, desk, random, item)
+                shift(genes.order, desk.place, before, target)
+            elif u < 0.5:
+                other = hand_over(items, genes, out, random, item)
+            else:
+                change(site, items, genes, random, item, draw(random))
+            slack = state.value[WARMTH] * log(max(draw(random), 1e-300))
+            state.value[LIMIT] = state.value[CURRENT] - slack
+        same = (
+            trial >= 0
+            and desk.place[item] == before
+            and genes.procs[item] == n
+            and genes.home[item] == home
+            and genes.low[item] == low
+            and home != SPLIT
+        )
+        value = inf
+        if not same:
+            value = schedule(site, items, genes, desk, out, state, objective)
+        if trial < 0:
+            first = value
+            state.value[CURRENT] = value
+            if trials > 0:
+                state.count[CHAIN] = find_chain(site, items, genes, desk, out)
+        elif value <= state.value[LIMIT]:
+            state.count[ACCEPTED] += 1
+            state.value[CURRENT] = value
+            if state.count[ACCEPTED] % 8 == 0:
+                state.count[CHAIN] = find_chain(site, items, genes, desk, out)
+            reached = state.value[MADE] if objective == MAKESPAN else state.value[SUM]
+            if reached < state.value[BEST] * (1.0 - 1e-12):
+                state.value[BEST] = reached
+                state.count[IMPROVED] = state.count[TRIALS]
+                for x in range(size):
+                    best.order[x] = genes.order[x]
+                for y in range(genes.procs.size):
+                    best.procs[y], best.home[y] = genes.procs[y], genes.home[y]
+                    best.low[y] = genes.low[y]
+                    for k in range(clusters):
+                        best.parts[y, k] = genes.parts[y, k]
+        else:
+            if desk.place[item] != before:
+                shift(genes.order, desk.place, desk.place[item], before)
+            if other >= 0:  # it had what the item has more of now
+                lay_open(genes, item)
+                lay_open(genes, other)
+                if home >= 0:
+                    for k in range(clusters):
+                        desk.saved[k] = 0
+                    desk.saved[home] = n
+                for k in range(clusters):
+                    genes.parts[other, k] += genes.parts[item, k] - desk.saved[k]
+                join(genes, other)
+            genes.procs[item], genes.home[item], genes.low[item] = n, home, low
+            for k in range(clusters):
+                genes.parts[item, k] = desk.saved[k]
+        if trial >= 0:
+            state.count[TRIALS] += 1
+            state.value[WARMTH] *= state.value[COOLING]
+    return first
