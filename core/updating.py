@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core import admission, dependencies, promises
+from coalloc.core import admission, deadlines, dependencies, promises
 from coalloc.core.base.events import Requested
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Done, Refused, Update
@@ -36,6 +36,9 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
         message = f"job {command.job} is {chosen[0].state}; only a waiting job can be changed"
         answered(state, event, Refused(code="wrong_state", message=message))
         return
+    if command.throttle is not None and (refused := _not_throttled(chosen, command)):
+        answered(state, event, refused)
+        return
     changed = []
     for record in waiting:
         outcome = _changed(state, record, command, now)
@@ -47,8 +50,13 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
         answered(state, event, looped)
         return
     changes = _in_words(command)
+    if command.throttle is not None:
+        for record in chosen:  # What runs counts, and may have to run again.
+            if record.is_placed:
+                state.put(replace(record, throttle=command.throttle))
     for record in changed:
         state.put(record)
+        state.limited.pop(record.id, None)
         state.outlook.pop(record.id, None)
         promises.withdraw(state, record.id)
         if state.round is not None:
@@ -57,6 +65,19 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
         state.log("job_updated", job=record.id, user=event.user, changes=changes)
     state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
     answered(state, event, Done(body={"jobs": [record.id for record in changed]}))
+
+
+def _not_throttled(chosen: list[JobRecord], command: Update) -> Refused | None:
+    """The refusal of a throttle for what is not an array, or only a member of one."""
+    if (command.throttle or 0) < 0:
+        message = f"throttle: {command.throttle} is below 0"
+    elif not chosen[0].array:
+        message = f"throttle: job {command.job} is no array"
+    elif command.job != chosen[0].array:
+        message = f"throttle: is one for the whole array; change job {chosen[0].array}"
+    else:
+        return None
+    return Refused(code="bad_request", message=message)
 
 
 def _changed(state: State, record: JobRecord, command: Update, now: float) -> JobRecord | Refused:
@@ -84,6 +105,7 @@ def _changed(state: State, record: JobRecord, command: Update, now: float) -> Jo
         job, sources = record.job, record.sources
         if command.fields:
             job, sources = _planned(state, record, command.fields, now)
+        deadlines.check(command.finish_by or None, job)
     except InputError as error:
         return Refused(code="bad_request", message=str(error))
     project = state.tree.project(batch.account, record.user)
@@ -95,6 +117,11 @@ def _changed(state: State, record: JobRecord, command: Update, now: float) -> Jo
     )
     if lacking:
         return Refused(code="infeasible", message=lacking)
+    finish_by = record.finish_by
+    if command.finish_by is not None:
+        finish_by = command.finish_by or None
+    if why := deadlines.impossible(state, replace(record, job=job, finish_by=finish_by), now):
+        return Refused(code="bad_request", message=why)
     was_infeasible = record.state is JobState.HELD and record.reason == "infeasible"
     return replace(
         record,
@@ -103,6 +130,8 @@ def _changed(state: State, record: JobRecord, command: Update, now: float) -> Jo
         name=name,
         needs=needs,
         batch=batch,
+        throttle=record.throttle if command.throttle is None else command.throttle,
+        finish_by=finish_by,
         state=JobState.PENDING if was_infeasible else record.state,
         reason="" if was_infeasible or record.state is JobState.PENDING else record.reason,
         detail="" if was_infeasible or record.state is JobState.PENDING else record.detail,
@@ -177,6 +206,10 @@ def _in_words(command: Update) -> str:
         out["name"] = command.name
     if command.needs is not None:
         out["needs"] = ",".join(f"{kind}:{job}" for kind, job in command.needs)
+    if command.throttle is not None:
+        out["throttle"] = command.throttle or None
+    if command.finish_by is not None:
+        out["finish_by"] = command.finish_by or None
     return " ".join(f"{key}={_plain(value)}" for key, value in out.items())
 
 
