@@ -142,7 +142,10 @@ def test_features_and_names() -> None:
         (parse.times, "1", "PROCESSES:SECONDS"),
         (parse.times, "1:5,1:6", "named twice"),
         (parse.times, "1:0", "above 0"),
-        (parse.indices, "0-9%2", "not supported"),
+        (parse.array, "0-9%", "how many run at once"),
+        (parse.array, "0-9%x", "how many run at once"),
+        (parse.array, "9-0%2", "empty range"),
+        (parse.throttle, "-1", "how many members"),
         (parse.indices, "9-0", "empty range"),
         (parse.indices, "0-9:0", "empty range"),
         (parse.indices, "0-999999999", "more than"),  # not built before it is refused
