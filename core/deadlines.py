@@ -123,4 +123,5 @@ def _by_what(record: JobRecord) -> str:
 
 
 def _ends(record: JobRecord, late_s: float) -> str:
-    return f"{_by_what(record)} it ends {span_text(round(late_s, 3))} too late at the earliest"
+    late = max(round(late_s), 1)
+    return f"{_by_what(record)} it ends {span_text(late)} too late at the earliest"

@@ -43,7 +43,7 @@ class Bounded:
             command = replace(command, throttle=dice.choice([0, 1, 1]))
         if command.job.get("kind") != "rigid":
             return command
-        job = {**command.job, "time_limit": dice.choice([None, 40.0, 90.0])}
+        job = {**command.job, "time_limit": dice.choice([None, None, 40.0, 90.0])}
         wanted = dice.choice([None, None, 35.0, 60.0, 100.0, 400.0])
         if wanted is None:
             return command
@@ -118,7 +118,10 @@ class BoundsKept:
             was_placed = before is not None and before.is_placed
             if record.is_placed and not was_placed and record.throttle:
                 self._count(record)
-            if record.state is JobState.STARTING and record.finish_by is not None:
+            is_decided = record.state is JobState.STARTING and (
+                before is None or before.state is not JobState.STARTING
+            )
+            if is_decided and record.finish_by is not None:
                 limit = record.job.time_limit
                 end = now + (record.planned if limit is None else limit)
                 assert end <= record.finish_by + TOLERANCE_S, (

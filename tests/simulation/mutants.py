@@ -343,9 +343,6 @@ MUTANTS: dict[str, Mutant] = {
     "throttles-ignored": Mutant(
         of=limits.LimitBook.scopes, old="if record.throttle and record.array:", new="if False:"
     ),
-    "throttles-forgotten-by-a-restart": Mutant(
-        of=state.State.index_all, old="                or record.throttle\n", new=""
-    ),
     "throttles-of-waiting-members-only": Mutant(
         of=updating.update, old="            if record.is_placed:\n", new="            if False:\n"
     ),

@@ -92,6 +92,7 @@ class World:
         bounds = random.Random(f"bounds {seed}").random() < 1.0 / 3.0
         bounded = Bounded(seed, self.now) if bounds else None
         self.users = Users(self.dice, JOBS, names, wider, bounded)
+        self.daemon.planner.slow = random.Random(f"slow {seed}") if bounds else None
         readied: dict[tuple[str, int], dict[int, int]] = {}
         starts: dict[str, dict[int, set[int]]] = {}
         self.batches: dict[str, Batch] = {}
