@@ -77,6 +77,14 @@ def test_memory(text: str, value: int) -> None:
 )
 def test_arrays(text: str, value: tuple[int, ...]) -> None:
     assert parse.indices(text) == value
+    assert parse.array(text) == (value, 0)
+    assert parse.array(f"{text}%3") == (value, 3)
+
+
+def test_throttles() -> None:
+    assert parse.array("0-9%0") == (tuple(range(10)), 0)  # as none
+    assert [parse.throttle(text) for text in ("5", "0", "none", "")] == [5, 0, 0, 0]
+    assert parse.jobs("12_[0-2%2],13") == ("12_0", "12_1", "12_2", "13")
 
 
 @pytest.mark.parametrize(
