@@ -4,6 +4,7 @@ A run counts as long as the job's time limit, after which it is ended. A job wit
 long as the plan expects on its nodes, and until it has any, as on full-speed nodes. It is
 
 - refused at its submit where it could not be kept even if it began at once;
+- planned, without a time limit, on nodes that are fast enough only (`core.eligibility`);
 - not started by a plan that would have it end too late, nor where its nodes are ready too late;
 - ended, *cancelled* with the reason ``deadline``, as soon as it cannot be kept any more.
 

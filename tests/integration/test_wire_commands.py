@@ -137,8 +137,8 @@ def test_an_estimate_queues_nothing(site: Running, client: Client) -> None:
 
 def test_deadlines_that_cannot_be_kept_are_refused_and_told(site: Running, client: Client) -> None:
     before = client.status().waiting
-    for words in (("--test-only",), ()):
-        late = ("submit", *words, "-t", "2h", "--deadline", "now+1hour", "--", "true")
+    for test in ("--test-only", "--parsable"):
+        late = ("submit", test, "-t", "2h", "--deadline", "now+1hour", "--", "true")
         assert "too late at the earliest" in coalloc(site, *late, code=1)
     words = ("--test-only", "-t", "1", "--deadline", "now+1hour", "--", "true")
     assert "nothing was queued" in coalloc(site, "submit", *words)

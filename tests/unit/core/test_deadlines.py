@@ -6,14 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from coalloc.core.base.events import Solved
-from coalloc.core.base.messages import Abort, Start
+from coalloc.core.base.events import Solved, StatementReceived
+from coalloc.core.base.messages import Abort, Read, Start
 from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Cancel, Done, Hold, Refused, Reserve, Submit, Update
+from coalloc.core.snapshots import snapshot
 from coalloc.daemon.queries.job_views import expectation
 from coalloc.model.parts import PartState
 from coalloc.model.plan import Placement
-from tests.support.core_site import Site, first_fit
+from coalloc.policies.base import Budget
+from coalloc.policies.registry import POLICIES
+from tests.support.core_site import Site, first_fit, reading
 
 LIMIT = {"base_time": 50.0, "time_limit": 100.0}
 
@@ -123,6 +126,25 @@ def test_a_plan_that_starts_it_on_slow_nodes_does_not_start_it() -> None:
     assert site.job(job).state == "pending"
     assert expectation(site.job(job), site.state, site.now)[1] == "deadline"
     assert not site.state.rounds.wanted
+
+
+def test_without_a_limit_it_is_planned_only_on_nodes_that_are_fast_enough() -> None:
+    site = Site({"a": 2, "b": 2}, solving=False)
+    for name, power in (("a", 0.5), ("b", 1.0)):
+        read = reading(name, 2, power=power)
+        site.do(StatementReceived(statement=Read(cluster=name, reading=read)))
+    tight = site.submit(job={"base_time": 50.0}, finish_by=1055.0)
+    loose = site.submit(job={"base_time": 50.0}, finish_by=1200.0)
+    with_limit = site.submit(job={"base_time": 50.0, "time_limit": 55.0}, finish_by=1055.0)
+    seen = snapshot(site.state, site.now)
+    features = {job.id: job.features for job in seen.queue}
+    assert features == {tight: ("fast enough for its deadline",), loose: (), with_limit: ()}
+    marked = {node.name for _, node in seen.nodes() if set(features[tight]) <= set(node.features)}
+    assert marked == {"b1", "b2"}
+    site.do(StatementReceived(statement=Read(cluster="b", reading=reading("b", 2, power=0.5))))
+    site.state.clusters["b"].powers.clear()
+    plan = POLICIES["plain"].solve(snapshot(site.state, site.now), {}, Budget())
+    assert tight not in {placement.job for placement in plan.placements}
 
 
 def test_an_expected_start_that_is_too_late_is_said() -> None:
