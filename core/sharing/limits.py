@@ -77,6 +77,7 @@ class LimitBook:
     def __init__(self, state: State, now: float, *, of_site: bool = True) -> None:
         self._state, self._now, self._of_site = state, now, of_site
         self._uses: dict[Key, Use] = {}
+        self._arrays: dict[tuple[str, int], Scope] = {}
         if state.tree.window_days:
             self._count_days(int(now // DAY_S))
         for record in state.placed_records():
@@ -140,8 +141,11 @@ class LimitBook:
             every = state.tree.scopes(project_of(state, record), record.user)
             yield from (scope for scope in every if scope.limits.holds_starts)
         if record.throttle and record.array:
-            most = Limits(max_running_jobs=record.throttle)
-            yield Scope(project=None, user=None, limits=most, array=record.array)
+            key = record.array, record.throttle
+            if key not in self._arrays:
+                most = Limits(max_running_jobs=record.throttle)
+                self._arrays[key] = Scope(project=None, user=None, limits=most, array=key[0])
+            yield self._arrays[key]
 
     def _use(self, scope: Scope) -> Use:
         return self._uses.setdefault((scope.project, scope.user, scope.array), Use())
