@@ -48,14 +48,27 @@ def check(finish_by: float | None, job: Job) -> None:
         raise InputError("finish_by", f"{finish_by:g} is no time")
 
 
-def impossible(state: State, record: JobRecord, now: float) -> str:
-    """Reason why a waiting job cannot end by its deadline, as things stand; empty if it may."""
+def impossible(
+    state: State, record: JobRecord, now: float, offers: dict[float, Offers] | None = None
+) -> str:
+    """Reason why a waiting job cannot end by its deadline, as things stand; empty if it may.
+
+    Parameters
+    ----------
+    offers : dict of time to Offers, optional
+        Filled here, for the jobs of one request.
+    """
     if record.finish_by is None:
         return ""
     begin = max(now, record.opens(now))
     late_s = begin - record.latest_start
     if late_s <= TOLERANCE_S:
-        held_up = Offers(state=state, now=begin, busy={}).of(record).earliest
+        if record.job.time_limit is None:
+            return ""
+        kept = {} if offers is None else offers
+        if begin not in kept:
+            kept[begin] = Offers(state=state, now=begin, busy={})
+        held_up = kept[begin].of(record).earliest
         late_s = held_up - record.latest_start
         if late_s <= TOLERANCE_S:
             return ""

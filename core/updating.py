@@ -11,7 +11,7 @@ from coalloc.core.base.events import Requested
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Done, Refused, Update
 from coalloc.core.base.state import State
-from coalloc.core.eligibility import owner_of
+from coalloc.core.eligibility import Offers, owner_of
 from coalloc.core.queue import answered, chosen_jobs, planned_job
 from coalloc.core.sharing import limits
 from coalloc.model.batch_options import NAMES, BatchOptions, check_options
@@ -40,8 +40,9 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
         answered(state, event, refused)
         return
     changed = []
+    offers: dict[float, Offers] = {}
     for record in waiting:
-        outcome = _changed(state, record, command, now)
+        outcome = _changed(state, record, command, now, offers)
         if isinstance(outcome, Refused):
             answered(state, event, outcome)
             return
@@ -80,7 +81,9 @@ def _not_throttled(chosen: list[JobRecord], command: Update) -> Refused | None:
     return Refused(code="bad_request", message=message)
 
 
-def _changed(state: State, record: JobRecord, command: Update, now: float) -> JobRecord | Refused:
+def _changed(
+    state: State, record: JobRecord, command: Update, now: float, offers: dict[float, Offers]
+) -> JobRecord | Refused:
     """The record with its changes; nothing is kept yet."""
     if record.flow:
         kind = "piece" if record.chunks else "task"
@@ -120,7 +123,9 @@ def _changed(state: State, record: JobRecord, command: Update, now: float) -> Jo
     finish_by = record.finish_by
     if command.finish_by is not None:
         finish_by = command.finish_by or None
-    if why := deadlines.impossible(state, replace(record, job=job, finish_by=finish_by), now):
+    is_timed_anew = command.finish_by is not None or bool(command.fields)
+    timed = replace(record, job=job, finish_by=finish_by)
+    if is_timed_anew and (why := deadlines.impossible(state, timed, now, offers)):
         return Refused(code="bad_request", message=why)
     was_infeasible = record.state is JobState.HELD and record.reason == "infeasible"
     return replace(
