@@ -12,6 +12,7 @@ from typing import Any
 
 from coalloc.core import (
     after_restore,
+    deadlines,
     dispatch,
     isolating,
     presence,
@@ -173,6 +174,7 @@ class Coordinator:
             self._is_fresh = False
         for each in event.events if isinstance(event, Together) else (event,):
             self._take(each, now)
+        deadlines.end_due(state, now)
         dispatch.carry_on(state, now)
         rounds.begin_if_due(state, now)
         self._forget_oldest()
