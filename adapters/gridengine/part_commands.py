@@ -135,7 +135,7 @@ def given(numbers: Iterable[str], status: Status, whole: Collection[str] = ()) -
 
 
 def place_in_queue(numbers: Iterable[str], waiting: Iterable[JobEntry]) -> int:
-    """How many jobs of others Grid Engine would start before; it lists them in that order."""
+    """Number of jobs that Grid Engine would start before; it lists them in that order."""
     mine, before = set(numbers), 0
     for job in waiting:
         if job.number in mine:

@@ -134,7 +134,7 @@ class Passing:
         return self._near
 
     def due(self) -> tuple[Act, ...]:
-        """What the last reading has shown to be due."""
+        """Acts that the last reading has shown to be due."""
         return self._acts
 
     def reservation_of(
