@@ -17,8 +17,8 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root may make res
 
 def listed(site: SlurmSite, name: str) -> list[dict[str, object]]:
     """What the daemon says of the reservation in each cluster's batch system."""
-    row = next((r for r in site.ask("nodes")["reservations"] if r["name"] == name), {})
-    found: list[dict[str, object]] = row.get("passed", [])
+    rows = (row for row in site.ask("nodes")["reservations"] if row["name"] == name)
+    found: list[dict[str, object]] = next(rows)["passed"]
     return found
 
 

@@ -115,10 +115,10 @@ def test_reservation_is_made_once_for_its_users_and_used_by_their_parts() -> Non
     assert (made.nodes, made.users) == (("n1", "n2"), ("ada", "bob"))
     assert made.flags == ("IGNORE_JOBS", "FLEX")
     assert (made.start, made.end) == (KEPT.start, KEPT.end)
-    assert bed.passing.passed == (), "not known yet"
+    assert not list(bed.passing.passed), "not known yet"
     assert bed.passing.reservation_of("ada", {"n1"}, None, NOW) == ""
     assert bed.read() == []
-    assert bed.passing.passed == (PassedReservation(name="course"),)
+    assert list(bed.passing.passed) == [PassedReservation(name="course")]
     assert bed.passing.reservation_of("ada", {"n1", "n3"}, None, NOW) == made.name
     assert bed.passing.reservation_of("ada", {"n1"}, 500.0, NOW) == "", "it ends before"
     assert bed.passing.reservation_of("ada", {"n3"}, None, NOW) == ""
