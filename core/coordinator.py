@@ -44,7 +44,7 @@ from coalloc.core.base.events import (
     TokenRecalled,
 )
 from coalloc.core.base.projects import ProjectTree
-from coalloc.core.base.records import JobRecord, JobState, Reserved, Wait
+from coalloc.core.base.records import JobRecord, JobState, Wait
 from coalloc.core.base.requests import (
     Cancel,
     Done,
@@ -69,6 +69,7 @@ from coalloc.core.base.start_intervals import Calibration, Promise, StartError
 from coalloc.core.base.state import State, arrival, forget_tokens
 from coalloc.core.base.usage import Owner, Usage
 from coalloc.core.sharing import accounting
+from coalloc.model.reserved import Reserved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

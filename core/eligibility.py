@@ -20,7 +20,7 @@ from math import inf
 
 from coalloc.core.avoiding import avoided, shape_of
 from coalloc.core.base.clusters import ClusterState
-from coalloc.core.base.records import JobRecord, Reserved
+from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.batch_accounts import account_there
 from coalloc.model.batch_options import PLAIN, BatchOptions
@@ -31,6 +31,7 @@ from coalloc.model.nodeset import fold
 from coalloc.model.platform import NodeState
 from coalloc.model.ranges import EVENT
 from coalloc.model.reading import NodeReading
+from coalloc.model.reserved import Reserved
 from coalloc.model.site_rules import ANY, Asking, Verdict, judged, span_text
 from coalloc.model.snapshot import Reservation
 
@@ -398,14 +399,17 @@ def run_into_reserved(
 ) -> dict[str, float]:
     """Nodes on which a job that began now could run into an operator's reservation, with its end.
 
-    By its time limit; one without a limit is planned by its expected run time alone.
+    By its time limit, and what a batch system that has such reservations too adds to it; one
+    without a limit is planned by its expected run time alone.
     """
     reading = state.clusters[cluster].reading
     if reading is None or record.job.time_limit is None:
         return {}
     ends: dict[str, float] = {}
     here = {node.name for node in reading.nodes}
-    for kept in _reserved_ahead(state, record, now, record.job.time_limit):
+    passed = any(not each.why for each in reading.passed) and reading.rules is not None
+    added_s = reading.rules.added_s if passed and reading.rules is not None else 0.0
+    for kept in _reserved_ahead(state, record, now, record.job.time_limit + added_s):
         ends |= {n: max(kept.end, ends.get(n, 0.0)) for n in here.intersection(kept.nodes)}
     return ends
 

@@ -12,7 +12,6 @@ from coalloc.model.batch_options import PLAIN, BatchOptions
 from coalloc.model.cost import shortest_time
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.parts import PartState
-from coalloc.model.ranges import EVENT
 
 
 class JobState(StrEnum):
@@ -337,26 +336,3 @@ class Launch:
     cwd: str = "/"
     stdout: str = ""
     stderr: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reserved:
-    """Nodes kept for the jobs of some users in [start, end).
-
-    Attributes
-    ----------
-    users : tuple of str
-        Empty: for nobody.
-    start, end : float
-        Seconds since the epoch; one without an end lasts until it is taken back.
-    by, reason : str
-        Who made it, and why.
-    """
-
-    name: str
-    nodes: tuple[str, ...]
-    start: float
-    end: float = EVENT.high
-    users: tuple[str, ...] = ()
-    by: str = ""
-    reason: str = ""

@@ -17,15 +17,7 @@ from coalloc.core.base.effects import AppendEvent, Effect, LogLine, SaveJob, Sav
 from coalloc.core.base.messages import Abort, Dismiss, Forget, Order
 from coalloc.core.base.plan_order import PlanOrder
 from coalloc.core.base.projects import ProjectTree
-from coalloc.core.base.records import (
-    NOT_STARTED,
-    WAITING,
-    JobRecord,
-    JobState,
-    Outlook,
-    Reserved,
-    Wait,
-)
+from coalloc.core.base.records import NOT_STARTED, WAITING, JobRecord, JobState, Outlook, Wait
 from coalloc.core.base.round_control import Aside, Isolation, RoundControl
 from coalloc.core.base.settings import Settings
 from coalloc.core.base.speedup_fit import Run
@@ -33,6 +25,7 @@ from coalloc.core.base.start_intervals import Calibration, Promise
 from coalloc.core.base.usage import Owner, Usage
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan
+from coalloc.model.reserved import Reserved
 from coalloc.model.snapshot import Snapshot
 
 NOBODY = ""
