@@ -77,7 +77,7 @@ class LimitBook:
     def __init__(self, state: State, now: float, *, of_site: bool = True) -> None:
         self._state, self._now, self._of_site = state, now, of_site
         self._uses: dict[Key, Use] = {}
-        self._arrays: dict[tuple[str, int], Scope] = {}
+        self._of_owner: dict[tuple[str, str, str, int], tuple[tuple[Scope, Use], ...]] = {}
         if state.tree.window_days:
             self._count_days(int(now // DAY_S))
         for record in state.placed_records():
@@ -85,16 +85,15 @@ class LimitBook:
 
     def why_not(self, record: JobRecord, procs: int, seconds: float) -> str:
         """The limit that holds a start on so many processes, in words; empty if none does."""
-        for scope in self.scopes(record):
-            why = _why_not(scope, self._use(scope), whole(record), procs, procs * seconds)
+        for scope, use in self._uses_of(record):
+            why = _why_not(scope, use, whole(record), procs, procs * seconds)
             if why:
                 return why
         return ""
 
     def take(self, record: JobRecord, procs: int, seconds: float) -> None:
         """Count a start."""
-        for scope in self.scopes(record):
-            use = self._use(scope)
+        for _, use in self._uses_of(record):
             use.procs += procs
             use.jobs.add(whole(record))
             use.proc_s += procs * seconds
@@ -102,8 +101,8 @@ class LimitBook:
     def room(self, record: JobRecord) -> float:
         """Processes of a job that may start now, as far as `max_procs` goes."""
         rooms = (
-            scope.limits.max_procs - self._use(scope).procs
-            for scope in self.scopes(record)
+            scope.limits.max_procs - use.procs
+            for scope, use in self._uses_of(record)
             if scope.limits.max_procs is not None
         )
         return max(min(rooms, default=inf), 0)
@@ -111,41 +110,50 @@ class LimitBook:
     def room_s(self, record: JobRecord) -> float:
         """Processor-seconds that may be committed to a job now."""
         rooms = (
-            scope.limits.max_proc_hours * HOUR_S - self._use(scope).proc_s
-            for scope in self.scopes(record)
+            scope.limits.max_proc_hours * HOUR_S - use.proc_s
+            for scope, use in self._uses_of(record)
             if scope.limits.max_proc_hours is not None
         )
         return max(min(rooms, default=inf), 0.0)
 
     def overbooked(self, record: JobRecord, procs: int) -> str:
         """Ask for room; says where the jobs before this one have asked for more than there is."""
-        scopes = list(self.scopes(record))
-        for scope in scopes:
-            use, limits = self._use(scope), scope.limits
+        uses = self._uses_of(record)
+        for scope, use in uses:
+            limits = scope.limits
             most = limits.max_procs
             if most is not None and use.asked_procs >= OVERBOOKED * (most - use.procs):
                 return f"{scope} runs {use.procs} of {most} processes; other jobs of it go first"
             most = limits.max_running_jobs
             if most is not None and use.asked_jobs >= OVERBOOKED * (most - len(use.jobs)):
                 return f"{scope} runs {len(use.jobs)} of {most} jobs; other jobs of it go first"
-        for scope in scopes:
-            use = self._use(scope)
+        for _, use in uses:
             use.asked_procs += procs
             use.asked_jobs += 1
         return ""
 
     def scopes(self, record: JobRecord) -> Iterator[Scope]:
         """The scopes of a job that may hold it."""
+        return (scope for scope, _ in self._uses_of(record))
+
+    def _uses_of(self, record: JobRecord) -> tuple[tuple[Scope, Use], ...]:
+        """The same, with the use of each; looked up once for all jobs that are charged alike."""
+        throttle = record.throttle
+        alike = (record.account, record.user, record.array if throttle else "", throttle)
+        found = self._of_owner.get(alike)
+        if found is None:
+            scopes = self._scopes(record)
+            found = self._of_owner[alike] = tuple((scope, self._use(scope)) for scope in scopes)
+        return found
+
+    def _scopes(self, record: JobRecord) -> Iterator[Scope]:
         state = self._state
         if self._of_site and state.tree.has_limits:
             every = state.tree.scopes(project_of(state, record), record.user)
             yield from (scope for scope in every if scope.limits.holds_starts)
         if record.throttle and record.array:
-            key = record.array, record.throttle
-            if key not in self._arrays:
-                most = Limits(max_running_jobs=record.throttle)
-                self._arrays[key] = Scope(project=None, user=None, limits=most, array=key[0])
-            yield self._arrays[key]
+            most = Limits(max_running_jobs=record.throttle)
+            yield Scope(project=None, user=None, limits=most, array=record.array)
 
     def _use(self, scope: Scope) -> Use:
         return self._uses.setdefault((scope.project, scope.user, scope.array), Use())
@@ -154,8 +162,7 @@ class LimitBook:
         procs = sum(sum(part.nodes.values()) for part in record.parts)
         begun = self._now if record.started is None else record.started
         left_s = max(begun + record.planned - self._now, 0.0)
-        for scope in self.scopes(record):
-            use = self._use(scope)
+        for scope, use in self._uses_of(record):
             use.procs += procs
             use.jobs.add(whole(record))
             if scope.limits.max_proc_hours is None:
