@@ -13,6 +13,7 @@ from typing import Protocol
 
 from coalloc.model.parts import PartKey, PartReport, PartSpec
 from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.reserved import Reserved
 
 __all__ = [
     "Act",
@@ -163,6 +164,9 @@ class Adapter:
         Told again and again how many slots of the cluster waiting jobs could fill.
     due : callable
         The acts that the last reading has shown to be due.
+    on_reserved : callable, optional
+        Told again and again the name of the daemon's store, and the reservations that operators
+        have made of the cluster's nodes.
     """
 
     reader: Reader
@@ -170,3 +174,4 @@ class Adapter:
     handover: Handover | None = None
     on_demand: Callable[[int], None] | None = None
     due: Callable[[], tuple[Act, ...]] = none_due
+    on_reserved: Callable[[str, tuple[Reserved, ...]], None] | None = None

@@ -162,8 +162,6 @@ def constraint(text: str) -> tuple[str, ...] | str:
 
 def indices(text: str) -> tuple[int, ...]:
     """Indices of a job array: 0-9,12,20-30:2."""
-    if "%" in text:
-        raise BadText(f"{text!r}: a limit on jobs at once (%) is not supported")
     out: dict[int, None] = {}
     for piece in text.split(","):
         found = _PIECE.fullmatch(piece.strip())
@@ -177,6 +175,21 @@ def indices(text: str) -> tuple[int, ...]:
             raise BadText(f"{text!r} has more than {MOST_INDICES} indices")
         out.update(dict.fromkeys(range(low, high + 1, step)))
     return tuple(sorted(out))
+
+
+def array(text: str) -> tuple[tuple[int, ...], int]:
+    """Indices of a job array and its throttle, 0 where there is none: 0-9,12,20-30:2%5."""
+    listed, percent, most = text.partition("%")
+    if percent and not (most.isascii() and most.isdigit() and len(most) <= 9):
+        raise BadText(f"{text!r}: {most!r} is not how many run at once, as in 0-9%5")
+    return indices(listed), int(most or 0)
+
+
+def throttle(text: str) -> int:
+    """A throttle, 0 where it is none."""
+    if text not in {"", "none"} and not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise BadText(f"{text!r} is not how many members run at once, such as 5, or none")
+    return int(text) if text.isdigit() else 0
 
 
 def needs(text: str) -> tuple[tuple[str, str], ...]:
@@ -204,12 +217,12 @@ def job(text: str) -> str:
 
 
 def jobs(text: str) -> tuple[str, ...]:
-    """Jobs as the queue prints them: 12, 12_3, 12_[0-9,12], or several with commas between."""
+    """Jobs as the queue prints them: 12, 12_3, 12_[0-9,12%5], or several with commas between."""
     out: list[str] = []
     for word in re.split(r",(?![^\[]*\])", text):
         number, bracket, rest = word.partition("_[")
         if bracket and rest.endswith("]"):
-            out += (f"{number}_{index}" for index in indices(rest[:-1]))
+            out += (f"{number}_{index}" for index in array(rest[:-1])[0])
         else:
             out.append(word)
     return tuple(job(one) for one in out)
@@ -302,7 +315,7 @@ SAME_IN_SBATCH = {
     "-H": "-H", "--hold": "-H", "-W": "-W", "--wait": "-W", "--export": "--export",
     "--parsable": "--parsable", "--test-only": "--test-only", "--mem-per-cpu": "--mem-per-proc",
     "-A": "-A", "--account": "-A", "-q": "-q", "--qos": "-q", "-p": "-p", "--partition": "-p",
-    "--requeue": "--requeue",
+    "--requeue": "--requeue", "--deadline": "--deadline",
     "-L": "-L", "--licenses": "-L", "--reservation": "--reservation", "--gres": "--gres",
 }  # fmt: skip
 """Options of sbatch whose like is here."""

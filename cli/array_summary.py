@@ -33,13 +33,15 @@ def array_lines(number: str, members: Sequence[QueueRow]) -> list[str]:
         states.setdefault(state, []).append(row)
     shown = [(state, f"{len(same)}: {_named(number, same)}") for state, same in states.items()]
     starts = [row.start_estimate for row in members if row.start_estimate is not None]
-    first = members[0]
+    first = next((row for row in members if row.ended is None), members[0])
     return [
         f"Job {number}  {printable(first.name)}  array of {len(members)}",
         *block(
             [
                 ("user", first.user),
                 ("processes", f"{first.procs} each"),
+                ("at once", f"at most {first.throttle}" if first.throttle else None),
+                ("deadline", None if first.finish_by is None else instant(first.finish_by)),
                 *shown,
                 ("next expected start", instant(min(starts)) if starts else None),
             ]

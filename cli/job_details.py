@@ -123,6 +123,10 @@ def _asks(job: JobDetails) -> Iterator[tuple[str, Any]]:
         yield "weight", figure(fields["weight"])
     if fields.get("earliest", 0.0) > job.submitted + 1.0:
         yield "not before", instant(fields["earliest"])
+    if job.finish_by is not None:
+        yield "deadline", instant(job.finish_by)
+    if job.throttle:
+        yield "at once", f"at most {job.throttle} of its array"
     yield "after", ", ".join(f"{kind}:{other}" for kind, other in job.needs)
 
 

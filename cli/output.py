@@ -31,6 +31,8 @@ SLURM_REASONS: Mapping[str, str] = {
     "unreachable": "ReqNodeNotAvail",
     "next_round": "None",
     "limit": "AssocLimit",
+    "array_limit": "JobArrayTaskLimit",
+    "deadline": "DeadLine",
 }
 """squeue's words for the reasons of waiting jobs; others are shown as they are."""
 

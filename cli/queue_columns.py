@@ -135,14 +135,15 @@ def reason_text(row: QueueRow) -> str:
 
 
 def _id(group: Group, now: Now) -> str:
-    """12, or 12_[0-9,12] for members of an array."""
+    """12, or 12_[0-9,12%5] for members of an array, with its throttle."""
     from coalloc.model.nodeset import fold
 
     if len(group) == 1:
         return group[0].id
     number = group[0].id.partition("_")[0]
-    folded = fold(str(int(row.id.partition("_")[2])) for row in group)
-    return f"{number}_{folded}" if folded.startswith("[") else f"{number}_[{folded}]"
+    folded = fold(str(int(row.id.partition("_")[2])) for row in group).strip("[]")
+    throttle = f"%{group[0].throttle}" if group[0].throttle else ""
+    return f"{number}_[{folded}{throttle}]"
 
 
 def _arrival(group: Group, now: Now) -> tuple[int, ...]:
@@ -272,6 +273,12 @@ COLUMNS: dict[str, Column] = {
         letters="e",
         cell=lambda g, now: now.at(end_of(g)),
         key=lambda g, now: _none_last(end_of(g)),
+    ),
+    "deadline": Column(
+        header="DEADLINE",
+        letters="",
+        cell=lambda g, now: "-" if (at := g[0].finish_by) is None else now.at(at),
+        key=lambda g, now: _none_last(g[0].finish_by),
     ),
     "clusters": Column(header="CLUSTERS", letters="P", cell=_clusters, key=_clusters),
     "nodelist": Column(header="NODELIST", letters="N", cell=_nodes, key=_nodes),

@@ -12,6 +12,7 @@ from coalloc.cli.submit.options import (
     BATCH,
     add_batch,
     add_begin,
+    add_deadline,
     add_limit,
     add_memory,
     add_name,
@@ -25,7 +26,8 @@ ABOUT = """\
 Change jobs that wait, with the checks of a submit; nothing is changed of a job that is refused.
 
 Of an array, the members that still wait are changed, all of them or none. What an option does not
-name stays as it is; an empty text ('') takes a dependency, clusters or features away."""
+name stays as it is; an empty text ('') takes a dependency, clusters or features away, none a
+throttle or a deadline."""
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +64,13 @@ def _add(parser: argparse.ArgumentParser) -> None:
         help="features every node must have",
     )
     add_begin(parser)
+    add_deadline(parser)
+    parser.add_argument(
+        "--throttle",
+        type=parse.throttle,
+        metavar="N",
+        help="of an array: so many of its members run at once, at the most; none: all",
+    )
     add_batch(parser)
     add_name(parser, "unchanged")
 
@@ -69,6 +78,11 @@ def _add(parser: argparse.ArgumentParser) -> None:
 def _or_none(read: Callable[[str], Any]) -> Callable[[str], Any]:
     """The reader, which takes an empty text for nothing."""
     return lambda text: read(text) if text else ()
+
+
+def _deadline(text: str) -> float:
+    """The deadline, seconds since the epoch; 0 where there is to be none."""
+    return 0.0 if text in {"", "none"} else begin(text, "update", "--deadline")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -84,6 +98,8 @@ def _run(args: argparse.Namespace) -> int:
         **{name: getattr(args, name) for name in BATCH},
         "time_limit": args.time,
         "earliest": None if args.begin is None else begin(args.begin, "update"),
+        "finish_by": None if args.deadline is None else _deadline(args.deadline),
+        "throttle": args.throttle,
         "name": args.job_name,
     }
     given = {key: value for key, value in options.items() if value is not None}
@@ -103,7 +119,8 @@ COMMANDS: Mapping[str, Command] = {
     "update": Command(
         doc="change jobs that wait",
         about=ABOUT,
-        example="coalloc update 12 --time 2h --priority 5\n  coalloc update 12 -d ''",
+        example="coalloc update 12 --time 2h --priority 5\n  coalloc update 12 -d ''\n"
+        "  coalloc update 14 --throttle 5\n  coalloc update 14 --deadline tomorrow",
         add=_add,
         run=_run,
     )

@@ -52,6 +52,11 @@ class JobOptions(TypedDict, total=False):
         ``afterok``, ``afterany`` or ``afternotok`` and a job's id.
     array : sequence of int
         Indices; one job for each.
+    throttle : int
+        Of an array: so many of its jobs run at once, at the most; 0: all.
+    finish_by : float
+        Deadline, seconds since 1970: start it only if it can end by then, and end it once it
+        cannot. In `change`, 0 takes it away.
     account, qos, partition, constraint, reservation, licenses, gres : str
         What the clusters' batch systems are told, as sbatch has them; `features` are enough
         where every node is to have all of a list.
@@ -90,6 +95,8 @@ class JobOptions(TypedDict, total=False):
     earliest: float | None
     needs: Sequence[tuple[str, str]]
     array: Sequence[int]
+    throttle: int
+    finish_by: float
     account: str
     qos: str
     partition: str
@@ -114,7 +121,12 @@ _JOB_FIELDS = (
     *("memory_mb_per_proc", "clusters", "features"),
 )
 _LAUNCH_FIELDS = ("script", "stdout", "stderr")
-_REQUEST_FIELDS = ("name", "hold", "hold_infeasible", "retries", "keep_going", "requeue")
+_REQUEST_FIELDS = (
+    *("name", "hold", "hold_infeasible", "retries", "keep_going", "requeue"),
+    *("throttle", "finish_by"),
+)
+_BOUNDS = ("throttle", "finish_by")
+"""Of those, what may be changed, beside the name."""
 _KNOWN = frozenset(JobOptions.__annotations__)
 
 
@@ -165,7 +177,7 @@ def change(job: str, **options: Unpack[JobOptions]) -> dict[str, Any]:
         For an option that cannot be changed.
     """
     given: dict[str, Any] = {k: v for k, v in options.items() if v is not None}
-    known = {"procs", "name", "needs", *_JOB_FIELDS, *NAMES}
+    known = {"procs", "name", "needs", *_BOUNDS, *_JOB_FIELDS, *NAMES}
     unknown = given.keys() - known
     if unknown:
         raise TypeError(f"{min(unknown)!r} cannot be changed; only {', '.join(sorted(known))}")
@@ -179,7 +191,7 @@ def change(job: str, **options: Unpack[JobOptions]) -> dict[str, Any]:
         fields |= {"min_procs": procs[0], "max_procs": procs[1]}
     elif procs is not None:
         fields["procs"] = procs
-    body = {"type": "update", "job": job, "fields": fields, **_chosen(given, ("name",))}
+    body = {"type": "update", "job": job, "fields": fields, **_chosen(given, ("name", *_BOUNDS))}
     body["batch"] = _chosen(given, NAMES)
     if "needs" in given:
         body["needs"] = [list(pair) for pair in given["needs"]]

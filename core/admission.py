@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from coalloc.core import deadlines
 from coalloc.core.base.effects import Wake
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Submit, SubmitWorkflow
@@ -52,6 +53,11 @@ def check(command: Submit, job: Job, max_tasks: int) -> None:
     InputError
     """
     _check_retries(command, job)
+    if command.throttle < 0:
+        raise InputError("throttle", f"{command.throttle} is below 0")
+    if command.throttle and not command.array:
+        raise InputError("throttle", "is for arrays")
+    deadlines.check(command.finish_by, job)
     if isinstance(job, WorkflowJob):
         _check_workflow(command, job, max_tasks)
     elif isinstance(command, SubmitWorkflow):

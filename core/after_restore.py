@@ -241,7 +241,7 @@ def set_back(state: State, now: float, seconds: float) -> None:
     if state.round is not None:
         state.round.started -= seconds
     state.plan_time -= seconds
-    state.reserved_due = None  # its alarm comes that much too early
+    state.reserved_due = state.deadline_due = None  # their alarms come that much too early
     state.later = {entry: at - seconds for entry, at in state.later.items()}
     for record in _timed(state, now):
         put_off = record.id in state.backing_off

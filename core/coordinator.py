@@ -12,6 +12,7 @@ from typing import Any
 
 from coalloc.core import (
     after_restore,
+    deadlines,
     dispatch,
     isolating,
     presence,
@@ -43,7 +44,7 @@ from coalloc.core.base.events import (
     TokenRecalled,
 )
 from coalloc.core.base.projects import ProjectTree
-from coalloc.core.base.records import JobRecord, JobState, Reserved, Wait
+from coalloc.core.base.records import JobRecord, JobState, Wait
 from coalloc.core.base.requests import (
     Cancel,
     Done,
@@ -68,6 +69,7 @@ from coalloc.core.base.start_intervals import Calibration, Promise, StartError
 from coalloc.core.base.state import State, arrival, forget_tokens
 from coalloc.core.base.usage import Owner, Usage
 from coalloc.core.sharing import accounting
+from coalloc.model.reserved import Reserved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +175,7 @@ class Coordinator:
             self._is_fresh = False
         for each in event.events if isinstance(event, Together) else (event,):
             self._take(each, now)
+        deadlines.end_due(state, now)
         dispatch.carry_on(state, now)
         rounds.begin_if_due(state, now)
         self._forget_oldest()

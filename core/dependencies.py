@@ -74,7 +74,9 @@ def resolved(
             return Refused(code="bad_request", message=message)
         if kind == "singleton":
             if len(array) > 1:
-                message = "dependency: an array is no singleton; limit it to one member at a time"
+                message = (
+                    "dependency: an array is no singleton; --array=...%1 runs one member at a time"
+                )
                 return Refused(code="bad_request", message=message)
             common += ((kind, other) for other in _of_the_name(state, user, name))
             continue

@@ -20,16 +20,18 @@ from math import inf
 
 from coalloc.core.avoiding import avoided, shape_of
 from coalloc.core.base.clusters import ClusterState
-from coalloc.core.base.records import JobRecord, Reserved
+from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.batch_accounts import account_there
 from coalloc.model.batch_options import PLAIN, BatchOptions
 from coalloc.model.constraint import admits
+from coalloc.model.cost import shortest_time
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.nodeset import fold
 from coalloc.model.platform import NodeState
 from coalloc.model.ranges import EVENT
 from coalloc.model.reading import NodeReading
+from coalloc.model.reserved import Reserved
 from coalloc.model.site_rules import ANY, Asking, Verdict, judged, span_text
 from coalloc.model.snapshot import Reservation
 
@@ -47,6 +49,7 @@ class Owner:
 UNKNOWN_OWNER = Owner()
 OF_NODES = frozenset({"partition", "gres", "constraint"})
 """Options that say on which nodes a job may run."""
+TOLERANCE = 1e-9
 MOST_KEPT = 10_000
 """Verdicts of one cluster that are kept."""
 
@@ -270,10 +273,11 @@ class Offers:
                 cluster.refused or (cluster.reading is not None and cluster.reading.rules)
                 for cluster in self.state.clusters.values()
             )
-        if not self._are_needed or record.foreign:
+        is_timed = record.finish_by is not None and record.job.time_limit is None
+        if not (self._are_needed or is_timed) or record.foreign:
             return NO_OFFER
         job = record.job
-        who = (record.user, record.uid, record.gid)
+        who = (record.user, record.uid, record.gid, record.id if is_timed else "")
         key = (who, shape_of(record), job.time_limit, widest(job), job.clusters)
         if key not in self._kept:
             self._kept[key] = self._made(record)
@@ -287,6 +291,7 @@ class Offers:
         ahead: dict[str, float] = {}
         refused: frozenset[str] = frozenset()
         earliest, is_bounded = -inf, False
+        least = _least_power(record, self.now)
         for name, cluster in self.state.clusters.items():
             if cluster.reading is None or (job.clusters is not None and name not in job.clusters):
                 continue
@@ -299,6 +304,9 @@ class Offers:
             if own is not None:
                 nodes = tuple(node for node in nodes if node.name in own.nodes)
                 earliest = max(earliest, own.start)
+            if least:
+                step = self.state.settings.power_step
+                nodes = tuple(node for node in nodes if cluster.power_of(node, step) >= least)
             is_bounded |= len(nodes) < len(cluster.reading.nodes)
             chosen += nodes
             ahead |= run_into(cluster, job, verdict, self.now, own)
@@ -326,8 +334,9 @@ class Offers:
             told.reservation,
             frozenset(ahead),
             refused,
+            least,
         )
-        mark = self.marks.named((key, len(chosen)), _label(owner, ahead), chosen)
+        mark = self.marks.named((key, len(chosen)), _label(owner, ahead, least), chosen)
         return Offer(refusing=refusing, mark=mark, earliest=earliest)
 
 
@@ -390,14 +399,17 @@ def run_into_reserved(
 ) -> dict[str, float]:
     """Nodes on which a job that began now could run into an operator's reservation, with its end.
 
-    By its time limit; one without a limit is planned by its expected run time alone.
+    By its time limit, and what a batch system that has such reservations too adds to it; one
+    without a limit is planned by its expected run time alone.
     """
     reading = state.clusters[cluster].reading
     if reading is None or record.job.time_limit is None:
         return {}
     ends: dict[str, float] = {}
     here = {node.name for node in reading.nodes}
-    for kept in _reserved_ahead(state, record, now, record.job.time_limit):
+    passed = any(not each.why for each in reading.passed) and reading.rules is not None
+    added_s = reading.rules.added_s if passed and reading.rules is not None else 0.0
+    for kept in _reserved_ahead(state, record, now, record.job.time_limit + added_s):
         ends |= {n: max(kept.end, ends.get(n, 0.0)) for n in here.intersection(kept.nodes)}
     return ends
 
@@ -441,8 +453,21 @@ def _room(job: Job, node: NodeReading) -> int:
     return min(node.slots, node.memory_mb // job.memory_mb_per_proc)
 
 
-def _label(owner: Owner, ahead: Mapping[str, float]) -> str:
+def _least_power(record: JobRecord, now: float) -> float:
+    """Power below which a job without a time limit ends after its deadline; 0: none is too low."""
+    job = record.job
+    is_timed = record.finish_by is not None and job.time_limit is None
+    if not is_timed or not isinstance(job, RigidJob | MoldableJob):
+        return 0.0
+    shortest = shortest_time(job)
+    left_s = (record.finish_by or 0.0) - max(now, record.opens(now)) - (1.0 - job.sigma) * shortest
+    return job.sigma * shortest / left_s * (1.0 - TOLERANCE) if left_s > 0.0 else inf
+
+
+def _label(owner: Owner, ahead: Mapping[str, float], least: float) -> str:
     asked = [f"{k}={v}" for k, v in owner.batch.given() if k in OF_NODES]
+    if least:
+        asked.append("fast enough for its deadline")
     if ahead:
         asked.append("no reservation ahead")
     return "&".join(asked) or "offered"

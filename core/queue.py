@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core import admission, dependencies, workflows
+from coalloc.core import admission, deadlines, dependencies, workflows
 from coalloc.core.base.composites import WorkflowState, flow_of, named
 from coalloc.core.base.effects import Reply, SaveLaunch, SaveMeta, SaveToken
 from coalloc.core.base.events import Requested
@@ -82,17 +82,8 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
         return
     if lacking:
         hold = True
-    state.last_job += 1
-    number = str(state.last_job)
-    ids = [f"{number}_{i}" for i in command.array] or [number]
-    state.out.append(SaveMeta(key="last_job", value=number))
-    state.out.append(SaveToken(user=event.user, token=command.token, job=number))
-    state.tokens[event.user, command.token] = number
-    state.out.append(SaveLaunch(job=number, launch=command.launch))
-    if isinstance(command, SubmitWorkflow) and isinstance(job, WorkflowJob):
-        _save_commands(state, number, command, job)
     base = JobRecord(
-        id=number,
+        id="new",
         job=job,
         name=name,
         user=event.user,
@@ -108,7 +99,21 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
         keep_going=command.keep_going,
         requeue=command.requeue,
         batch=command.batch,
+        throttle=command.throttle,
+        finish_by=command.finish_by,
     )
+    if why := deadlines.impossible(state, base, now):
+        answered(state, event, Refused(code="bad_request", message=why))
+        return
+    state.last_job += 1
+    number = str(state.last_job)
+    ids = [f"{number}_{i}" for i in command.array] or [number]
+    state.out.append(SaveMeta(key="last_job", value=number))
+    state.out.append(SaveToken(user=event.user, token=command.token, job=number))
+    state.tokens[event.user, command.token] = number
+    state.out.append(SaveLaunch(job=number, launch=command.launch))
+    if isinstance(command, SubmitWorkflow) and isinstance(job, WorkflowJob):
+        _save_commands(state, number, command, job)
     for job_id, index in zip(ids, command.array or (None,), strict=True):
         record = replace(
             base,

@@ -19,11 +19,12 @@ from collections.abc import Collection, Iterator, Sequence
 from coalloc.core.base.composites import ChunkPool
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import RoundState, State
+from coalloc.core.deadlines import misses
 from coalloc.core.eligibility import offered, owner_of, verdict_of
 from coalloc.core.negotiating import may_queue, others, suits
 from coalloc.core.occupation import LINK_TOLERANCE, Occupation, loads_of, misfit_of_links
 from coalloc.core.placing import NOW_S, divisible, place, place_pieces, startable
-from coalloc.core.sharing.limits import LimitBook, holds, start_of, trimmed
+from coalloc.core.sharing.limits import LimitBook, are_on, holds, start_of, trimmed
 from coalloc.core.waits import Claims, expected_wait, is_crowded, jobs_ahead, waiting_claims
 from coalloc.model.cost import piece_time, run_time
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob
@@ -107,12 +108,14 @@ def queue_up(state: State, current: RoundState, plan: Plan, view: Occupation, no
     if not any(is_crowded(state, name) for name in state.clusters):
         return
     claims = waiting_claims(state)
-    book = LimitBook(state, now) if state.tree.has_limits else None
+    book = LimitBook(state, now) if are_on(state) else None
     for placement in _later(state, current, plan, view, now):
         record = startable(state, placement, now)
         if record is None or record.opens(now) > now:
             continue
         placement = gathered(state, record, placement, view, now)
+        if misses(record, placement.start, placement.end - placement.start):
+            continue
         if not may_wait(state, record, placement, view, claims) or not _is_due(
             state, clusters_of(placement, view), now
         ):

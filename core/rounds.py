@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import accumulate
 
-from coalloc.core import dispatch, isolating, promises, queueing, snapshots
+from coalloc.core import deadlines, dispatch, isolating, promises, queueing, snapshots
 from coalloc.core.base.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
 from coalloc.core.base.records import JobRecord, JobState, Outlook
@@ -189,7 +189,7 @@ def _commit(state: State, plan: Plan, now: float) -> None:
     time = current.snapshot.time
     view = occupation(state, now)
     claims = waiting_claims(state)
-    book = limits.LimitBook(state, now) if state.tree.has_limits else None
+    book = limits.LimitBook(state, now) if limits.are_on(state) else None
     started: list[str] = []
     for placement in plan.placements:
         if placement.start > time + NOW_S or placement.chunks is not None:
@@ -204,6 +204,9 @@ def _commit(state: State, plan: Plan, now: float) -> None:
             _superseded(state, current, record.id, why)
             continue
         placement = queueing.gathered(state, record, placement, view, now)
+        if deadlines.misses(record, now, placement.end - placement.start):
+            deadlines.withhold(state, record, current.number)
+            continue
         if book is not None and limits.holds(state, book, record, placement):
             continue
         queued = queueing.may_wait(state, record, placement, view, claims)
@@ -320,6 +323,8 @@ def _count_passed_over(state: State, started: list[str], now: float) -> None:
 def _is_eligible(state: State, record: JobRecord, now: float) -> bool:
     """Whether a waiting job may start now, if there is room."""
     if record.state is not JobState.PENDING or record.opens(now) > now:
+        return False
+    if record.throttle and record.id in state.limited:
         return False
     return not open_needs(state, record)
 

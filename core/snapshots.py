@@ -9,7 +9,6 @@ from dataclasses import replace
 from coalloc.core import reserving
 from coalloc.core.base.clusters import ClusterState, ViewedNodes
 from coalloc.core.base.composites import ChunkPool, WorkflowState, is_stopping
-from coalloc.core.base.power import floored
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.dependencies import open_needs
@@ -204,14 +203,12 @@ def _nodes(cluster: ClusterState, power_step: float) -> tuple[Node, ...]:
 
 
 def _node(cluster: ClusterState, read: NodeReading, power_step: float) -> Node:
-    steps = cluster.powers.get(read.name)
-    power = floored(read.power, power_step) if steps is None else steps.published
     is_drained = (
         cluster.drained or read.name in cluster.drained_nodes or bool(weakness(cluster, read))
     )
     return Node(
         name=read.name,
-        power=max(power, POWER.low),
+        power=max(cluster.power_of(read, power_step), POWER.low),
         slots=read.slots,
         features=read.features,
         memory_mb=read.memory_mb,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core import negotiating, rivals
+from coalloc.core import deadlines, negotiating, rivals
 from coalloc.core.admission import bar
 from coalloc.core.after_restore import (
     is_cancelled,
@@ -225,6 +225,11 @@ def _advance(state: State, record: JobRecord, now: float) -> None:
             first = next(part for part in record.parts if part.state in PART_ENDED)
             _give_back(state, record, now, first.cluster, first.reason, first.detail)
         elif all(s is PartState.READY for s in states):
+            if deadlines.misses(record, now, record.planned):
+                names = ", ".join(part.cluster for part in record.parts)
+                why = "its nodes were ready too late for its deadline"
+                _give_back(state, record, now, names, deadlines.DEADLINE, why)
+                return
             record = replace(record, state=JobState.STARTING, deadline=None)
             state.put(record)
             for part in record.parts:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core import admission, dependencies, promises
+from coalloc.core import admission, deadlines, dependencies, promises
 from coalloc.core.base.events import Requested
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Done, Refused, Update
 from coalloc.core.base.state import State
-from coalloc.core.eligibility import owner_of
+from coalloc.core.eligibility import Offers, owner_of
 from coalloc.core.queue import answered, chosen_jobs, planned_job
 from coalloc.core.sharing import limits
 from coalloc.model.batch_options import NAMES, BatchOptions, check_options
@@ -36,9 +36,13 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
         message = f"job {command.job} is {chosen[0].state}; only a waiting job can be changed"
         answered(state, event, Refused(code="wrong_state", message=message))
         return
+    if command.throttle is not None and (refused := _not_throttled(chosen, command)):
+        answered(state, event, refused)
+        return
     changed = []
+    offers: dict[float, Offers] = {}
     for record in waiting:
-        outcome = _changed(state, record, command, now)
+        outcome = _changed(state, record, command, now, offers)
         if isinstance(outcome, Refused):
             answered(state, event, outcome)
             return
@@ -47,8 +51,13 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
         answered(state, event, looped)
         return
     changes = _in_words(command)
+    if command.throttle is not None:
+        for record in chosen:  # What runs counts, and may have to run again.
+            if record.is_placed:
+                state.put(replace(record, throttle=command.throttle))
     for record in changed:
         state.put(record)
+        state.limited.pop(record.id, None)
         state.outlook.pop(record.id, None)
         promises.withdraw(state, record.id)
         if state.round is not None:
@@ -59,7 +68,22 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
     answered(state, event, Done(body={"jobs": [record.id for record in changed]}))
 
 
-def _changed(state: State, record: JobRecord, command: Update, now: float) -> JobRecord | Refused:
+def _not_throttled(chosen: list[JobRecord], command: Update) -> Refused | None:
+    """The refusal of a throttle for what is not an array, or only a member of one."""
+    if (command.throttle or 0) < 0:
+        message = f"throttle: {command.throttle} is below 0"
+    elif not chosen[0].array:
+        message = f"throttle: job {command.job} is no array"
+    elif command.job != chosen[0].array:
+        message = f"throttle: is one for the whole array; change job {chosen[0].array}"
+    else:
+        return None
+    return Refused(code="bad_request", message=message)
+
+
+def _changed(
+    state: State, record: JobRecord, command: Update, now: float, offers: dict[float, Offers]
+) -> JobRecord | Refused:
     """The record with its changes; nothing is kept yet."""
     if record.flow:
         kind = "piece" if record.chunks else "task"
@@ -84,6 +108,7 @@ def _changed(state: State, record: JobRecord, command: Update, now: float) -> Jo
         job, sources = record.job, record.sources
         if command.fields:
             job, sources = _planned(state, record, command.fields, now)
+        deadlines.check(command.finish_by or None, job)
     except InputError as error:
         return Refused(code="bad_request", message=str(error))
     project = state.tree.project(batch.account, record.user)
@@ -95,6 +120,13 @@ def _changed(state: State, record: JobRecord, command: Update, now: float) -> Jo
     )
     if lacking:
         return Refused(code="infeasible", message=lacking)
+    finish_by = record.finish_by
+    if command.finish_by is not None:
+        finish_by = command.finish_by or None
+    is_timed_anew = command.finish_by is not None or bool(command.fields)
+    timed = replace(record, job=job, finish_by=finish_by)
+    if is_timed_anew and (why := deadlines.impossible(state, timed, now, offers)):
+        return Refused(code="bad_request", message=why)
     was_infeasible = record.state is JobState.HELD and record.reason == "infeasible"
     return replace(
         record,
@@ -103,6 +135,8 @@ def _changed(state: State, record: JobRecord, command: Update, now: float) -> Jo
         name=name,
         needs=needs,
         batch=batch,
+        throttle=record.throttle if command.throttle is None else command.throttle,
+        finish_by=finish_by,
         state=JobState.PENDING if was_infeasible else record.state,
         reason="" if was_infeasible or record.state is JobState.PENDING else record.reason,
         detail="" if was_infeasible or record.state is JobState.PENDING else record.detail,
@@ -177,6 +211,10 @@ def _in_words(command: Update) -> str:
         out["name"] = command.name
     if command.needs is not None:
         out["needs"] = ",".join(f"{kind}:{job}" for kind, job in command.needs)
+    if command.throttle is not None:
+        out["throttle"] = command.throttle or None
+    if command.finish_by is not None:
+        out["finish_by"] = command.finish_by or None
     return " ".join(f"{key}={_plain(value)}" for key, value in out.items())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable
 
+from coalloc.core import reserving
 from coalloc.core.base.events import Disconnected, StatementReceived
 from coalloc.core.base.messages import Ping, Statement
 from coalloc.core.base.state import State
@@ -55,7 +56,8 @@ class Heartbeats:
                 self._loop.offer(Disconnected(cluster=name))
                 continue
             wanted = wanted_slots(self._state, name)
-            self._tell(name, Ping(epoch=self._state.epoch, wanted=wanted))
+            reserved = reserving.of_cluster(self._state, name)
+            self._tell(name, Ping(epoch=self._state.epoch, wanted=wanted, reserved=reserved))
             if name in self._delivery.waiting():
                 self._delivery.pump(name)
         self._loop.later(PING_EVERY_S, self.tick)

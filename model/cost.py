@@ -79,6 +79,11 @@ def base_time(job: RigidJob | MoldableJob, procs: int) -> float:
     return job.base_time if isinstance(job, RigidJob) else job.speedup.time(procs)
 
 
+def shortest_time(job: RigidJob | MoldableJob) -> float:
+    """Seconds on dedicated full-speed nodes, as many as it can use: no placement is quicker."""
+    return base_time(job, job.procs if isinstance(job, RigidJob) else job.max_procs)
+
+
 def task_time(
     task: Task, inside: Mapping[str, int], min_power: float, clusters: Mapping[str, Cluster]
 ) -> float:

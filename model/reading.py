@@ -159,6 +159,25 @@ class MarkedClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PassedReservation:
+    """A reservation of ours that the batch system is to keep too.
+
+    Attributes
+    ----------
+    name : str
+        Ours.
+    why : str
+        Why the batch system does not have it; empty: it does.
+    running : tuple of str
+        Local jobs that may still run there when it begins.
+    """
+
+    name: str
+    why: str = ""
+    running: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterReading:
     """One successful reading of one cluster.
 
@@ -188,6 +207,8 @@ class ClusterReading:
         None: we go before no waiting job.
     rules : SiteRules or None
         What its batch system lets jobs do; None: not known.
+    passed : tuple of PassedReservation
+        Reservations of ours that are passed to the batch system.
     """
 
     cluster: str
@@ -204,3 +225,4 @@ class ClusterReading:
     way: str = ""
     share: ShareUse | None = None
     rules: SiteRules | None = None
+    passed: tuple[PassedReservation, ...] = ()

@@ -63,6 +63,10 @@ class QueueRow(Struct, frozen=True, kw_only=True):
         Of a workflow or a divisible job.
     project : str
         To which it is charged; empty: none.
+    throttle : int
+        Of a member of an array: so many of its members run at once, at the most; 0: all.
+    finish_by : float or None
+        The deadline that its user set.
     """
 
     id: str
@@ -90,6 +94,8 @@ class QueueRow(Struct, frozen=True, kw_only=True):
     task: str = ""
     progress: Progress | None = None
     project: str = ""
+    throttle: int = 0
+    finish_by: float | None = None
 
 
 class MemberRow(Struct, frozen=True, kw_only=True):

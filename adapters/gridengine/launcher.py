@@ -80,6 +80,13 @@ class GridEngineLauncher(BatchLauncher):
         self._slots = {entry.host: entry.slots for entry in entries}
         self._slots_read = time.monotonic()
 
+    def _avoided(self, part: PartSpec) -> list[str]:
+        """The hosts that a claim which may wait must not get."""
+        if part.queue is None:
+            return []
+        avoided = {self._settings.plain(name) for name in part.queue.avoid} & self._slots.keys()
+        return sorted(avoided)
+
     def _site(self, part: PartSpec) -> dict[str, Any]:
         """The cell's settings, for the runner."""
         site = self._settings
@@ -104,6 +111,8 @@ class GridEngineLauncher(BatchLauncher):
                 {host: self._slots[host] for host in names.values()} if site.slots == "node" else {}
             ),
             "names": names,
+            "prefix": f"{site.cluster}/" if site.qualified else "",
+            "avoid": self._avoided(part),
             "options": options,
             "address": site.address,
             "ports": list(site.ports or (0, 0)),

@@ -7,13 +7,19 @@ standard library only, as the runner does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Collection, Iterable
 from typing import Any
 
-from coalloc.adapters.gridengine.parse_xml import JobEntry
+from coalloc.adapters.gridengine.parse_xml import JobEntry, Status
 from coalloc.adapters.runner.command import BatchError, UnreachableError
 from coalloc.adapters.runner.payload import BOOT
 
+OTHERS_FIRST = "others_first"
+WAITABLE = frozenset({"nodes_taken", "node_unavailable"})
+"""Refusals of what may be free later."""
+HOST_VARIABLE = '"$HOSTNAME"'
+"""In a script: the host on which Grid Engine has started it, by Grid Engine's name."""
 SLACK_S = 60.0
 """Between our own time limit and Grid Engine's, which is only there should we be gone, seconds."""
 WAITS, RUNS, DELETING, FAILED, OVERDUE = "WAITING", "RUNNING", "DELETING", "ERROR", "OVERDUE"
@@ -41,24 +47,29 @@ REFUSALS = (
 """What Grid Engine says, in lower case, and the reason of the refusal; the first counts."""
 
 
-def request(spec: dict[str, Any], host: str, slots: int) -> list[str]:
-    """The options of ``qsub`` by which exactly these slots are asked for."""
+def request(spec: dict[str, Any], host: str, slots: int, begin: str = "") -> list[str]:
+    """The options of ``qsub`` by which so many slots of a host are asked for.
+
+    Parameters
+    ----------
+    host : str
+        Empty: any host of the queue, but for those that are to be avoided.
+    begin : str
+        Not to be started before, as Grid Engine writes times; empty: from now on.
+    """
     site = spec["site"]
-    words = [
-        "-N",
-        spec["token"]["name"],
-        "-q",
-        f"{site['queue']}@{host}",
-        "-S",
-        "/bin/sh",
-        "-wd",
-        "/",
-    ]
+    where = f"{site['queue']}@{host}" if host else site["queue"]
+    words = ["-N", spec["token"]["name"], "-q", where, "-S", "/bin/sh", "-wd", "/"]
+    if not host and site["avoid"]:
+        words += ["-l", f"h=!({'|'.join(site['avoid'])})"]
+    if begin:
+        words += ["-a", begin]
     words += ["-r", "n", "-b", "n", "-j", "y", "-o", "/dev/null", "-m", "n", "-now", "n"]
     if slots > 1:
         words += ["-pe", site["pe"], str(slots)]
     if spec["time_limit_s"] is not None:
-        wait_s = spec["lease_s"] + spec["grace_s"] + SLACK_S
+        held_s = (spec.get("queue") or {}).get("hold_s", 0.0)
+        wait_s = held_s + spec["lease_s"] + spec["grace_s"] + SLACK_S
         words += ["-l", f"h_rt={-int(-(spec['time_limit_s'] + wait_s) // 1)}"]
     return [*words, *site["options"]]
 
@@ -70,7 +81,10 @@ def job_script(site: dict[str, Any], environment: dict[str, str]) -> str:
     to everybody.
     """
     lines = ["#!/bin/sh", '[ "${RESTARTED:-0}" = 0 ] || exit 0']
-    lines += [f"export {name}={quoted(value)}" for name, value in environment.items()]
+    lines += [
+        f"export {name}={value if value == HOST_VARIABLE else quoted(value)}"
+        for name, value in environment.items()
+    ]
     return "\n".join([*lines, f"exec {quoted(site['python'])} -I -S -c {quoted(BOOT)}", ""])
 
 
@@ -102,6 +116,37 @@ def joint_state(numbers: Iterable[str], jobs: Iterable[JobEntry]) -> str:
         if is_so:
             return state
     return RUNS
+
+
+def given(numbers: Iterable[str], status: Status, whole: Collection[str] = ()) -> dict[str, int]:
+    """The hosts of a part's jobs that have started, and how many processes each takes.
+
+    Parameters
+    ----------
+    whole : collection of str
+        Hosts that take one process, however many slots they have.
+    """
+    mine, found = set(numbers), dict[str, int]()
+    for queue in status.queues:
+        slots = sum(job.slots for job in queue.jobs if job.number in mine)
+        if slots:
+            found[queue.host] = 1 if queue.host in whole else slots
+    return found
+
+
+def place_in_queue(numbers: Iterable[str], waiting: Iterable[JobEntry]) -> int:
+    """Number of jobs that Grid Engine would start before; it lists them in that order."""
+    mine, before = set(numbers), 0
+    for job in waiting:
+        if job.number in mine:
+            break
+        before += "h" not in job.state and "E" not in job.state
+    return before
+
+
+def instant(time_s: float) -> str:
+    """A time as Grid Engine reads it, in UTC."""
+    return time.strftime("%Y%m%d%H%M.%S", time.gmtime(time_s))
 
 
 def explained(state: str, wait_s: float) -> tuple[str, str]:

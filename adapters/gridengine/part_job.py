@@ -15,11 +15,18 @@ from coalloc.adapters.gridengine.commands import GridEngine
 from coalloc.adapters.gridengine.parse_xml import ParseError, Status, parse_number, parse_status
 from coalloc.adapters.gridengine.part_commands import (
     ALIVE,
+    HOST_VARIABLE,
+    OTHERS_FIRST,
     OVERDUE,
+    RUNS,
+    WAITABLE,
     WAITS,
     explained,
+    given,
+    instant,
     job_script,
     joint_state,
+    place_in_queue,
     refusal,
     request,
 )
@@ -78,6 +85,8 @@ class GridEngineJob:
         )
         self._account: Account | None = account_of(spec)
         self._submitted = time.monotonic()
+        self._is_queued = False
+        self._queue: dict[str, Any] = spec.get("queue") or {}
 
     @property
     def number(self) -> str:
@@ -92,14 +101,18 @@ class GridEngineJob:
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
         """Submit a job for each host; their wrappers come to this port.
 
+        A claim that may wait is submitted whether there is room for it or not. One of several
+        hosts may not: some would stand idle until the last is free.
+
         Raises
         ------
         FaultError
             The slots are not free, or Grid Engine does not want it.
         """
         try:
-            for host, words in self._requests().items():
-                self._ask_whether_free(host, words)
+            self._is_queued = bool(self._queue) and not self._has_room_now()
+            if not self._queue:
+                self._ask_whether_free()
             for host, words in self._requests().items():
                 said = self._submit(words, job_script(self._spec["site"], self._place(host, port)))
                 self._numbers.append(parse_number(said))
@@ -113,14 +126,59 @@ class GridEngineJob:
         keep()
         return True
 
+    def _has_room_now(self) -> bool:
+        """Whether a claim that might wait need not.
+
+        Raises
+        ------
+        BatchError, FaultError
+        """
+        if self._queue["at_once"]:
+            try:
+                self._ask_whether_free()
+                return True
+            except CommandRefusedError as error:
+                if refusal(error) not in WAITABLE:
+                    raise
+        if len(node_counts(self._spec)) > 1:
+            why = "parts of several hosts do not wait in Grid Engine's queue"
+            raise FaultError(OTHERS_FIRST, why)
+        return False
+
     def hasten(self) -> bool:
-        """No claim waits here."""
+        """Let a job with a later begin start from now on; whether that is so."""
+        try:
+            self._run("qalter", "-a", instant(time.time()), *self._numbers)
+        except UnreachableError:
+            return False
+        except CommandRefusedError:
+            return True  # it has started, or ended
         return True
 
     def turn(self) -> Turn | None:
-        """Ask for the jobs' states: their slots are those asked for, and are never told."""
+        """The jobs' place in the queue, or what they were given; None: out of reach."""
+        if not self._is_queued:
+            return self._turn_at_once()
+        try:
+            status = parse_status(self._commands.run("qstat", "-f", "-xml", "-u", "*"))
+        except (ParseError, BatchError):
+            return None
+        state = joint_state(self._numbers, status.jobs())
+        if state == RUNS:
+            whole = self._spec["site"]["whole"]
+            return Turn(state, slots=given(self._numbers, status, whole))
+        before = place_in_queue(self._numbers, status.waiting)
+        return Turn(state, f"{before} jobs are before it", is_next=before == 0)
+
+    def _turn_at_once(self) -> Turn | None:
+        """Their slots are those asked for."""
         state, reason = self.state()
-        return None if state is None else Turn(state, reason)
+        if state is None:
+            return None
+        names = self._spec["site"]["names"].values()
+        counts = node_counts(self._spec)
+        granted = state == RUNS and bool(self._queue)
+        return Turn(state, reason, slots={name: counts[name] for name in names} if granted else {})
 
     def state(self) -> tuple[str | None, str]:
         """The jobs' joint state; None: not known; empty: one of them is not there."""
@@ -129,7 +187,7 @@ class GridEngineJob:
         except (ParseError, BatchError):
             return None, ""
         wait_s = self._spec["site"]["queue_wait_s"]
-        if state == WAITS and time.monotonic() - self._submitted > wait_s:
+        if state == WAITS and not self._is_queued and time.monotonic() - self._submitted > wait_s:
             return OVERDUE, ""
         return state, ""
 
@@ -185,12 +243,16 @@ class GridEngineJob:
         return ""
 
     def _requests(self) -> dict[str, list[str]]:
-        """The options of ``qsub`` for each host."""
-        whole = self._spec["site"]["whole"]
-        return {
-            host: request(self._spec, host, whole.get(host, count))
-            for host, count in node_counts(self._spec).items()
-        }
+        """The options of ``qsub`` for each host; no name: for any host."""
+        whole, queue = self._spec["site"]["whole"], self._queue
+        is_late = self._is_queued and queue["begin_s"] >= 1.0
+        begin = instant(time.time() + queue["begin_s"]) if is_late else ""
+        requests = {}
+        for host, count in node_counts(self._spec).items():
+            # A host that is claimed whole is asked for with its own number of slots.
+            where = "" if self._is_queued and not whole else host
+            requests[where] = request(self._spec, where, whole.get(host, count), begin)
+        return requests
 
     def _place(self, host: str, port: int) -> dict[str, str]:
         """A wrapper's environment."""
@@ -198,19 +260,21 @@ class GridEngineJob:
         return {
             "COALLOC_BARRIER": f"{address}:{port}",
             "COALLOC_BARRIER_KEY": self._spec["key"],
-            "COALLOC_BARRIER_NODE": host,
+            "COALLOC_BARRIER_NODE": host or HOST_VARIABLE,
             VARIABLE: PAYLOAD,
         }
 
-    def _ask_whether_free(self, host: str, words: list[str]) -> None:
-        """Have Grid Engine look at it as things are; nothing is submitted."""
-        self._run("qsub", "-w", "p", *words, text="#!/bin/sh\n")
+    def _ask_whether_free(self) -> None:
+        """Have Grid Engine look at each host as things are; nothing is submitted."""
+        for words in self._requests().values():
+            self._run("qsub", "-w", "p", *words, text="#!/bin/sh\n")
 
     def _submit(self, words: list[str], script: str) -> str:
         return self._run("qsub", "-terse", "-w", "n", *words, text=script)
 
     def _run(self, name: str, *words: str, text: str | None = None) -> str:
-        return self._commands.run(name, *words, text=text, account=self._account)
+        env = {"TZ": "UTC"}
+        return self._commands.run(name, *words, text=text, account=self._account, env=env)
 
     def _status(self) -> Status:
         return parse_status(self._commands.run("qstat", "-xml", "-u", "*"))

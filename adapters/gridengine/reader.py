@@ -30,6 +30,11 @@ from coalloc.model.site_rules import PartitionRules, SiteRules
 
 UTC = {"TZ": "UTC"}
 RESOURCES = "num_proc,mem_total,load_short,slots,h_rt,arch"
+WAYS = {
+    "at_once": "at once, where slots are free",
+    "queue": "at once, else as jobs that wait their turn",
+}
+"""How parts get in."""
 QSTAT = ("-f", "-xml", "-F", RESOURCES, "-r", "-u", "*")
 
 
@@ -81,6 +86,8 @@ class GridEngineReader:
             nodes=tuple(self._node(entry, loads.get(entry.host, Load())) for entry in entries),
             running=running_jobs(settings, entries, now, claims),
             waiting=waiting_count(status, claims),
+            queues=settings.start == "queue",
+            way=WAYS[settings.start],
             unknown=unknown,
             rules=SiteRules(
                 honoured=("account", "partition"),

@@ -74,11 +74,18 @@ class GridEngineSettings(BatchSettings, frozen=True, kw_only=True, dict=True):
     command_limit_s: Annotated[CommandLimit, Meta(description="Time limit of one command, s.")] = (
         10.0
     )
+    start: Annotated[
+        Literal["at_once", "queue"],
+        Meta(
+            description="Parts are claimed at once or not at all, or, where other jobs go first, "
+            "as ordinary jobs that wait in Grid Engine's queue."
+        ),
+    ] = "at_once"
     queue_wait_s: Annotated[
         Wait,
         Meta(
-            description="A part that Grid Engine has not started after this long is refused, s; "
-            "more than its schedule_interval."
+            description="A part claimed at once that Grid Engine has not started after this long "
+            "is refused, s; more than its schedule_interval."
         ),
     ] = 30.0
     project: Annotated[Name, Meta(description="-P of what is submitted.")] = ""

@@ -13,6 +13,14 @@ from typing import Any
 
 from coalloc.adapters.runner.barrier import Barrier
 from coalloc.adapters.runner.batch_job import PartJob, node_specs
+from coalloc.adapters.runner.ends import (
+    OWN_ENDS,
+    bare_end,
+    exit_code,
+    has_started,
+    start_times,
+    verdict,
+)
 from coalloc.adapters.runner.grant import (
     Nodes,
     dealt,
@@ -38,10 +46,6 @@ RECONNECT_S = 20.0
 KILL_MARGIN_S = 5.0
 REBIND_S = 30.0
 REBIND_POLL_S = 0.2
-SIGNAL_EXIT, HIGHEST_EXIT = 128, 255
-"""A shell adds the signal's number to the first."""
-OWN_ENDS = frozenset({"exited", "signalled"})
-"""Reasons of processes that nothing of ours, and no batch system, has ended."""
 
 
 class PartSupervisor(OrderLoop):
@@ -146,7 +150,7 @@ class PartSupervisor(OrderLoop):
             "ended": max((e["ended"] for e in ends), default=end["ended"]),
             "cpu_s": round(sum(e["cpu_s"] for e in ends), 6),
             "max_rss_mb": max((e["max_rss_mb"] for e in ends), default=0.0),
-            **self._start_times(),
+            **start_times(self._barrier.nodes.values()),
         }
 
     # -- up to the barrier
@@ -271,7 +275,7 @@ class PartSupervisor(OrderLoop):
             self._say(READY, here, durable=True)
         self._start_if_ready()
         if self.is_started and RUN not in self._said and barrier.all_said(RUN):
-            self._say(RUN, self._start_times())
+            self._say(RUN, start_times(self._barrier.nodes.values()))
         if not self.is_started and not self._reason:
             for node in barrier.nodes.values():
                 if END in node.records:
@@ -376,65 +380,6 @@ class PartSupervisor(OrderLoop):
         One whose processes were ended for another reason than their own is cancelled instead.
         """
         ends = [node.records[END] for node in self._barrier.nodes.values()]
-        codes = [code for end in ends for code in end["codes"] if code is not None]
         if self._reason or any(end["reason"] not in OWN_ENDS for end in ends):
             self._job.withdraw()
-        worst = max((code if code >= 0 else SIGNAL_EXIT - code for code in codes), default=0)
-        self._barrier.let_go(min(worst, HIGHEST_EXIT))
-
-    def _start_times(self) -> dict[str, Any]:
-        """Start of the part's first process."""
-        runs = [n.records[RUN] for n in self._barrier.nodes.values() if RUN in n.records]
-        runs = [run for run in runs if run.get("started") is not None]
-        if not runs:
-            return {"started": None, "started_mono": None}
-        first = min(runs, key=lambda run: float(run["started"]))
-        is_here = first.get("boot") == boot_id()
-        return {
-            "started": first["started"],
-            "started_mono": first["started_mono"] if is_here else None,
-        }
-
-
-def has_started(status: StatusFile) -> bool:
-    """Whether a part was, or may have been, let go."""
-    ready = status.read(READY)
-    is_rebooted = ready is not None and ready.get("boot") != boot_id()
-    return is_rebooted or status.read(START) is not None
-
-
-def verdict(ends: list[dict[str, Any]], job: PartJob) -> tuple[str, str]:
-    """Reason and detail of a part whose nodes have ended so, in the order of their ranks."""
-    worst = next((end for end in ends if end["reason"] != "exited"), None)
-    worst = worst or next((end for end in ends if any(end["codes"])), None)
-    if worst is None:
-        return "exited", ""
-    if was_signalled(worst):  # not by us; the batch system may know who did
-        state, reason = job.settled_state()
-        if state and not job.is_alive(state):
-            known = job.explained(state, reason)
-            if known[0] != "step_failed":
-                return known
-    return worst["reason"], worst["detail"]
-
-
-def was_signalled(end: dict[str, Any]) -> bool:
-    """Tell if a signal may have ended a node's processes or its wrapper.
-
-    A batch system that ends a job signals the wrapper and the processes alike, and which of them
-    is gone first is chance. A shell whose child was killed exits with 128 or more.
-    """
-    if end["reason"] in {"signalled", "exited"}:
-        return any(code is not None and (code < 0 or code > SIGNAL_EXIT) for code in end["codes"])
-    return bool(end["reason"] == "cancelled")
-
-
-def bare_end(reason: str, detail: str, *, is_started: bool) -> dict[str, Any]:
-    """The end of a part of whose processes nothing is known."""
-    return {
-        "state": "lost" if is_started else "refused",
-        "reason": reason,
-        "detail": detail,
-        "codes": [],
-        "ended": time.time(),
-    }
+        self._barrier.let_go(exit_code(ends))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.batch.launcher import BatchLauncher
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.slurm.commands import Slurm
+from coalloc.adapters.slurm.passing import Passing
+from coalloc.adapters.slurm.rules import ADDED_S, GRACE_S
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
 from coalloc.model.batch_options import NAMES
@@ -38,6 +41,8 @@ class SlurmLauncher(BatchLauncher):
         See `PartLauncher`.
     share : Share, optional
         The share of the cluster on which we go first.
+    passing : Passing, optional
+        Reservations of ours that Slurm has.
 
     Raises
     ------
@@ -49,11 +54,18 @@ class SlurmLauncher(BatchLauncher):
     honours = frozenset(NAMES)
 
     def __init__(
-        self, settings: SlurmSettings, state_dir: Path, share: Share | None = None
+        self,
+        settings: SlurmSettings,
+        state_dir: Path,
+        share: Share | None = None,
+        passing: Passing | None = None,
     ) -> None:
         self._settings = settings
         self._slurm = commands_of(settings)
         self._share = Share(settings=settings, slurm=self._slurm) if share is None else share
+        self._passing = (
+            Passing(settings=settings, slurm=self._slurm) if passing is None else passing
+        )
         self._names: frozenset[str] = frozenset()
         super().__init__(state_dir)
         self._ledger = Ledger(state_dir / "given_back")
@@ -82,9 +94,13 @@ class SlurmLauncher(BatchLauncher):
         if unknown:
             raise ClaimRefusedError("unknown_node", f"there is no node {', '.join(unknown)}")
         kept = self._share.nodes
-        if kept and not wanted <= kept:
-            beyond = fold(wanted - kept)
+        if kept and not wanted <= kept | self._passing.near:
+            beyond = fold(wanted - kept - self._passing.near)
             raise ClaimRefusedError("nodes_taken", f"{beyond} is not kept for us any more")
+        named = self._reservation(part)
+        if named and kept & wanted:
+            both = f"{fold(kept & wanted)} is of our share, the other nodes are in {named}"
+            raise ClaimRefusedError("nodes_taken", f"{both}: Slurm takes one of them for a job")
 
     def _read_names(self) -> None:
         try:
@@ -108,7 +124,7 @@ class SlurmLauncher(BatchLauncher):
             "partition": site.partition,
             "account": site.account,
             "qos": site.qos,
-            "reservation": site.reservation or (self._share.name if self._share.nodes else ""),
+            "reservation": self._reservation(part) or site.reservation or self._of_share(part),
         }
         asked = own | dict(part.batch.given())
         options = [f"--{name}={value}" for name, value in asked.items() if value]
@@ -129,17 +145,31 @@ class SlurmLauncher(BatchLauncher):
             "python": site.python,
         }
 
+    def _reservation(self, part: PartSpec) -> str:
+        """The reservation of ours that keeps the part's nodes for its user; empty: none."""
+        wanted = {self._settings.plain(name) for name, _ in part.nodes}
+        limit_s = None if part.time_limit_s is None else part.time_limit_s + ADDED_S + GRACE_S
+        return self._passing.reservation_of(_user_of(part), wanted, limit_s, time.time())
+
+    def _of_share(self, part: PartSpec) -> str:
+        wanted = {self._settings.plain(name) for name, _ in part.nodes}
+        return self._share.name if self._share.nodes & wanted else ""
+
     def _longest_s(self, part: PartSpec) -> float | None:
         """The longest time limit that Slurm lets the part have, as far as its rules are known."""
         rules = self._share.rules
         if rules is None:
             return None
-        try:
-            user = pwd.getpwuid(os.getuid() if part.uid is None else part.uid).pw_name
-        except KeyError:
-            user = ""
-        asking = Asking(user=user, batch=part.batch, time_limit_s=part.time_limit_s)
+        asking = Asking(user=_user_of(part), batch=part.batch, time_limit_s=part.time_limit_s)
         return judged(rules, asking).limits.time_s
+
+
+def _user_of(part: PartSpec) -> str:
+    """The account that submits a part; empty: there is none of that number."""
+    try:
+        return pwd.getpwuid(os.getuid() if part.uid is None else part.uid).pw_name
+    except KeyError:
+        return ""
 
 
 class Ledger:

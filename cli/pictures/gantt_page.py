@@ -18,7 +18,10 @@ from coalloc.model.nodeset import fold
 from coalloc.model.plan import Placement
 from coalloc.runtime.texts import instant, length
 
-MODULES = ("dom.js", "ticks.js", "tracks.js", "input.js", "gantt.js")
+MODULES = (
+    *("dom.js", "ticks.js", "tracks.js", "input.js"),
+    *("colours.js", "painting.js", "drawing.js", "gantt.js"),
+)
 """Of the dashboard, each after those it imports."""
 BEGIN = """
 const data = JSON.parse(document.getElementById("data").textContent);

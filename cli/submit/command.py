@@ -106,8 +106,13 @@ def _add_chunks(group: Any) -> None:
 def _add_order(group: Any) -> None:
     shared.add_order(group)
     group.add_argument(
-        "-a", "--array", type=parse.indices, metavar="INDICES", help="such as 0-9,12,20-30:2"
+        "-a",
+        "--array",
+        type=parse.array,
+        metavar="INDICES[%N]",
+        help="such as 0-9,12,20-30:2; with %%5 at most five of them run at once",
     )
+    shared.add_deadline(group)
     group.add_argument(
         "--hold-infeasible",
         action="store_true",
@@ -243,12 +248,14 @@ def _job_options(args: argparse.Namespace, script: str) -> JobOptions:
         "sigma": args.sigma,
         "proc_gbps": args.bandwidth,
         "memory_mb_per_proc": args.mem_per_proc,
-        "array": args.array,
+        "array": args.array and args.array[0],
+        "throttle": (args.array and args.array[1]) or None,
         "hold_infeasible": args.hold_infeasible or None,
         "requeue": args.requeue or None,
         "script": script or None,
         "procs": args.ntasks,
         **shared.shared_options(args, "submit"),
+        "finish_by": args.deadline and shared.begin(args.deadline, "submit", "--deadline"),
         **_kind(args),
     }
     kept: JobOptions = {k: v for k, v in options.items() if v is not None}  # type: ignore[assignment]
@@ -265,7 +272,16 @@ def _kind(args: argparse.Namespace) -> Mapping[str, Any]:
     return _moldable(args) if _is_moldable(args) else {"base_time": args.base_time}
 
 
-NOT_DIVISIBLE = ("ntasks", "base_time", "sigma", "bandwidth", "speedup", "times", "array")
+NOT_DIVISIBLE = (
+    "ntasks",
+    "base_time",
+    "sigma",
+    "bandwidth",
+    "speedup",
+    "times",
+    "array",
+    "deadline",
+)
 
 
 def _divisible(args: argparse.Namespace) -> Mapping[str, Any]:

@@ -53,6 +53,15 @@ def add_begin(group: Any) -> None:
     group.add_argument("--begin", metavar="TIME", help="no start before: now+1hour, 16:00")
 
 
+def add_deadline(group: Any) -> None:
+    """Options of its latest end."""
+    group.add_argument(
+        "--deadline",
+        metavar="TIME",
+        help="start it only if it can end by then, and end it once it cannot: now+2hours, 16:00",
+    )
+
+
 def add_batch(group: Any) -> None:
     """Options that are passed on to batch systems."""
     group.add_argument(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
-from coalloc.core.base.power import PowerState
+from coalloc.core.base.power import PowerState, floored
 from coalloc.core.base.settings import ClusterSettings
 from coalloc.model.platform import Node
 from coalloc.model.reading import ClusterReading, NodeReading
@@ -88,6 +88,11 @@ class ClusterState:
     def clock_ahead_s(self) -> float | None:
         """Lead of its executor's clock over ours, by the message that was quickest here."""
         return max(self.clock_leads_s, default=None)
+
+    def power_of(self, node: NodeReading, power_step: float) -> float:
+        """Power of one of its nodes as planning sees it: in steps, published or as it was read."""
+        steps = self.powers.get(node.name)
+        return floored(node.power, power_step) if steps is None else steps.published
 
     def is_stale(self, now: float, max_age_s: float) -> bool:
         """Nothing may be concluded from what was read last."""

@@ -14,6 +14,7 @@ from coalloc.core.base.records import Launch
 from coalloc.model.batch_options import PLAIN, BatchOptions
 from coalloc.model.parts import PartReport, QueueTerms
 from coalloc.model.reading import ClusterReading
+from coalloc.model.reserved import Reserved
 
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 """Said by the daemon at a submission, and by an executor before a start."""
@@ -156,11 +157,14 @@ class Ping:
         False to an executor that counts as disconnected: it says hello, and is back.
     wanted : int
         Slots of the cluster that waiting jobs could fill.
+    reserved : tuple of Reserved or None
+        Operators' reservations with nodes of the cluster, and those nodes; None: not said.
     """
 
     epoch: int
     known: bool = True
     wanted: int = 0
+    reserved: tuple[Reserved, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

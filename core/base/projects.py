@@ -14,6 +14,7 @@ from math import inf
 OTHERS = ""
 """The project of jobs that belong to none."""
 DAY_S = 86_400.0
+ITS_ARRAY = "its array"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,13 +95,18 @@ class Scope:
     ----------
     project, user : str or None
         None: of all of them. A project stands for those below it too.
+    array : str
+        Number of the job array whose throttle it is; empty: none.
     """
 
     project: str | None
     user: str | None
     limits: Limits
+    array: str = ""
 
     def __str__(self) -> str:
+        if self.array:
+            return ITS_ARRAY
         if self.project is None:
             return f"user {self.user}"
         return f"project {self.project}" + (f", user {self.user}" if self.user is not None else "")

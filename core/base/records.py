@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from typing import NamedTuple
 
 from coalloc.model.batch_options import PLAIN, BatchOptions
-from coalloc.model.jobs import Job
+from coalloc.model.cost import shortest_time
+from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.parts import PartState
-from coalloc.model.ranges import EVENT
 
 
 class JobState(StrEnum):
@@ -31,6 +32,7 @@ class JobState(StrEnum):
 
 
 WAITING = frozenset({JobState.PENDING, JobState.HELD})
+NOT_STARTED = WAITING | {JobState.PREPARING}
 PLACED = frozenset({JobState.PREPARING, JobState.STARTING, JobState.RUNNING})
 ENDED = frozenset(
     {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.TIMEOUT, JobState.LOST}
@@ -188,6 +190,10 @@ class JobRecord:
         An operator's, in doublings of its weight.
     batch : BatchOptions
         What the batch systems are told, as its user said it.
+    throttle : int
+        Of a member of an array: so many of its members are placed at once, at the most. 0: all.
+    finish_by : float or None
+        The deadline that its user set, seconds: it starts only if it can end by then.
     """
 
     id: str
@@ -238,6 +244,24 @@ class JobRecord:
     barred: Mapping[str, str] = field(default_factory=dict)
     priority: float = 0.0
     batch: BatchOptions = PLAIN
+    throttle: int = 0
+    finish_by: float | None = None
+
+    @property
+    def array(self) -> str:
+        """Number of the array of which it is a member; empty: of none."""
+        return "" if self.array_index is None else self.id.partition("_")[0]
+
+    @property
+    def latest_start(self) -> float:
+        """The last time at which it may start to end by its deadline, seconds.
+
+        Its run counts as long as its time limit, or as it takes at the least.
+        """
+        if self.finish_by is None or not isinstance(self.job, RigidJob | MoldableJob):
+            return inf
+        limit = self.job.time_limit
+        return self.finish_by - (shortest_time(self.job) if limit is None else limit)
 
     @property
     def cancellation(self) -> Cancellation:
@@ -312,26 +336,3 @@ class Launch:
     cwd: str = "/"
     stdout: str = ""
     stderr: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reserved:
-    """Nodes kept for the jobs of some users in [start, end).
-
-    Attributes
-    ----------
-    users : tuple of str
-        Empty: for nobody.
-    start, end : float
-        Seconds since the epoch; one without an end lasts until it is taken back.
-    by, reason : str
-        Who made it, and why.
-    """
-
-    name: str
-    nodes: tuple[str, ...]
-    start: float
-    end: float = EVENT.high
-    users: tuple[str, ...] = ()
-    by: str = ""
-    reason: str = ""

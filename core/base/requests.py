@@ -32,6 +32,10 @@ class Submit:
         Run it again, from its beginning, where a batch system has preempted it.
     batch : BatchOptions
         What the batch systems are told.
+    throttle : int
+        Of an array: so many of its jobs run at once, at the most; 0: all.
+    finish_by : float, optional
+        Start it only if it can end by then, seconds since the epoch; otherwise end it.
     """
 
     token: str
@@ -46,6 +50,8 @@ class Submit:
     keep_going: bool = False
     requeue: bool = False
     batch: BatchOptions = PLAIN
+    throttle: int = 0
+    finish_by: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +111,10 @@ class Update:
         Instead of its dependencies.
     batch : mapping of option to text
         Of `BatchOptions`, those that change; an empty text takes one away.
+    throttle : int, optional
+        Of a whole array, as of `Submit`.
+    finish_by : float, optional
+        As of `Submit`; 0 takes it away.
     """
 
     job: str
@@ -112,6 +122,8 @@ class Update:
     name: str | None = None
     needs: tuple[tuple[str, str], ...] | None = None
     batch: Mapping[str, str] = field(default_factory=dict)
+    throttle: int | None = None
+    finish_by: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

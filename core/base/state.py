@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappush
 from typing import Any
 
 from coalloc.core.base.clusters import ClusterState
@@ -16,7 +17,7 @@ from coalloc.core.base.effects import AppendEvent, Effect, LogLine, SaveJob, Sav
 from coalloc.core.base.messages import Abort, Dismiss, Forget, Order
 from coalloc.core.base.plan_order import PlanOrder
 from coalloc.core.base.projects import ProjectTree
-from coalloc.core.base.records import WAITING, JobRecord, JobState, Outlook, Reserved, Wait
+from coalloc.core.base.records import NOT_STARTED, WAITING, JobRecord, JobState, Outlook, Wait
 from coalloc.core.base.round_control import Aside, Isolation, RoundControl
 from coalloc.core.base.settings import Settings
 from coalloc.core.base.speedup_fit import Run
@@ -24,6 +25,7 @@ from coalloc.core.base.start_intervals import Calibration, Promise
 from coalloc.core.base.usage import Owner, Usage
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan
+from coalloc.model.reserved import Reserved
 from coalloc.model.snapshot import Snapshot
 
 NOBODY = ""
@@ -126,6 +128,14 @@ class State:
     """Processor-seconds of ended jobs by day, as far back as a limit looks."""
     prioritised: set[str] = field(default_factory=set)
     """Waiting jobs to which an operator has given a priority."""
+    throttled: set[str] = field(default_factory=set)
+    """Waiting members of arrays of which only so many run at once."""
+    latest_starts: dict[str, float] = field(default_factory=dict)
+    """Of jobs that have a deadline and have not started: when they still could."""
+    deadline_queue: list[tuple[float, str]] = field(default_factory=list)
+    """The same as a heap, in which some are out of date."""
+    deadline_due: float | None = None
+    """The first of them, when we are called."""
     last_job: int = 0
     last_event: int = 0
     last_round: int = 0
@@ -182,6 +192,11 @@ class State:
             self.prioritised.add(record.id)
         else:
             self.prioritised.discard(record.id)
+        if record.throttle and record.id in self.waiting:
+            self.throttled.add(record.id)
+        else:
+            self.throttled.discard(record.id)
+        self._keep_deadline(record)
         if record.origin and not record.is_ended:
             self.native_jobs.setdefault(record.origin, {})[record.foreign] = record.id
         elif record.origin:
@@ -199,6 +214,8 @@ class State:
                 or record.origin
                 or record.needs
                 or record.priority
+                or record.throttle
+                or record.finish_by is not None
             ):
                 self.index(record)
             elif isinstance(record.job, RigidJob):
@@ -234,6 +251,15 @@ class State:
                     if isinstance(record.job, WorkflowJob)
                     else ChunkPool.of(record.id, record.job)
                 )
+
+    def _keep_deadline(self, record: JobRecord) -> None:
+        if record.finish_by is None or record.state not in NOT_STARTED:
+            self.latest_starts.pop(record.id, None)
+            return
+        latest = record.latest_start
+        if self.latest_starts.get(record.id) != latest:
+            self.latest_starts[record.id] = latest
+            heappush(self.deadline_queue, (latest, record.id))
 
     def _unhand(self, record: JobRecord) -> None:
         there = self.native_jobs.get(record.origin, {})
@@ -280,6 +306,8 @@ class State:
         self.limited.pop(job, None)
         self.backing_off.discard(job)
         self.prioritised.discard(job)
+        self.throttled.discard(job)
+        self.latest_starts.pop(job, None)
 
     def send(self, cluster: str, order: Order) -> None:
         """Put an order into a cluster's outbox.

@@ -7,6 +7,8 @@ A job may start while, in each of its scopes (`core.projects.Scope`), with it
 - no more than `max_proc_hours` have been used within `window_days`, with all that runs counted to
   its planned end.
 
+The throttle of a job array is a limit too: `max_running_jobs` of a scope that is the array.
+
 Jobs that do not fit by themselves beside what runs are left out of a round. The others are planned,
 up to twice the room that is left, and each start is checked again when it is committed: that check
 is what keeps the limits, whatever the plan says.
@@ -19,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import inf
 
-from coalloc.core.base.projects import DAY_S, Limits, Scope
+from coalloc.core.base.projects import DAY_S, ITS_ARRAY, Limits, Scope
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.base.usage import by_day, spans
@@ -32,13 +34,15 @@ from coalloc.model.speedup import TableSpeedup
 
 LIMIT = "limit"
 """Why a job waits: one of its limits holds it."""
+ARRAY_LIMIT = "array_limit"
+"""The same, where that is the throttle of its array."""
 OVERBOOKED = 2
 """Jobs are planned for so many times the room that a limit leaves: not all of them fit at once."""
 HOUR_S = 3600.0
 TOLERANCE_S = 1e-6
 MANY = 1e9
 
-Key = tuple[str | None, str | None]
+Key = tuple[str | None, str | None, str]
 
 
 @dataclass(slots=True)
@@ -62,11 +66,18 @@ class Use:
 
 
 class LimitBook:
-    """Use of every scope at one instant, and the starts that are added to it."""
+    """Use of every scope at one instant, and the starts that are added to it.
 
-    def __init__(self, state: State, now: float) -> None:
-        self._state, self._now = state, now
+    Parameters
+    ----------
+    of_site : bool
+        With the limits of users and projects, not only the throttles of arrays.
+    """
+
+    def __init__(self, state: State, now: float, *, of_site: bool = True) -> None:
+        self._state, self._now, self._of_site = state, now, of_site
         self._uses: dict[Key, Use] = {}
+        self._arrays: dict[tuple[str, int], Scope] = {}
         if state.tree.window_days:
             self._count_days(int(now // DAY_S))
         for record in state.placed_records():
@@ -126,11 +137,18 @@ class LimitBook:
     def scopes(self, record: JobRecord) -> Iterator[Scope]:
         """The scopes of a job that may hold it."""
         state = self._state
-        every = state.tree.scopes(project_of(state, record), record.user)
-        return (scope for scope in every if scope.limits.holds_starts)
+        if self._of_site and state.tree.has_limits:
+            every = state.tree.scopes(project_of(state, record), record.user)
+            yield from (scope for scope in every if scope.limits.holds_starts)
+        if record.throttle and record.array:
+            key = record.array, record.throttle
+            if key not in self._arrays:
+                most = Limits(max_running_jobs=record.throttle)
+                self._arrays[key] = Scope(project=None, user=None, limits=most, array=key[0])
+            yield self._arrays[key]
 
     def _use(self, scope: Scope) -> Use:
-        return self._uses.setdefault((scope.project, scope.user), Use())
+        return self._uses.setdefault((scope.project, scope.user, scope.array), Use())
 
     def _count(self, record: JobRecord) -> None:
         procs = sum(sum(part.nodes.values()) for part in record.parts)
@@ -175,7 +193,9 @@ def _why_not(scope: Scope, use: Use, job: str, procs: int, proc_s: float) -> str
         return f"{scope} runs {use.procs} of {most} processes; it starts when {ended} ended"
     most = limits.max_running_jobs
     if most is not None and job not in use.jobs and len(use.jobs) >= most:
-        return f"{scope} runs {len(use.jobs)} of {most} jobs; it starts when one has ended"
+        more = len(use.jobs) + 1 - most
+        ended = "one has" if more == 1 else f"{more} have"
+        return f"{scope} runs {len(use.jobs)} of {most} jobs; it starts when {ended} ended"
     hours = limits.max_proc_hours
     if hours is not None and use.proc_s + proc_s > hours * HOUR_S + TOLERANCE_S:
         return _over_hours(limits, scope, use, proc_s, hours)
@@ -224,26 +244,49 @@ def least_of(job: Job) -> tuple[int, float]:
             return 1, seconds
 
 
+def are_on(state: State) -> bool:
+    """Whether a waiting job has any limit that may hold it."""
+    return state.tree.has_limits or bool(state.throttled)
+
+
+def reason_of(why: str) -> str:
+    """Reason for which a limit holds a job, by what it says in words."""
+    return ARRAY_LIMIT if why.startswith(ITS_ARRAY) else LIMIT
+
+
 def hold_back(state: State, now: float) -> None:
     """Note the waiting jobs that limits hold now; the greatest weights ask for room first."""
-    state.limited = {}
-    if not state.tree.has_limits:
-        return
-    book = LimitBook(state, now)
+    state.limited = held_back(state, now)
+
+
+def held_back(state: State, now: float, *, of_site: bool = True) -> dict[str, str]:
+    """The waiting jobs that limits hold now, each with the limit in words.
+
+    Parameters
+    ----------
+    of_site : bool
+        With the limits of users and projects, not only the throttles of arrays.
+    """
+    held: dict[str, str] = {}
+    of_site = of_site and state.tree.has_limits
+    if not of_site and not state.throttled:
+        return held
+    book = LimitBook(state, now, of_site=of_site)
     for record in _in_turn(state, now):
-        if record.id in state.composites:
+        if record.id in state.composites or not (of_site or record.throttle):
             continue
         procs, seconds = least_of(record.job)
         why = book.why_not(record, procs, seconds) or _no_allotment(book, record)
         if not why and _may_start(state, record, now):
             why = book.overbooked(record, procs)
         if why:
-            state.limited[record.id] = why
+            held[record.id] = why
+    return held
 
 
 def _may_start(state: State, record: JobRecord, now: float) -> bool:
     """Test if only room keeps a job waiting; others ask for none that it could have."""
-    if record.not_before > now or record.opens(now) > now:
+    if record.not_before > now or record.opens(now) > now or record.id in state.aside:
         return False
     return not open_needs(state, record)
 

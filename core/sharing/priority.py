@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from coalloc.core.base.projects import OTHERS, ProjectTree
 from coalloc.core.base.records import JobRecord
@@ -67,8 +68,7 @@ class Lead:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Factors:
+class Factors(NamedTuple):
     """The terms of one job's effective weight; all but the weights in doublings.
 
     Attributes
@@ -79,10 +79,10 @@ class Factors:
         As much of it as its limits admit.
     shares : float
         Not above 0.
-    ahead_s : float
-        Entitlement of its project that the project's earlier jobs take, seconds.
     weight : float
         The effective one.
+    ahead_s : float
+        Entitlement of its project that the project's earlier jobs take, seconds.
     """
 
     submitted: float
@@ -91,9 +91,9 @@ class Factors:
     age: float
     size: float
     shares: float
+    weight: float
     leads: tuple[Lead, ...] = ()
     ahead_s: float = 0.0
-    weight: float
 
     @property
     def unshared(self) -> float:
@@ -212,9 +212,8 @@ def share_of(tree: ProjectTree, project: str) -> float:
     return tree.shares.get(project, tree.shares[OTHERS])
 
 
-def standing(state: State, records: Iterable[JobRecord], now: float) -> Standing:
-    """Entitlement and leads of the owners of these waiting jobs."""
-    waiting = {owner_of(state, record) for record in records}
+def standing(state: State, waiting: Collection[Owner], now: float) -> Standing:
+    """Entitlement and leads of owners who have jobs waiting."""
     out = Standing(capacity=capacity(state))
     if not out.capacity or not state.settings.priority.shares:
         return out
@@ -237,21 +236,21 @@ def factors(
     """The factors of waiting jobs, which are given in arrival order."""
     chosen = list(records)
     rule, tree = state.settings.priority, state.tree
-    current = standing(state, chosen, now)
-    ahead: dict[str, float] = {}
-    for record in chosen:
-        owner = project, user = owner_of(state, record)
-        before_s, shares = ahead.get(project, 0.0), 0.0
+    owners = [owner_of(state, record) for record in chosen]
+    current = standing(state, set(owners), now)
+    slots = {project: _entitled(tree, project, current.capacity) for project, _ in owners}
+    most = {owner: tree.max_weight(*owner) for owner in set(owners)}
+    ahead = dict.fromkeys(slots, 0.0)
+    for owner, record in zip(owners, chosen, strict=True):
+        project, _ = owner
+        before_s, shares = ahead[project], 0.0
         lead_s = current.seconds.get(owner)
         if lead_s is not None:
             shares = -min((lead_s + before_s) / rule.step_s, rule.shares)
-            share = share_of(tree, project)
-            taken_s = charge_of(record, rule) / max(share * current.capacity, LEAST)
-            ahead[project] = before_s + taken_s
-        allowed = min(record.job.weight, tree.max_weight(project, user))
+            ahead[project] = before_s + charge_of(record, rule) / slots[project]
+        allowed = min(record.job.weight, most[owner])
         age = _age(record, rule, now)
-        size = rule.size * min(procs_of(record) / max(current.capacity, 1), 1.0)
-        doublings = record.priority + age + size + shares
+        size = _size(record, rule, current.capacity)
         yield (
             record,
             Factors(
@@ -263,9 +262,14 @@ def factors(
                 shares=shares,
                 leads=current.leads.get(owner, ()),
                 ahead_s=before_s,
-                weight=_within(allowed * 2.0**doublings),
+                weight=_within(allowed * 2.0 ** (record.priority + age + size + shares)),
             ),
         )
+
+
+def _entitled(tree: ProjectTree, project: str, slots: int) -> float:
+    """Slots of all that a project is entitled to."""
+    return max(share_of(tree, project) * slots, LEAST)
 
 
 def charge_of(record: JobRecord, rule: PrioritySettings) -> float:
@@ -286,6 +290,10 @@ def _age(record: JobRecord, rule: PrioritySettings, now: float) -> float:
         return 0.0
     since = max(record.submitted, record.job.earliest)
     return rule.age * min(max(now - since, 0.0) / rule.age_full_s, 1.0)
+
+
+def _size(record: JobRecord, rule: PrioritySettings, slots: int) -> float:
+    return rule.size * min(procs_of(record) / max(slots, 1), 1.0) if rule.size else 0.0
 
 
 def _within(weight: float) -> float:

@@ -13,6 +13,7 @@ from coalloc.core import snapshots
 from coalloc.core.base.composites import flow_of, named
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
+from coalloc.core.sharing import limits
 from coalloc.core.workflows import first_record
 from coalloc.daemon.queries import accounts, accuracy, job_views, shares, workflow_views
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError
@@ -260,7 +261,10 @@ def _rules(sources: Sources, body: Mapping[str, Any], now: float) -> RulesAnswer
     state = sources.state
 
     def planned(*lifted: str) -> dict[str, Any]:
-        out = {*state.aside} if snapshots.LIMITS in lifted else {*state.aside, *state.limited}
+        held = state.limited
+        if snapshots.LIMITS in lifted:  # The throttle of an array is its user's, not the site's.
+            held = limits.held_back(state, now, of_site=False)
+        out = {*state.aside, *held}
         view = snapshots.snapshot(state, now, held=False, without=out, lifted=lifted)
         return write_snapshot(view)
 

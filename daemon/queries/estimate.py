@@ -12,6 +12,7 @@ from coalloc.core.admission import never_fits
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.requests import Submit
 from coalloc.core.base.start_intervals import FIRST, Calibration
+from coalloc.core.deadlines import DEADLINE, impossible, misses
 from coalloc.core.eligibility import owner_of
 from coalloc.core.placing import NOW_S
 from coalloc.core.queue import submitted_job
@@ -22,6 +23,7 @@ from coalloc.daemon.solver.planner import RoundPlanner
 from coalloc.model.errors import InputError
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.runtime.texts import instant
 from coalloc.wire.answers import Estimate
 from coalloc.wire.codec import WireError, decode_command
 
@@ -36,16 +38,26 @@ async def estimated(
     RefusedError
         The submit itself would be refused, or no solver is free.
     """
-    snapshot, job = what_if(sources, body, now)
+    snapshot, record = what_if(sources, body, now)
     try:
         plan = await planner.estimate(snapshot, policy, sources.state.notes.get(policy))
     except Exception as error:
         raise QueryRefusedError("busy", f"no estimate: {error}") from error
-    return estimate_of(plan, job, now, sources.state.calibration, snapshot)
+    estimate = estimate_of(plan, record.id, now, sources.state.calibration, snapshot)
+    return _within_deadline(estimate, record)
 
 
-def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snapshot, str]:
-    """The snapshot of a round with the job of a submit in it, and the job's id there.
+def _within_deadline(estimate: Estimate, record: JobRecord) -> Estimate:
+    """The estimate, if the job would start in time for its deadline; else without a start."""
+    start, end = estimate.start_estimate, estimate.end_estimate
+    if start is None or end is None or not misses(record, start, end - start):
+        return estimate
+    detail = f"the plan starts it at {instant(start)}, too late for its deadline"
+    return Estimate(reason=DEADLINE, detail=detail, time=estimate.time)
+
+
+def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snapshot, JobRecord]:
+    """The snapshot of a round with the job of a submit in it, and the job's record there.
 
     Raises
     ------
@@ -70,6 +82,7 @@ def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snap
         uid=caller.uid,
         gid=caller.gid,
         batch=command.batch,
+        finish_by=command.finish_by,
     )
     state = sources.state
     project = state.tree.project(command.batch.account, caller.user)
@@ -78,8 +91,10 @@ def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snap
     )
     if lacking:
         raise QueryRefusedError("infeasible", lacking)
+    if late := impossible(state, record, now):
+        raise QueryRefusedError("bad_request", late)
     without = {*state.aside, *state.limited}
-    return snapshots.snapshot(state, now, without=without, also=record), record.id
+    return snapshots.snapshot(state, now, without=without, also=record), record
 
 
 def estimate_of(

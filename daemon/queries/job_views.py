@@ -11,6 +11,7 @@ from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State, arrival, procs_of
+from coalloc.core.deadlines import DEADLINE, TOLERANCE_S
 from coalloc.core.dependencies import is_open
 from coalloc.core.occupation import occupation
 from coalloc.core.sharing import limits
@@ -119,6 +120,8 @@ def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
         task=record.task,
         progress=workflow_views.progress(record, state),
         project=project_of(state, record),
+        throttle=record.throttle,
+        finish_by=record.finish_by,
     )
 
 
@@ -152,13 +155,17 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
         what = f"may not start before {instant(record.job.earliest)}"
         return max(record.job.earliest, start or 0.0), str(Reason.BEGIN_TIME), what
     if record.id in state.limited:
-        return None, limits.LIMIT, state.limited[record.id]
+        why = state.limited[record.id]
+        return None, limits.reason_of(why), why
     if state.rounds.paused:
         return None, "rounds_paused", "an operator has paused the rounds"
     if outlook is None:
         if not any(c.connected for c in state.clusters.values()):
             return None, "unreachable", "no executor is connected"
         return None, "next_round", "not planned yet; the next round decides"
+    if start is not None and start > record.latest_start + TOLERANCE_S:
+        late = f"planned to start at {instant(start)}, too late for its deadline"
+        return start, DEADLINE, f"{late}; ended unless it can by {instant(record.latest_start)}"
     if start is not None:
         return start, "planned", f"planned to start on {_folded(outlook.nodes)}"
     return None, outlook.reason, outlook.detail

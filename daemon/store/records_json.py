@@ -56,6 +56,8 @@ _DEFAULTS: dict[str, Any] = {
     "behind": "",
     "barred": {},
     "priority": 0.0,
+    "throttle": 0,
+    "finish_by": None,
 }
 _ALWAYS = ("id", "name", "user", "uid", "gid", "command", "submitted", "state")
 

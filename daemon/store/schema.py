@@ -92,6 +92,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         " DELETE FROM promises WHERE job = OLD.id; END",
         "CREATE TABLE start_errors (number INTEGER PRIMARY KEY, body TEXT NOT NULL)",
     ),
+    # Records with throttles and deadlines, which nobody kept before.
+    (),
 )
 """``MIGRATIONS[n]`` leads from schema version n to n + 1; released entries never change."""
 

@@ -2,24 +2,15 @@
 
 Notes
 -----
-SQLite in WAL mode with ``synchronous=FULL``: a commit is on disk when it returns. One connection,
-with exclusive locking: a second process is refused, and the WAL defect of SQLite 3.7-3.51.2, which
-needs two writing connections, cannot occur. The connection belongs to the thread that made it;
-only a backup reads through it in another.
-
+SQLite in WAL mode with ``synchronous=FULL`` (`database`): a commit is on disk when it returns.
 Group commit is the caller's: one `Store.commit` per batch is one transaction and one fsync.
-
-Checkpoint policy: SQLite moves the WAL into the database after every 1000 pages; a WAL that a
-burst made large is cut back to 64 MiB, and to nothing when the store is closed.
 """
 
 from __future__ import annotations
 
 import errno
 import sqlite3
-import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 
@@ -27,13 +18,11 @@ from coalloc.core.base.effects import Effect, SaveJob, SavePlan
 from coalloc.core.base.projects import DAY_S
 from coalloc.core.sharing.accounting import MOST_DAYS
 from coalloc.daemon.store.backup import write_copy
-from coalloc.daemon.store.compaction import prepare, release, take_over
-from coalloc.daemon.store.disk import make_private, mount_of, write_error
+from coalloc.daemon.store.compaction import release
+from coalloc.daemon.store.database import Database
+from coalloc.daemon.store.disk import write_error
 from coalloc.daemon.store.errors import (
-    StoreBusyError,
-    StoreCorruptError,
     StoreError,
-    StoreFullError,
     error_of,
 )
 from coalloc.daemon.store.rows import (
@@ -44,12 +33,10 @@ from coalloc.daemon.store.rows import (
     StoredAccount,
     UsedDay,
 )
-from coalloc.daemon.store.schema import APPLICATION_ID, STATEMENTS, migrate
+from coalloc.daemon.store.schema import STATEMENTS
 
 KEEP_PLANS = 20
 PAGE_ROWS = 2000
-BUSY_TIMEOUT_S = 2.0
-"""How long a start waits for the former daemon to let go of the file, seconds."""
 
 
 class Store:
@@ -72,16 +59,7 @@ class Store:
     def __init__(self, path: Path, *, keep_plans: int = KEEP_PLANS) -> None:
         self.path = path
         self._keep_plans = keep_plans
-        self._connection: sqlite3.Connection | None = None
-        self._thread = threading.get_ident()
-        mount = mount_of(path)
-        if mount is not None and mount.is_network:
-            raise StoreError(
-                f"{path}: lies on a network file system ({mount.type} at {mount.point}), where"
-                " SQLite may lose data; set state_dir to a local disk"
-            )
-        with self._telling():
-            self._connect(check=True)
+        self._database = Database(path)
 
     def commit(self, effects: Iterable[Effect]) -> bool:
         """Write the lasting ones among the effects, all or none, in order; on disk on return.
@@ -99,7 +77,7 @@ class Store:
         lasting = _lasting(effects)
         if not lasting:
             return False
-        with self._telling(), self._transaction() as connection:
+        with self._database.errors_translated(), self._database.transaction() as connection:
             for kind, run in groupby(lasting, type):
                 sql, row = STATEMENTS[kind]
                 connection.executemany(sql, map(row, run))
@@ -118,8 +96,8 @@ class Store:
         tokens_of : str or None
             The user whose tokens are wanted; None: everybody's.
         """
-        with self._telling():
-            query = self._open().execute
+        with self._database.errors_translated():
+            query = self._database.open().execute
             tokens = query(
                 "SELECT tokens.user, token, job FROM tokens JOIN jobs ON jobs.id = tokens.job"
                 f" WHERE jobs.ended IS NULL{'' if tokens_of is None else ' AND tokens.user = ?'}",
@@ -153,9 +131,9 @@ class Store:
     def _active_jobs(self) -> Iterator[JobRow]:
         last = -1
         while True:
-            with self._telling():
+            with self._database.errors_translated():
                 rows = (
-                    self._open()
+                    self._database.open()
                     .execute(
                         "SELECT id, state, user, body, ended, seq FROM jobs"
                         " WHERE ended IS NULL AND seq > ? ORDER BY seq LIMIT ?",
@@ -183,8 +161,8 @@ class Store:
         return self._jobs("WHERE flow = ? ORDER BY seq", flow)
 
     def _jobs(self, where: str, value: str | int) -> list[JobRow]:
-        with self._telling():
-            rows = self._open().execute(
+        with self._database.errors_translated():
+            rows = self._database.open().execute(
                 f"SELECT id, state, user, body, ended FROM jobs {where}", (value,)
             )
             return [JobRow._make(row) for row in rows]
@@ -198,8 +176,8 @@ class Store:
         return self._text("SELECT job FROM tokens WHERE user = ? AND token = ?", user, token)
 
     def _text(self, sql: str, *values: str) -> str | None:
-        with self._telling():
-            row = self._open().execute(sql, values).fetchone()
+        with self._database.errors_translated():
+            row = self._database.open().execute(sql, values).fetchone()
             return str(row[0]) if row else None
 
     def events(self, since: int, limit: int, job: str | None = None) -> list[EventRow]:
@@ -207,8 +185,8 @@ class Store:
         # "job <> ''" lets the query use the partial index
         where = "seq > ?" if job is None else "seq > ? AND job = ? AND job <> ''"
         values = (since, limit) if job is None else (since, job, limit)
-        with self._telling():
-            rows = self._open().execute(
+        with self._database.errors_translated():
+            rows = self._database.open().execute(
                 f"SELECT seq, time, kind, job, body FROM events WHERE {where} ORDER BY seq LIMIT ?",
                 values,
             )
@@ -227,8 +205,8 @@ class Store:
             Whose; empty: everybody's.
         """
         mine, values = ("user = ? AND ", [user]) if user else ("", [])
-        with self._telling():
-            rows = self._open().execute(
+        with self._database.errors_translated():
+            rows = self._database.open().execute(
                 f"SELECT seq, id, project, user, state, ended, body FROM accounts WHERE {mine}"
                 "(ended, seq) > (?, ?) AND ended < ? ORDER BY ended, seq LIMIT ?",
                 [*values, since, after, until, limit],
@@ -239,8 +217,8 @@ class Store:
         self, after: tuple[int, str, str, str], until_day: int, limit: int
     ) -> list[UsedDay]:
         """Use by day, project, user and cluster behind these four, up to a day."""
-        with self._telling():
-            rows = self._open().execute(
+        with self._database.errors_translated():
+            rows = self._database.open().execute(
                 "SELECT day, project, user, cluster, proc_s, coallocated_proc_s, jobs, wait_s"
                 " FROM usage_days WHERE (day, project, user, cluster) > (?, ?, ?, ?)"
                 " AND day <= ? ORDER BY day, project, user, cluster LIMIT ?",
@@ -253,7 +231,7 @@ class Store:
 
         When it equals `at_most`, there is more to do.
         """
-        with self._telling(), self._transaction() as connection:
+        with self._database.errors_translated(), self._database.transaction() as connection:
             connection.execute("DELETE FROM usage_days WHERE day < ?", (int(before // DAY_S),))
             return connection.execute(
                 "DELETE FROM accounts WHERE seq IN (SELECT seq FROM accounts WHERE ended < ?"
@@ -264,9 +242,9 @@ class Store:
     def plan(self, round: int | None = None) -> PlanRow | None:
         """The plan of a round, or the newest."""
         where = "ORDER BY round DESC LIMIT 1" if round is None else "WHERE round = ?"
-        with self._telling():
+        with self._database.errors_translated():
             row = (
-                self._open()
+                self._database.open()
                 .execute(
                     f"SELECT round, time, body FROM plans {where}",
                     () if round is None else (round,),
@@ -290,7 +268,7 @@ class Store:
         int
             Events removed; when it equals `at_most`, there is more to do.
         """
-        with self._telling(), self._transaction() as connection:
+        with self._database.errors_translated(), self._database.transaction() as connection:
             # asked for together, they would be sought in the whole table
             oldest, newest = connection.execute(
                 "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events)"
@@ -324,8 +302,8 @@ class Store:
         int
             Pages released; 0: there is nothing more to do.
         """
-        with self._telling():
-            return release(self._open(), at_most)
+        with self._database.errors_translated():
+            return release(self._database.open(), at_most)
 
     def backup(self, path: Path) -> None:
         """Write a consistent copy while the store is in use; `path` appears only when complete.
@@ -341,7 +319,7 @@ class Store:
         if path.exists() and path.samefile(self.path):
             raise StoreError(f"{path}: is the store itself, not a place for a backup")
         try:
-            write_copy(self._connection or self._open(), path)
+            write_copy(self._database.shared(), path)
         # the copy is written by SQLite, so its errors are about the target
         except sqlite3.Error as error:
             code = write_error(path.parent)
@@ -351,103 +329,7 @@ class Store:
 
     def close(self) -> None:
         """Move the WAL into the database and let go of the file; again is harmless."""
-        connection = self._connection
-        if connection is not None:
-            self._check_thread()
-            # a last checkpoint that fails: the WAL still holds every commit
-            with suppress(sqlite3.Error):
-                connection.close()
-            self._connection = None
-
-    def _connect(self, *, check: bool) -> None:
-        make_private(self.path)
-        connection = sqlite3.connect(
-            self.path,
-            timeout=BUSY_TIMEOUT_S,
-            isolation_level=None,
-            # `backup` reads through it in a thread of its own; see `_check_thread` for the rest.
-            check_same_thread=sqlite3.threadsafety < 3,
-        )
-        try:
-            # Before the first access: then the WAL's index lives in our memory, not in a file.
-            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-            owner = connection.execute("PRAGMA application_id").fetchone()[0]
-            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if tables and owner != APPLICATION_ID:
-                raise StoreCorruptError(f"{self.path}: is a database of another program")
-            prepare(connection, is_new=not tables)
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA journal_size_limit = 67108864")
-            connection.execute("PRAGMA cache_size = -16000")
-            if check:
-                self._check(connection)
-                take_over(connection)
-            migrate(connection, self.path)
-        except BaseException:
-            connection.close()
-            raise
-        self._connection = connection
-
-    def _check(self, connection: sqlite3.Connection) -> None:
-        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if verdict != "ok":
-            raise self._corrupt(verdict)
-
-    def _check_thread(self) -> None:
-        if threading.get_ident() != self._thread:
-            raise StoreError(f"{self.path}: is in use by the thread that opened it")
-
-    def _open(self) -> sqlite3.Connection:
-        self._check_thread()
-        if self._connection is None:
-            self._connect(check=False)
-        assert self._connection is not None
-        return self._connection
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        connection = self._open()
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield connection
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                with suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-            raise
-
-    @contextmanager
-    def _telling(self, path: Path | None = None) -> Iterator[None]:
-        """Turn SQLite's errors into ours."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._told(error, path or self.path) from error
-        except OSError as error:
-            raise error_of(error.errno or errno.EIO, str(path or self.path)) from error
-
-    def _told(self, error: sqlite3.Error, path: Path) -> StoreError:
-        name = getattr(error, "sqlite_errorname", "") or ""
-        if name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY")):
-            # SQLite's handle may no longer match the file; the next use makes a new one.
-            self.close()
-            return error_of(write_error(path.parent), f"{path}: {error}")
-        if name.startswith("SQLITE_FULL"):
-            return StoreFullError(f"{path}: {error}")
-        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            return StoreBusyError(f"{path}: is in use by another process")
-        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-            return self._corrupt(str(error))
-        return StoreError(f"{path}: {error}")
-
-    def _corrupt(self, what: str) -> StoreCorruptError:
-        path = self.path
-        return StoreCorruptError(
-            f"{path}: is damaged ({' '.join(what.split())}); stop the daemon, then put a"
-            f" backup in its place with: coalloc restore FILE (or try: sqlite3 {path} .recover)"
-        )
+        self._database.close()
 
 
 def _lasting(effects: Iterable[Effect]) -> list[Effect]:

@@ -85,6 +85,7 @@ export const REASONS = {
   held: "held", dependency: "waits for another job", begin_time: "may not start yet", planned: "has a start in the plan",
   next_round: "next round", backing_off: "refused a moment ago", others_first: "other jobs go first there",
   superseded: "the state changed before its start", out_of_time: "the search ended first", unknown: "not known",
+  limit: "a limit holds it", array_limit: "its array runs as many as it may", deadline: "would end after its deadline",
   tasks: "its tasks wait", parents: "waits for other tasks",
 };
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from coalloc.adapters.base import AdapterError
+from coalloc.adapters.runner.ends import has_started
 from coalloc.adapters.runner.status import READY, StatusFile, boot_id
-from coalloc.adapters.runner.supervisor import has_started
 from coalloc.adapters.slurm.launcher import SlurmLauncher
 from coalloc.adapters.slurm.settings import read_settings
 from coalloc.model.parts import PartState

@@ -135,6 +135,29 @@ def test_an_estimate_queues_nothing(site: Running, client: Client) -> None:
     assert client.status().waiting == before
 
 
+def test_deadlines_that_cannot_be_kept_are_refused_and_told(site: Running, client: Client) -> None:
+    before = client.status().waiting
+    for test in ("--test-only", "--parsable"):
+        late = ("submit", test, "-t", "2h", "--deadline", "now+1hour", "--", "true")
+        assert "too late at the earliest" in coalloc(site, *late, code=1)
+    words = ("--test-only", "-t", "1", "--deadline", "now+1hour", "--", "true")
+    assert "nothing was queued" in coalloc(site, "submit", *words)
+    assert client.status().waiting == before
+
+
+def test_a_throttle_is_kept_changed_and_shown(site: Running, client: Client) -> None:
+    done = coalloc(site, "submit", "--parsable", "-a", "0-3%1", "--", "sleep", "600").strip()
+    assert f"{done}_[1-3%1]" in coalloc(site, "queue")
+    assert "at most 1" in coalloc(site, "show", done)
+    coalloc(site, "update", done, "--throttle", "2", "--deadline", "tomorrow")
+    assert {client.show(f"{done}_{n}").throttle for n in range(4)} == {2}
+    assert client.show(f"{done}_3").finish_by is not None
+    coalloc(site, "update", done, "--throttle", "none", "--deadline", "none")
+    assert client.show(f"{done}_3").finish_by is None
+    coalloc(site, "cancel", done)
+    client.wait(done, LIMIT_S)
+
+
 def test_operators_verbs(site: Running, client: Client) -> None:
     coalloc(site, "drain", "alpha", "--reason", "test")
     assert "drained" in coalloc(site, "nodes")

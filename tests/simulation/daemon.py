@@ -39,6 +39,7 @@ from coalloc.core.base.settings import Settings
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.store.writer import without_submits
+from tests.simulation.bounded import BoundsKept
 from tests.simulation.disk import Disk, FullError
 from tests.simulation.network import Network
 from tests.simulation.planning import Planner
@@ -77,6 +78,7 @@ class DaemonHost:
         self.disk = Disk()
         self.planner = Planner(dice)
         self.kept = KeptNodes()
+        self.bounds = BoundsKept()
         self.core: Coordinator | None = None
         self.offset = 0.0
         self.frozen_until = 0.0
@@ -100,6 +102,7 @@ class DaemonHost:
         past = self.disk.recall(self._names)
         self.core = Coordinator(self.settings, past)
         self.kept.begin(self.disk)
+        self.bounds.begin(self.disk)
         self.frozen_until = 0.0
         self._delivery = Delivery(self._tell, self.disk.launches.get, epoch=self.disk.epoch)
         self._delivery.restore({name: dict(box) for name, box in self.disk.outbox.items()})
@@ -142,6 +145,7 @@ class DaemonHost:
         for event in batch:
             made = self.core.handle(event, now + self.offset)
             self.kept.look(made, now + self.offset)
+            self.bounds.look(made, now + self.offset)
             effects += made
         self._carry_out(effects, now)
 

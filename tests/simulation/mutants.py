@@ -17,6 +17,7 @@ from typing import Any
 from coalloc.core import (
     after_restore,
     coordinator,
+    deadlines,
     dependencies,
     native_jobs,
     negotiating,
@@ -337,6 +338,24 @@ MUTANTS: dict[str, Mutant] = {
         old="state.put(replace(record, priority=command.priority))",
         new="state.index(replace(record, priority=command.priority))",
         steps=800,
+    ),
+    # Throttles of arrays, and deadlines
+    "throttles-ignored": Mutant(
+        of=limits.LimitBook.scopes, old="if record.throttle and record.array:", new="if False:"
+    ),
+    "throttles-of-waiting-members-only": Mutant(
+        of=updating.update, old="            if record.is_placed:\n", new="            if False:\n"
+    ),
+    "started-too-late": Mutant(
+        of=deadlines.misses, old="    limit = record", new="    return False\n    limit = record"
+    ),
+    "late-jobs-wait-for-ever": Mutant(
+        of=deadlines._end, old="    end_waiting(state, record, now,", new="    (state, record, now,"
+    ),
+    "deadlines-forgotten-by-a-restart": Mutant(
+        of=state.State.index_all,
+        old="                or record.finish_by is not None\n",
+        new="",
     ),
     "after-before-the-start": Mutant(
         of=dependencies.is_open,

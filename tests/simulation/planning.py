@@ -23,6 +23,8 @@ class Planner:
         self._dice = dice
         self._due: list[tuple[float, Answer]] = []
         self.faults = 0.0
+        self.slow: random.Random | None = None
+        """Decides which rigid jobs get nodes on which they take longer."""
 
     def forget(self) -> None:
         """The daemon that asked is gone."""
@@ -38,6 +40,8 @@ class Planner:
         plan = ahead(carried(plan, solve.snapshot), solve.snapshot)
         if solve.snapshot.reservations and dice.random() < 0.7:
             plan = beside(plan, solve.snapshot)
+        if self.slow is not None:
+            plan = slowed(plan, self.slow)
         takes = dice.choice([0.0, 0.0, 0.2, 3.0]) if self.faults else 0.0
         if dice.random() < 0.5:
             # Another order, other nodes: the final plan says something else of both.
@@ -57,6 +61,18 @@ class Planner:
                 del self._due[n]
                 return answer
         return None
+
+
+def slowed(plan: Plan, dice: random.Random) -> Plan:
+    """With some jobs that take longer than they would on full-speed nodes."""
+    placements = []
+    for placement in plan.placements:
+        factor = dice.choice([1.0, 4.0, 20.0])
+        if placement.task is None and placement.chunks is None:
+            end = placement.start + factor * (placement.end - placement.start)
+            placement = replace(placement, end=end)
+        placements.append(placement)
+    return replace(plan, placements=tuple(placements))
 
 
 def ahead(plan: Plan, snapshot: Snapshot) -> Plan:

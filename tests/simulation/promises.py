@@ -107,6 +107,8 @@ def at_step(daemon: DaemonHost, batches: dict[str, Batch], users: Users) -> None
     for token, job in users.acknowledged.items():
         assert job in jobs or f"{job}_1" in jobs, f"{token} was acknowledged, and is not on disk"
     shares.at_step(daemon, users)
+    if users.bounded is not None:
+        users.bounded.at_step(daemon.disk)
     for job in users.cancelled:
         record = jobs.get(job)
         assert record is None or record.is_ended or record.cancelled_by, (

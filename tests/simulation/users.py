@@ -27,6 +27,7 @@ from coalloc.core.base.requests import (
     Update,
 )
 from coalloc.daemon.store.recall import drained_of
+from tests.simulation.bounded import Bounded
 from tests.simulation.disk import Disk
 from tests.simulation.wider import Wider
 from tests.support.core_site import workflow
@@ -68,6 +69,8 @@ class Users:
     clusters: tuple[str, ...]
     wider: Wider | None = None
     """What they ask for beside the plain commands; None: nothing."""
+    bounded: Bounded | None = None
+    """The same of throttles and deadlines."""
     wishes: dict[str, Wish] = field(default_factory=dict)
     needs: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     acknowledged: dict[str, str] = field(default_factory=dict)
@@ -134,6 +137,24 @@ class Users:
             self.wider.asked(command)
             self._wish(command)
 
+    def want_bounds(self, now: float) -> None:
+        """Think of a throttle or a deadline, one at a time.
+
+        Parameters
+        ----------
+        now : float
+            By the daemon's clock.
+        """
+        if self.bounded is None:
+            return
+        self.bounded.now = now
+        if any(isinstance(wish.command, Update) for wish in self.wishes.values()):
+            return
+        command = self.bounded.think(self.acknowledged)
+        if command is not None:
+            self.bounded.asked(command)
+            self._wish(command)
+
     def ask_for(self, command: Command) -> None:
         """Ask for something beside what users think of."""
         self._wish(command)
@@ -161,6 +182,8 @@ class Users:
         self.paused = False
         if self.wider is not None:
             self.wider.restored(disk)
+        if self.bounded is not None:
+            self.bounded.throttles.clear()
 
     def _undo(self) -> None:
         """Nothing is left held, drained or paused."""
@@ -209,6 +232,8 @@ class Users:
         if self.wider is not None:
             user, command = self.wider.widened(token, command, self.acknowledged)
             self.needs[token] = command.needs
+        if self.bounded is not None:
+            command = self.bounded.bound(token, command)
         self.requests[token] = command
         self.wishes[token] = Wish(command, user=user)
 
@@ -267,6 +292,8 @@ class Users:
             case Done(body=body) if wish is not None:
                 if self.wider is not None:
                     self.wider.granted(wish.command, body)
+                if self.bounded is not None:
+                    self.bounded.granted(wish.command, body)
                 if isinstance(wish.command, Cancel):
                     self.cancelled.add(wish.command.job)
                 del self.wishes[name]

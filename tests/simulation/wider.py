@@ -9,7 +9,7 @@ from typing import Any
 
 from coalloc.core.base.effects import Effect, SaveJob, SaveMeta
 from coalloc.core.base.projects import Limits, Project
-from coalloc.core.base.records import JobState, Reserved
+from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import (
     Command,
     Reserve,
@@ -22,6 +22,7 @@ from coalloc.core.base.requests import (
 from coalloc.core.base.settings import PrioritySettings
 from coalloc.core.reserving import META, read_reserved
 from coalloc.model.batch_options import BatchOptions
+from coalloc.model.reserved import Reserved
 from tests.simulation.disk import Disk
 
 PROJECTS = (

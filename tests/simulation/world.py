@@ -11,6 +11,7 @@ from coalloc.core.base.messages import Prepare
 from coalloc.core.base.requests import Cancel
 from coalloc.core.base.settings import ClusterSettings, Settings, Trigger
 from tests.simulation import promises
+from tests.simulation.bounded import Bounded
 from tests.simulation.daemon import DaemonHost
 from tests.simulation.executors import ExecutorHost
 from tests.simulation.guests import OVER
@@ -88,7 +89,10 @@ class World:
             settings = replace(settings, projects=PROJECTS, priority=PRIORITY)
         self.capacity = {name: SITE[name][2] for name in names}
         self.daemon = DaemonHost(settings, self.network, self.dice, self._committed)
-        self.users = Users(self.dice, JOBS, names, wider)
+        bounds = random.Random(f"bounds {seed}").random() < 1.0 / 3.0
+        bounded = Bounded(seed, self.now) if bounds else None
+        self.users = Users(self.dice, JOBS, names, wider, bounded)
+        self.daemon.planner.slow = random.Random(f"slow {seed}") if bounds else None
         readied: dict[tuple[str, int], dict[int, int]] = {}
         starts: dict[str, dict[int, set[int]]] = {}
         self.batches: dict[str, Batch] = {}
@@ -227,6 +231,7 @@ class World:
             self.users.want(calm=self._calm)
         if not self._calm:
             self.users.want_more()
+            self.users.want_bounds(self.now + self.daemon.offset)
         request = self.users.ask(self.now)
         if request is None:
             return "users wait"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,24 @@ settings = {{ {settings} }}
 
 
 class MixedSite(Running):
-    """One site of Grid Engine cells, one local cluster `alpha`, and Slurm clusters if given."""
+    """One site of Grid Engine cells, one local cluster `alpha`, and Slurm clusters if given.
+
+    Parameters
+    ----------
+    given : mapping
+        Settings of every cell besides those a bed needs.
+    """
 
     def __init__(
-        self, root: Path, cells: GridEngineTestbed, others: SlurmBed | None = None, **options: Any
+        self,
+        root: Path,
+        cells: GridEngineTestbed,
+        others: SlurmBed | None = None,
+        *,
+        given: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> None:
-        self.cells, self.others = cells, others
+        self.cells, self.others, self._given = cells, others, dict(given or {})
         sizes = {cell.name: 1 for cell in cells} | {"alpha": 2}
         sizes |= {cluster.name: cluster.shape.nodes for cluster in others or ()}
         # A scheduling run comes once a second, and a busy machine makes it later.
@@ -46,7 +59,7 @@ class MixedSite(Running):
             return super().section(name, nodes, slots)
         if name in self.cells.cells:
             adapter = "gridengine"
-            given = settings_of(self.cells[name], qualified=True, load="none")
+            given = settings_of(self.cells[name], qualified=True, load="none", **self._given)
         else:
             assert self.others is not None
             adapter = "slurm"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.runner.supervisor import verdict
+from coalloc.adapters.runner.ends import verdict
 from coalloc.adapters.slurm.part_commands import ALIVE, explained
 
 

@@ -77,6 +77,14 @@ def test_memory(text: str, value: int) -> None:
 )
 def test_arrays(text: str, value: tuple[int, ...]) -> None:
     assert parse.indices(text) == value
+    assert parse.array(text) == (value, 0)
+    assert parse.array(f"{text}%3") == (value, 3)
+
+
+def test_throttles() -> None:
+    assert parse.array("0-9%0") == (tuple(range(10)), 0)  # as none
+    assert [parse.throttle(text) for text in ("5", "0", "none", "")] == [5, 0, 0, 0]
+    assert parse.jobs("12_[0-2%2],13") == ("12_0", "12_1", "12_2", "13")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +150,10 @@ def test_features_and_names() -> None:
         (parse.times, "1", "PROCESSES:SECONDS"),
         (parse.times, "1:5,1:6", "named twice"),
         (parse.times, "1:0", "above 0"),
-        (parse.indices, "0-9%2", "not supported"),
+        (parse.array, "0-9%", "how many run at once"),
+        (parse.array, "0-9%x", "how many run at once"),
+        (parse.array, "9-0%2", "empty range"),
+        (parse.throttle, "-1", "how many members"),
         (parse.indices, "9-0", "empty range"),
         (parse.indices, "0-9:0", "empty range"),
         (parse.indices, "0-999999999", "more than"),  # not built before it is refused

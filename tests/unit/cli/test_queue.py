@@ -122,6 +122,18 @@ def test_waiting_members_of_an_array_share_a_line() -> None:
     assert [cells[0] for cells in lines] == ["5_0", "5_[1-3,12]", "5_13", "6"]
     assert lines[1][6] == "2030-05-17T14:30:01"  # the earliest of them
     assert len(folded(rows, unfold=True)) == 7
+    waiting = [row(f"5_{i}", reason="array_limit", throttle=2) for i in (1, 2, 7)]
+    (cells,) = shown(waiting)
+    assert cells[0] == "5_[1-2,7%2]"
+    assert cells[8] == "(JobArrayTaskLimit)"
+
+
+def test_an_array_with_a_throttle_and_a_deadline_says_both() -> None:
+    bounds = {"throttle": 2, "finish_by": NOW}
+    common = {"name": "scan", "user": "ada", "procs": 2, "submitted": NOW, "state": "pending"}
+    rows = [{**common, **bounds, "id": f"5_{i}"} for i in (1, 2)]
+    lines = array_lines("5", msgspec.convert(rows, list[QueueRow]))
+    assert lines[3:5] == ["  at once    at most 2", "  deadline   2030-05-17T14:30:00"]
 
 
 def test_an_array_as_a_whole() -> None:

@@ -12,12 +12,16 @@ from coalloc.adapters.gridengine.parse_xml import JobEntry, QueueEntry, Status
 from coalloc.adapters.gridengine.part_commands import (
     DELETING,
     FAILED,
+    HOST_VARIABLE,
     OVERDUE,
     RUNS,
     WAITS,
     explained,
+    given,
+    instant,
     job_script,
     joint_state,
+    place_in_queue,
     refusal,
     request,
 )
@@ -213,6 +217,30 @@ def test_words_of_a_request() -> None:
     assert text.endswith("-P p")
     assert "-pe" not in request(spec(), "n1", 1)
     assert not any(word.startswith("h_rt") for word in request(spec(None), "n1", 1))
+
+
+def test_words_of_a_request_that_may_wait() -> None:
+    """Any host but those to be avoided, and later; what it may hold is added to its limit."""
+    waits = spec() | {"queue": {"hold_s": 30.0}}
+    waits["site"] = waits["site"] | {"avoid": ["n2", "n3"]}
+    text = " ".join(request(waits, "", 2, instant(0.0)))
+    assert "-q all.q -S" in text
+    assert "-l h=!(n2|n3) -a 197001010000.00" in text
+    assert "-l h_rt=156" in text
+    assert "h=!" not in " ".join(request(waits, "n1", 2))
+    assert 'export COALLOC_BARRIER_NODE="$HOSTNAME"\n' in job_script(
+        {"python": "python3"}, {"COALLOC_BARRIER_NODE": HOST_VARIABLE}
+    )
+
+
+def test_what_a_claim_was_given_and_how_many_are_before_it() -> None:
+    status = Status(queues=(queue(job(7, 3), job(8)), queue(job(9), host="n2")))
+    assert given(["7"], status) == {"n1": 3}
+    assert given(["7"], status, {"n1"}) == {"n1": 1}
+    assert given(["5"], status) == {}
+    states = ("qw", "hqw", "Eqw", "qw", "qw")
+    line = [job(number, state=state) for number, state in enumerate(states, 1)]
+    assert [place_in_queue([name], line) for name in ("1", "4", "5")] == [0, 1, 2]
 
 
 def test_secrets_are_in_the_script_and_quoted() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,8 @@ def test_every_option(client: FakeClient) -> None:
     Path("there").mkdir()
     words = (
         "--ntasks=4 --base-time 1h --sigma .7 --bandwidth 75Mbps --mem-per-proc 2G -M alpha,beta"
-        " -C fast&ib --priority 3 -d afterok:1,afterany:2 -a 0-2 -H --hold-infeasible -J name"
-        " --requeue"
+        " -C fast&ib --priority 3 -d afterok:1,afterany:2 -a 0-2%2 -H --hold-infeasible -J name"
+        " --requeue --deadline now+2days"
         " -o out.%j -e err.%j -D there --export NONE --begin now+1hour --token t -A chem -q long"
         " -p main,short --reservation course -L matlab:2 --gres gpu:2 -- true"
     )
@@ -110,7 +111,8 @@ def test_every_option(client: FakeClient) -> None:
         "stderr": "err.%j",
     }
     assert body["needs"] == [["afterok", "1"], ["afterany", "2"]]
-    assert body["array"] == [0, 1, 2]
+    assert (body["array"], body["throttle"]) == ([0, 1, 2], 2)
+    assert 86_000.0 < body["finish_by"] - time.time() < 2 * 86_400.0 + 1.0
     assert (body["name"], body["token"]) == ("name", "t")
     assert body["hold"] is True
     assert body["hold_infeasible"] is True
@@ -247,6 +249,8 @@ def test_scripts_that_are_refused(
         ("--times 1:5 --base-time 9 -- true", "leave --base-time out"),
         ("-D nowhere -- true", "--chdir: nowhere: there is no such folder"),
         ("--begin soon -- true", "argument --begin: 'soon' is not a time"),
+        ("--deadline soon -- true", "argument --deadline: 'soon' is not a time"),
+        ("-a 0-9%x -- true", "'x' is not how many run at once"),
         ("--export COLOUR,NONE -- true", "argument --export"),
         ("--wrap x job.sh", "--wrap takes no script"),
     ],

@@ -55,6 +55,8 @@ def test_a_record_reads_back_equal(job: Job) -> None:
         deadline=7.0,
         skew_s=0.002,
         batch=BatchOptions(account="chem", gres="gpu:2"),
+        throttle=5,
+        finish_by=9.0,
     )  # fmt: skip
     assert read_record(write_record(record)) == record
 

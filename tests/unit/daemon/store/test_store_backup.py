@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -203,30 +204,31 @@ def test_a_file_that_is_no_backup_is_not_overwritten(path: Path, tmp_path: Path)
     store.close()
 
 
-def test_a_backup_goes_on_beside_commits(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(backup, "PAGES_AT_ONCE", 4)  # many steps, with a pause after each
+class BetweenSteps:
+    """A connection whose backup commits something after each of its steps."""
+
+    def __init__(self, connection: sqlite3.Connection, commit: Callable[[], None]) -> None:
+        self.connection, self.commit = connection, commit
+
+    def backup(self, target: sqlite3.Connection, *, pages: int, sleep: float) -> None:
+        self.connection.backup(target, pages=pages, sleep=sleep, progress=lambda *_: self.commit())
+
+
+def test_a_backup_goes_on_beside_commits(path: Path, tmp_path: Path) -> None:
     store = Store(path)
     store.commit([put(str(n)) for n in range(1, 2_001)])
+    steps = 0
+
+    def commit() -> None:
+        nonlocal steps
+        if steps < 50:
+            steps += 1
+            store.commit([put(str(2_000 + steps))])
+
     copy = tmp_path / "copy.db"
-    errors: list[Exception] = []
-
-    def write() -> None:
-        try:
-            store.backup(copy)
-        except StoreError as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    during = 0
-    while thread.is_alive():
-        during += 1
-        store.commit([put(str(2_000 + during))])
-    thread.join()
-    assert not errors
-    assert during > 1, "one commit ended, and the backup had not"
+    source = BetweenSteps(store._database.open(), commit)
+    backup.write_copy(cast(sqlite3.Connection, source), copy)
+    assert steps > 1, "all was copied in one step"
     store.close()
     opened = Store(copy)
     names = [row.id for row in opened.load().jobs]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.core.base.effects import SaveJob
-from coalloc.daemon.store import sqlite as store_module
+from coalloc.daemon.store import database
 from coalloc.daemon.store.disk import Mount, find_mount, mount_of, write_error
 from coalloc.daemon.store.errors import StoreError, StoreFullError, StoreReadOnlyError
 from coalloc.daemon.store.sqlite import Store
@@ -60,7 +60,7 @@ def test_own_mount_is_found(tmp_path: Path) -> None:
 
 def test_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nfs = Mount(point="/home", type="nfs4")
-    monkeypatch.setattr(store_module, "mount_of", lambda path: nfs)
+    monkeypatch.setattr(database, "mount_of", lambda path: nfs)
     with pytest.raises(StoreError, match=r"network file system \(nfs4 at /home\)"):
         Store(tmp_path / "coalloc.db")
     assert not list(tmp_path.iterdir())

@@ -1,0 +1,84 @@
+"""The end of a part: the verdict over what its nodes have said.
+
+Imports the standard library only, as the part's runner does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from coalloc.adapters.runner.barrier import Node
+from coalloc.adapters.runner.batch_job import PartJob
+from coalloc.adapters.runner.status import READY, RUN, START, StatusFile, boot_id
+
+SIGNAL_EXIT, HIGHEST_EXIT = 128, 255
+"""A shell adds the signal's number to the first."""
+OWN_ENDS = frozenset({"exited", "signalled"})
+"""Reasons of processes that nothing of ours, and no batch system, has ended."""
+
+
+def has_started(status: StatusFile) -> bool:
+    """Whether a part was, or may have been, let go."""
+    ready = status.read(READY)
+    is_rebooted = ready is not None and ready.get("boot") != boot_id()
+    return is_rebooted or status.read(START) is not None
+
+
+def verdict(ends: list[dict[str, Any]], job: PartJob) -> tuple[str, str]:
+    """Reason and detail of a part whose nodes have ended so, in the order of their ranks."""
+    worst = next((end for end in ends if end["reason"] != "exited"), None)
+    worst = worst or next((end for end in ends if any(end["codes"])), None)
+    if worst is None:
+        return "exited", ""
+    if was_signalled(worst):  # not by us; the batch system may know who did
+        state, reason = job.settled_state()
+        if state and not job.is_alive(state):
+            known = job.explained(state, reason)
+            if known[0] != "step_failed":
+                return known
+    return worst["reason"], worst["detail"]
+
+
+def was_signalled(end: dict[str, Any]) -> bool:
+    """Tell if a signal may have ended a node's processes or its wrapper.
+
+    A batch system that ends a job signals the wrapper and the processes alike, and which of them
+    is gone first is chance. A shell whose child was killed exits with 128 or more.
+    """
+    if end["reason"] in {"signalled", "exited"}:
+        return any(code is not None and (code < 0 or code > SIGNAL_EXIT) for code in end["codes"])
+    return bool(end["reason"] == "cancelled")
+
+
+def bare_end(reason: str, detail: str, *, is_started: bool) -> dict[str, Any]:
+    """The end of a part of whose processes nothing is known."""
+    return {
+        "state": "lost" if is_started else "refused",
+        "reason": reason,
+        "detail": detail,
+        "codes": [],
+        "ended": time.time(),
+    }
+
+
+def exit_code(ends: Iterable[dict[str, Any]]) -> int:
+    """Exit code of the batch system's job: that of the process that ended worst."""
+    codes = [code for end in ends for code in end["codes"] if code is not None]
+    worst = max((code if code >= 0 else SIGNAL_EXIT - code for code in codes), default=0)
+    return min(worst, HIGHEST_EXIT)
+
+
+def start_times(nodes: Iterable[Node]) -> dict[str, Any]:
+    """Start of the part's first process."""
+    runs = [node.records[RUN] for node in nodes if RUN in node.records]
+    runs = [run for run in runs if run.get("started") is not None]
+    if not runs:
+        return {"started": None, "started_mono": None}
+    first = min(runs, key=lambda run: float(run["started"]))
+    is_here = first.get("boot") == boot_id()
+    return {
+        "started": first["started"],
+        "started_mono": first["started_mono"] if is_here else None,
+    }

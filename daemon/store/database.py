@@ -1,0 +1,169 @@
+"""The connection to the store's file: opened with checks, made again after errors of the disk.
+
+Notes
+-----
+One connection in WAL mode, with exclusive locking: a second process is refused, and the WAL defect
+of SQLite 3.7-3.51.2, which needs two writing connections, cannot occur. The connection belongs to
+the thread that made it; only a backup reads through it in another.
+
+Checkpoint policy: SQLite moves the WAL into the database after every 1000 pages; a WAL that a
+burst made large is cut back to 64 MiB, and to nothing when the store is closed.
+"""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from coalloc.daemon.store.compaction import prepare, take_over
+from coalloc.daemon.store.disk import make_private, mount_of, write_error
+from coalloc.daemon.store.errors import (
+    StoreBusyError,
+    StoreCorruptError,
+    StoreError,
+    StoreFullError,
+    error_of,
+)
+from coalloc.daemon.store.schema import APPLICATION_ID, migrate
+
+BUSY_TIMEOUT_S = 2.0
+"""How long a start waits for the former daemon to let go of the file, seconds."""
+
+
+class Database:
+    """The one connection to a database on a local disk.
+
+    Parameters
+    ----------
+    path : Path
+        As of `Store`.
+
+    Raises
+    ------
+    StoreError
+        As of `Store`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._connection: sqlite3.Connection | None = None
+        self._thread = threading.get_ident()
+        mount = mount_of(path)
+        if mount is not None and mount.is_network:
+            raise StoreError(
+                f"{path}: lies on a network file system ({mount.type} at {mount.point}), where"
+                " SQLite may lose data; set state_dir to a local disk"
+            )
+        with self.errors_translated():
+            self._connect(check=True)
+
+    def open(self) -> sqlite3.Connection:
+        """The connection, for the thread that made it; made again where an error has closed it."""
+        self._check_thread()
+        if self._connection is None:
+            self._connect(check=False)
+        assert self._connection is not None
+        return self._connection
+
+    def shared(self) -> sqlite3.Connection:
+        """The connection, to read through from any thread."""
+        return self._connection or self.open()
+
+    def close(self) -> None:
+        """Move the WAL into the database and let go of the file; again is harmless."""
+        connection = self._connection
+        if connection is not None:
+            self._check_thread()
+            # a last checkpoint that fails: the WAL still holds every commit
+            with suppress(sqlite3.Error):
+                connection.close()
+            self._connection = None
+
+    def _connect(self, *, check: bool) -> None:
+        make_private(self.path)
+        connection = sqlite3.connect(
+            self.path,
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,
+            # `backup` reads through it in a thread of its own; see `_check_thread` for the rest.
+            check_same_thread=sqlite3.threadsafety < 3,
+        )
+        try:
+            # Before the first access: then the WAL's index lives in our memory, not in a file.
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            owner = connection.execute("PRAGMA application_id").fetchone()[0]
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if tables and owner != APPLICATION_ID:
+                raise StoreCorruptError(f"{self.path}: is a database of another program")
+            prepare(connection, is_new=not tables)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA journal_size_limit = 67108864")
+            connection.execute("PRAGMA cache_size = -16000")
+            if check:
+                self._check(connection)
+                take_over(connection)
+            migrate(connection, self.path)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if verdict != "ok":
+            raise self._corrupt(verdict)
+
+    def _check_thread(self) -> None:
+        if threading.get_ident() != self._thread:
+            raise StoreError(f"{self.path}: is in use by the thread that opened it")
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All that is executed within, or nothing."""
+        connection = self.open()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def errors_translated(self) -> Iterator[None]:
+        """Turn SQLite's errors into ours."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+        except OSError as error:
+            raise error_of(error.errno or errno.EIO, str(self.path)) from error
+
+    def _translated(self, error: sqlite3.Error) -> StoreError:
+        path = self.path
+        name = getattr(error, "sqlite_errorname", "") or ""
+        if name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY")):
+            # SQLite's handle may no longer match the file; the next use makes a new one.
+            self.close()
+            return error_of(write_error(path.parent), f"{path}: {error}")
+        if name.startswith("SQLITE_FULL"):
+            return StoreFullError(f"{path}: {error}")
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return StoreBusyError(f"{path}: is in use by another process")
+        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+            return self._corrupt(str(error))
+        return StoreError(f"{path}: {error}")
+
+    def _corrupt(self, what: str) -> StoreCorruptError:
+        path = self.path
+        return StoreCorruptError(
+            f"{path}: is damaged ({' '.join(what.split())}); stop the daemon, then put a"
+            f" backup in its place with: coalloc restore FILE (or try: sqlite3 {path} .recover)"
+        )

@@ -1,0 +1,30 @@
+"""Reservations that operators make in coalloc."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coalloc.model.ranges import EVENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """Nodes kept for the jobs of some users in [start, end).
+
+    Attributes
+    ----------
+    users : tuple of str
+        Empty: for nobody.
+    start, end : float
+        Seconds since the epoch; one without an end lasts until it is taken back.
+    by, reason : str
+        Who made it, and why.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    start: float
+    end: float = EVENT.high
+    users: tuple[str, ...] = ()
+    by: str = ""
+    reason: str = ""
