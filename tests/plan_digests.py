@@ -56,6 +56,15 @@ FLOW = {
 }
 ONE = [{"name": "a", "nodes": [{"name": "a[1-8]"}]}]
 CHUNKS = {"id": "d", "kind": "divisible", "work": 50.0, "chunk_s": 4.0}
+# Work that runs and reservations, which close some nodes for a while.
+BUSY = {
+    "clusters": [{"name": "a", "nodes": [{"name": "a[1-9]"}]}],
+    "running": [
+        {"id": "x", "nodes": {"a1": 1, "a2": 1}, "start": -3.0, "end": 9.0},
+        {"id": "y", "nodes": {"a3": 1}, "start": -1.0, "end": 25.0},
+    ],
+    "reservations": [{"id": "r", "nodes": ["a[4-6]"], "start": 14.0, "end": 31.0}],
+}
 CASES: dict[str, Any] = {
     "mixed": MIXED,
     "rigid": {**EMPTY, "clusters": CLUSTERS, "queue": RIGID},
@@ -63,6 +72,18 @@ CASES: dict[str, Any] = {
     "moldable": {**EMPTY, "clusters": ONE, "queue": MOLDABLE},
     "flow": {**EMPTY, "clusters": CLUSTERS, "queue": [FLOW, *RIGID[:3]]},
     "chunks": {**EMPTY, "clusters": CLUSTERS, "queue": [*RIGID[:5], CHUNKS]},
+    "busy": {**EMPTY, **BUSY, "queue": RIGID},
+    "pool": {
+        **EMPTY,
+        **BUSY,
+        "queue": [{**job, "earliest": 4.0 * (n % 4)} for n, job in enumerate(MOLDABLE)],
+    },
+    "flows": {
+        **EMPTY,
+        "clusters": CLUSTERS,
+        "queue": [FLOW, {**FLOW, "id": "v", "earliest": 20.0, "weight": 5.0}, *MOLDABLE[:3]],
+        "running": [{"id": "x", "nodes": {"a1": 1, "b2": 1}, "start": 0.0, "end": 17.0}],
+    },
 }
 OPTIONS: dict[str, dict[str, Any]] = {
     "": {},

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from math import log
 from typing import NamedTuple
-
-import numpy as np
 
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.record import record
@@ -21,7 +20,13 @@ class Cooling(NamedTuple):
 
 
 @helper(inline=True)
+def acceptable(current: float, heat: float, random: State) -> float:
+    """The largest value that annealing goes on from: Metropolis' rule, its number drawn before."""
+    return current - heat * log(max(draw(random), 1e-300))
+
+
+@helper(inline=True)
 def accepts(cooling: Cooling, trial: int, current: float, value: float, random: State) -> bool:
     """Whether annealing goes on from a new value."""
     heat = cooling.hot * (cooling.cold / cooling.hot) ** (trial / cooling.trials)
-    return value <= current - heat * np.log(max(draw(random), 1e-300))
+    return value <= acceptable(current, heat, random)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.kernel.pool.shelf_packing import list_fixed
+from coalloc.policies.kernel.pool.shelf_packing import Allotted, Trees, list_fixed
 from coalloc.policies.kernel.state import SHORTEST, Outcome
 from coalloc.policies.moldable.queue import MoldableQueue
 
@@ -26,8 +26,8 @@ class Lister:
     def __init__(self, queue: MoldableQueue) -> None:
         self.queue = queue
         half = 1 << max(queue.size - 1, 0).bit_length()
-        self.needs, self.ends = np.empty(2 * half), np.empty(2 * half)
-        self.taken = np.zeros(queue.starts.size, dtype=np.int64)
+        taken = np.zeros(queue.starts.size, dtype=np.int64)
+        self._trees = Trees(np.empty(2 * half), np.empty(2 * half), taken)
         self.start = np.zeros(queue.size)
         self.out = np.zeros(2)
         self.waits = bool((queue.release > 0.0).any())
@@ -49,22 +49,15 @@ class Lister:
         if self.waits:
             release = queue.release[order]
             late = np.argsort(release, kind="stable")[int((release <= 0.0).sum()) :]
-        list_fixed(
-            order,
-            queue.procs[rows],
-            np.maximum(queue.times[rows], SHORTEST),
-            queue.weight,
-            queue.release,
-            late.astype(np.int64),
-            queue.starts,
-            queue.capacity,
-            most,
-            self.needs,
-            self.ends,
-            self.taken,
-            self.start,
-            self.out,
+        jobs = Allotted(
+            procs=queue.procs[rows],
+            seconds=np.maximum(queue.times[rows], SHORTEST),
+            weight=queue.weight,
+            release=queue.release,
         )
+        late = late.astype(np.int64)
+        there = queue.processors
+        list_fixed(order, jobs, late, there, most, self._trees, self.start, self.out)
         return float(self.out[0]), float(self.out[1])
 
 

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from coalloc.policies.base import Solve
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.kernel.search.cpa import grow
+from coalloc.policies.kernel.search.cpa import Paths, Tasks, grow
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.one_pass import one_pass
 from coalloc.policies.workflow.m_heft import mean_delays
@@ -76,33 +76,24 @@ class Allotments:
         self.last = np.maximum(costs.last_rows(most.astype(np.int64)), costs.first[:-1])
         self.row = costs.first[:-1].copy()
         self.path = self.area = 0.0
-        self._memory = (
-            np.zeros(graph.size),
-            np.zeros(graph.size),
-            np.zeros(int(graph.level.max(initial=0)) + 1, dtype=np.int64),
+        crowd = np.zeros(int(graph.level.max(initial=0)) + 1, dtype=np.int64)
+        self._paths = Paths(np.zeros(graph.size), np.zeros(graph.size), crowd)
+        self._tasks = Tasks(
+            order=graph.order,
+            parent_first=graph.parent_first,
+            parent=graph.parent,
+            child_first=graph.child_first,
+            child=graph.child,
+            level=graph.level,
+            procs=costs.procs,
+            seconds=self.seconds,
+            last=self.last,
         )
 
     def grow(self, ratio: float = 1.0, by_level: bool = False, steps: int = NO_LIMIT) -> int:
         """Go on until the path is at most `ratio` times the area; the steps made."""
-        graph, out = self.mapper.graph, np.zeros(2)
-        made = grow(
-            graph.order,
-            graph.parent_first,
-            graph.parent,
-            graph.child_first,
-            graph.child,
-            graph.level,
-            self.mapper.costs.procs,
-            self.seconds,
-            self.last,
-            self.total,
-            ratio,
-            by_level,
-            steps,
-            self.row,
-            *self._memory,
-            out,
-        )
+        out = np.zeros(2)
+        made = grow(self._tasks, self.total, ratio, by_level, steps, self.row, self._paths, out)
         self.path, self.area = float(out[0]), float(out[1])
         return int(made)
 

@@ -72,10 +72,13 @@ WITHIN = {
             ),
             "profiles": ("kernel.jit", "kernel.loads", "kernel.record", "kernel.state"),
             "search": (
-                *("kernel.instance", "kernel.jit", "kernel.loads", "kernel.record"),
-                *("kernel.state", "kernel.xorshift"),
+                *("kernel.acceptance", "kernel.instance", "kernel.jit", "kernel.loads"),
+                *("kernel.moves", "kernel.record", "kernel.state", "kernel.xorshift"),
             ),
-            "pool": ("kernel.acceptance", "kernel.jit", "kernel.record", "kernel.xorshift"),
+            "pool": (
+                *("kernel.acceptance", "kernel.jit", "kernel.moves", "kernel.record"),
+                "kernel.xorshift",
+            ),
         }.items()
     },
 }

@@ -11,7 +11,40 @@ from typing import Any
 
 import numpy as np
 
-from coalloc.policies.kernel.jit import kernel
+from coalloc.policies.kernel.jit import helper, kernel
+
+
+@helper(inline=True)
+def leave(busy: Any, low: Any, high: Any, first: int, last: int) -> None:
+    """Free the slots of the ranges from `first` to `last`."""
+    for r in range(first, last):
+        for slot in range(low[r], high[r]):
+            busy[slot] = False
+
+
+@helper(inline=True)
+def take(
+    busy: Any, slots: Any, i: int, end: int, left: int, low: Any, high: Any, top: int
+) -> tuple[int, int]:
+    """Take so many slots that are free, from place i on, and write their ranges from `top` on.
+
+    Returns the place behind the last one, -1 where too few are free, and the end of the ranges.
+    """
+    first = top
+    while left > 0:
+        while i < end and busy[slots[i]]:
+            i += 1
+        if i >= end:
+            return -1, top
+        busy[slots[i]] = True
+        left -= 1
+        if top > first and high[top - 1] == slots[i]:
+            high[top - 1] += 1
+        else:
+            low[top], high[top] = slots[i], slots[i] + 1
+            top += 1
+        i += 1
+    return i, top
 
 
 @kernel(allocates=True)
@@ -66,9 +99,7 @@ def number_slots(
     for event in order:
         if event >= jobs:
             job = event - jobs
-            for r in range(first[job], first[job] + count[job]):
-                for slot in range(low[r], high[r]):
-                    busy[slot] = False
+            leave(busy, low, high, first[job], first[job] + count[job])
             for u in range(use_first[job], use_first[job] + use_count[job]):
                 lowest[use_class[u]] = slot_first[use_class[u]]
             continue
@@ -76,26 +107,13 @@ def number_slots(
         first[job] = top
         for u in range(use_first[job], use_first[job] + use_count[job]):
             c = use_class[u]
-            left = use_slots[u]
-            i = lowest[c]
-            fresh = True
-            while left > 0:
-                if i >= slot_first[c + 1]:
-                    return first, count, low, high, top, job
-                if not busy[slots[i]]:
-                    busy[slots[i]] = True
-                    left -= 1
-                    if not fresh and high[top - 1] == slots[i]:
-                        high[top - 1] += 1
-                    else:
-                        if top == low.size:
-                            low = np.concatenate((low, np.empty_like(low)))
-                            high = np.concatenate((high, np.empty_like(high)))
-                        low[top] = slots[i]
-                        high[top] = slots[i] + 1
-                        top += 1
-                        fresh = False
-                i += 1
+            left, end = use_slots[u], slot_first[c + 1]
+            while top + left > low.size:
+                low = np.concatenate((low, np.empty_like(low)))
+                high = np.concatenate((high, np.empty_like(high)))
+            i, top = take(busy, slots, lowest[c], end, left, low, high, top)
+            if i < 0:
+                return first, count, low, high, top, job
             lowest[c] = i
         count[job] = top - first[job]
     return first, count, low, high, top, -1

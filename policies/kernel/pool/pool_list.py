@@ -13,11 +13,12 @@ import numpy as np
 
 from coalloc.policies.kernel.acceptance import Cooling, accepts
 from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.moves import shift
 from coalloc.policies.kernel.pool.pool_insertion import Placed, place_in_turn
 from coalloc.policies.kernel.pool.pool_jobs import Jobs, Processors
 from coalloc.policies.kernel.pool.pool_profile import Profile
 from coalloc.policies.kernel.record import Floats, Ints, record
-from coalloc.policies.kernel.xorshift import State, draw
+from coalloc.policies.kernel.xorshift import State, draw, pick
 
 
 @record
@@ -63,6 +64,29 @@ def allotment_at(jobs: Jobs, i: int, wanted: int, squeeze: float, left: float, r
 
 
 @helper(inline=True)
+def stretched(jobs: Jobs, i: int, a: int, most: float, room: int) -> int:
+    """Job i's largest allotment of at most so many processors, so many more than those of `a`."""
+    widest = min(jobs.procs[a] + room, most)
+    while a + 1 < jobs.first[i + 1] and jobs.procs[a + 1] <= widest:
+        a += 1
+    return a
+
+
+@helper(inline=True)
+def drop_ended(jobs: Jobs, running: Ints, active: int, out: Placed, t: float) -> tuple[int, int]:
+    """Take who has ended by t out of the running jobs; how many are left, and what is freed."""
+    kept, freed = 0, 0
+    for x in range(active):
+        i = running[x]
+        if out.end[i] <= t:
+            freed += jobs.procs[out.row[i]]
+        else:
+            running[kept] = i
+            kept += 1
+    return kept, freed
+
+
+@helper(inline=True)
 def decode(
     jobs: Jobs,
     there: Processors,
@@ -74,7 +98,7 @@ def decode(
     out: Placed,
 ) -> bool:
     """List all jobs in this order; see `list_flexibly`."""
-    first, procs, times = jobs.first, jobs.procs, jobs.times
+    procs, times = jobs.procs, jobs.times
     waiting, running = lists.waiting, lists.running
     left = order.size
     for x in range(left):
@@ -104,9 +128,7 @@ def decode(
         left = kept
         for x in range(begun, active):
             i = running[x]
-            a, most = out.row[i], shares.stretch * procs[wanted[i]]
-            while a + 1 < first[i + 1] and procs[a + 1] <= min(procs[out.row[i]] + room, most):
-                a += 1
+            a = stretched(jobs, i, out.row[i], shares.stretch * procs[wanted[i]], room)
             more = procs[a] - procs[out.row[i]]
             if more > 0 and room_for(there, level, used, t + times[a]) >= more:
                 out.row[i] = a
@@ -119,17 +141,11 @@ def decode(
             soonest = min(soonest, there.starts[level + 1])
         if soonest == np.inf:
             return left == 0
-        t, kept = soonest, 0
+        t = soonest
         while level + 1 < there.starts.size and there.starts[level + 1] <= t:
             level += 1
-        for x in range(active):
-            i = running[x]
-            if out.end[i] <= t:
-                used -= procs[out.row[i]]
-            else:
-                running[kept] = i
-                kept += 1
-        active = kept
+        active, freed = drop_ended(jobs, running, active, out, t)
+        used -= freed
     return True
 
 
@@ -160,17 +176,6 @@ def list_flexibly(
 
 
 @helper(inline=True)
-def shift(order: Ints, x: int, y: int) -> None:
-    """Move what is at x to y, and what is between by one."""
-    i = order[x]
-    way = 1 if y > x else -1
-    while x != y:
-        order[x] = order[x + way]
-        x += way
-    order[y] = i
-
-
-@helper(inline=True)
 def measure(weight: Floats, end: Floats, cap: float, late: float) -> float:
     """The weighted completion, and what the delay of the makespan costs."""
     makespan, total = 0.0, 0.0
@@ -192,6 +197,27 @@ def in_turn(
     for j in range(wanted.size):
         out.row[j] = wanted[j]
     place_in_turn(jobs, order, profile, out)
+
+
+@helper(inline=True)
+def propose(jobs: Jobs, random: State, order: Ints, wanted: Ints) -> tuple[int, int, int]:
+    """Change a job's place in the order, its allotment, or both.
+
+    Returns its places before and after, and its allotment before.
+    """
+    n = order.size
+    x = pick(random, n)
+    y, u = x, draw(random)
+    if u < 0.6:
+        far = 1.0 + 0.5 * n * draw(random) ** 3
+        y = int(min(max(x + far * (1.0 if draw(random) < 0.5 else -1.0), 0.0), n - 1.0))
+    i = order[x]
+    before = wanted[i]
+    if u > 0.4:
+        a = before + (1 if draw(random) < 0.5 else -1) * (1 + int(3.0 * draw(random) ** 2))
+        wanted[i] = min(max(a, jobs.first[i]), jobs.first[i + 1] - 1)
+    shift(order, x, y)
+    return x, y, before
 
 
 @kernel
@@ -230,26 +256,13 @@ def anneal_lists(
     best_order, best_wanted : arrays of int, N
         The answers.
     """
-    n = order.size
     current, best = np.inf, np.inf
     for trial in range(cooling.trials):
-        x, y, i, before = 0, 0, 0, 0
+        x, y, before = 0, 0, 0
         if trial > 0:
-            x = min(int(draw(random) * n), n - 1)
-            u = draw(random)
-            if u < 0.6:
-                far = 1.0 + 0.5 * n * draw(random) ** 3
-                y = int(min(max(x + far * (1.0 if draw(random) < 0.5 else -1.0), 0.0), n - 1.0))
-            else:
-                y = x
-            i = order[x]
-            before = wanted[i]
-            if u > 0.4:
-                a = before + (1 if draw(random) < 0.5 else -1) * (1 + int(3.0 * draw(random) ** 2))
-                wanted[i] = min(max(a, jobs.first[i]), jobs.first[i + 1] - 1)
-            if y == x and wanted[i] == before:
+            x, y, before = propose(jobs, random, order, wanted)
+            if y == x and wanted[order[x]] == before:
                 continue
-            shift(order, x, y)
         value, placed = np.inf, True
         if waits:
             in_turn(jobs, there, order, wanted, profile, out)
@@ -261,11 +274,11 @@ def anneal_lists(
             current = value
             if value < best:
                 best = value
-                for j in range(n):
+                for j in range(order.size):
                     best_order[j], best_wanted[j] = order[j], wanted[j]
         else:
             shift(order, y, x)
-            wanted[i] = before
+            wanted[order[x]] = before
 
 
 __all__ = ["Lists", "Shares", "anneal_lists", "list_flexibly"]

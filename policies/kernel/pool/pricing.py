@@ -39,6 +39,15 @@ class Priced(NamedTuple):
         return Priced(grid, prices, total, np.minimum.accumulate(prices))
 
 
+class Ask(NamedTuple):
+    """One allotment of a job."""
+
+    procs: int
+    seconds: float
+    weight: float
+    cap: float  # s: it may not end later
+
+
 @helper(inline=True)
 def slot_of(grid: Floats, slots: int, pace: float, x: float) -> int:
     """The slot that x lies in, `slots` behind the grid; quick where slots are equally wide."""
@@ -61,19 +70,73 @@ def paid_until(priced: Priced, slots: int, pace: float, x: float) -> float:
 
 
 @helper(inline=True)
+def start_on_grid(
+    ask: Ask, priced: Priced, g: int, after: int, h: int, best: float, found: float
+) -> tuple[float, float]:
+    """Try the starts on the edges between g and `after`; the best cost and start so far.
+
+    The end of a start before them lies in slot h.
+    """
+    k, p, w, cap = ask
+    grid, price, total = priced.grid, priced.price, priced.total
+    slots = price.size
+    for x in range(g + 1, after):
+        e = grid[x] + p
+        if e > cap or w * e >= best:
+            break
+        while h < slots and grid[h + 1] <= e:
+            h += 1
+        area = total[h]
+        if h < slots:
+            area += price[h] * (e - grid[h])
+        value = w * e + k * (area - total[x])
+        if value < best:
+            best, found = value, grid[x]
+    return best, found
+
+
+@helper(inline=True)
+def end_on_grid(
+    ask: Ask, priced: Priced, g: int, s: float, until: float, h: int, best: float, found: float
+) -> tuple[float, float]:
+    """Try the starts in ]s, until[ whose end is an edge or the cap; the best cost and start so far.
+
+    Slot g holds s, slot h the end of what starts at s.
+    """
+    k, p, w, cap = ask
+    grid, price, total = priced.grid, priced.price, priced.total
+    slots, x = price.size, g
+    while True:
+        h += 1
+        e = cap
+        if h <= slots:
+            e = min(grid[h], cap)
+        if e - p >= until or w * e >= best or e == np.inf:
+            break
+        if e - p > s:
+            while x < slots and grid[x + 1] <= e - p:
+                x += 1
+            before = total[x]
+            if x < slots:
+                before += price[x] * (e - p - grid[x])
+            area = total[slots]
+            if h <= slots:
+                area = total[h] - price[h - 1] * (grid[h] - e)
+            value = w * e + k * (area - before)
+            if value < best:
+                best, found = value, e - p
+        if e >= cap:
+            break
+    return best, found
+
+
+@helper(inline=True)
 def cheapest_start(
-    k: int,
-    p: float,
-    w: float,
-    release: float,
-    priced: Priced,
-    slots: int,
-    pace: float,
-    cap: float,
-    best: float,
+    ask: Ask, release: float, priced: Priced, slots: int, pace: float, best: float
 ) -> tuple[float, float]:
     """The least cost of one allotment below `best`, and its start; `best` and -1 if none."""
-    grid, price, total = priced.grid, priced.price, priced.total
+    k, p, w, cap = ask
+    grid, total = priced.grid, priced.total
     found = -1.0
     g = slot_of(grid, slots, pace, release)
     s = release
@@ -88,48 +151,13 @@ def cheapest_start(
         low = priced.lowest[h] if h < slots else 0.0
         least = w * e + k * max(passed - total[after], p * low)
         if least < best:
-            # starts on the grid, and the first of the block
             before = paid_until(priced, slots, pace, s)
             value = w * e + k * (passed - before)
             if value < best:
                 best, found = value, s
             h = slot_of(grid, slots, pace, e)
-            for x in range(g + 1, after):
-                e = grid[x] + p
-                if e > cap or w * e >= best:
-                    break
-                while h < slots and grid[h + 1] <= e:
-                    h += 1
-                area = total[h]
-                if h < slots:
-                    area += price[h] * (e - grid[h])
-                value = w * e + k * (area - total[x])
-                if value < best:
-                    best, found = value, grid[x]
-            # ends on the grid, and at the cap
-            h = slot_of(grid, slots, pace, s + p) + 1
-            x = g
-            while True:
-                e = cap
-                if h <= slots:
-                    e = min(grid[h], cap)
-                if e - p >= until or w * e >= best or e == np.inf:
-                    break
-                if e - p > s:
-                    while x < slots and grid[x + 1] <= e - p:
-                        x += 1
-                    before = total[x]
-                    if x < slots:
-                        before += price[x] * (e - p - grid[x])
-                    area = total[slots]
-                    if h <= slots:
-                        area = total[h] - price[h - 1] * (grid[h] - e)
-                    value = w * e + k * (area - before)
-                    if value < best:
-                        best, found = value, e - p
-                if e >= cap:
-                    break
-                h += 1
+            best, found = start_on_grid(ask, priced, g, after, h, best, found)
+            best, found = end_on_grid(ask, priced, g, s, until, h, best, found)
         if g >= slots:
             break
         g, s = after, grid[after]
@@ -168,7 +196,8 @@ def price_jobs(jobs: Jobs, priced: Priced, cap: float, out_mode: Ints, out_start
                 paid_until(priced, slots, pace, e) - paid_until(priced, slots, pace, s)
             )
         for a in range(first[i], first[i + 1]):
-            value, s = cheapest_start(procs[a], times[a], w, r, priced, slots, pace, cap, best)
+            ask = Ask(procs[a], times[a], w, cap)
+            value, s = cheapest_start(ask, r, priced, slots, pace, best)
             if s >= 0.0:
                 best, out_mode[i], out_start[i] = value, a, s
         cost += best
@@ -189,9 +218,8 @@ def price_rows(jobs: Jobs, priced: Priced, cap: float, out_cost: Floats, out_sta
     for i in range(jobs.weight.size):
         w, r = jobs.weight[i], jobs.release[i]
         for a in range(jobs.first[i], jobs.first[i + 1]):
-            value, s = cheapest_start(
-                jobs.procs[a], jobs.times[a], w, r, priced, slots, pace, cap, np.inf
-            )
+            ask = Ask(jobs.procs[a], jobs.times[a], w, cap)
+            value, s = cheapest_start(ask, r, priced, slots, pace, np.inf)
             out_cost[a] = value
             out_start[a] = s if s >= 0.0 else r
 

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.pool.pool_jobs import Processors
+from coalloc.policies.kernel.record import Floats, Ints, record
+
+
+@record
+class Allotted(NamedTuple):
+    """N jobs with fixed allotments."""
+
+    procs: Ints  # N
+    seconds: Floats  # N
+    weight: Floats  # N
+    release: Floats  # N, s
+
+
+@record
+class Trees(NamedTuple):
+    """Working memory of a list, L a power of two of at least N."""
+
+    needs: Floats  # 2 L, tree of minima over the order: processors of what waits
+    ends: Floats  # 2 L, likewise: ends of what runs, s
+    taken: Ints  # S, processors that running jobs hold at the begin of each stretch
 
 
 @kernel
@@ -140,111 +161,135 @@ def leaf_within(tree: Any, leaf: Any, limit: Any) -> Any:
     return p
 
 
+@helper(inline=True)
+def plant(order: Ints, jobs: Allotted, trees: Trees) -> tuple[float, float]:
+    """Set up the trees; the weight of all jobs, and the sum of weight times seconds."""
+    needs, ends, half = trees.needs, trees.ends, trees.needs.size >> 1
+    weight, least = 0.0, 0.0
+    for x in range(half):
+        needs[half + x], ends[half + x] = np.inf, np.inf
+    for x in range(order.size):
+        i = order[x]
+        if jobs.release[i] <= 0.0:
+            needs[half + x] = jobs.procs[i]
+        weight += jobs.weight[i]
+        least += jobs.weight[i] * jobs.seconds[i]
+    for p in range(half - 1, 0, -1):
+        needs[p] = min(needs[2 * p], needs[2 * p + 1])
+        ends[p] = np.inf
+    return weight, least
+
+
+@helper(inline=True)
+def last_dip(there: Processors, taken: Ints) -> int:
+    """The last stretch that offers less than the one before it; `taken` is emptied."""
+    dip = 0
+    for s in range(there.starts.size):
+        taken[s] = 0
+        if s > 0 and there.capacity[s] < there.capacity[s - 1]:
+            dip = s
+    return dip
+
+
+@helper(inline=True)
+def take_until(
+    there: Processors, taken: Ints, first: int, dip: int, end: float, procs: int
+) -> bool:
+    """Take processors in the stretches from `first` to `dip` that begin before an end, if free."""
+    s = first
+    while s <= dip and there.starts[s] < end:
+        if there.capacity[s] - taken[s] < procs:
+            return False
+        s += 1
+    for y in range(first, s):
+        taken[y] += procs
+    return True
+
+
+@helper(inline=True)
+def give_back(order: Ints, procs: Ints, ends: Any, now: float) -> int:
+    """Take what has ended out of the tree; the processors that are free again."""
+    freed, half = 0, ends.size >> 1
+    while ends[1] <= now:
+        p = leaf_within(ends, half, now)
+        freed += procs[order[p - half]]
+        put(ends, p, np.inf)
+    return freed
+
+
 @kernel
 def list_fixed(
-    order: Any,
-    procs: Any,
-    seconds: Any,
-    weight: Any,
-    release: Any,
-    late: Any,
-    starts: Any,
-    capacity: Any,
-    most: Any,
-    needs: Any,
-    ends: Any,
-    taken: Any,
-    out_start: Any,
-    out: Any,
+    order: Ints,
+    jobs: Allotted,
+    late: Ints,
+    there: Processors,
+    most: float,
+    trees: Trees,
+    out_start: Floats,
+    out: Floats,
 ) -> None:
     """List scheduling with fixed allotments: at each instant, in order, whatever fits starts.
 
     Parameters
     ----------
     order : array of int, N
-    procs, seconds, weight, release : arrays, N
-        By job.
+    jobs, there, trees : Allotted, Processors and Trees
     late : array of int
         Places in the order of jobs released after 0, by release.
-    starts, capacity : arrays, S
-        As in `MoldableQueue`.
     most : float
         Give up once it is certain that the weighted completion passes this.
-    needs, ends : arrays, 2 L
-        Working memory; L is a power of two of at least N.
-    taken : array of int, S
-        Working memory.
     out_start : array, N
     out : array, 2
         Makespan and weighted completion; inf where that passes `most`.
     """
-    n, half = order.size, needs.size >> 1
+    starts, capacity, procs, half = there.starts, there.capacity, jobs.procs, trees.needs.size >> 1
     out[0], out[1] = 0.0, 0.0
-    rest, least = 0.0, 0.0
-    for x in range(half):
-        needs[half + x], ends[half + x] = np.inf, np.inf
-    for x in range(n):
-        i = order[x]
-        if release[i] <= 0.0:
-            needs[half + x] = procs[i]
-        rest += weight[i]
-        least += weight[i] * seconds[i]
-    for p in range(half - 1, 0, -1):
-        needs[p] = min(needs[2 * p], needs[2 * p + 1])
-        ends[p] = np.inf
-    dip = 0  # the last step that offers less than the one before it
-    for s in range(starts.size):
-        taken[s] = 0
-        if s > 0 and capacity[s] < capacity[s - 1]:
-            dip = s
-    left, step, used, arrived, now = n, 0, 0, 0, 0.0
-    while left > 0:
+    rest, least = plant(order, jobs, trees)
+    dip = last_dip(there, trees.taken)
+    left, step, used, arrived, now = order.size, 0, 0, 0, 0.0
+    while True:
         while step + 1 < starts.size and starts[step + 1] <= now:
             step += 1
-        while arrived < late.size and release[order[late[arrived]]] <= now:
-            put(needs, half + late[arrived], float(procs[order[late[arrived]]]))
+        while arrived < late.size and jobs.release[order[late[arrived]]] <= now:
+            put(trees.needs, half + late[arrived], float(procs[order[late[arrived]]]))
             arrived += 1
-        p = leaf_within(needs, half, capacity[step] - used)
+        p = leaf_within(trees.needs, half, capacity[step] - used)
         while p > 0:
             i = order[p - half]
-            end = now + seconds[i]
-            fits = True
-            s = step + 1
-            while fits and s <= dip and starts[s] < end:
-                fits = capacity[s] - taken[s] >= procs[i]
-                s += 1
-            if fits:
-                s = step + 1
-                while s <= dip and starts[s] < end:
-                    taken[s] += procs[i]
-                    s += 1
-                put(needs, p, np.inf)
-                put(ends, p, end)
+            end = now + jobs.seconds[i]
+            if take_until(there, trees.taken, step + 1, dip, end, procs[i]):
+                put(trees.needs, p, np.inf)
+                put(trees.ends, p, end)
                 used += procs[i]
                 left -= 1
                 out_start[i] = now
                 out[0] = max(out[0], end)
-                out[1] += weight[i] * end
-                rest -= weight[i]
-                least -= weight[i] * seconds[i]
-            p = leaf_within(needs, p + 1, capacity[step] - used) if p + 1 < 2 * half else 0
+                out[1] += jobs.weight[i] * end
+                rest -= jobs.weight[i]
+                least -= jobs.weight[i] * jobs.seconds[i]
+            p = leaf_within(trees.needs, p + 1, capacity[step] - used) if p + 1 < 2 * half else 0
         if left == 0:
             break
-        follow = ends[1]
+        follow = trees.ends[1]
         if step + 1 < starts.size:
             follow = min(follow, starts[step + 1])
         if arrived < late.size:
-            follow = min(follow, release[order[late[arrived]]])
+            follow = min(follow, jobs.release[order[late[arrived]]])
         if follow == np.inf or out[1] + rest * follow + least > most:
-            out[0], out[1] = np.inf, np.inf
-            return
+            out[1] = np.inf
+            break
         now = follow
-        while ends[1] <= now:
-            p = leaf_within(ends, half, now)
-            used -= procs[order[p - half]]
-            put(ends, p, np.inf)
-    if out[1] > most:
+        used -= give_back(order, procs, trees.ends, now)
+    if out[1] > most or out[1] == np.inf:
         out[0], out[1] = np.inf, np.inf
 
 
-__all__ = ["fitting_rows", "knapsack", "list_fixed", "stack_up", "take_in_turn"]
+__all__ = [
+    "Allotted",
+    "Trees",
+    "fitting_rows",
+    "knapsack",
+    "list_fixed",
+    "stack_up",
+    "take_in_turn",
+]

@@ -147,12 +147,18 @@ def look_ahead(
         if stair[steps, 0] < stair[steps - 1, 0]:
             times[steps] = profile.time[block, i]
             steps += 1
+    return row, steps, free_gbps(problem, profile, row)
+
+
+@helper()
+def free_gbps(problem: Problem, profile: Profile, row: int) -> float:
+    """The free capacity of all links in a row, Gbit/s."""
     spare = 0.0
     for k in range(problem.link_gbps.size):
         left = FULL + ROUNDING - profile.load[row, k]
         if left > 0:
             spare += problem.link_gbps[k] * (left / FULL)
-    return row, steps, spare
+    return spare
 
 
 @helper()

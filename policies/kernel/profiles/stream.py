@@ -22,7 +22,7 @@ from __future__ import annotations
 from math import inf
 
 from coalloc.policies.kernel.jit import helper, kernel
-from coalloc.policies.kernel.profiles.lookahead import may_fit, survey
+from coalloc.policies.kernel.profiles.lookahead import free_gbps, may_fit, survey
 from coalloc.policies.kernel.profiles.profile import locate, reset
 from coalloc.policies.kernel.profiles.seek import seek
 from coalloc.policies.kernel.profiles.stream_state import (
@@ -45,9 +45,7 @@ from coalloc.policies.kernel.profiles.stream_state import (
 from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.state import (
     EASY,
-    FULL,
     INSERT,
-    ROUNDING,
     STAMP,
     STRICT,
     Base,
@@ -81,6 +79,20 @@ def start_strictly(
         hold(problem, profile, scratch, out, item, found)
         begin(problem, out, stream, item, t)
         count[FIRST] += 1
+
+
+@helper()
+def rows_at(profile: Profile, out: Outcome, head: int, t: float) -> tuple[int, int, int, float]:
+    """The row at t and its whole free slots, that of the head's start, and that start, s.
+
+    The last two are -1 and inf where there is no head.
+    """
+    place, i = locate(profile, t)
+    row, total = profile.row[profile.block[place], i], profile.total[profile.block[place], i]
+    if head < 0:
+        return row, total, -1, inf
+    a, b = locate(profile, out.start[head])
+    return row, total, profile.row[profile.block[a], b], out.start[head]
 
 
 @helper()
@@ -121,19 +133,8 @@ def start_fitting(
         placed = False
         if not fresh:
             fresh = True
-            place, i = locate(profile, t)
-            row = profile.row[profile.block[place], i]
-            total = profile.total[profile.block[place], i]
-            spare = 0.0
-            for k in range(problem.link_gbps.size):
-                left = FULL + ROUNDING - profile.load[row, k]
-                if left > 0:
-                    spare += problem.link_gbps[k] * (left / FULL)
-            head_row, head_start = -1, inf
-            if head >= 0:
-                head_start = out.start[head]
-                a, b = locate(profile, head_start)
-                head_row = profile.row[profile.block[a], b]
+            row, total, head_row, head_start = rows_at(profile, out, head, t)
+            spare = free_gbps(problem, profile, row)
         if problem.mode_procs[item] <= total and item != head:
             group = problem.item_group[item]
             if scratch.stamp[group] != scratch.counters[STAMP]:

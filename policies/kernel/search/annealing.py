@@ -11,10 +11,12 @@ between calls: a search goes on where it was, and gives the same however it is c
 
 from __future__ import annotations
 
-from math import inf, log
+from math import inf
 from typing import Any, NamedTuple
 
+from coalloc.policies.kernel.acceptance import acceptable
 from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.moves import shift
 from coalloc.policies.kernel.record import Floats, Ints, record
 from coalloc.policies.kernel.search.listing import listing
 from coalloc.policies.kernel.search.listing_state import MADE, Desk, Genes, Rows
@@ -38,19 +40,6 @@ class Anneal(NamedTuple):
     modes: Ints  # N, how many
     sc: Floats  # S, values of sc
     loads: Ints  # N, whether sc matters
-
-
-@helper(inline=True)
-def shift(order: Any, source: int, target: int) -> None:
-    """Move an entry to another place; those between give way."""
-    item = order[source]
-    while source < target:
-        order[source] = order[source + 1]
-        source += 1
-    while source > target:
-        order[source] = order[source - 1]
-        source -= 1
-    order[source] = item
 
 
 @helper(inline=True)
@@ -185,7 +174,7 @@ def anneal(
         if trials > 0:
             state.count[TRIALS] += 1
             move = propose(state, genes)
-            cutoff -= state.value[WARMTH] * log(max(draw(state.random), 1e-300))
+            cutoff = acceptable(cutoff, state.value[WARMTH], state.random)
         value = listing(problem, rows, genes, desk, out, objective, cutoff, state.value[LATEST])
         if trials > 0:
             state.count[PLACED] += genes.order.size

@@ -12,10 +12,12 @@ the next one goes on with the temperature and the draws.
 
 from __future__ import annotations
 
-from math import inf, log
+from math import inf
 from typing import Any
 
+from coalloc.policies.kernel.acceptance import acceptable
 from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.moves import shift
 from coalloc.policies.kernel.search.serial_sgs import schedule
 from coalloc.policies.kernel.search.serial_state import (
     ACCEPTED,
@@ -74,16 +76,11 @@ def find_chain(site: Site, items: Items, genes: Genes, desk: Desk, out: Out) -> 
 
 
 @helper(inline=True)
-def shift(order: Any, place: Any, source: int, target: int) -> None:
-    """Move an entry to another place; those between give way."""
-    item = order[source]
-    step = 1 if target > source else -1
-    while source != target:
-        order[source] = order[source + step]
-        place[order[source]] = source
-        source += step
-    order[source] = item
-    place[item] = source
+def move_to(order: Any, place: Any, source: int, target: int) -> None:
+    """Move an entry to another place, and write down the new places."""
+    shift(order, source, target)
+    for x in range(min(source, target), max(source, target) + 1):
+        place[order[x]] = x
 
 
 @helper()
@@ -244,6 +241,84 @@ def change(site: Site, items: Items, genes: Genes, random: Any, item: int, kind:
     genes.procs[item] = min(n, most)
 
 
+@helper(inline=True)
+def propose(site: Site, items: Items, genes: Genes, desk: Desk, out: Out, state: State) -> Any:
+    """Change one item's place or choices, or two items'; what `undo` takes back.
+
+    That is the item, its place, processes, home and least power before, and who gave it processes,
+    or -1. Its parts before are left in desk.saved.
+    """
+    random, size = state.random, genes.order.size
+    item = genes.order[min(int(draw(random) * size), size - 1)]
+    if state.count[CHAIN] > 0 and draw(random) < 0.5:
+        item = desk.chain[int(draw(random) * state.count[CHAIN])]
+    before, n = desk.place[item], genes.procs[item]
+    home, low = genes.home[item], genes.low[item]
+    for k in range(site.link.size):
+        desk.saved[k] = genes.parts[item, k]
+    u, other = draw(random), -1
+    if u < 0.35 and size > 1:
+        target = new_place(items, genes, desk, random, item)
+        move_to(genes.order, desk.place, before, target)
+    elif u < 0.5:
+        other = hand_over(items, genes, out, random, item)
+    else:
+        change(site, items, genes, random, item, draw(random))
+    return item, before, n, home, low, other
+
+
+@helper(inline=True)
+def is_nothing(genes: Genes, desk: Desk, move: Any) -> bool:
+    """Whether a move has left all as it was."""
+    item, before, n, home, low, _ = move
+    return (
+        desk.place[item] == before
+        and genes.procs[item] == n
+        and genes.home[item] == home
+        and genes.low[item] == low
+        and home != SPLIT
+    )
+
+
+@helper(inline=True)
+def undo(genes: Genes, desk: Desk, move: Any) -> None:
+    """Take back what `propose` did."""
+    item, before, n, home, low, other = move
+    clusters = genes.parts.shape[1]
+    if desk.place[item] != before:
+        move_to(genes.order, desk.place, desk.place[item], before)
+    if other >= 0:  # it had what the item has more of now
+        lay_open(genes, item)
+        lay_open(genes, other)
+        if home >= 0:
+            for k in range(clusters):
+                desk.saved[k] = 0
+            desk.saved[home] = n
+        for k in range(clusters):
+            genes.parts[other, k] += genes.parts[item, k] - desk.saved[k]
+        join(genes, other)
+    genes.procs[item], genes.home[item], genes.low[item] = n, home, low
+    for k in range(clusters):
+        genes.parts[item, k] = desk.saved[k]
+
+
+@helper(inline=True)
+def keep(genes: Genes, best: Genes, state: State, objective: int) -> None:
+    """Copy all choices if the schedule that was just made is the best."""
+    reached = state.value[MADE] if objective == MAKESPAN else state.value[SUM]
+    if reached >= state.value[BEST] * (1.0 - 1e-12):
+        return
+    state.value[BEST] = reached
+    state.count[IMPROVED] = state.count[TRIALS]
+    for x in range(genes.order.size):
+        best.order[x] = genes.order[x]
+    for y in range(genes.procs.size):
+        best.procs[y], best.home[y] = genes.procs[y], genes.home[y]
+        best.low[y] = genes.low[y]
+        for k in range(genes.parts.shape[1]):
+            best.parts[y, k] = genes.parts[y, k]
+
+
 @kernel
 def search(
     site: Site,
@@ -261,86 +336,35 @@ def search(
     The genes with the least makespan (or weighted completion) are left in `best`, the current ones
     in `genes`; `out` is the schedule of the last trial. With 0 trials, that of the genes.
     """
-    random, clusters, size = state.random, site.link.size, genes.order.size
     for x in range(desk.place.size):
         desk.place[x] = -1
-    for x in range(size):
+    for x in range(genes.order.size):
         desk.place[genes.order[x]] = x
-    first, item, before, n, home, low, other = inf, 0, 0, 0, 0, 0.0, -1
+    first, move = inf, (0, 0, 0, 0, 0.0, -1)
     state.count[CHAIN] = 0
     state.value[LIMIT] = inf
     for trial in range(-1, trials):
         if trial >= 0:
-            item = genes.order[min(int(draw(random) * size), size - 1)]
-            if state.count[CHAIN] > 0 and draw(random) < 0.5:
-                item = desk.chain[int(draw(random) * state.count[CHAIN])]
-            before, n, home, low = (
-                desk.place[item],
-                genes.procs[item],
-                genes.home[item],
-                genes.low[item],
-            )
-            for k in range(clusters):
-                desk.saved[k] = genes.parts[item, k]
-            u, other = draw(random), -1
-            if u < 0.35 and size > 1:
-                target = new_place(items, genes, desk, random, item)
-                shift(genes.order, desk.place, before, target)
-            elif u < 0.5:
-                other = hand_over(items, genes, out, random, item)
-            else:
-                change(site, items, genes, random, item, draw(random))
-            slack = state.value[WARMTH] * log(max(draw(random), 1e-300))
-            state.value[LIMIT] = state.value[CURRENT] - slack
-        same = (
-            trial >= 0
-            and desk.place[item] == before
-            and genes.procs[item] == n
-            and genes.home[item] == home
-            and genes.low[item] == low
-            and home != SPLIT
-        )
+            move = propose(site, items, genes, desk, out, state)
+            current = state.value[CURRENT]
+            state.value[LIMIT] = acceptable(current, state.value[WARMTH], state.random)
         value = inf
-        if not same:
+        if trial < 0 or not is_nothing(genes, desk, move):
             value = schedule(site, items, genes, desk, out, state, objective)
         if trial < 0:
             first = value
             state.value[CURRENT] = value
             if trials > 0:
                 state.count[CHAIN] = find_chain(site, items, genes, desk, out)
-        elif value <= state.value[LIMIT]:
+            continue
+        if value <= state.value[LIMIT]:
             state.count[ACCEPTED] += 1
             state.value[CURRENT] = value
             if state.count[ACCEPTED] % 8 == 0:
                 state.count[CHAIN] = find_chain(site, items, genes, desk, out)
-            reached = state.value[MADE] if objective == MAKESPAN else state.value[SUM]
-            if reached < state.value[BEST] * (1.0 - 1e-12):
-                state.value[BEST] = reached
-                state.count[IMPROVED] = state.count[TRIALS]
-                for x in range(size):
-                    best.order[x] = genes.order[x]
-                for y in range(genes.procs.size):
-                    best.procs[y], best.home[y] = genes.procs[y], genes.home[y]
-                    best.low[y] = genes.low[y]
-                    for k in range(clusters):
-                        best.parts[y, k] = genes.parts[y, k]
+            keep(genes, best, state, objective)
         else:
-            if desk.place[item] != before:
-                shift(genes.order, desk.place, desk.place[item], before)
-            if other >= 0:  # it had what the item has more of now
-                lay_open(genes, item)
-                lay_open(genes, other)
-                if home >= 0:
-                    for k in range(clusters):
-                        desk.saved[k] = 0
-                    desk.saved[home] = n
-                for k in range(clusters):
-                    genes.parts[other, k] += genes.parts[item, k] - desk.saved[k]
-                join(genes, other)
-            genes.procs[item], genes.home[item], genes.low[item] = n, home, low
-            for k in range(clusters):
-                genes.parts[item, k] = desk.saved[k]
-        if trial >= 0:
-            state.count[TRIALS] += 1
-            state.value[WARMTH] *= state.value[COOLING]
+            undo(genes, desk, move)
+        state.count[TRIALS] += 1
+        state.value[WARMTH] *= state.value[COOLING]
     return first
