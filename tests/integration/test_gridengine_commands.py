@@ -30,7 +30,8 @@ name=$(echo "$*" | sed -n 's/.*-N \\([^ ]*\\).*/\\1/p')
 cat > $root/script.$number
 echo "$host $name" > $root/jobs/$number
 (setsid sh $root/script.$number < /dev/null > /dev/null 2>&1 & echo $! > $root/pid.$number
- wait; rm -f $root/pid.$number) > /dev/null 2>&1 &
+ : > $root/known.$number; wait; rm -f $root/pid.$number) > /dev/null 2>&1 &
+until [ -e $root/known.$number ]; do sleep 0.01; done
 """
 ANSWER = "echo $number\n"
 QSTAT = """\
