@@ -41,6 +41,13 @@ def test_every_planted_defect_is_found(name: str) -> None:
     pytest.fail(f"{name} was not found in {SEEDS} seeds")
 
 
+def test_every_defect_can_be_planted() -> None:
+    """What a defect changes is still in the source: said here at once, not by the slow suite."""
+    for name in MUTANTS:
+        with planted(name):
+            pass
+
+
 def test_the_worst_defects_are_found_at_once() -> None:
     for name in ("start-before-all-ready", "start-not-recorded", "token-not-saved"):
         assert any(run(seed, STEPS, name)[1] for seed in range(5)), name

@@ -341,7 +341,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Throttles of arrays, and deadlines
     "throttles-ignored": Mutant(
-        of=limits.LimitBook.scopes, old="if record.throttle and record.array:", new="if False:"
+        of=limits.LimitBook._scopes, old="if record.throttle and record.array:", new="if False:"
     ),
     "throttles-of-waiting-members-only": Mutant(
         of=updating.update, old="            if record.is_placed:\n", new="            if False:\n"
