@@ -18,7 +18,7 @@ from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.batch.launcher import BatchLauncher
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.passing import Passing
+from coalloc.adapters.slurm.passing import SlurmPassing
 from coalloc.adapters.slurm.rules import ADDED_S, GRACE_S
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
@@ -41,7 +41,7 @@ class SlurmLauncher(BatchLauncher):
         See `PartLauncher`.
     share : Share, optional
         The share of the cluster on which we go first.
-    passing : Passing, optional
+    passing : SlurmPassing, optional
         Reservations of ours that Slurm has.
 
     Raises
@@ -58,13 +58,13 @@ class SlurmLauncher(BatchLauncher):
         settings: SlurmSettings,
         state_dir: Path,
         share: Share | None = None,
-        passing: Passing | None = None,
+        passing: SlurmPassing | None = None,
     ) -> None:
         self._settings = settings
         self._slurm = commands_of(settings)
         self._share = Share(settings=settings, slurm=self._slurm) if share is None else share
         self._passing = (
-            Passing(settings=settings, slurm=self._slurm) if passing is None else passing
+            SlurmPassing(settings=settings, slurm=self._slurm) if passing is None else passing
         )
         self._names: frozenset[str] = frozenset()
         super().__init__(state_dir)
