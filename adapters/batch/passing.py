@@ -167,7 +167,7 @@ class Passing(Generic[Entry]):
         """Acts that make what is there what is wanted."""
         raise NotImplementedError
 
-    def _removal(self, there: tuple[Entry, ...], now: float) -> Callable[[], None] | None:
+    def _removal(self, there: tuple[Entry, ...], now: float) -> Callable[[], object] | None:
         """Removes one that is not wanted any more; None: it goes by itself."""
         raise NotImplementedError
 
