@@ -18,9 +18,9 @@ from coalloc.core import (
     presence,
     promises,
     queue,
+    requeueing,
     reserving,
     rounds,
-    starting,
     updating,
 )
 from coalloc.core.base.clusters import ClusterState
@@ -375,7 +375,7 @@ class Coordinator:
 
     def _ticked(self, now: float) -> None:
         state = self.state
-        starting.give_up_late(state, now)
+        requeueing.give_up_late(state, now)
         reserving.end_due(state, now)
         dispatch.return_due(state, now)
         ready = [

@@ -4,7 +4,7 @@ A run counts as long as the job's time limit, after which it is ended. A job wit
 long as the plan expects on its nodes, and until it has any, as on full-speed nodes. It is
 
 - refused at its submit where it could not be kept even if it began at once;
-- planned, without a time limit, on nodes that are fast enough only (`core.eligibility`);
+- planned, without a time limit, on nodes that are fast enough only (`core.offers`);
 - not started by a plan that would have it end too late, nor where its nodes are ready too late;
 - ended, *cancelled* with the reason ``deadline``, as soon as it cannot be kept any more.
 
@@ -19,8 +19,8 @@ from coalloc.core.after_restore import is_held
 from coalloc.core.base.effects import Wake
 from coalloc.core.base.records import JobRecord, JobState, Outlook
 from coalloc.core.base.state import State
-from coalloc.core.eligibility import Offers
 from coalloc.core.ending import abort_parts, end_waiting
+from coalloc.core.offers import Offers
 from coalloc.model.errors import InputError
 from coalloc.model.jobs import DivisibleJob, Job, WorkflowJob
 from coalloc.model.ranges import EVENT

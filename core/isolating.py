@@ -19,7 +19,7 @@ from dataclasses import replace
 from coalloc.core import snapshots
 from coalloc.core.base.round_control import Aside, Isolation
 from coalloc.core.base.state import RoundState, State
-from coalloc.core.eligibility import Offers
+from coalloc.core.offers import Offers
 from coalloc.model.job_json import outside
 
 MOST_ATTEMPTS = 16

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from coalloc.core import after_restore, readings, starting
+from coalloc.core import after_restore, readings, requeueing, starting
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.effects import (
     AskHello,
@@ -84,7 +84,7 @@ def _informed(
                 after_restore.release_claims(state, statement)
         case Read():
             readings.taken_in(state, cluster, statement, now)
-            starting.give_way_to_rivals(state, now)
+            requeueing.give_way_to_rivals(state, now)
         case Goodbye():
             lost(state, statement.cluster, now, "executor stopped")
 

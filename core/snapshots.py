@@ -12,8 +12,8 @@ from coalloc.core.base.composites import ChunkPool, WorkflowState, is_stopping
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.dependencies import open_needs
-from coalloc.core.eligibility import Offers
 from coalloc.core.negotiating import others
+from coalloc.core.offers import Offers
 from coalloc.core.sharing import guarantees, limits, priority
 from coalloc.model.jobs import DivisibleJob, Job, Started, WorkflowJob
 from coalloc.model.parts import PART_ENDED

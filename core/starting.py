@@ -12,31 +12,27 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core import deadlines, negotiating, rivals
-from coalloc.core.admission import bar
+from coalloc.core import deadlines, negotiating
 from coalloc.core.after_restore import (
     is_cancelled,
     repeat_starts,
     reserve_attempt,
     started_after_backup,
 )
-from coalloc.core.avoiding import note_refused
 from coalloc.core.base.composites import part_fields
 from coalloc.core.base.effects import Publish, SaveMeta, Wake
 from coalloc.core.base.messages import Abort, Forget, Prepare, Start
-from coalloc.core.base.records import CANCELLED_THERE, REQUEUED, JobRecord, JobState, PartRecord
-from coalloc.core.base.settings import Settings
+from coalloc.core.base.records import REQUEUED, JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State
 from coalloc.core.batch_accounts import told
 from coalloc.core.dependencies import has_started
-from coalloc.core.ending import abort_parts, end_waiting, release_dependents
+from coalloc.core.ending import abort_parts, release_dependents
 from coalloc.core.outcome import remember, verdict
+from coalloc.core.requeueing import GAVE_WAY, PREEMPTED, give_back
 from coalloc.core.sharing.accounting import charge
-from coalloc.core.waits import remember_late
-from coalloc.core.workflows import settle, task_ended, tries_again
+from coalloc.core.workflows import task_ended, tries_again
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.parts import PART_ENDED, PartReport, PartState
-from coalloc.model.refusals import PERMANENT
 
 
 def prepare(state: State, record: JobRecord, now: float) -> None:
@@ -145,17 +141,10 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
         younger, older = pair
         late = ", ".join(negotiating.ungranted(younger))
         why = f"gives way to job {older.id}, which waits for its nodes"
-        _give_back(state, younger, now, late, GAVE_WAY, why)
+        give_back(state, younger, now, late, GAVE_WAY, why)
         if younger.id == record.id:
             return
     _advance(state, record, now)
-
-
-def give_way_to_rivals(state: State, now: float) -> None:
-    """Give back what jobs of other services wait for that came before ours (`core.rivals`)."""
-    for record, cluster in rivals.yielding(state, now):
-        why = "gives way to a job of another service, which waits for its nodes"
-        _give_back(state, record, now, cluster, GAVE_WAY, why)
 
 
 ASKED, WAITS, GRANTED, AT_BARRIER, RUNS, OVER = range(6)
@@ -223,12 +212,12 @@ def _advance(state: State, record: JobRecord, now: float) -> None:
     if record.state is JobState.PREPARING:
         if any(s in PART_ENDED for s in states):
             first = next(part for part in record.parts if part.state in PART_ENDED)
-            _give_back(state, record, now, first.cluster, first.reason, first.detail)
+            give_back(state, record, now, first.cluster, first.reason, first.detail)
         elif all(s is PartState.READY for s in states):
             if deadlines.misses(record, now, record.planned):
                 names = ", ".join(part.cluster for part in record.parts)
                 why = "its nodes were ready too late for its deadline"
-                _give_back(state, record, now, names, deadlines.DEADLINE, why)
+                give_back(state, record, now, names, deadlines.DEADLINE, why)
                 return
             record = replace(record, state=JobState.STARTING, deadline=None)
             state.put(record)
@@ -239,14 +228,14 @@ def _advance(state: State, record: JobRecord, now: float) -> None:
         if record.foreign and back is not None and not record.cancelled_by:
             state.clusters[back.cluster].put_back[record.foreign] = back.ended or 0.0
             charge(state, record, now, is_last=False)
-            _give_back(state, record, now, back.cluster, back.reason, back.detail)
+            give_back(state, record, now, back.cluster, back.reason, back.detail)
             return
         started = any(p.started is not None or p.state is PartState.LOST for p in record.parts)
         if record.cancelled_by or started:
             _end(state, record, now)
         else:
             first = record.parts[0]
-            _give_back(state, record, now, first.cluster, first.reason, first.detail)
+            give_back(state, record, now, first.cluster, first.reason, first.detail)
     elif any(s in PART_ENDED for s in states):
         _some_ended(state, record)
 
@@ -295,86 +284,6 @@ def _some_ended(state: State, record: JobRecord) -> None:
     abort_parts(state, record, f"part on {bad.cluster}: {why}")
 
 
-PREEMPTED = "preempted"
-"""Reason of a part that its batch system ended for the sake of another job."""
-GAVE_WAY = "gave_way"
-"""Reason of an attempt that was given up because it stood in the way of an older job's."""
-NOT_GRANTED = "not_granted"
-"""Reason of an attempt that was given up while some of its claims still waited."""
-
-
-def _give_back(
-    state: State, record: JobRecord, now: float, cluster: str, reason: str, detail: str
-) -> None:
-    """No process ever started, and none of this attempt ever will: wait again, later.
-
-    Safe at once, without hearing from every executor: none starts a part without the start
-    order, and that was never given, or every part has said that it did not start.
-    """
-    abort_parts(state, record, detail or reason)
-    if reason == CANCELLED_THERE and record.foreign:
-        why = f"cancelled in {cluster}"
-        end_waiting(state, record, now, JobState.CANCELLED, why, CANCELLED_THERE)
-        return
-    if reason in PERMANENT:
-        end_waiting(state, record, now, JobState.FAILED, f"{cluster}: {detail}", reason)
-        if record.flow:
-            task_ended(state, state.jobs[record.id], now)
-        return
-    note_refused(state, record, now)
-    if bar(state, record, now, cluster, reason, detail):
-        return
-    text = f"{cluster}: {detail or reason or 'refused'}"
-    idle = negotiating.idle_node_s(state, record, now)
-    if reason == NOT_GRANTED:
-        remember_late(state, record, now)
-    is_behind = reason == negotiating.OTHERS_FIRST
-    if is_behind:
-        text = f"other jobs of {cluster} go first"
-    pause = _pause(state.settings, record.refusals, reason)
-    state.put(
-        replace(
-            record,
-            state=JobState.PENDING,
-            refusals=record.refusals + 1,
-            not_before=now + pause,
-            parts=(),
-            link_gbps={},
-            deadline=None,
-            started=None,
-            reason="backing_off",
-            detail=text,
-            queued=False,
-            arranged=False,
-            idle_node_s=record.idle_node_s + idle,
-            late=negotiating.late_clusters(record, now) if reason == NOT_GRANTED else (),
-            behind=cluster if is_behind else "",
-        )
-    )
-    fields: dict[str, Any] = {"detail": text, "pause_s": pause}
-    if record.queued:
-        fields["idle_node_s"] = round(idle, 3)
-    state.emit(now, "job_requeued", record.id, **fields)
-    state.log("job_requeued", level="warning", job=record.id, **fields)
-    state.backing_off.add(record.id)
-    state.out.append(Wake(at=now + pause))
-    if record.flow in state.composites:
-        settle(state, state.composites[record.flow], now)
-
-
-def _pause(limits: Settings, refusals: int, reason: str) -> float:
-    """Until a job that was given back may be tried again, seconds.
-
-    One behind other jobs is tried when their queue changes (`core.readings`), and no later than
-    after the longest pause; one that has waited its turn in vain asks for the next at once.
-    """
-    if reason == negotiating.OTHERS_FIRST:
-        return limits.backoff_max_s
-    if reason in {NOT_GRANTED, GAVE_WAY}:
-        return limits.backoff_first_s
-    return min(limits.backoff_max_s, limits.backoff_first_s * 2.0 ** min(refusals, 60))
-
-
 def _end(state: State, record: JobRecord, now: float) -> None:
     end, reason, detail, code = verdict(record)
     starts = [part.started for part in record.parts if part.started is not None]
@@ -397,7 +306,7 @@ def _end(state: State, record: JobRecord, now: float) -> None:
         return
     if preempted is not None and is_requeued:
         again = replace(record, ended=None, exit_code=None, skew_s=None)
-        _give_back(state, again, now, preempted.cluster, PREEMPTED, preempted.detail)
+        give_back(state, again, now, preempted.cluster, PREEMPTED, preempted.detail)
         return
     state.put(record)
     if end is JobState.COMPLETED and not record.flow:
@@ -432,26 +341,3 @@ def skip_numbers(state: State, cluster: str, last_seq: int) -> None:
     target.asked.clear()
     state.out.append(SaveMeta(key=f"seq.{cluster}", value=str(target.next_seq)))
     repeat_starts(state, cluster)
-
-
-def give_up_late(state: State, now: float) -> None:
-    """Take back the preparations whose time is over."""
-    for job in list(state.placed):
-        record = state.jobs[job]
-        if record.deadline is None or record.deadline > now:
-            continue
-        late = negotiating.late_clusters(record, now)
-        if late:
-            why = negotiating.why_given_up(state, record, now)
-            if why:
-                _give_back(state, record, now, ", ".join(late), NOT_GRANTED, why)
-            else:
-                deadline = now + state.settings.max_wait_s
-                state.put(replace(record, deadline=deadline))
-                state.out.append(Wake(at=deadline))
-            continue
-        late = tuple(p.cluster for p in record.parts if p.state is PartState.PREPARING)
-        limit = state.settings.prepare_timeout_s
-        _give_back(
-            state, record, now, ", ".join(late), "not_ready", f"not ready within {limit:g} s"
-        )

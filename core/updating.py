@@ -11,7 +11,8 @@ from coalloc.core.base.events import Requested
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Done, Refused, Update
 from coalloc.core.base.state import State
-from coalloc.core.eligibility import Offers, owner_of
+from coalloc.core.eligibility import owner_of
+from coalloc.core.offers import Offers
 from coalloc.core.queue import answered, chosen_jobs, planned_job
 from coalloc.core.sharing import limits
 from coalloc.model.batch_options import NAMES, BatchOptions, check_options

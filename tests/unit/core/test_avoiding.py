@@ -7,7 +7,7 @@ from dataclasses import replace
 from coalloc.core.avoiding import AVOIDED_S
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Prepare, Read
-from coalloc.core.eligibility import Offers
+from coalloc.core.offers import Offers
 from coalloc.model.parts import PartState
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Running, Snapshot
