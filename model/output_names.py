@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 DEFAULT_OUTPUT = "coalloc-%j.out"
 _MARK = re.compile(r"%([0-9]?)([A-Za-z%])", re.ASCII)
+_MEMBER = re.compile(r"([0-9]+)_([0-9]+)", re.ASCII)
 
 
 def marks_of(job: str, name: str, user: str) -> dict[str, str]:
@@ -23,8 +24,9 @@ def marks_of(job: str, name: str, user: str) -> dict[str, str]:
         ``j`` the job, ``A`` the array, ``a`` the index in it (0: it is in none), ``x`` the name,
         in which a slash becomes a low line, ``u`` the user.
     """
-    array, _, index = job.partition("_")
-    return {"j": job, "A": array, "a": index or "0", "x": name.replace("/", "_"), "u": user}
+    member = _MEMBER.fullmatch(job)
+    array, index = member.groups() if member else (job, "0")
+    return {"j": job, "A": array, "a": index, "x": name.replace("/", "_"), "u": user}
 
 
 def rank_marks(rank: int) -> dict[str, str]:

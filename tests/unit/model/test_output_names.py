@@ -38,4 +38,4 @@ def test_what_comes_from_a_name_is_no_mark() -> None:
 
 def test_a_job_in_no_array_has_the_index_0() -> None:
     assert filled("%A_%a", marks_of("12", "", "")) == "12_0"
-    assert filled("%A", marks_of("12.align", "", "")) == "12.align"
+    assert filled("%A_%a", marks_of("12.two_3", "", "")) == "12.two_3_0"
