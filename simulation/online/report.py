@@ -91,11 +91,11 @@ def headline(bench: Bench, rows: Sequence[Row]) -> str:
         means = [ratio.mean for ratio in found if ratio is not None]
         if means and (best is None or sum(means) / len(means) < best[1]):
             best = policy, sum(means) / len(means)
-    return (
-        "no piece with waiting"
-        if best is None
-        else f"least waits: {best[0]}, {best[1]:.2f} of EASY"
-    )
+    if best is not None:
+        return f"least waits: {best[0]}, {best[1]:.2f} of EASY"
+    if BASE not in policies_of(rows):
+        return f"waits by EASY's are not known: {BASE} is not among the policies"
+    return "no piece with waiting"
 
 
 def to_markdown(bench: Bench, rows: Sequence[Row]) -> str:

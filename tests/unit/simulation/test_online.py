@@ -94,11 +94,13 @@ def test_the_report_says_what_widths_gain(
     command = ["reproduce", "online", "--data", str(folder), "-o", str(tmp_path), "--quiet"]
     command += ["--logs", "KTH-SP2", "--pieces", "1", "--jobs", "60", "--half", "choose"]
     assert main.main([*command, "--scenarios", "moldable", "--policies", "easy"]) == 0
-    capsys.readouterr()
+    assert "least waits: easy, 1.00 of EASY" in capsys.readouterr().out
     page = (tmp_path / "online.md").read_text()
     known = {row["scenario"]: row for row in read_rows(tmp_path / "online.rows.jsonl").values()}
     ratio = known["moldable-all"]["response_mean"] / known["logged"]["response_mean"]
     assert f"| `moldable-all` | `easy` | {ratio:.2f} (" in page
+    assert main.main([*command, "--scenarios", "logged", "--policies", "fcfs"]) == 0
+    assert "easy is not among the policies" in capsys.readouterr().out
     assert all(row["response_mean"] > row["wait_mean"] for row in known.values())
 
 
