@@ -16,6 +16,10 @@ from coalloc.model.parts import PartReport, QueueTerms
 from coalloc.model.reading import ClusterReading
 from coalloc.model.reserved import Reserved
 
+ONCE = "once"
+"""Ability of an executor: a job's command is started once where `Prepare` says so."""
+ABILITIES = (ONCE,)
+"""Abilities of an executor of this version."""
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 """Said by the daemon at a submission, and by an executor before a start."""
 
@@ -54,6 +58,9 @@ class Prepare:
         How the claim may wait in the batch system's queue; None: granted at once, or refused.
     batch : BatchOptions
         What the cluster's batch system is told.
+    once : Launch or None
+        In place of `launch`: a command that is started once, by the job's first process. An
+        executor that does not know this finds no command, and starts nothing.
     """
 
     job: str
@@ -80,6 +87,7 @@ class Prepare:
     queue: QueueTerms | None = None
     batch: BatchOptions = PLAIN
     launch: Launch | None = None
+    once: Launch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +201,8 @@ class Hello:
         Of its state: made with it, and the same for as long as it is kept; empty: not said.
     version : str
         Of the executor; empty: not said.
+    abilities : tuple of str
+        What it can do that earlier ones could not: ``once``.
     """
 
     cluster: str
@@ -201,6 +211,7 @@ class Hello:
     last_seq: int = 0
     parts: tuple[PartReport, ...] = ()
     version: str = ""
+    abilities: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

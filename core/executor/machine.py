@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from coalloc.core.base.messages import (
+    ABILITIES,
     Abort,
     Arrange,
     Dismiss,
@@ -128,6 +129,7 @@ class ExecutorCore:
             last_seq=self._written(),
             parts=tuple(state.parts.values()),
             version=state.version,
+            abilities=ABILITIES,
         )
         return [SendStatement(statement=hello)]
 
