@@ -334,15 +334,20 @@ class Runner(OrderLoop):
             time.sleep(RETRY_S)
 
     def _verdict(self) -> tuple[str, str]:
-        ranks = self.spec["ranks"]
         for index, code in enumerate(self.codes):
             if code is not None and code < 0:
                 name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-                return "signalled", f"rank {ranks[index]['rank']} was killed by {name}"
+                return "signalled", f"{self._shown(index)} was killed by {name}"
         for index, code in enumerate(self.codes):
             if code:
-                return "exited", f"rank {ranks[index]['rank']} exited with {code}"
+                return "exited", f"{self._shown(index)} exited with {code}"
         return "exited", ""
+
+    def _shown(self, index: int) -> str:
+        """A process in words."""
+        rank = self.spec["ranks"][index]
+        is_command = self.spec.get("once") and HOLDS not in rank
+        return "its command" if is_command else f"rank {rank['rank']}"
 
     def _record(self, slot: int, record: dict[str, Any], durable: bool = False) -> bool:
         """Say how the part is now; whether it was heard."""

@@ -260,7 +260,7 @@ def _share_memory(options: argparse.Namespace, told: Origins, tasks: int) -> Non
     else:
         raise told.refusal(
             "mem",
-            f"--mem={memory}: is of a node, and nothing says how many of the {tasks} processes a "
+            f"--mem={memory}M: is of a node, and nothing says how many of the {tasks} processes a "
             "node gets; say --mem-per-cpu",
         )
 

@@ -32,6 +32,7 @@ def test_a_script_is_started_once(bed: LaunchTestbed) -> None:
     )
     report = bed.run(script(bed, f"{text}\nexit 7", stdout="out-%r"))
     assert (report.state, report.exit_code, report.codes) == (PartState.FINISHED, 7, (7,))
+    assert report.detail == "its command exited with 7"
     assert bed.output("out-0").splitlines() == [
         "one two 4 n1 no no",
         "n1 slots=1",

@@ -58,7 +58,7 @@ def test_srun_starts_a_process_in_each_slot(launch: SlurmLaunches) -> None:
     report = launch.run(script(launch, text))
     lines = launch.output().splitlines()
     assert (report.state, report.exit_code, report.codes) == (PartState.FINISHED, 3, (3,)), lines
-    assert report.detail == "rank 0 exited with 3"
+    assert report.detail == "its command exited with 3"
     assert lines.count("started") == 1
     tasks = [line.split() for line in lines if line.startswith("task ")]
     assert sorted(task[1] for task in tasks) == ["a1"] * 8 + ["a2"] * 2
