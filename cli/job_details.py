@@ -107,6 +107,7 @@ def _asks(job: JobDetails) -> Iterator[tuple[str, Any]]:
         yield "work", f"{figure(work)} s in {count} chunks of {figure(chunk)} s"
     else:
         yield "processes", fields.get("procs", job.procs)
+    yield "clusters", "no more than one" if fields.get("one_cluster") else ""
     limit = fields.get("time_limit")
     yield "time limit", "none" if limit is None else _valued(job, "time_limit", length(limit))
     if "base_time" in fields:
@@ -166,6 +167,7 @@ def _executes(job: JobDetails) -> Iterator[tuple[str, Any]]:
     if len(command) > LONGEST_COMMAND:
         command = command[: LONGEST_COMMAND - 3] + "..."
     yield "script" if launch.get("script") else "command", command
+    yield "started", "once, for all processes" if job.once else ""
     yield "folder", launch.get("cwd")
     yield "output", launch.get("stdout") or DEFAULT_OUTPUT
     yield "errors", launch.get("stderr")

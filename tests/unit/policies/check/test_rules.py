@@ -361,7 +361,7 @@ def test_range_maxima_are_those_of_slices() -> None:
 
 def test_a_job_that_asks_for_one_cluster_is_not_split() -> None:
     clusters = tuple(Cluster(name=k, nodes=(Node(name=f"{k}1"),), link_gbps=1.0) for k in "ab")
-    for job in (rigid("1", procs=2), listed()):
+    for job in (rigid("1", procs=2), listed(min_procs=2, max_procs=2)):
         told = [
             check(
                 Snapshot(
