@@ -107,7 +107,6 @@ def _asks(job: JobDetails) -> Iterator[tuple[str, Any]]:
         yield "work", f"{figure(work)} s in {count} chunks of {figure(chunk)} s"
     else:
         yield "processes", fields.get("procs", job.procs)
-    yield "clusters", "no more than one" if fields.get("one_cluster") else ""
     limit = fields.get("time_limit")
     yield "time limit", "none" if limit is None else _valued(job, "time_limit", length(limit))
     if "base_time" in fields:
@@ -119,7 +118,10 @@ def _asks(job: JobDetails) -> Iterator[tuple[str, Any]]:
     if fields.get("memory_mb_per_proc"):
         yield "memory", f"{fields['memory_mb_per_proc']} MiB per process"
     yield "features", ", ".join(fields.get("features") or ())
-    yield "clusters", ", ".join(fields.get("clusters") or ())
+    clusters = ", ".join(fields.get("clusters") or ())
+    if fields.get("one_cluster"):
+        clusters = f"one of {clusters}" if clusters else "one of all"
+    yield "clusters", clusters
     yield from job.batch.items()
     if fields.get("weight", 1.0) != 1.0:
         yield "weight", figure(fields["weight"])
