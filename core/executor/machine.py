@@ -38,6 +38,7 @@ from coalloc.core.base.messages import (
     Start,
     TurnedAway,
     Welcome,
+    Withdraw,
 )
 from coalloc.core.executor.effects import (
     ArrangePart,
@@ -60,6 +61,7 @@ from coalloc.core.executor.effects import (
     SendStatement,
     StartPart,
     Ticked,
+    WithdrawPart,
 )
 from coalloc.model.parts import PART_ENDED, PartReport, PartState
 
@@ -71,6 +73,9 @@ START_WITHIN_S = 10.0
 """A start that fails is tried again for so long, seconds; then its part is ended."""
 HELLO_EVERY_S = 1.0
 """A hello has the orders sent again; one that waits for its answer is not repeated, seconds."""
+
+
+Retried = HastenPart | WithdrawPart | StartPart | EndPart | RemovePart
 
 
 @dataclass(slots=True)
@@ -86,7 +91,7 @@ class ExecutorState:
     parts: dict[Key, PartReport] = field(default_factory=dict)
     let_go: dict[Key, float] = field(default_factory=dict)
     """When this run of the executor was told to start them; that they have, it may hear later."""
-    undone: dict[HastenPart | StartPart | EndPart | RemovePart, None] = field(default_factory=dict)
+    undone: dict[Retried, None] = field(default_factory=dict)
     """Failed, to be tried again."""
     base_seq: int = 0
     """The number before the first that the daemon keeps for us."""
@@ -128,6 +133,7 @@ class ExecutorCore:
             last_seq=self._written(),
             parts=tuple(state.parts.values()),
             version=state.version,
+            withdraws=True,
         )
         return [SendStatement(statement=hello)]
 
@@ -223,6 +229,10 @@ class ExecutorCore:
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state in UNGRANTED:
                         self._out.append(HastenPart(key=key))
+            case Withdraw(job=job, attempt=attempt):
+                for key in self._keys(job, attempt):
+                    if self.state.parts[key].state in UNGRANTED:
+                        self._out.append(WithdrawPart(key=key))
             case Start(job=job, attempt=attempt):
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state in HELD:
@@ -312,7 +322,7 @@ class ExecutorCore:
                 self._out.append(EndPart(key=key, reason=f"it could not be arranged: {why}"))
             case StartPart(key=key) if now - self.state.let_go.get(key, now) >= START_WITHIN_S:
                 self._out.append(EndPart(key=key, reason=f"its start failed: {why}"))
-            case HastenPart() | StartPart() | EndPart() | RemovePart():
+            case HastenPart() | WithdrawPart() | StartPart() | EndPart() | RemovePart():
                 self.state.undone[effect] = None
                 self._save()
 
@@ -328,7 +338,7 @@ class ExecutorCore:
                             continue  # another daemon may have been put in its place
                         state.let_go.setdefault(key, now)
                         self._out.append(effect)
-                case HastenPart(key=key):
+                case HastenPart(key=key) | WithdrawPart(key=key):
                     part = state.parts.get(key)
                     if part is not None and part.state in UNGRANTED:
                         self._out.append(effect)
