@@ -8,6 +8,7 @@ from typing import Any
 
 from coalloc.cli.output import aligned, block, figure, node_set, precise, printable, reason
 from coalloc.core.base.composites import span
+from coalloc.model.output_names import DEFAULT_OUTPUT
 from coalloc.runtime.texts import between, instant, length
 from coalloc.wire.job_rows import JobDetails, PartRow, PieceRow, TaskRow
 
@@ -166,7 +167,7 @@ def _executes(job: JobDetails) -> Iterator[tuple[str, Any]]:
         command = command[: LONGEST_COMMAND - 3] + "..."
     yield "script" if launch.get("script") else "command", command
     yield "folder", launch.get("cwd")
-    yield "output", launch.get("stdout") or "coalloc-%j.out"
+    yield "output", launch.get("stdout") or DEFAULT_OUTPUT
     yield "errors", launch.get("stderr")
 
 

@@ -72,7 +72,8 @@ class JobOptions(TypedDict, total=False):
     cwd : str
         Default: this process's folder.
     stdout, stderr : str
-        Patterns of output files: ``%j`` job, ``%r`` rank.
+        Patterns of output files: ``%j`` job, ``%r`` or ``%t`` rank, ``%A`` array and ``%a`` index
+        in it, ``%x`` name, ``%u`` user; ``%3a`` is of three digits.
     token : str
         A resend with the same token is the same job. Default: a new one.
     """

@@ -39,7 +39,8 @@ class WorkflowOptions(TypedDict, total=False):
     cwd : str
         Default: this process's folder.
     stdout, stderr : str
-        Patterns of output files: ``%j`` the task, such as 17.3; ``%r`` rank.
+        Patterns of output files: ``%j`` the task, such as 17.3; ``%r`` rank, ``%x`` name, ``%u``
+        user.
     token : str
         A resend with the same token is the same job. Default: a new one.
     """

@@ -28,6 +28,7 @@ from coalloc.dashboard.answers import (
 )
 from coalloc.dashboard.cache import WAITING, Cache
 from coalloc.dashboard.history import ENDED, ON_NODES
+from coalloc.model.output_names import DEFAULT_OUTPUT, filled, marks_of
 from coalloc.wire.job_rows import JobDetails, QueueRow
 
 BOUNDS_S = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 86400.0, 259200.0)
@@ -230,7 +231,6 @@ def _flat(numbers: Mapping[str, int], loads: Mapping[str, float]) -> list[float]
 def output_path(details: JobDetails) -> str:
     """Path of a job's output file; parts that the ranks fill in stay as they are."""
     launch = details.launch
-    pattern = launch.get("stdout") or "coalloc-%j.out"
-    folder = launch.get("cwd") or "/"
-    filled = "%".join(part.replace("%j", details.id) for part in str(pattern).split("%%"))
-    return str(PurePosixPath(folder) / filled)
+    pattern = str(launch.get("stdout") or DEFAULT_OUTPUT)
+    marks = {**marks_of(details.id, details.name, details.user), "%": "%"}
+    return str(PurePosixPath(launch.get("cwd") or "/") / filled(pattern, marks))

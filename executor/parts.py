@@ -6,6 +6,7 @@ import os
 
 from coalloc.core.base.messages import Prepare
 from coalloc.model.nodeset import fold
+from coalloc.model.output_names import pattern_of_ranks
 from coalloc.model.parts import PartReport, PartSpec, PartState
 
 
@@ -43,8 +44,8 @@ def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
         script="" if launch is None else launch.script,
         env=env,
         cwd="/" if launch is None else launch.cwd,
-        stdout="" if launch is None else launch.stdout,
-        stderr="" if launch is None else launch.stderr,
+        stdout="" if launch is None else _output(launch.stdout, order),
+        stderr="" if launch is None else _output(launch.stderr, order),
         # Its groups are those of the account when it starts, not those of the enrolment.
         uid=None if order.uid in {os.getuid(), -1} else order.uid,
         nodes=tuple(order.nodes.items()),
@@ -62,3 +63,8 @@ def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
         batch=order.batch,
         chunks=(order.chunk_first, order.chunks, order.chunks_total) if order.chunks else None,
     )
+
+
+def _output(pattern: str, order: Prepare) -> str:
+    """The pattern of an output file, of which only the marks of the ranks are left."""
+    return pattern_of_ranks(pattern, order.job, order.name, order.user)

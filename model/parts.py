@@ -95,9 +95,10 @@ class PartSpec:
         The user's variables; ours are added to them.
     cwd : str
     stdout, stderr : str
-        Patterns of output files, relative to `cwd`: ``%j`` job, ``%r`` rank, ``%%`` a per cent
-        sign. Output is appended. An empty `stdout` is ``coalloc-%j.out``, an empty `stderr`
-        the same file as `stdout`.
+        Patterns of output files, relative to `cwd`: ``%j`` job, ``%r`` rank (``%3r``: of
+        three digits), ``%%`` a per cent sign; the other marks of `output_names` are filled in.
+        Output is appended. An empty `stdout` is ``coalloc-%j.out``, an empty `stderr` the same file
+        as `stdout`.
     uid, gid : int or None
         Whose processes they are; None is the executor's own user, and the user's own group.
     nodes : tuple of (node name, processes)

@@ -1,9 +1,9 @@
 """The one default: users wait as little as they can, and nobody for ever.
 
 *On line* (`Budget.live`: the daemon, and `simulate`), jobs go on arriving, and what counts is how
-long each waits. Queues of rigid jobs, beside moldable ones or not, are planned by `online`: nine
-orders between shortest and smallest first, rolled forward by predicted run times. Queues of
-moldable jobs alone are planned by the rolling form of `bicriteria`, beside EASY.
+long each waits. Queues of rigid and moldable jobs are planned by `online`: nine orders between
+shortest and smallest first, rolled forward by predicted run times, in which moldable jobs are no
+wider than what processors cost at the moment lets them be (`widths`).
 
 *Off line*, and where tasks of workflows are queued, or the caller asks for the makespan: EASY at
 once, then conservative backfilling and other orders, then the search of `oas` (of `workflow` where
@@ -26,8 +26,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from coalloc.model.jobs import MoldableJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
@@ -39,7 +37,7 @@ from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.demt_laying import Layer
 from coalloc.policies.moldable.engine import Engine
 from coalloc.policies.moldable.front import lay_front
-from coalloc.policies.moldable.rolling import begin_round, roll_round
+from coalloc.policies.moldable.widths import narrowed
 from coalloc.policies.oas.orders import try_orders
 from coalloc.policies.online import overdue, solve_round
 from coalloc.policies.workflow.engine import make_search
@@ -66,10 +64,9 @@ def solve(
     """Plan a round on line, or with the best of the simple policies and of the search."""
     planner = Planner(problem, options, budget.origin)
     planner.guarded = overdue(planner, options["wait_limit"])
-    if budget.live and is_moldable(planner):
-        return _rolling(planner, budget, on_incumbent)
     if budget.live and options["objective"] == WEIGHTED and is_plain(planner):
-        return solve_round(planner, "auto", budget, on_incumbent)
+        narrow, notes = narrowed(planner, budget)
+        return solve_round(narrow, "auto", budget, on_incumbent, bound_of=planner, notes=notes)
     search = make_search(planner, "auto", budget, on_incumbent)
     incumbent = search.incumbent
     if is_moldable(planner):
@@ -101,28 +98,6 @@ def _offer_front(planner: Planner, incumbent: Incumbent[Schedule], budget: Budge
     for laid in lay_front(Layer(planner, queue), engine.archive, budget.stop).points:
         incumbent.offer(laid.schedule, "bicriteria")
     incumbent.report()
-
-
-def _rolling(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
-    begun = begin_round(planner, "auto", budget, on_incumbent)
-    easy, guarded = begun.schedule, planner.guarded
-    found = roll_round(planner, budget)
-    if found is None:
-        return begun.stopped
-    planner.guarded = guarded
-    rolls = _cost(planner, found.schedule, found.price) <= _cost(planner, easy, found.price)
-    stats = {**found.stats, "order": "rolling" if rolls else "easy"}
-    return planner.plan(found.schedule if rolls else easy, "auto", budget.seed, stats)
-
-
-def _cost(planner: Planner, schedule: Schedule, price: float) -> tuple[float, float]:
-    """Jobs without a start; ends by weight, of mean 1, and processor-seconds at their price."""
-    out, problem = schedule.outcome, planner.compiled.problem
-    placed = ~np.isnan(out.end)
-    mean = max(float(planner.weights.mean()), 1e-300)
-    procs = problem.mode_procs[problem.mode_first[:-1] + out.mode]
-    area = float((procs * (out.end - out.start))[placed].sum())
-    return schedule.unplaced, schedule.weighted_completion / mean + price * area
 
 
 SOLVERS: Mapping[str, Solve] = {"auto": solve}

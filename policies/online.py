@@ -45,14 +45,15 @@ users of a machine with more work than it can do wait longer in the mean (docs/p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.model.plan import Plan, Status
+from coalloc.model.plan import NOTES, Plan, Status
 from coalloc.policies.base import Budget, OnIncumbent, never
 from coalloc.policies.bounds import lower_bound
 from coalloc.policies.kernel.instance.arrays import any_mode, make_outcome
@@ -170,7 +171,13 @@ def overdue(planner: Planner, wait_limit: float | None) -> Ints:
 
 
 def solve_round(
-    planner: Planner, policy: str, budget: Budget, on_incumbent: OnIncumbent | None = None
+    planner: Planner,
+    policy: str,
+    budget: Budget,
+    on_incumbent: OnIncumbent | None = None,
+    *,
+    bound_of: Planner | None = None,
+    notes: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Plan a round; there are items.
 
@@ -180,7 +187,12 @@ def solve_round(
         Its guarded items are those that are overdue.
     policy : str
         The name that the plan carries.
+    bound_of : Planner, optional
+        The queue with all its allotments, where `planner` has only some of them.
+    notes : mapping, optional
+        For the next round.
     """
+    kept = {NOTES: dict(notes)} if notes else {}
     queue = Queue(
         problem=planner.compiled.problem,
         base=planner.compiled.base,
@@ -194,14 +206,14 @@ def solve_round(
 
     def tell(choice: Choice) -> None:
         if on_incumbent is not None and len(planner.items) > MANY:
-            on_incumbent(_written(planner, queue, policy, budget, choice, None))
+            on_incumbent(_written(planner, queue, policy, budget, choice, None, kept))
 
     tolerance = float(planner.options.get("order_tolerance") or 0.0)
     choice = choose(queue, tolerance, budget.stop, tell)
     bound = None
     if budget.bounds and not choice.stopped:
-        bound = lower_bound(planner, WEIGHTED, budget.stop).value
-    plan = _written(planner, queue, policy, budget, choice, bound)
+        bound = lower_bound(bound_of or planner, WEIGHTED, budget.stop).value
+    plan = _written(planner, queue, policy, budget, choice, bound, kept)
     if on_incumbent is not None:
         on_incumbent(plan)
     return plan
@@ -334,6 +346,7 @@ def _written(
     budget: Budget,
     choice: Choice,
     bound: float | None,
+    stats: Mapping[str, Any],
 ) -> Plan:
     """The plan of what an order came to."""
     return planner.plan(
@@ -345,6 +358,7 @@ def _written(
             "order": choice.name,
             "tried": choice.rolled,
             "predicted_completion": choice.completion,
+            **stats,
         },
         bound=bound,
         status=Status.TIME_LIMIT if choice.stopped else Status.FEASIBLE,

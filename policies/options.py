@@ -274,7 +274,6 @@ AUTO: Table = {
     "window": SEARCH["window"],
     "patience": _with_default(SEARCH["patience"], 50),
     "exact_work": _with_default(SEARCH["exact_work"], 200_000),
-    **{name: ROLLING[name] for name in ("allotment", "squeeze", "stretch", "reserve_after")},
 }
 """Options of `auto`."""
 

@@ -7,6 +7,8 @@ it is missed, since the part's processes live on, on nodes of which this machine
 from __future__ import annotations
 
 import contextlib
+import os
+import pwd
 import secrets
 import time
 from dataclasses import replace
@@ -122,3 +124,11 @@ class BatchLauncher(PartLauncher):
         ``python`` are those of the settings.
         """
         raise NotImplementedError
+
+
+def user_of(part: PartSpec) -> str:
+    """The account that submits a part; empty: there is none of that number."""
+    try:
+        return pwd.getpwuid(os.getuid() if part.uid is None else part.uid).pw_name
+    except KeyError:
+        return ""

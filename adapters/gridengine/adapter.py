@@ -6,6 +6,7 @@ from pathlib import Path
 
 from coalloc.adapters.base import Adapter
 from coalloc.adapters.gridengine.launcher import GridEngineLauncher, commands_of
+from coalloc.adapters.gridengine.passing import GridEnginePassing
 from coalloc.adapters.gridengine.reader import GridEngineReader
 from coalloc.adapters.gridengine.settings import GridEngineSettings
 
@@ -18,6 +19,8 @@ def open_gridengine(settings: GridEngineSettings, state_dir: Path) -> Adapter:
     AdapterError
         The folder cannot be used.
     """
-    launcher = GridEngineLauncher(settings, state_dir)
-    reader = GridEngineReader(settings, commands_of(settings), claims=launcher.claims)
-    return Adapter(reader=reader, launcher=launcher)
+    commands = commands_of(settings)
+    passing = GridEnginePassing(settings=settings, commands=commands)
+    launcher = GridEngineLauncher(settings, state_dir, passing)
+    reader = GridEngineReader(settings, commands, claims=launcher.claims, passing=passing)
+    return Adapter(reader=reader, launcher=launcher, due=passing.due, on_reserved=passing.tell)

@@ -11,6 +11,7 @@ import ctypes
 import errno
 import os
 import pwd
+import re
 import signal
 import stat
 import time
@@ -169,11 +170,7 @@ class Rank:
         return str(path)
 
     def _output(self, pattern: str) -> int:
-        names = {"%j": self.spec["job"], "%r": str(self.rank)}
-        pieces = pattern.split("%%")
-        for mark, name in names.items():
-            pieces = [piece.replace(mark, name) for piece in pieces]
-        path = "%".join(pieces)
+        path = output_path(pattern, self.spec["job"], self.rank)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | os.O_NONBLOCK
         try:
             fd = os.open(path, flags, 0o666)
@@ -193,6 +190,14 @@ class Rank:
                 os.execve("/bin/sh", ["/bin/sh", path, *argv[1:]], env)  # as execvp does
         except OSError as error:
             raise FaultError("not_executable", f"{argv[0]}: {error.strerror}") from error
+
+
+def output_path(pattern: str, job: str, rank: int) -> str:
+    """The path of an output file, of the marks that are left for the processes."""
+    marks = {"j": job, "r": str(rank), "%": "%"}
+    return re.sub(
+        "%([0-9]?)([jr%])", lambda found: marks[found[2]].zfill(int(found[1] or 0)), pattern
+    )
 
 
 def chunk_variables(chunks: list[int] | None, rank: int, size: int) -> dict[str, str]:

@@ -13,7 +13,7 @@ from coalloc.adapters.base import Adapter, Claim, Launcher
 from coalloc.adapters.slurm.launcher import SlurmLauncher, commands_of
 from coalloc.adapters.slurm.native_jobs import NativeLauncher
 from coalloc.adapters.slurm.node_hours import HOUR_S, NodeHours
-from coalloc.adapters.slurm.passing import Passing
+from coalloc.adapters.slurm.passing import SlurmPassing
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
@@ -36,7 +36,7 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
     commands = commands_of(settings)
     hours = NodeHours(state_dir / "share_hours.json", settings.share_window_h * HOUR_S)
     share = Share(settings=settings, slurm=commands, hours=hours)
-    passing = Passing(settings=settings, slurm=commands)
+    passing = SlurmPassing(settings=settings, slurm=commands)
     own = SlurmLauncher(settings, state_dir, share, passing)
     handed = NativeLauncher(settings, commands, state_dir) if settings.hands_over else None
     reader = SlurmReader(

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import time
 from pathlib import Path
 from typing import Any
 
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
-from coalloc.adapters.batch.launcher import BatchLauncher
+from coalloc.adapters.batch.launcher import BatchLauncher, user_of
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.passing import Passing
+from coalloc.adapters.slurm.passing import SlurmPassing
 from coalloc.adapters.slurm.rules import ADDED_S, GRACE_S
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
@@ -41,7 +40,7 @@ class SlurmLauncher(BatchLauncher):
         See `PartLauncher`.
     share : Share, optional
         The share of the cluster on which we go first.
-    passing : Passing, optional
+    passing : SlurmPassing, optional
         Reservations of ours that Slurm has.
 
     Raises
@@ -58,13 +57,13 @@ class SlurmLauncher(BatchLauncher):
         settings: SlurmSettings,
         state_dir: Path,
         share: Share | None = None,
-        passing: Passing | None = None,
+        passing: SlurmPassing | None = None,
     ) -> None:
         self._settings = settings
         self._slurm = commands_of(settings)
         self._share = Share(settings=settings, slurm=self._slurm) if share is None else share
         self._passing = (
-            Passing(settings=settings, slurm=self._slurm) if passing is None else passing
+            SlurmPassing(settings=settings, slurm=self._slurm) if passing is None else passing
         )
         self._names: frozenset[str] = frozenset()
         super().__init__(state_dir)
@@ -149,7 +148,7 @@ class SlurmLauncher(BatchLauncher):
         """The reservation of ours that keeps the part's nodes for its user; empty: none."""
         wanted = {self._settings.plain(name) for name, _ in part.nodes}
         limit_s = None if part.time_limit_s is None else part.time_limit_s + ADDED_S + GRACE_S
-        return self._passing.reservation_of(_user_of(part), wanted, limit_s, time.time())
+        return self._passing.reservation_of(user_of(part), wanted, limit_s, time.time())
 
     def _of_share(self, part: PartSpec) -> str:
         wanted = {self._settings.plain(name) for name, _ in part.nodes}
@@ -160,16 +159,8 @@ class SlurmLauncher(BatchLauncher):
         rules = self._share.rules
         if rules is None:
             return None
-        asking = Asking(user=_user_of(part), batch=part.batch, time_limit_s=part.time_limit_s)
+        asking = Asking(user=user_of(part), batch=part.batch, time_limit_s=part.time_limit_s)
         return judged(rules, asking).limits.time_s
-
-
-def _user_of(part: PartSpec) -> str:
-    """The account that submits a part; empty: there is none of that number."""
-    try:
-        return pwd.getpwuid(os.getuid() if part.uid is None else part.uid).pw_name
-    except KeyError:
-        return ""
 
 
 class Ledger:

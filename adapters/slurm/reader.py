@@ -35,7 +35,7 @@ from coalloc.adapters.slurm.parse_text import (
     parse_reservations,
     queue_format,
 )
-from coalloc.adapters.slurm.passing import Passing
+from coalloc.adapters.slurm.passing import SlurmPassing
 from coalloc.adapters.slurm.reading import (
     Answers,
     chosen_nodes,
@@ -90,7 +90,7 @@ class SlurmReader:
         The claims of parts that are over, and whose nodes were given back.
     share : Share, optional
         The share of the cluster on which we go first, planned with every reading.
-    passing : Passing, optional
+    passing : SlurmPassing, optional
         Reservations of ours that Slurm is to have, likewise.
     clock : callable
         Wall-clock seconds.
@@ -106,14 +106,14 @@ class SlurmReader:
         claims: Callable[[], Collection[str]] | None = None,
         given_back: Callable[[], Collection[str]] = frozenset,
         share: Share | None = None,
-        passing: Passing | None = None,
+        passing: SlurmPassing | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings, self._slurm = settings, slurm
         self._claimed, self._claims, self._clock = claimed, claims, clock
         self._given_back = given_back
         self._share = Share(settings=settings, slurm=slurm) if share is None else share
-        self._passing = Passing(settings=settings, slurm=slurm) if passing is None else passing
+        self._passing = SlurmPassing(settings=settings, slurm=slurm) if passing is None else passing
         self._whole_memory, self._enforced = False, frozenset[str]()
         self._manager: Manager | None = None
         self._manager_asked = float("-inf")

@@ -128,13 +128,6 @@ class SlurmSettings(BatchSettings, frozen=True, kw_only=True, dict=True):
             "for longer, s; 0: no bound.",
         ),
     ] = 0.0
-    pass_reservations: Annotated[
-        bool,
-        Meta(
-            description="Reservations that operators make in coalloc are made in Slurm too, which "
-            "keeps local jobs out; takes root, SlurmUser or an operator of Slurm."
-        ),
-    ] = False
     handover_partition: Annotated[
         Name, Meta(description="Jobs submitted to this partition are ordered by us.")
     ] = ""

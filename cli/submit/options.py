@@ -90,7 +90,8 @@ def add_output(group: Any, of: str) -> None:
         "-o",
         "--output",
         metavar="PATTERN",
-        help=f"file for its output: %%j {of}, %%r rank (default coalloc-%%j.out)",
+        help=f"file for its output: %%j {of}, %%A array, %%a index, %%x name, %%u user, %%r rank "
+        "(default coalloc-%%j.out)",
     )
     group.add_argument(
         "-e", "--error", metavar="PATTERN", help="file for its errors (default: that of -o)"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from coalloc.cli import queue_columns as columns
 from coalloc.cli.output import printable
+from coalloc.model.output_names import DEFAULT_OUTPUT, filled, marks_of, rank_marks
 from coalloc.runtime.texts import clock, length
 from coalloc.wire.answers import ServiceStatus
 from coalloc.wire.job_rows import JobDetails, QueueRow
@@ -89,9 +90,8 @@ def output_path(job: JobDetails) -> Path | None:
     cwd = job.launch.get("cwd")
     if not cwd:
         return None
-    pieces = str(job.launch.get("stdout") or "coalloc-%j.out").split("%%")
-    name = "%".join(piece.replace("%j", job.id).replace("%r", "0") for piece in pieces)
-    return Path(str(cwd)) / name
+    pattern = str(job.launch.get("stdout") or DEFAULT_OUTPUT)
+    return Path(str(cwd)) / filled(pattern, marks_of(job.id, job.name, job.user) | rank_marks(0))
 
 
 def tail(path: Path) -> str:

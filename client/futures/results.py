@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from coalloc.client.futures.calls import RESULT, CallOutcome, read_outcomes
 from coalloc.client.futures.future import Ending, Finished, JobFailedError
+from coalloc.model.output_names import filled
 
 T = TypeVar("T")
 
@@ -152,7 +153,7 @@ def finished(ending: Ending, *, output: str) -> Finished:
     JobFailedError
         It did not: it was ended, lost, or never ran.
     """
-    file = "%".join(part.replace("%j", ending.job) for part in output.split("%%"))
+    file = filled(output, {"j": ending.job, "%": "%"})
     if ending.state not in {"completed", "failed"} or ending.exit_code is None:
         raise JobFailedError(ending.job, ending.state, ending.exit_code, ending.detail, Path(file))
     return Finished(job=ending.job, exit_code=ending.exit_code, output=file, detail=ending.detail)

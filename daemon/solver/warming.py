@@ -21,6 +21,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+import psutil
+
 from coalloc.daemon.solver.answer import solved, told
 from coalloc.daemon.solver.explain import explained
 from coalloc.daemon.solver.frames import Request
@@ -30,6 +32,8 @@ from coalloc.policies.registry import lookup
 
 WORK = 5_000
 """What a search may do to have its kernels compiled."""
+LOOK_S = 0.1
+"""For how long the cores are looked at, s."""
 PR_SET_PDEATHSIG = 1
 
 TINY: dict[str, Any] = {
@@ -87,11 +91,10 @@ OnProgress = Callable[[int, int], None]
 
 def warm(on_progress: OnProgress | None = None) -> list[str]:
     """Compile the kernels; returns what failed, one line each."""
-    idle = (os.cpu_count() or 1) - os.getloadavg()[0]
     claims, filling = os.pipe()
     os.write(filling, bytes(range(len(CASES))))
     os.close(filling)
-    children = [_child(claims) for _ in range(min(int(idle), len(CASES)) - 1)]
+    children = [_child(claims) for _ in range(min(_idle_cores(), len(CASES)) - 1)]
     failures: dict[int, str] = {}
 
     def take(number: int) -> None:
@@ -108,6 +111,12 @@ def warm(on_progress: OnProgress | None = None) -> list[str]:
         if number not in failures:
             take(number)
     return [failure for failure in (*failures.values(), _explained()) if failure]
+
+
+def _idle_cores() -> int:
+    """Cores that nothing uses now; the load average would count an install that has just ended."""
+    busy = psutil.cpu_percent(interval=LOOK_S)
+    return round((os.cpu_count() or 1) * (1.0 - busy / 100.0))
 
 
 def _child(claims: int) -> int:

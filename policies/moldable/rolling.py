@@ -116,7 +116,7 @@ def roll_round(planner: Planner, budget: Budget) -> Round | None:
     queue = of_planner(planner)
     if budget.stop():
         return None
-    arrivals.take(_arrived(planner, queue), now)
+    arrivals.take(arrived(planner, queue), now)
     load = arrivals.load(queue.width)
     ready = ready_now(planner, queue)
     asked = wanted(planner, queue, ready, load, now)
@@ -201,7 +201,7 @@ def with_modes(planner: Planner, modes: Ints) -> Planner:
     return narrow
 
 
-def _arrived(planner: Planner, queue: MoldableQueue) -> list[tuple[float, float]]:
+def arrived(planner: Planner, queue: MoldableQueue) -> list[tuple[float, float]]:
     """Submit time of each job of the queue, and its work."""
     least = np.minimum.reduceat(queue.procs * queue.times, queue.first[:-1])
     work = np.zeros(len(planner.snapshot.queue))

@@ -76,7 +76,7 @@ def wanted(planner: Planner, queue: MoldableQueue, ready: Flags, load: float, no
         On the axis of `submitted`, seconds.
     """
     options = planner.options
-    share = _relative(queue.weight)
+    share = relative(queue.weight)
     if options["allotment"] == "price":
         rows = by_price(queue, share, price(int(ready.sum()), load, queue.width))
     else:
@@ -130,7 +130,7 @@ def _owners(queue: MoldableQueue) -> Ints:
     return np.repeat(np.arange(queue.size, dtype=np.int64), np.diff(queue.first))
 
 
-def _relative(weight: Floats) -> Floats:
+def relative(weight: Floats) -> Floats:
     mean = float(weight.mean())
     return weight / mean if mean > 0.0 else np.ones(weight.size)
 

@@ -19,7 +19,7 @@ from typing import Any
 from coalloc.model.errors import InputError
 from coalloc.policies.options import parse_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.online.measures import figures
+from coalloc.simulation.online.measures import FIGURES, figures
 from coalloc.simulation.online.pieces import PIECE_JOBS, Piece
 from coalloc.simulation.online.scenarios import Scenario, stage
 from coalloc.simulation.replay import replay
@@ -91,7 +91,8 @@ def key_of(row: Row) -> tuple[Any, ...]:
 def read_rows(path: Path) -> dict[tuple[Any, ...], Row]:
     """The rows in a file by what they are known by; none if there is no file.
 
-    A last line that was cut off is left out.
+    A last line that was cut off is left out, and so are rows without some figure: they are of an
+    earlier version.
 
     Raises
     ------
@@ -108,7 +109,7 @@ def read_rows(path: Path) -> dict[tuple[Any, ...], Row]:
             if number == len(lines):
                 continue
             raise InputError(f"{path}: line {number}", str(error)) from error
-        if row is not None:
+        if row is not None and row.keys() >= FIGURES.keys():
             out[key_of(row)] = row
     return out
 

@@ -19,7 +19,7 @@ from coalloc.simulation.online.pieces import (
     find_data,
 )
 from coalloc.simulation.online.report import write_report
-from coalloc.simulation.online.scenarios import EVERY, SCENARIOS, STUDY, Scenario
+from coalloc.simulation.online.scenarios import EVERY, MOLDABLE, SCENARIOS, STUDY, Scenario
 
 NAME = "online"
 DOC = "how long users wait under each policy, on pieces of real logs"
@@ -27,8 +27,8 @@ POLICIES = (
     *("fcfs", "easy", "conservative", "easy-spf", "easy-saf"),
     *("easy-f1", "easy-f2", "easy-f3", "easy-f4", "auto"),
 )
-COALLOCATION = "coallocation"
-"""Stands for all scenarios of the study of co-allocation."""
+STUDIES = {"coallocation": STUDY, "moldable": MOLDABLE}
+"""Words that stand for all scenarios of a study."""
 QUICK_LOGS, QUICK_PIECES, QUICK_JOBS = ("KTH-SP2", "METACENTRUM"), 2, 300
 
 OnProgress = Callable[[str, int, int], None]
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scenarios",
         metavar="S[,S...]",
         help=f"of {', '.join(SCENARIOS)} (default: all)"
-        "; or coallocation: when jobs on several clusters pay",
+        "; or coallocation: when jobs on several clusters pay; or moldable: what widths gain",
     )
     add("--pieces", metavar="N", type=int, help="of each log, evenly spread (default: all)")
     add(
@@ -99,11 +99,11 @@ def _listed(text: str | None) -> list[str]:
 
 
 def _scenarios(names: list[str]) -> list[Scenario]:
-    if names == [COALLOCATION]:
-        return list(STUDY.values())
+    if len(names) == 1 and names[0] in STUDIES:
+        return list(STUDIES[names[0]].values())
     for name in names:
         if name not in EVERY:
-            known = ", ".join((*SCENARIOS, COALLOCATION))
+            known = ", ".join((*SCENARIOS, *STUDIES))
             raise InputError("--scenarios", f"there is no scenario {name!r}; there are {known}")
     return [EVERY[name] for name in names or SCENARIOS]
 

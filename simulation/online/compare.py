@@ -29,7 +29,7 @@ SOME_WAIT_S = 60.0
 RESAMPLES = 2000
 SAME_LOG = 1e-9
 """A ratio whose logarithm is not above this is 1 but for rounding."""
-FLOOR: Mapping[str, float] = {"wait": 1.0, "slowdown": 0.0, "later": 1.0}
+FLOOR: Mapping[str, float] = {"wait": 1.0, "response": 0.0, "slowdown": 0.0, "later": 1.0}
 """Added to both figures of a ratio, by the first word of the column."""
 BETTER = "better rule"
 RULES = ("easy-spf", "easy-saf")

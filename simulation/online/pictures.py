@@ -108,7 +108,8 @@ def _draw_classes(figure: Figure, bench: Bench, rows: Sequence[Row]) -> None:
             hatch=HATCHES[(number // len(COLOURS)) % len(HATCHES)],
             label=policy,
         )
-    plots.log_scale(axes, vertical=True)
+    if found:  # else there is nothing that a logarithm could show
+        plots.log_scale(axes, vertical=True)
     axes.set_xticks(range(len(CLASSES)), [one.replace("_", ", ") for one in CLASSES])
     axes.set_ylabel(f"mean bounded slowdown, {scenario.name}")
     axes.grid(visible=False, axis="x")

@@ -9,6 +9,10 @@ Where the machine is several clusters, jobs communicate: sigma and the bandwidth
 drawn for each job from a generator whose seed is the piece's name, uniformly from `SIGMA` and from
 the scenario's range. Jobs wider than the largest cluster are left out there, unless the scenario
 keeps them, so that the same jobs run whether co-allocation is forbidden or not.
+
+Where jobs are moldable, that is a share of them, drawn by the piece's number; their speed-up is
+Amdahl's with a parallel fraction drawn from `PARALLEL`, and they take as long as in the log on as
+many processors as there.
 """
 
 from __future__ import annotations
@@ -21,11 +25,13 @@ from pathlib import Path
 from coalloc.adapters.formats.platforms import Platform
 from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.model.platform import NodeState
+from coalloc.simulation.moldable import Shape, make_moldable
 from coalloc.simulation.online.pieces import PIECE_JOBS, Piece, several, single, take
 from coalloc.simulation.workload import Workload
 
 SIGMA = (0.3, 1.0)
 GBPS = (0.0, 0.02)
+PARALLEL = (0.8, 0.98)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +56,8 @@ class Scenario:
         Keep jobs wider than the largest cluster.
     history : bool
         What ended in the log before the piece begins is known; else the site is in its first week.
+    moldable : float
+        Share of the jobs that are.
     """
 
     name: str
@@ -61,6 +69,7 @@ class Scenario:
     gbps: tuple[float, float] = GBPS
     wide: bool = False
     history: bool = True
+    moldable: float = 0.0
 
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -128,7 +137,16 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ),
 )
 """Scenarios of the same jobs: co-allocation as a policy likes, and less or none of it."""
-EVERY: Mapping[str, Scenario] = {**SCENARIOS, **STUDY}
+MOLDABLE: Mapping[str, Scenario] = {
+    scenario.name: scenario
+    for scenario in (
+        SCENARIOS["logged"],
+        Scenario(name="moldable-half", doc="as logged, half of the jobs moldable", moldable=0.5),
+        Scenario(name="moldable-all", doc="as logged, all jobs moldable", moldable=1.0),
+    )
+}
+"""What is replayed to see what policies make of moldable jobs; the first has users' widths."""
+EVERY: Mapping[str, Scenario] = {**SCENARIOS, **STUDY, **MOLDABLE}
 
 
 def stage(
@@ -144,7 +162,11 @@ def stage(
         made = _communicating(made, platform, piece.name, scenario)
     if scenario.load:
         made = _arriving(made, platform, scenario.load)
-    return replace(workload, jobs=made, earlier=earlier), platform
+    workload = replace(workload, jobs=made, earlier=earlier)
+    if scenario.moldable:
+        shape = Shape(model="amdahl", values=PARALLEL, share=scenario.moldable)
+        workload = make_moldable(workload, shape, platform.slots, piece.number)
+    return workload, platform
 
 
 def _exact(jobs: tuple[LoggedJob, ...]) -> tuple[LoggedJob, ...]:

@@ -33,6 +33,8 @@ echo "$host $name" > $root/jobs/$number
  : > $root/known.$number; wait; rm -f $root/pid.$number) > /dev/null 2>&1 &
 until [ -e $root/known.$number ]; do sleep 0.01; done
 """
+# The same, but a job stays until it is deleted, also where nobody waits for its script any more.
+STAYS = QSUB.replace("sh $root/script.$number", 'sh -c "sh $root/script.$number; sleep 60"')
 ANSWER = "echo $number\n"
 QSTAT = """\
 echo "<job_info><queue_info>"
@@ -149,7 +151,7 @@ def test_what_was_submitted_before_a_refusal_is_deleted(make: Make) -> None:
 
 
 def test_a_job_whose_number_was_never_answered_is_found_by_its_name(make: Make) -> None:
-    cell = make({"command_limit_s": 1.0}, qsub=QSUB + "sleep 30\n")
+    cell = make({"command_limit_s": 1.0}, qsub=STAYS + "sleep 30\n")
     report = cell.claim(cell.shell("touch began"))
     assert report.state is PartState.REFUSED
     assert report.reason == "unreachable"
@@ -159,7 +161,7 @@ def test_a_job_whose_number_was_never_answered_is_found_by_its_name(make: Make) 
 
 @pytest.mark.parametrize("said", ["", "Your job 7 has been submitted"])
 def test_an_answer_without_a_number(make: Make, said: str) -> None:
-    cell = make(qsub=QSUB + f"echo '{said}'\n")
+    cell = make(qsub=STAYS + f"echo '{said}'\n")
     report = cell.claim(cell.shell("true"))
     assert report.state is PartState.REFUSED
     assert cell.asked("qdel") == ["1"]

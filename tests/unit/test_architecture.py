@@ -129,7 +129,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "uvicorn": ("dashboard/server.py",),
     "nacl": ("wire/curve.py",),
     "apscheduler": ("daemon/timer.py",),
-    "psutil": ("adapters/local/*", "adapters/probe.py"),
+    "psutil": ("adapters/local/*", "adapters/probe.py", "daemon/solver/warming.py"),
     "sqlite3": ("daemon/store/*",),
     "pulp": MIPS,
     "numba": ("policies/kernel/*",),

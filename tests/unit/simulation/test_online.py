@@ -72,6 +72,49 @@ def test_scenarios(shared_file: Callable[[str], Path], name: str) -> None:
         assert (scenario.gbps[1] > 0.0) == (workload.gbps.max() > 0.9 * scenario.gbps[1])
 
 
+@pytest.mark.parametrize(("name", "share"), [("moldable-half", 0.5), ("moldable-all", 1.0)])
+def test_moldable_jobs_take_as_long_as_logged_on_users_widths(
+    shared_file: Callable[[str], Path], name: str, share: float
+) -> None:
+    workload, _ = stage(
+        Piece(log=LOGS["KTH-SP2"], number=2), EVERY[name], shared_file(KTH).parent, 300
+    )
+    made = [one for one in workload.jobs if one.moldable is not None]
+    assert len(made) == pytest.approx(share * 300, abs=25)
+    for one in made[:20]:
+        assert one.moldable is not None
+        assert one.moldable.max_procs == 100
+        assert one.moldable.speedup.time(one.job.procs) == pytest.approx(one.job.base_time)
+
+
+def test_the_report_says_what_widths_gain(
+    shared_file: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shared_file(KTH).parent
+    command = ["reproduce", "online", "--data", str(folder), "-o", str(tmp_path), "--quiet"]
+    command += ["--logs", "KTH-SP2", "--pieces", "1", "--jobs", "60", "--half", "choose"]
+    assert main.main([*command, "--scenarios", "moldable", "--policies", "easy"]) == 0
+    assert "least waits: easy, 1.00 of EASY" in capsys.readouterr().out
+    page = (tmp_path / "online.md").read_text()
+    known = {row["scenario"]: row for row in read_rows(tmp_path / "online.rows.jsonl").values()}
+    ratio = known["moldable-all"]["response_mean"] / known["logged"]["response_mean"]
+    assert f"| `moldable-all` | `easy` | {ratio:.2f} (" in page
+    assert main.main([*command, "--scenarios", "logged", "--policies", "fcfs"]) == 0
+    assert "easy is not among the policies" in capsys.readouterr().out
+    assert all(row["response_mean"] > row["wait_mean"] for row in known.values())
+
+
+def test_rows_of_an_earlier_version_are_replayed_again(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    key = {"piece": "p", "jobs_at_most": 1, "scenario": "s", "policy": "easy", "work": None}
+    whole = {**key, **dict.fromkeys(FIGURES, 1.0)}
+    old = {name: value for name, value in whole.items() if name != "response_mean"}
+    path.write_text(f"{json.dumps(old)}\n")
+    assert read_rows(path) == {}
+    path.write_text(f"{json.dumps(whole)}\n")
+    assert list(read_rows(path).values()) == [whole]
+
+
 def test_a_piece_knows_what_ended_before_it_in_the_log(shared_file: Callable[[str], Path]) -> None:
     folder = shared_file(KTH).parent
     piece = Piece(log=LOGS["KTH-SP2"], number=1)

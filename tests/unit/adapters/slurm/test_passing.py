@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
+from coalloc.adapters.batch.passing import LINGER_S, RETRY_S
 from coalloc.adapters.runner.command import CommandRefusedError, UnreachableError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.launcher import SlurmLauncher
-from coalloc.adapters.slurm.passing import LINGER_S, RETRY_S, YEAR_S, Passing
+from coalloc.adapters.slurm.passing import YEAR_S, SlurmPassing
 from coalloc.adapters.slurm.reading import Answers, kept_nodes
 from coalloc.adapters.slurm.records import NodeEntry, QueueEntry, ReservationEntry
 from coalloc.adapters.slurm.settings import SlurmSettings
@@ -86,7 +87,7 @@ class Bed:
         self.restart()
 
     def restart(self) -> None:
-        self.passing = Passing(settings=self.settings, slurm=self.slurm, account=self.account)
+        self.passing = SlurmPassing(settings=self.settings, slurm=self.slurm, account=self.account)
 
     def tell(self, *kept: Reserved, store: str = "5f0c") -> None:
         self.passing.tell(store, kept)

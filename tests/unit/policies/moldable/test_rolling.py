@@ -1,4 +1,4 @@
-"""The rolling form of `bicriteria`: load, widths, what starts now, reservations, `auto`."""
+"""The rolling form of `bicriteria`: load, widths, what starts now, reservations."""
 
 from __future__ import annotations
 
@@ -263,33 +263,9 @@ def test_off_line_the_form_is_the_plan_unless_it_is_asked_for() -> None:
     assert "load" in rolled(snapshot).stats
 
 
-def cost_of(plan: Plan, snapshot: Snapshot, price: float) -> float:
-    ends = sum(p.end for p in plan.placements)
-    return ends + price * sum((p.end - p.start) * sum(p.nodes.values()) for p in plan.placements)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_auto_rolls_moldable_queues_and_is_never_worse_than_easy(family: str) -> None:
-    snapshot = replace(
-        (drawn := moldable_instance(family, 12, 10, 2)),
-        queue=tuple(replace(job, weight=1.0) for job in drawn.queue),
-    )
-    plan = rolled(snapshot, name="auto")
-    easy = lookup("easy").solve(snapshot, read_options({}, lookup("easy").options), Budget())
-    price = (8.0 * 11 + 12.0 * 9.0) / 10
-    assert plan.stats["order"] in ("rolling", "easy")
-    assert cost_of(plan, snapshot, price) <= cost_of(easy, snapshot, price) * (1.0 + 1e-9)
-
-
-def test_auto_searches_where_rigid_jobs_wait_too() -> None:
-    queue = [rigid(1, 2, 9.0), {"id": "2", "kind": "moldable", "times": [9.0, 5.0]}]
-    assert "tried" in rolled(case([cluster("a")], queue), name="auto").stats
-
-
-@pytest.mark.parametrize("name", ["auto", "bicriteria"])
-def test_a_live_round_tells_easy_first_and_ends_when_it_is_told_to(name: str) -> None:
+def test_a_live_round_tells_easy_first_and_ends_when_it_is_told_to() -> None:
     queue = [{"id": str(n), "kind": "moldable", "times": SOME} for n in range(20)]
-    snapshot, policy = case([cluster("a", 6)], queue), lookup(name)
+    snapshot, policy = case([cluster("a", 6)], queue), lookup("bicriteria")
     options = read_options({}, policy.options)
     easy = lookup("easy").solve(snapshot, read_options({}, lookup("easy").options), Budget())
     seen: list[Plan] = []
@@ -320,12 +296,3 @@ def test_a_live_round_tells_easy_first_and_ends_when_it_is_told_to(name: str) ->
         assert stopped.placements == easy.placements
         assert stopped.status is Status.TIME_LIMIT
         assert stopped.stats[NOTES]["seen"] == -3.0, "what was known is not lost"
-
-
-def test_a_live_round_with_divisible_jobs_keeps_its_own_answer() -> None:
-    chunks = {"id": "d", "kind": "divisible", "work": 20.0, "chunk_s": 10.0}
-    queue = [{"id": str(n), "kind": "moldable", "times": SOME} for n in range(5)]
-    without = rolled(case([cluster("a", 6)], queue), name="auto")
-    plan = rolled(case([cluster("a", 6)], [*queue, chunks]), name="auto")
-    assert [p for p in plan.placements if p.job != "d"] == list(without.placements)
-    assert "d" in {p.job for p in plan.placements}
