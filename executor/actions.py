@@ -31,7 +31,7 @@ from coalloc.core.executor.effects import (
     StartPart,
     WithdrawPart,
 )
-from coalloc.core.executor.machine import ExecutorState
+from coalloc.core.executor.state import ExecutorState
 from coalloc.executor.access import ExecutorAccess
 from coalloc.executor.parts import refused, spec_of
 from coalloc.model.nodeset import fold

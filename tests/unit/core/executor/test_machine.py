@@ -37,7 +37,8 @@ from coalloc.core.executor.effects import (
     Ticked,
     WithdrawPart,
 )
-from coalloc.core.executor.machine import ExecutorCore, ExecutorState
+from coalloc.core.executor.machine import ExecutorCore
+from coalloc.core.executor.state import ExecutorState
 from coalloc.model.parts import PartReport, PartState
 
 
