@@ -117,8 +117,8 @@ def _look_at(state: State, record: JobRecord, times: FreeTimes, claims: Claims, 
         fields: dict[str, Any] = {
             "cluster": last.cluster,
             "to": place.cluster,
-            "start_there": round(expected, 3),
-            "start_elsewhere": round(place.start, 3),
+            "wait_there_s": round(expected - now, 3),
+            "wait_elsewhere_s": round(place.start - now, 3),
             "gain_s": round(expected + record.planned - place.end, 3),
             "moves": record.moves,
         }

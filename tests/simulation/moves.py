@@ -82,5 +82,5 @@ class MovesKept:
                 before = len(self._ordered.get(effect.job, ()))
                 gain, least = effect.fields["gain_s"], self.margin_s * 2.0**before
                 assert gain > least - 1e-3, f"job {effect.job} moves for {gain} s, not {least}"
-                assert effect.fields["start_elsewhere"] >= effect.time - 1e-3
+                assert effect.fields["wait_elsewhere_s"] >= 0.0
                 assert effect.fields["to"] != effect.fields["cluster"]

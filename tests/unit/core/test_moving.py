@@ -142,9 +142,9 @@ def test_a_restart_loses_neither_the_job_nor_the_count() -> None:
     again = site.restarted(move_margin_s=MARGIN_S)
     assert (again.job(job).leaving, again.job(job).moves) == ("a", 1)
     again.say(job, PartState.REFUSED, reason="withdrawn")
-    assert again.job(job).attempt == 2
-    assert again.job(job).parts[0].cluster == "b"
+    assert [o.attempt for _, o in again.orders_for(job, Prepare)] == [2]
     assert again.job(job).moves == 1
+    assert again.notes("job_moved")[0]["clusters"] == "a"
 
 
 def test_each_further_move_has_to_gain_twice_as_much() -> None:
@@ -219,7 +219,7 @@ def test_a_turn_elsewhere_counts_as_long_as_the_last_ones_took() -> None:
     ((_, order),) = site.orders_for(job, Withdraw)
     assert order.attempt == 1
     assert site.notes("move_ordered")[0]["to"] == "b"
-    assert site.notes("move_ordered")[0]["start_elsewhere"] == pytest.approx(site.now + 400.0)
+    assert site.notes("move_ordered")[0]["wait_elsewhere_s"] == pytest.approx(400.0)
 
 
 def expected(site: Crowded, job: str) -> float:
@@ -246,4 +246,22 @@ def test_what_runs_ends_before_a_job_takes_its_nodes() -> None:
     site.read("b", waiting=0, busy=True)
     look(site)
     ((_, _),) = site.orders_for(job, Withdraw)
-    assert site.notes("move_ordered")[0]["start_elsewhere"] == pytest.approx(site.now + 3600.0)
+    assert site.notes("move_ordered")[0]["wait_elsewhere_s"] == pytest.approx(3600.0)
+
+
+def test_it_may_come_back_where_nobody_waits_any_more() -> None:
+    site, job = waiting()
+    open_up(site, "b")
+    leave_into_full(site, job)
+    assert site.job(job).state is JobState.PENDING
+    look(site)
+    assert len(site.orders_for(job, Prepare)) == 1, "others still go first in a"
+    open_up(site, "a")
+    look(site)
+    assert [c for c, _ in site.orders_for(job, Prepare)] == ["a", "a"]
+
+
+def leave_into_full(site: Crowded, job: str) -> None:
+    """What was free is taken when it has left, and no queue is there to wait in."""
+    site.read("b", waiting=0, busy=True)
+    leave(site, job)
