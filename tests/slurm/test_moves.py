@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,12 +45,16 @@ def full_site(own: SlurmTestbed, root: Path, account: Account) -> SlurmSite:
     for cluster in own:
         words = ("-J", "local", "-N", "2", "--exclusive", "-o", "/dev/null", "-t", "10")
         first = cluster.run("sbatch", "--parsable", *words, f"--wrap=sleep {LOCAL_S}").strip()
-        own.wait(lambda c=cluster, n=first: state_of(c, n) == "R", "the local job runs")
+        own.wait(partial(runs, cluster, first), "the local job runs")
         cluster.run("sbatch", *words, "--wrap=true")
     running = SlurmSite(root, own, given={"start": "sbatch"}, account=account, start=START)
     running.start()
     running.until(lambda: all(c["waiting_there"] for c in running.ask("nodes")["clusters"]))
     return running
+
+
+def runs(cluster: Cluster, number: str) -> bool:
+    return state_of(cluster, number) == "R"
 
 
 def state_of(cluster: Cluster, number: str) -> str:
