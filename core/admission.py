@@ -261,23 +261,10 @@ def bar(
     rest = replace(record.job, clusters=left)
     lacking = never_fits(state, rest, owner_of(record)) if left else ""
     told = "; ".join(f"{name}: {why}" for name, why in barred.items())
-    record = replace(
-        record,
-        refusals=0,
-        not_before=now,
-        parts=(),
-        link_gbps={},
-        deadline=None,
-        started=None,
-        queued=False,
-        arranged=False,
-        late=(),
-        behind="",
-        barred=barred,
-    )
+    record = replace(record.unplaced(), refusals=0, not_before=now, barred=barred)
     if left and not lacking:
         detail = f"{cluster}: {detail or reason}"
-        state.put(replace(record, state=JobState.PENDING, reason="backing_off", detail=detail))
+        state.put(replace(record, reason="backing_off", detail=detail))
         state.emit(now, "job_requeued", record.id, detail=detail, pause_s=0.0)
         state.log("cluster_barred", level="warning", job=record.id, cluster=cluster, why=detail)
         state.backing_off.add(record.id)

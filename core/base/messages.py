@@ -101,6 +101,14 @@ class Hasten:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Withdraw:
+    """A part that waits in its queue is to leave it; one that has its nodes keeps them."""
+
+    job: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """Every part is ready: let the processes go."""
 
@@ -134,7 +142,7 @@ class Dismiss:
     foreign: str
 
 
-Order = Prepare | Arrange | Hasten | Start | Abort | Forget | Dismiss
+Order = Prepare | Arrange | Hasten | Withdraw | Start | Abort | Forget | Dismiss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +201,8 @@ class Hello:
         Of its state: made with it, and the same for as long as it is kept; empty: not said.
     version : str
         Of the executor; empty: not said.
+    withdraws : bool
+        It knows the order `Withdraw`; another one is not sent it.
     """
 
     cluster: str
@@ -201,6 +211,7 @@ class Hello:
     last_seq: int = 0
     parts: tuple[PartReport, ...] = ()
     version: str = ""
+    withdraws: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
