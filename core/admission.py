@@ -31,7 +31,14 @@ from coalloc.core.eligibility import (
     widest,
 )
 from coalloc.model.errors import InputError
-from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.jobs import (
+    DivisibleJob,
+    Job,
+    MoldableJob,
+    RigidJob,
+    WorkflowJob,
+    stays_whole,
+)
 from coalloc.model.refusals import LASTING, OVER_LIMIT
 from coalloc.model.split import TOLERANCE, low_side, split
 
@@ -188,8 +195,7 @@ def _lacking(state: State, job: Job, slots: Mapping[str, int]) -> str:
 
 def _reachable(job: RigidJob | MoldableJob, slots: Mapping[str, int]) -> int:
     """Slots that one start of a job may use: of all clusters, or of the largest."""
-    is_whole = job.one_cluster or (isinstance(job, MoldableJob) and job.proc_gbps is None)
-    return max(slots.values(), default=0) if is_whole else sum(slots.values())
+    return max(slots.values(), default=0) if stays_whole(job) else sum(slots.values())
 
 
 def _features_of_no_node(state: State, job: Job) -> str:
@@ -271,23 +277,10 @@ def bar(
     rest = replace(record.job, clusters=left)
     lacking = never_fits(state, rest, owner_of(record)) if left else ""
     told = "; ".join(f"{name}: {why}" for name, why in barred.items())
-    record = replace(
-        record,
-        refusals=0,
-        not_before=now,
-        parts=(),
-        link_gbps={},
-        deadline=None,
-        started=None,
-        queued=False,
-        arranged=False,
-        late=(),
-        behind="",
-        barred=barred,
-    )
+    record = replace(record.unplaced(), refusals=0, not_before=now, barred=barred)
     if left and not lacking:
         detail = f"{cluster}: {detail or reason}"
-        state.put(replace(record, state=JobState.PENDING, reason="backing_off", detail=detail))
+        state.put(replace(record, reason="backing_off", detail=detail))
         state.emit(now, "job_requeued", record.id, detail=detail, pause_s=0.0)
         state.log("cluster_barred", level="warning", job=record.id, cluster=cluster, why=detail)
         state.backing_off.add(record.id)

@@ -194,3 +194,10 @@ CHUNK_SHARE = 1e-12
 MOST_CHUNKS = 1_000_000_000
 """Chunks of one job at most."""
 Job = RigidJob | MoldableJob | WorkflowJob | DivisibleJob
+
+
+def stays_whole(job: Job) -> bool:
+    """Whether a parallel job may not be split over clusters."""
+    if isinstance(job, MoldableJob) and job.proc_gbps is None:
+        return True
+    return isinstance(job, RigidJob | MoldableJob) and job.one_cluster

@@ -250,6 +250,10 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
         The cluster where other jobs went first.
     priority : float
         An operator's, in doublings of its weight.
+    leaving : str
+        The cluster that was asked to let its claim leave the queue; empty: none was.
+    moves : int
+        How often that was asked for.
     events : tuple of mapping
         ``seq``, ``time``, ``kind`` and what the event says, by rising ``seq``.
     """
@@ -289,6 +293,8 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
     behind: str = ""
     barred: dict[str, str] = field(default_factory=dict)
     priority: float = 0.0
+    leaving: str = ""
+    moves: int = 0
     batch: dict[str, str] = field(default_factory=dict)
     tasks: tuple[TaskRow, ...] = ()
     pieces: tuple[PieceRow, ...] = ()

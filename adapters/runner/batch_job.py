@@ -84,6 +84,9 @@ class PartJob(Protocol):
     def hasten(self) -> bool:
         """Let a job that was asked for a later begin start from now on; whether it is known to."""
 
+    def leave_queue(self) -> bool:
+        """Cancel the job if it still waits in the queue; whether the batch system has answered."""
+
     def state(self) -> tuple[str | None, str]:
         """The job's state and its reason; None: not known; empty: there is no such job."""
 

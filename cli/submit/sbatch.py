@@ -119,7 +119,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 class Origins:
-    """Where each option was said.
+    """The place where each option was said.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Verdict(Enum):
-    """What becomes of a job with an option that has no equal."""
+    """The end of a job with an option that has no equal."""
 
     WARNED = "warned"
     """The same program runs on as much; it is queued."""

@@ -18,7 +18,9 @@ from coalloc.model.reserved import Reserved
 
 ONCE = "once"
 """Ability of an executor: a job's command is started once where `Prepare` says so."""
-ABILITIES = (ONCE,)
+WITHDRAW = "withdraw"
+"""Ability of an executor: it knows the order `Withdraw`; another one is not sent it."""
+ABILITIES = (ONCE, WITHDRAW)
 """Abilities of an executor of this version."""
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 """Said by the daemon at a submission, and by an executor before a start."""
@@ -109,6 +111,14 @@ class Hasten:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Withdraw:
+    """A part that waits in its queue is to leave it; one that has its nodes keeps them."""
+
+    job: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """Every part is ready: let the processes go."""
 
@@ -142,7 +152,7 @@ class Dismiss:
     foreign: str
 
 
-Order = Prepare | Arrange | Hasten | Start | Abort | Forget | Dismiss
+Order = Prepare | Arrange | Hasten | Withdraw | Start | Abort | Forget | Dismiss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +212,7 @@ class Hello:
     version : str
         Of the executor; empty: not said.
     abilities : tuple of str
-        What it can do that earlier ones could not: ``once``.
+        What it can do that earlier ones could not: ``once``, ``withdraw``.
     """
 
     cluster: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import inf
 from typing import NamedTuple
@@ -186,6 +186,10 @@ class JobRecord:
         Those that did not grant their part of the last attempt in time.
     behind : str
         The cluster that refused the last attempt because other jobs go first there.
+    leaving : str
+        The cluster that was asked to let the current attempt leave its queue; empty: none was.
+    moves : int
+        How often that was asked for.
     barred : mapping of cluster name to reason
         Those that will not take it.
     priority : float
@@ -244,6 +248,8 @@ class JobRecord:
     idle_node_s: float = 0.0
     late: tuple[str, ...] = ()
     behind: str = ""
+    leaving: str = ""
+    moves: int = 0
     barred: Mapping[str, str] = field(default_factory=dict)
     priority: float = 0.0
     batch: BatchOptions = PLAIN
@@ -290,6 +296,22 @@ class JobRecord:
     def is_ended(self) -> bool:
         """Terminal."""
         return self.state in ENDED
+
+    def unplaced(self) -> JobRecord:
+        """The job as it waits again, with nothing left of its last attempt."""
+        return replace(
+            self,
+            state=JobState.PENDING,
+            parts=(),
+            link_gbps={},
+            deadline=None,
+            started=None,
+            queued=False,
+            arranged=False,
+            late=(),
+            behind="",
+            leaving="",
+        )
 
     def opens(self, now: float) -> float:
         """Time from which it may start; now, where the clock was set back since its submit."""

@@ -36,6 +36,7 @@ OF_THE_RECORD = (
     *("cancelled_by", "cancel_reason"),
     *("keep_going", "once", "failures", "flow", "chunk_first", "chunks"),
     *("queued", "arranged", "idle_node_s", "late", "behind", "barred", "priority"),
+    *("leaving", "moves"),
 )
 """Of a record, what is shown as it is."""
 

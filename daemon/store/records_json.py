@@ -55,6 +55,8 @@ _DEFAULTS: dict[str, Any] = {
     "idle_node_s": 0.0,
     "late": (),
     "behind": "",
+    "leaving": "",
+    "moves": 0,
     "barred": {},
     "priority": 0.0,
     "throttle": 0,
