@@ -129,7 +129,7 @@ def _look_at(state: State, record: JobRecord, times: FreeTimes, claims: Claims, 
 
 
 def expected_start(state: State, record: JobRecord, now: float) -> tuple[float, PartRecord]:
-    """When a job's claims are expected to be granted, seconds, and which of them last.
+    """The expected instant of a job's last grant, seconds, and the part that gets it.
 
     One that is put off is hastened when the others are granted.
     """
