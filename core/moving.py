@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from coalloc.core.avoiding import avoided
-from coalloc.core.base.messages import Withdraw
+from coalloc.core.base.messages import WITHDRAW, Withdraw
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State, arrival
 from coalloc.core.free_times import FreeTimes
@@ -45,7 +45,7 @@ from coalloc.core.waits import (
     width_of,
 )
 from coalloc.model.cost import run_time
-from coalloc.model.jobs import MoldableJob, RigidJob
+from coalloc.model.jobs import MoldableJob, RigidJob, stays_whole
 from coalloc.model.parts import PartState
 from coalloc.model.plan import Plan
 from coalloc.model.reading import NodeReading
@@ -101,7 +101,8 @@ def _look_at(state: State, record: JobRecord, times: FreeTimes, claims: Claims, 
     if record.leaving:  # Nobody else is asked: one part alone decides.
         last = next(part for part in record.parts if part.cluster == record.leaving)
     cluster = state.clusters[last.cluster]
-    if not (cluster.connected and cluster.withdraws) or last.state is not PartState.WAITING:
+    is_able = cluster.connected and WITHDRAW in (cluster.abilities or ())
+    if not is_able or last.state is not PartState.WAITING:
         return
     before = record.moves - bool(record.leaving)
     margin = state.settings.move_margin_s * 2.0 ** min(before, MOST_DOUBLINGS)
@@ -128,7 +129,7 @@ def _look_at(state: State, record: JobRecord, times: FreeTimes, claims: Claims, 
 
 
 def expected_start(state: State, record: JobRecord, now: float) -> tuple[float, PartRecord]:
-    """When a job's claims are expected to be granted, seconds, and which of them last.
+    """The expected instant of a job's last grant, seconds, and the part that gets it.
 
     One that is put off is hastened when the others are granted.
     """
@@ -223,7 +224,10 @@ def _at(
         }
         found[name] = {node: count for node, count in counts.items() if count > 0}
     gbps = (record.job.proc_gbps if isinstance(record.job, RigidJob | MoldableJob) else 0.0) or 0.0
-    low = [low_side(procs, gbps, times.link_free(name), LINK_TOLERANCE) for name in found]
+    low = [
+        0 if stays_whole(record.job) else low_side(procs, gbps, link, LINK_TOLERANCE)
+        for link in map(times.link_free, found)
+    ]
     shares = split(procs, [sum(counts.values()) for counts in found.values()], low)
     if shares is None:
         return None

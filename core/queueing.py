@@ -234,6 +234,9 @@ def turn_of(
     low = [
         low_side(job.procs, job.proc_gbps, view.link_free[name], LINK_TOLERANCE) for name in rooms
     ]
+    if job.one_cluster:
+        low = [0] * len(slots)
+        slots = [count if count >= job.procs else 0 for count in slots]
     shares = _even(job.procs, slots, low) or split(job.procs, slots, low)
     if shares is None:
         return None

@@ -227,6 +227,8 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
     retries, keep_going : int, bool
         Of a workflow or a divisible job: how often a failed task or piece is run again, and
         whether the others go on.
+    once : bool
+        Its command is started once, not once for each process.
     tasks : tuple of TaskRow
         Of a workflow, in the order of its file.
     pieces : tuple of PieceRow
@@ -279,6 +281,7 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
     skew_s: float | None = None
     retries: int = 0
     keep_going: bool = False
+    once: bool = False
     failures: int = 0
     flow: str = ""
     chunk_first: int = 0

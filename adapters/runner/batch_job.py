@@ -127,6 +127,8 @@ def node_specs(spec: dict[str, Any], folder: str) -> dict[str, dict[str, Any]]:
             with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
                 shared[f"{name}_text"] = file.read()
     names = spec["site"]["names"]
+    if spec.get("once"):
+        shared["hosts"] = list(node_counts(spec).items())
     return {
         name: shared | {"ranks": [r for r in spec["ranks"] if names[r["node"]] == name]}
         for name in node_counts(spec)

@@ -2,7 +2,7 @@
 
 ``go``, ``renew`` and ``abort - TEXT`` come to both kinds of holders, `runner.supervisor` and
 `runner.runner`; the first also takes ``arrange``, ``hasten`` and ``withdraw``, the second
-``cancel SIGNAL GRACE``. Imports the standard library only.
+``cancel SIGNAL GRACE`` and ``finish``. Imports the standard library only.
 """
 
 from __future__ import annotations

@@ -291,6 +291,8 @@ class PartSupervisor(OrderLoop):
                 if END in node.records:
                     self.stop(node.records[END]["reason"], node.records[END]["detail"])
                     return
+        if self.is_started and self.spec.get("once"):
+            barrier.finish_holders()
         if barrier.all_said(END):
             self._let_wrappers_go()
             self._is_over = True

@@ -169,6 +169,8 @@ class JobRecord:
         Of the same: after a failure, run what does not depend on it.
     requeue : bool
         It runs again where a batch system has preempted it.
+    once : bool
+        Its command is started once, not once for each process.
     failures : int
         Of a task or a piece: runs that have failed.
     chunk_first, chunks : int
@@ -237,6 +239,7 @@ class JobRecord:
     retries: int = 0
     keep_going: bool = False
     requeue: bool = False
+    once: bool = False
     failures: int = 0
     chunk_first: int = 0
     chunks: int = 0

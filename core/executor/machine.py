@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coalloc.core.base.messages import (
+    ABILITIES,
     Abort,
     Arrange,
     Dismiss,
@@ -95,7 +96,7 @@ class ExecutorCore:
             last_seq=self._written(),
             parts=tuple(state.parts.values()),
             version=state.version,
-            withdraws=True,
+            abilities=ABILITIES,
         )
         return [SendStatement(statement=hello)]
 

@@ -46,6 +46,7 @@ _DEFAULTS: dict[str, Any] = {
     "retries": 0,
     "keep_going": False,
     "requeue": False,
+    "once": False,
     "failures": 0,
     "chunk_first": 0,
     "chunks": 0,

@@ -8,7 +8,7 @@ import pytest
 
 from coalloc.core.base.effects import AppendEvent
 from coalloc.core.base.events import StatementReceived
-from coalloc.core.base.messages import Abort, Forget, Hello, Prepare, Start, Withdraw
+from coalloc.core.base.messages import ABILITIES, Abort, Forget, Hello, Prepare, Start, Withdraw
 from coalloc.core.base.records import JobState, Wait
 from coalloc.core.base.requests import Drain, Reserve, Resume, RoundNow
 from coalloc.core.moving import expected_start
@@ -22,14 +22,19 @@ RUN_S = 60.0
 
 
 def waiting(
-    procs: int = 1, sizes: dict[str, int] | None = None, *, expected_s: float = 3600.0, **more: Any
+    procs: int = 1,
+    sizes: dict[str, int] | None = None,
+    *,
+    expected_s: float = 3600.0,
+    is_whole: bool = False,
+    **more: Any,
 ) -> tuple[Crowded, str]:
     """A job that waits in a's queue, while all other clusters are full too."""
     settings = {"move_margin_s": MARGIN_S, **more}
     site = Crowded(sizes or {"a": 2, "b": 2}, **settings)
     for name in site.sizes:
-        site.do(StatementReceived(statement=Hello(cluster=name, withdraws=True)))
-    job = site.submit(procs, job={"base_time": RUN_S})
+        site.do(StatementReceived(statement=Hello(cluster=name, abilities=ABILITIES)))
+    job = site.submit(procs, job={"base_time": RUN_S, "one_cluster": is_whole})
     assert [c for c, _ in site.orders_for(job, Prepare)] == ["a"]
     site.tell(job, "a", PartState.WAITING, expected=site.now + expected_s)
     assert not site.orders_for(job, Withdraw)
@@ -102,6 +107,15 @@ def test_it_stays(expected_s: float, settings: dict[str, Any]) -> None:
     look(site)
     assert not site.orders_for(job, Withdraw)
     assert site.job(job).moves == 0
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_only_a_job_that_may_be_split_moves_to_two_clusters(is_whole: bool) -> None:
+    site, job = waiting(2, {"a": 2, "b": 1, "c": 1}, is_whole=is_whole)
+    open_up(site, "b")
+    assert not site.orders_for(job, Withdraw)
+    open_up(site, "c")
+    assert bool(site.orders_for(job, Withdraw)) is not is_whole
 
 
 def test_an_executor_that_does_not_know_the_order_is_not_sent_it() -> None:
@@ -181,7 +195,7 @@ def test_drained_clusters_are_no_place() -> None:
 def test_no_more_jobs_move_than_there_is_room_for() -> None:
     site = Crowded({"a": 2, "b": 1}, move_margin_s=MARGIN_S)
     for name in site.sizes:
-        site.do(StatementReceived(statement=Hello(cluster=name, withdraws=True)))
+        site.do(StatementReceived(statement=Hello(cluster=name, abilities=ABILITIES)))
     jobs = [site.submit(1, job={"base_time": RUN_S}) for _ in range(3)]
     waits = [job for job in jobs if site.job(job).parts[0].cluster == "a"]
     assert len(waits) >= 2
@@ -195,7 +209,7 @@ def test_no_more_jobs_move_than_there_is_room_for() -> None:
 def test_the_part_that_is_granted_last_decides_alone() -> None:
     site = Crowded({"a": 2, "b": 2, "c": 3}, move_margin_s=MARGIN_S)
     for name in site.sizes:
-        site.do(StatementReceived(statement=Hello(cluster=name, withdraws=True)))
+        site.do(StatementReceived(statement=Hello(cluster=name, abilities=ABILITIES)))
     site.ask(Drain(target="c"), operator=True)
     job = site.submit(3)
     assert [part.cluster for part in site.job(job).parts] == ["a", "b"]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.messages import (
+    WITHDRAW,
     Abort,
     Arrange,
     Forget,
@@ -298,7 +299,7 @@ def test_a_part_leaves_its_queue_until_that_succeeds_and_never_once_it_is_ready(
 
 def test_an_executor_says_that_it_knows_how_to_withdraw() -> None:
     (hello,) = said(Bench().core.hello(100.0), Hello)
-    assert hello.withdraws
+    assert WITHDRAW in hello.abilities
 
 
 def test_a_part_is_arranged_once_it_has_its_nodes() -> None:
