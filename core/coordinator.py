@@ -62,7 +62,7 @@ from coalloc.core.base.requests import (
     Unreserve,
     Update,
 )
-from coalloc.core.base.round_control import RoundControl
+from coalloc.core.base.round_control import OPERATOR, RoundControl
 from coalloc.core.base.settings import ClusterSettings, Settings
 from coalloc.core.base.speedup_fit import Run
 from coalloc.core.base.start_intervals import Calibration, Promise, StartError
@@ -232,6 +232,7 @@ class Coordinator:
     def _look_at_clock(self, now: float) -> None:
         if self._now is None:
             after_restore.after_restart(self.state, now)
+            self.state.gathers_until = now + presence.GATHERING_S
         elif now < self._now:
             after_restore.set_back(self.state, now, self._now - now)
         self._now = now
@@ -355,7 +356,7 @@ class Coordinator:
                 state.emit(now, "round_requested", user=event.user)
                 if not state.rounds.is_solving:
                     state.rounds.wanted = ""
-                state.rounds.want("operator")
+                state.rounds.want(OPERATOR)
         queue.answered(state, event, Done(body={}))
 
     def _switch(self, target: str, reason: str, *, drain: bool) -> bool:

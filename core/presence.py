@@ -38,6 +38,8 @@ TAKEOVER_S = 15.0
 MARK = "executor."
 """Before a cluster's name: the key under which the store has its executor's identity."""
 DETAIL = "its executor has lost its state, and does not know it any more"
+GATHERING_S = 5.0
+"""After a start, rounds wait no longer than this for clusters that were here before, seconds."""
 SECOND = "another executor, with a state of its own, speaks for this cluster"
 STALLED_S = 3.0
 """An executor that says for this long that it is at the same order gets the rest again."""
@@ -68,6 +70,17 @@ def stated(state: State, event: StatementReceived, now: float) -> None:
         _informed(state, cluster, statement, now)
     if cluster.connected and event.peer == cluster.peer:
         cluster.heard_at = now
+
+
+def is_gathering(state: State, now: float) -> bool:
+    """Test if clusters that were here before the daemon started have yet to be heard of.
+
+    Whoever connects first would get all the jobs.
+    """
+    return now < state.gathers_until and any(
+        cluster.configured and cluster.identity and not cluster.drained and cluster.reading is None
+        for cluster in state.clusters.values()
+    )
 
 
 def _informed(

@@ -13,10 +13,20 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import accumulate
 
-from coalloc.core import deadlines, dispatch, isolating, moving, promises, queueing, snapshots
+from coalloc.core import (
+    deadlines,
+    dispatch,
+    isolating,
+    moving,
+    presence,
+    promises,
+    queueing,
+    snapshots,
+)
 from coalloc.core.base.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
 from coalloc.core.base.records import JobRecord, JobState, Outlook
+from coalloc.core.base.round_control import OPERATOR
 from coalloc.core.base.state import RoundState, State, arrival
 from coalloc.core.dependencies import open_needs
 from coalloc.core.eligibility import refused_by_all, reserved_text
@@ -37,6 +47,8 @@ def begin_if_due(state: State, now: float) -> None:
     due = state.rounds.due_at()
     if due is None:
         return
+    if state.rounds.wanted != OPERATOR and presence.is_gathering(state, now):
+        due = state.gathers_until
     if due > now:
         state.out.append(Wake(at=due))
         return

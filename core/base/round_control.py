@@ -21,6 +21,8 @@ from coalloc.core.base.settings import Trigger
 
 OUTDATED = "plan_outdated"
 """A task ended earlier or later than planned, or failed."""
+OPERATOR = "operator"
+"""Somebody asked for this round; neither a pause nor a cluster that is away puts it off."""
 PLANNING_SHARE = 0.2
 """The most of all time that is spent on rounds for nothing but an outdated plan."""
 Attempt = Literal["without", "beginning", "again"]
@@ -86,7 +88,7 @@ class RoundControl:
             not self.wanted
             or self.is_solving
             or self.blocked
-            or (self.paused and self.wanted != "operator")
+            or (self.paused and self.wanted != OPERATOR)
         ):
             return None
         if self.last_start is None:

@@ -112,6 +112,8 @@ class State:
     """Handed jobs that cannot be planned; each is logged once."""
     unreconciled: set[str] = field(default_factory=set)
     """Clusters not heard of since the store was restored from a backup."""
+    gathers_until: float = 0.0
+    """Until when rounds wait, after a start, for clusters that were here before."""
     unknown_clusters: set[str] = field(default_factory=set)
     """Clusters that spoke without being configured; each is logged once."""
     history: dict[str, tuple[float, ...]] = field(default_factory=dict)

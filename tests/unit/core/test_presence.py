@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from coalloc.core.base.effects import AskHello, DropOrders, SaveMeta, SendWelcome, TurnAway
-from coalloc.core.base.events import Disconnected, StatementReceived
+from dataclasses import replace
+
+import pytest
+
+from coalloc.core.base.effects import (
+    AskHello,
+    DropOrders,
+    SaveMeta,
+    SendWelcome,
+    Solve,
+    TurnAway,
+    Wake,
+)
+from coalloc.core.base.events import Disconnected, Event, Requested, StatementReceived, Ticked
 from coalloc.core.base.messages import Goodbye, Hello, Prepare, Read, Report, Start
 from coalloc.core.base.records import JobState
-from coalloc.core.presence import MARK, SECOND, TAKEOVER_S
+from coalloc.core.base.requests import Drain, RoundNow
+from coalloc.core.coordinator import Coordinator, StoredState
+from coalloc.core.presence import GATHERING_S, MARK, SECOND, TAKEOVER_S
 from coalloc.daemon.queries.job_views import cluster_rows
 from coalloc.model.parts import PartReport, PartState
-from tests.support.core_site import Site
+from tests.support.core_site import Site, reading
 
 
 def hello(site: Site, cluster: str, identity: str, *parts: PartReport, peer: object = None) -> bool:
@@ -212,3 +226,60 @@ def test_an_executor_that_was_given_up_is_asked_to_say_hello() -> None:
     assert AskHello(cluster="a", peer=1) in effects
     assert not site.state.clusters["a"].connected
     assert hello(site, "a", "first", peer=1)
+
+
+class Restarted:
+    """A daemon that has just started again, with a job that waits."""
+
+    def __init__(self, **identities: str) -> None:
+        site = Site({"a": 2, "b": 2}, triggers=())
+        job = site.submit(4)
+        self.core = Coordinator(
+            site.settings,
+            StoredState(jobs=[site.saved()[job]], identities=identities, last_round=4),
+        )
+        self.now = site.now
+
+    def solves(self, *events: Event) -> list[str]:
+        """The rounds that begin after these events: the clusters whose nodes they may use."""
+        effects = [effect for event in events for effect in self.core.handle(event, self.now)]
+        self.wakes = [effect.at for effect in effects if isinstance(effect, Wake)]
+        return [
+            "".join(cluster.name for cluster in effect.snapshot.clusters if not cluster.stale)
+            for effect in effects
+            if isinstance(effect, Solve)
+        ]
+
+    def speaks(self, cluster: str) -> list[str]:
+        return self.solves(
+            StatementReceived(statement=Hello(cluster=cluster, identity=f"of-{cluster}")),
+            StatementReceived(statement=Read(cluster=cluster, reading=reading(cluster, 2))),
+        )
+
+
+def test_after_a_start_rounds_wait_for_the_clusters_that_were_here_before() -> None:
+    daemon = Restarted(a="of-a", b="of-b")
+    assert not daemon.speaks("a"), "it would get all the jobs"
+    assert daemon.wakes[-1] == daemon.now + GATHERING_S
+    daemon.now += GATHERING_S / 2.0
+    assert daemon.speaks("b") == ["ab"]
+
+
+def test_rounds_do_not_wait_long_for_a_cluster_that_stays_away() -> None:
+    daemon = Restarted(a="of-a", b="of-b")
+    assert not daemon.speaks("a")
+    daemon.now += GATHERING_S
+    assert daemon.solves(Ticked()) == ["a"]
+
+
+@pytest.mark.parametrize("away", ["never here", "drained", "operator asks"])
+def test_rounds_do_not_wait_for_a_cluster_that_is_not_expected(away: str) -> None:
+    daemon = Restarted(a="of-a", **({} if away == "never here" else {"b": "of-b"}))
+    asked = Requested(origin="client", user="root", uid=0, gid=0, operator=True, command=RoundNow())
+    if away == "drained":
+        daemon.solves(replace(asked, command=Drain(target="b", reason="rack")))
+    if away == "operator asks":
+        assert not daemon.speaks("a")
+        assert daemon.solves(asked) == ["a"]
+    else:
+        assert daemon.speaks("a") == ["a"]
