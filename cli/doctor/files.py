@@ -36,6 +36,8 @@ def file_findings(config: Config, path: Path | None) -> Iterator[Finding]:
     if path is not None:
         yield _configuration_file(path)
     yield state_finding(config)
+    if config.daemon.mode == "multi-user" and _is_there(EXECUTORS):
+        yield _executors_folder()
     yield _runtime_folder(config)
     yield from _disks(config)
     if config.daemon.mode == "multi-user":
@@ -75,22 +77,10 @@ def state_finding(config: Config) -> Finding:
 
     about, folder = "state folder", Path(config.daemon.state_dir)
     is_shared = config.daemon.mode == "multi-user"
-    mend = f"chmod {'711' if is_shared else '700'} {folder}"
-    seen_into = 0o044 if is_shared else OPEN_TO_OTHERS
-    modes = [
-        Mode(lambda mode: bool(mode & WRITTEN_BY_OTHERS), "others may write", mend),
-        Mode(
-            lambda mode: is_shared and mode & 0o011 != 0o011,
-            "users cannot pass to their jobs",
-            mend,
-        ),
-        Mode(lambda mode: bool(mode & seen_into), "others may look in", mend, warning),
-        Mode(lambda mode: mode & 0o700 != 0o700, "its owner cannot write", mend),
-    ]
+    modes = _state_modes(folder, is_shared, is_shared and _is_there(folder / "executors"))
     unseen = partial(unknown, todo="ask again as the daemon's user")
-    found = _folder_finding(
-        about, folder, modes, unseen, "the daemon makes it when it first starts"
-    )
+    made = "the daemon makes it when it first starts"
+    found = _folder_finding(about, folder, modes, unseen, made)
     mount = None if found.level is Level.UNKNOWN else mount_of(folder)
     if mount is not None and mount.is_network:
         return problem(
@@ -99,6 +89,29 @@ def state_finding(config: Config) -> Finding:
             "name a folder on a local disk as daemon.state_dir",
         )
     return found
+
+
+def _executors_folder() -> Finding:
+    """Judge the folder through which users pass to their jobs, where systemd runs executors."""
+    about = "executors' state folder"
+    unseen = partial(unknown, todo="ask again as root")
+    return _folder_finding(about, EXECUTORS, _state_modes(EXECUTORS, True, True), unseen, "")
+
+
+def _state_modes(folder: Path, is_shared: bool, is_passed: bool) -> list[Mode]:
+    """What the mode of a state folder must not be; users pass through it where jobs lie in it."""
+    mend = f"chmod {'711' if is_shared else '700'} {folder}"
+    seen_into = 0o044 if is_shared else OPEN_TO_OTHERS
+    return [
+        Mode(lambda mode: bool(mode & WRITTEN_BY_OTHERS), "others may write", mend),
+        Mode(
+            lambda mode: is_passed and mode & 0o011 != 0o011,
+            "users cannot pass to their jobs",
+            mend,
+        ),
+        Mode(lambda mode: bool(mode & seen_into), "others may look in", mend, warning),
+        Mode(lambda mode: mode & 0o700 != 0o700, "its owner cannot write", mend),
+    ]
 
 
 def _runtime_folder(config: Config) -> Finding:

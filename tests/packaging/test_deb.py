@@ -1,7 +1,7 @@
-"""The Debian package in a clean Debian: installed, used, upgraded with a queue, removed, purged.
+"""The Debian package in a clean Debian with its own systemd.
 
-There is no systemd that runs in it, so what the units start is started by hand: their ExecStart,
-with their user, folders and environment.
+It is installed as the documents say, used, killed, upgraded with a queue, opened to several users,
+removed and purged.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -72,9 +71,10 @@ def machine(
     except LookupError as error:
         pytest.skip(f"the Debian package was NOT installed: {error}")
     with contextlib.closing(root):
-        root.enter()
+        (root.folder / "opt").mkdir(exist_ok=True)
         for package in packages:
-            shutil.copy(package, root.folder / "tmp")
+            shutil.copy(package, root.folder / "opt")
+        root.boot()
         yield root
 
 
@@ -83,52 +83,6 @@ def field(package: Path, name: str) -> str:
         ["dpkg-deb", "--field", str(package), name], check=True, capture_output=True, text=True
     )
     return done.stdout.strip()
-
-
-def only_child(process: int) -> int:
-    """What nsenter forked: the service itself."""
-    (child,) = Path(f"/proc/{process}/task/{process}/children").read_text("ascii").split()
-    return int(child)
-
-
-class Services:
-    """What the units would run, without systemd."""
-
-    def __init__(self, machine: DebianRoot) -> None:
-        self.machine = machine
-        self.processes: list[subprocess.Popen[bytes]] = []
-
-    def start(self) -> None:
-        for name in UNITS:
-            unit = re.sub("@.*", "@.service", name) if "@" in name else name
-            text = (self.machine.folder / "usr/lib/systemd/system" / unit).read_text("utf-8")
-            keys = dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
-            env = {}
-            for kind, folder in (("State", "lib"), ("Cache", "cache")):
-                if f"{kind}Directory" in keys:
-                    env[f"{kind.upper()}_DIRECTORY"] = f"/var/{folder}/{keys[f'{kind}Directory']}"
-            env |= {"RUNTIME_DIRECTORY": "/run/coalloc"} if "RuntimeDirectory" in keys else {}
-            env |= {"NUMBA_CACHE_DIR": "/var/cache/coalloc"}
-            user = ["setpriv", f"--reuid={keys['User']}", f"--regid={keys['Group']}"]
-            words = [*user, "--clear-groups", *keys["ExecStart"].replace("%i", "local").split()]
-            log = self.machine.folder / "tmp" / f"{keys['User']}-{unit}.log"
-            with log.open("ab") as out:
-                self.processes.append(
-                    subprocess.Popen(
-                        self.machine.command(*words, env=env),
-                        stdin=subprocess.DEVNULL,
-                        stdout=out,
-                        stderr=out,
-                    )
-                )
-
-    def stop(self) -> None:
-        """As prerm has systemd do: the main processes alone, and jobs go on."""
-        for process in self.processes:
-            os.kill(only_child(process.pid), signal.SIGTERM)
-        for process in self.processes:
-            assert process.wait(LIMIT_S) == 0
-        self.processes.clear()
 
 
 def state(machine: DebianRoot, job: str) -> list[str]:
@@ -144,7 +98,8 @@ def wait_for(machine: DebianRoot, job: str, wanted: str) -> None:
 
 
 def install(machine: DebianRoot, package: str) -> None:
-    said = machine.run("dpkg", "--install", package).stdout
+    """The documents' one command: both services run afterwards."""
+    said = machine.run("apt-get", "install", package).stdout
     assert "could not be compiled" not in said
     assert list((machine.folder / "var/cache/coalloc").glob("*/*.nbc")), said
     assert machine.run("dpkg", "--audit").stdout == ""
@@ -153,13 +108,14 @@ def install(machine: DebianRoot, package: str) -> None:
         assert (machine.folder / WANTS / unit).is_symlink()
     said = machine.run("systemd-analyze", "verify", "--man=no", *UNITS).stdout
     assert "coalloc" not in said
+    machine.run("systemctl", "is-active", *UNITS)
 
 
 def use(machine: DebianRoot) -> None:
     """A first job; then one that takes all there is, job 2, and one that waits for it."""
     machine.run("coalloc", "nodes", "--wait", "60s")
     machine.run("coalloc", "submit", "--wait", "--", "hostname")
-    assert (machine.folder / "tmp/coalloc-1.out").read_text("ascii").strip()
+    assert machine.run("cat", "/tmp/coalloc-1.out").stdout.strip()
     # a user's own Python gets nowhere near it
     machine.run("coalloc", "queue", env={"PYTHONPATH": "/tmp", "PYTHONHOME": "/nowhere"})
     assert "PROBLEM" not in machine.run("coalloc", "doctor").stdout
@@ -171,20 +127,68 @@ def use(machine: DebianRoot) -> None:
     assert state(machine, "3") == ["3", "PD"]
 
 
-def upgrade(machine: DebianRoot, package: str, services: Services) -> None:
+def kill(machine: DebianRoot) -> None:
+    """Each service dies and is started again; its log follows the change of its configuration."""
+    for unit in UNITS:
+        machine.run("systemctl", "kill", "--kill-who=main", "--signal=KILL", unit)
+        end = time.monotonic() + LIMIT_S
+        while restarts(machine, unit) != 1:
+            assert time.monotonic() < end, f"{unit} was not started again"
+            time.sleep(0.1)
+        machine.run("coalloc", "nodes", "--wait", "60s")
+        assert state(machine, "2") == ["2", "R"]
+        assert state(machine, "3") == ["3", "PD"]
+    machine.run("systemctl", "reload", UNITS[0])
+    log = ["journalctl", "--no-pager", "--output=cat", "--unit", UNITS[0]]
+    end = time.monotonic() + LIMIT_S
+    while "configuration_reloaded" not in machine.run(*log).stdout:
+        assert time.monotonic() < end, "the daemon did not read its configuration again"
+        time.sleep(0.1)
+
+
+def restarts(machine: DebianRoot, unit: str) -> int:
+    """How often systemd has started a unit again; 0 while it does so."""
+    asked = ["--property=NRestarts,ActiveState", "--value", unit]
+    is_up, count = sorted(machine.run("systemctl", "show", *asked).stdout.split(), reverse=True)
+    return int(count) if is_up == "active" else 0
+
+
+def upgrade(machine: DebianRoot, package: str) -> None:
     """What ran still runs, what waited still waits, what was edited is as it was."""
     with (machine.folder / KEPT).open("a", encoding="utf-8") as file:
         file.write("# a line of the administrator's\n")
-    services.stop()
-    machine.run("dpkg", "--install", package, env={"COALLOC_WARM": "no"})
+    machine.run("apt-get", "install", package)
     assert "administrator" in (machine.folder / KEPT).read_text("utf-8")
-    services.start()
+    machine.run("systemctl", "is-active", *UNITS)
     machine.run("coalloc", "nodes", "--wait", "60s")
     assert state(machine, "2") == ["2", "R"]
     assert state(machine, "3") == ["3", "PD"]
-    (machine.folder / "tmp/go").touch()
+    machine.run("touch", "/tmp/go")
     machine.run("coalloc", "wait", "2", "3")
-    assert (machine.folder / "tmp/second").exists()
+    machine.run("test", "-e", "/tmp/second")
+
+
+def open_to_users(machine: DebianRoot) -> None:
+    """The documents' commands that make a configuration for several users; then one submits."""
+    machine.run("mv", f"/{KEPT}", f"/{KEPT}.default")
+    machine.run("coallocd", "--init")
+    machine.run("coallocd", "--check-config")
+    (cluster,) = re.findall(r'name = "(\w+)"', (machine.folder / KEPT).read_text("utf-8"))
+    machine.run("systemctl", "disable", "--now", UNITS[1])
+    machine.run("systemctl", "restart", UNITS[0])
+    machine.run("systemctl", "enable", "--now", f"coalloc-executor@{cluster}")
+    machine.run("systemctl", "enable", "--now", "coalloc-dashboard")
+    machine.run("coalloc", "nodes", "--wait", "60s")
+    assert "PROBLEM" not in machine.run("coalloc", "doctor").stdout
+    machine.run("useradd", "--create-home", "alice")
+    (uid,) = machine.run("id", "--user", "alice").stdout.split()
+    alice = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+    home = {"HOME": "/home/alice", "USER": "alice"}
+    machine.run(*alice, "coalloc", "keys", "new", env=home)
+    job = ["coalloc", "submit", "--wait", "--chdir=/home/alice", "--output=out", "--", "id", "-nu"]
+    machine.run(*alice, *job, env=home)
+    assert (machine.folder / "home/alice/out").read_text("ascii") == "alice\n"
+    machine.run("systemctl", "is-active", "coalloc-dashboard")
 
 
 def remove(machine: DebianRoot) -> None:
@@ -193,6 +197,7 @@ def remove(machine: DebianRoot) -> None:
     assert not (machine.folder / "usr/lib/coalloc").exists()
     assert (machine.folder / KEPT).exists()
     assert list((machine.folder / "var/lib/coalloc").iterdir())
+    assert "coalloc" not in machine.run("ps", "-e", "-o", "args=").stdout
     machine.run("dpkg", "--purge", "coalloc")
     for gone in GONE:
         assert not (machine.folder / gone).exists()
@@ -201,12 +206,11 @@ def remove(machine: DebianRoot) -> None:
 
 
 def test_the_life_of_an_installation(machine: DebianRoot, packages: tuple[Path, Path]) -> None:
-    services = Services(machine)
-    install(machine, f"/tmp/{packages[0].name}")
-    services.start()
+    install(machine, f"/opt/{packages[0].name}")
     use(machine)
-    upgrade(machine, f"/tmp/{packages[1].name}", services)
-    services.stop()
+    kill(machine)
+    upgrade(machine, f"/opt/{packages[1].name}")
+    open_to_users(machine)
     remove(machine)
 
 

@@ -1,27 +1,62 @@
 """A clean Debian beside the running one: its essential packages and what one package needs, copied.
 
 It is a file tree with name spaces of its own (mounts, processes, network), entered by chroot, so
-that what is installed in it touches nothing of the machine. It has no network but loopback, and no
-systemd that runs.
+that what is installed in it touches nothing of the machine. Its first process is systemd, in a
+control group of its own; it has no network but loopback.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
+import signal
 import subprocess
+import time
+import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 STATUS = Path("/var/lib/dpkg/status")
 INFO = Path("/var/lib/dpkg/info")
 TOOLS = ("dpkg", "dpkg-deb", "unshare", "nsenter", "chroot", "tar", "ip")
-APART = ("unshare", "--mount", "--pid", "--net", "--fork")
+APART = (
+    *("unshare", "--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup", "--fork"),
+    "--kill-child",
+)
+ALSO = "systemd, systemd-sysv, dbus, apt"
+"""What a machine has beside its essential packages."""
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 LEFT_OUT = ("/usr/share/doc/", "/usr/share/locale/", "/usr/share/info/")
 LIMIT_S = 300.0
+
+FIRST = f"""
+ip link set lo up
+mount --make-rprivate /
+mount --bind . "$PWD"
+cd "$PWD"
+mount -t proc proc proc
+mount -t sysfs -o ro sysfs sys
+mount -t cgroup2 cgroup sys/fs/cgroup
+mount -t tmpfs -o mode=755 run run
+mount -t tmpfs -o mode=755 dev dev
+for one in {" ".join(DEVICES)}; do
+  touch dev/$one
+  mount --bind /dev/$one dev/$one
+done
+mkdir -m 1777 dev/shm
+mkdir dev/pts
+mount -t devpts -o newinstance,ptmxmode=666 devpts dev/pts
+ln -s pts/ptmx dev/ptmx
+ln -s /proc/self/fd dev/fd
+chroot . dpkg --configure --pending >&2
+echo ready
+exec env -i container=other PATH=/usr/sbin:/usr/bin:/sbin:/bin \\
+  chroot . /lib/systemd/systemd --show-status=no --log-target=null
+"""
+"""What the first process does before it becomes systemd, in the root's folder."""
 
 
 def why_not() -> str:
@@ -32,12 +67,28 @@ def why_not() -> str:
         return "a chroot needs root"
     if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
         return f"not installed: {', '.join(missing)}"
+    try:
+        group = _new_group()
+    except OSError as error:
+        return f"no control group for systemd: {error}"
+    group.rmdir()
     tried = subprocess.run(
-        [*APART, "mount", "-t", "tmpfs", "none", "/mnt"],
+        [*APART, "mount", "-t", "cgroup2", "none", "/mnt"],
         capture_output=True,
         text=True,
     )
     return f"no name spaces here: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+def _new_group() -> Path:
+    """A control group below this process's own, in the hierarchy of version 2."""
+    mounts = re.findall(r"^\S+ (\S+) cgroup2 ", Path("/proc/mounts").read_text("utf-8"), re.M)
+    own = re.search(r"^0::/(.*)$", Path("/proc/self/cgroup").read_text("utf-8"), re.M)
+    if not mounts or own is None:
+        raise OSError("no cgroup2 is mounted")
+    group = Path(mounts[0], own[1], f"debian-{uuid.uuid4().hex}")
+    group.mkdir()
+    return group
 
 
 def installed() -> dict[str, tuple[str, Mapping[str, str]]]:
@@ -81,12 +132,12 @@ def closure(depends: str) -> list[tuple[str, Mapping[str, str]]]:
 
 
 class DebianRoot:
-    """The root in ``folder``, which is made; `enter` and `close` are the machine's power switch."""
+    """The root in ``folder``, which is made; `boot` and `close` are the machine's power switch."""
 
     def __init__(self, folder: Path, depends: str) -> None:
         self.folder = folder
         self._keeper: subprocess.Popen[bytes] | None = None
-        self._copy(closure(depends))
+        self._copy(closure(f"{depends}, {ALSO}"))
         self._accounts()
 
     def _copy(self, packages: Iterable[tuple[str, Mapping[str, str]]]) -> None:
@@ -133,7 +184,7 @@ class DebianRoot:
         listed.unlink()
 
     def _accounts(self) -> None:
-        """What base-passwd writes when it is configured, and the empty folders."""
+        """What base-passwd writes when it is configured, the empty folders, the machine's number."""
         for name in ("passwd", "group"):
             master = self.folder / f"usr/share/base-passwd/{name}.master"
             shutil.copy(master, self.folder / "etc" / name)
@@ -141,40 +192,38 @@ class DebianRoot:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         for name in ("tmp", "var/tmp"):
             (self.folder / name).chmod(0o1777)
+        (self.folder / "etc/machine-id").write_text(f"{uuid.uuid4().hex}\n", encoding="ascii")
 
-    def enter(self) -> None:
-        """Make the name spaces, with a process that holds them."""
-        root = self.folder
-        script = [
-            "ip link set lo up",
-            f"mount -t proc proc {root}/proc",
-            f"mount -t tmpfs -o mode=755 dev {root}/dev",
-            *(
-                f"touch {root}/dev/{one}; mount --bind /dev/{one} {root}/dev/{one}"
-                for one in DEVICES
-            ),
-            f"mkdir -m 1777 {root}/dev/shm",
-            f"ln -s /proc/self/fd {root}/dev/fd",
-            f"chroot {root} dpkg --configure --pending >&2",
-            "echo ready",
-            f"exec chroot {root} sleep infinity",
-        ]
+    def boot(self) -> None:
+        """Start systemd as the first process of new name spaces; return when all is started."""
+        self._group = _new_group()
+        join = f"echo $$ > {self._group}/cgroup.procs; exec {shlex.join(APART)} "
         self._keeper = subprocess.Popen(
-            [*APART, "--kill-child", "sh", "-ec", "\n".join(script)],
+            ["sh", "-ec", f"{join} sh -ec {shlex.quote(FIRST)}"],
+            cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
         assert self._keeper.stdout is not None
         assert self._keeper.stdout.readline() == b"ready\n", "the root could not be entered"
+        end = time.monotonic() + LIMIT_S
+        started = self.command("systemctl", "is-system-running", "--wait")
+        while (said := subprocess.run(started, capture_output=True).stdout) != b"running\n":
+            is_late = said == b"degraded\n" or time.monotonic() > end
+            assert not is_late, self.run("systemctl", "--failed").stdout
+            time.sleep(0.1)
+
+    def _first(self) -> str:
+        """Number of the first process in the root, seen from here."""
+        assert self._keeper is not None
+        children = Path(f"/proc/{self._keeper.pid}/task/{self._keeper.pid}/children")
+        return children.read_text(encoding="ascii").split()[0]
 
     def command(self, *words: str, env: Mapping[str, str] | None = None) -> list[str]:
         """The command that runs these words in the root, as root."""
-        assert self._keeper is not None
-        children = Path(f"/proc/{self._keeper.pid}/task/{self._keeper.pid}/children")
-        first = children.read_text(encoding="ascii").split()[0]
         given = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
         pairs = [f"{name}={value}" for name, value in {**given, **(env or {})}.items()]
-        inside = ["nsenter", "-t", first, "-m", "-p", "-n", "chroot", str(self.folder)]
+        inside = ["nsenter", "-t", self._first(), "--all", "--root", "--wd"]
         return [*inside, "env", "-i", "-C", "/tmp", *pairs, *words]
 
     def run(
@@ -195,8 +244,10 @@ class DebianRoot:
     def close(self) -> None:
         """End every process in it, and delete it."""
         if self._keeper is not None:
-            self._keeper.kill()
+            os.kill(int(self._first()), signal.SIGKILL)
             self._keeper.wait()
             assert self._keeper.stdout is not None
             self._keeper.stdout.close()
+            for group, _, _ in os.walk(self._group, topdown=False):
+                Path(group).rmdir()
         shutil.rmtree(self.folder)

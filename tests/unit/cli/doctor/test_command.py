@@ -61,7 +61,7 @@ def about(found: list[Finding], what: str) -> Finding:
         ("single-user", 0o500, Level.PROBLEM, "its owner cannot write"),
         ("multi-user", 0o711, Level.OK, "mode 0711"),
         ("multi-user", 0o755, Level.WARNING, "others may look in: chmod 711"),
-        ("multi-user", 0o700, Level.PROBLEM, "users cannot pass to their jobs: chmod 711"),
+        ("multi-user", 0o700, Level.OK, "mode 0700"),
     ],
 )
 def test_the_state_folder(tmp_path: Path, mode: str, bits: int, level: Level, said: str) -> None:
@@ -71,6 +71,22 @@ def test_the_state_folder(tmp_path: Path, mode: str, bits: int, level: Level, sa
     found = about(list(file_findings(config, None)), "state folder")
     assert found.level is level
     assert said in found.line
+
+
+def test_users_must_pass_where_jobs_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configured(tmp_path, "multi-user")
+    state, executors = Path(config.daemon.state_dir), tmp_path / "coalloc-executor"
+    monkeypatch.setattr(doctor_files, "EXECUTORS", executors)
+    (state / "executors").mkdir(parents=True)
+    executors.mkdir()
+    for folder, what in ((state, "state folder"), (executors, "executors' state folder")):
+        for bits, level in ((0o700, Level.PROBLEM), (0o711, Level.OK), (0o755, Level.WARNING)):
+            folder.chmod(bits)
+            found = about(list(file_findings(config, None)), what)
+            assert found.level is level
+            assert (f"cannot pass to their jobs: chmod 711 {folder}" in found.line) is (
+                bits == 0o700
+            )
 
 
 def test_folders_that_are_not_there_yet_are_no_problem(tmp_path: Path) -> None:
