@@ -96,6 +96,9 @@ class Launcher(Protocol):
     def hasten(self, key: PartKey) -> None:
         """Let a part that waits for a later begin take its turn from now on."""
 
+    def withdraw(self, key: PartKey) -> None:
+        """Have a part leave the queue in which it waits; one that has its nodes keeps them."""
+
     def go(self, key: PartKey) -> None:
         """Open the barrier."""
 

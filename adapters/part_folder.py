@@ -338,6 +338,7 @@ def _runner_spec(
         "grace_s": spec.grace_s,
         "lease_s": spec.lease_s,
         "chunks": spec.chunks,
+        "once": spec.once,
         "queue": None if spec.queue is None else asdict(spec.queue),
     }
 

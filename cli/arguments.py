@@ -284,10 +284,17 @@ def exported(text: str, environ: Mapping[str, str]) -> dict[str, str]:
     return out
 
 
-def script_options(text: str) -> Iterator[tuple[int, list[str]]]:
+def script_options(
+    text: str, prefixes: tuple[str, ...] = (PREFIX,)
+) -> Iterator[tuple[int, list[str]]]:
     """The options in a script's ``#COALLOC`` lines, each with the number of its line.
 
     As in sbatch, they end at the first line that is neither blank nor a comment.
+
+    Parameters
+    ----------
+    prefixes : tuple of str
+        Beginnings of the lines that hold options.
 
     Raises
     ------
@@ -298,9 +305,10 @@ def script_options(text: str) -> Iterator[tuple[int, list[str]]]:
         stripped = line.strip()
         if stripped and not stripped.startswith("#"):
             return
-        if line.startswith(PREFIX) and line[len(PREFIX) :][:1] in {"", " ", "\t"}:
+        prefix = next((each for each in prefixes if line.startswith(each)), None)
+        if prefix is not None and line[len(prefix) :][:1] in {"", " ", "\t"}:
             try:
-                words = shlex.split(line[len(PREFIX) :], comments=True)
+                words = shlex.split(line[len(prefix) :], comments=True)
             except ValueError as error:
                 raise BadText(f"line {index}: {str(error).lower()}") from None
             yield index, words

@@ -41,9 +41,12 @@ class Parser(argparse.ArgumentParser):
     ----------
     signed : tuple of str
         Options whose value may begin with a minus sign.
+    bare : tuple of str
+        Options whose value, if they have one, is joined to them by ``=``.
     """
 
     signed: tuple[str, ...] = ()
+    bare: tuple[str, ...] = ()
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
@@ -55,7 +58,18 @@ class Parser(argparse.ArgumentParser):
                 words[-1] += f"={word}"
             else:
                 words.append(word)
-        return super().parse_known_args(words, namespace)
+        return super().parse_known_args(self._marked(words) if self.bare else words, namespace)
+
+    def _marked(self, words: list[str]) -> list[str]:
+        """The words with ``=`` behind each bare option, up to the first that is no option's."""
+        marked, left = [], list(words)
+        while left and left[0].startswith("-") and left[0] != "--":
+            word = left.pop(0)
+            marked.append(f"{word}=" if word in self.bare else word)
+            action = self._option_string_actions.get(word)
+            if word not in self.bare and action is not None and action.nargs is None and left:
+                marked.append(left.pop(0))
+        return marked + left
 
     def error(self, message: str) -> NoReturn:
         """Refuse the command line."""

@@ -118,7 +118,10 @@ def _asks(job: JobDetails) -> Iterator[tuple[str, Any]]:
     if fields.get("memory_mb_per_proc"):
         yield "memory", f"{fields['memory_mb_per_proc']} MiB per process"
     yield "features", ", ".join(fields.get("features") or ())
-    yield "clusters", ", ".join(fields.get("clusters") or ())
+    clusters = ", ".join(fields.get("clusters") or ())
+    if fields.get("one_cluster"):
+        clusters = f"one of {clusters}" if clusters else "one of all"
+    yield "clusters", clusters
     yield from job.batch.items()
     if fields.get("weight", 1.0) != 1.0:
         yield "weight", figure(fields["weight"])
@@ -166,6 +169,7 @@ def _executes(job: JobDetails) -> Iterator[tuple[str, Any]]:
     if len(command) > LONGEST_COMMAND:
         command = command[: LONGEST_COMMAND - 3] + "..."
     yield "script" if launch.get("script") else "command", command
+    yield "started", "once, for all processes" if job.once else ""
     yield "folder", launch.get("cwd")
     yield "output", launch.get("stdout") or DEFAULT_OUTPUT
     yield "errors", launch.get("stderr")

@@ -31,6 +31,7 @@ INTERRUPTED, PIPE_CLOSED = 130, 141
 
 MODULES: Mapping[str, str] = {
     "submit": "coalloc.cli.submit.command",
+    "sbatch": "coalloc.cli.submit.sbatch",
     "submit-workflow": "coalloc.cli.submit.workflow",
     **dict.fromkeys(("queue", "show", "wait"), "coalloc.cli.queue"),
     "update": "coalloc.cli.update",
@@ -62,7 +63,7 @@ GROUPS = (
     (
         "jobs",
         (
-            *("submit", "submit-workflow", "queue", "show", "why", "wait"),
+            *("submit", "sbatch", "submit-workflow", "queue", "show", "why", "wait"),
             *("cancel", "hold", "release", "update"),
         ),
     ),

@@ -65,6 +65,11 @@ class JobOptions(TypedDict, total=False):
         Queue it held; queue it held where it can never run, instead of refusing it.
     requeue : bool
         Run it again, from its beginning, where a batch system has preempted it.
+    once : bool
+        Start the command once, while the job holds the slots of all its processes, as sbatch
+        does with a script; the job is kept on one cluster.
+    one_cluster : bool
+        Of a rigid or moldable job: never split it over several.
     script : str
         Text of a script; the command's first word is its name then.
     env : mapping
@@ -109,6 +114,8 @@ class JobOptions(TypedDict, total=False):
     hold: bool
     hold_infeasible: bool
     requeue: bool
+    once: bool
+    one_cluster: bool
     script: str
     env: Mapping[str, str] | None
     cwd: str | None
@@ -119,12 +126,12 @@ class JobOptions(TypedDict, total=False):
 
 _JOB_FIELDS = (
     *("time_limit", "base_time", "sigma", "proc_gbps", "weight", "earliest"),
-    *("memory_mb_per_proc", "clusters", "features"),
+    *("memory_mb_per_proc", "clusters", "features", "one_cluster"),
 )
 _LAUNCH_FIELDS = ("script", "stdout", "stderr")
 _REQUEST_FIELDS = (
     *("name", "hold", "hold_infeasible", "retries", "keep_going", "requeue"),
-    *("throttle", "finish_by"),
+    *("once", "throttle", "finish_by"),
 )
 _BOUNDS = ("throttle", "finish_by")
 """Of those, what may be changed, beside the name."""
@@ -158,6 +165,9 @@ def submission(argv: Sequence[str], **options: Unpack[JobOptions]) -> dict[str, 
             raise TypeError(f"{key}: a sequence is wanted, not a text")
     if not argv:
         raise ValueError("argv: is empty")
+    if given.get("once") and "work" not in given:
+        # a daemon that does not know `once` refuses this, and does not start it many times
+        given["one_cluster"] = True
     return {
         **request_of("submit", given, _shape(given), argv),
         "array": list(given.get("array", ())),
@@ -178,7 +188,7 @@ def change(job: str, **options: Unpack[JobOptions]) -> dict[str, Any]:
         For an option that cannot be changed.
     """
     given: dict[str, Any] = {k: v for k, v in options.items() if v is not None}
-    known = {"procs", "name", "needs", *_BOUNDS, *_JOB_FIELDS, *NAMES}
+    known = {"procs", "name", "needs", *_BOUNDS, *_JOB_FIELDS, *NAMES} - {"one_cluster"}
     unknown = given.keys() - known
     if unknown:
         raise TypeError(f"{min(unknown)!r} cannot be changed; only {', '.join(sorted(known))}")

@@ -31,7 +31,14 @@ from coalloc.core.eligibility import (
     widest,
 )
 from coalloc.model.errors import InputError
-from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.jobs import (
+    DivisibleJob,
+    Job,
+    MoldableJob,
+    RigidJob,
+    WorkflowJob,
+    stays_whole,
+)
 from coalloc.model.refusals import LASTING, OVER_LIMIT
 from coalloc.model.split import TOLERANCE, low_side, split
 
@@ -58,6 +65,8 @@ def check(command: Submit, job: Job, max_tasks: int) -> None:
     if command.throttle and not command.array:
         raise InputError("throttle", "is for arrays")
     deadlines.check(command.finish_by, job)
+    if command.once and not isinstance(job, RigidJob | MoldableJob):
+        raise InputError("once", "is for rigid and moldable jobs")
     if isinstance(job, WorkflowJob):
         _check_workflow(command, job, max_tasks)
     elif isinstance(command, SubmitWorkflow):
@@ -159,9 +168,9 @@ def _lacking(state: State, job: Job, slots: Mapping[str, int]) -> str:
     """Reason why the job cannot run on these slots, however free; empty if it can."""
     match job:
         case RigidJob(procs=procs, proc_gbps=gbps):
-            exist = sum(slots.values())
+            exist = _reachable(job, slots)
         case MoldableJob(min_procs=procs, proc_gbps=wanted):
-            exist = max(slots.values(), default=0) if wanted is None else sum(slots.values())
+            exist = _reachable(job, slots)
             gbps = wanted or 0.0
         case WorkflowJob(tasks=tasks):
             widest = max(tasks, key=lambda task: task.min_procs)
@@ -179,7 +188,14 @@ def _lacking(state: State, job: Job, slots: Mapping[str, int]) -> str:
         where = f" on {', '.join(job.clusters)}" if job.clusters else ""
         return f"needs {what} with {'&'.join(job.features)}; no node{where} has {unknown}"
     suitable = "suitable " if job.features or job.memory_mb_per_proc or job.clusters else ""
+    if isinstance(job, RigidJob | MoldableJob) and job.one_cluster and procs <= sum(slots.values()):
+        return f"needs {what} on one cluster; the largest has {exist} {suitable}slots"
     return f"needs {what}; {exist} {suitable}slots exist"
+
+
+def _reachable(job: RigidJob | MoldableJob, slots: Mapping[str, int]) -> int:
+    """Slots that one start of a job may use: of all clusters, or of the largest."""
+    return max(slots.values(), default=0) if stays_whole(job) else sum(slots.values())
 
 
 def _features_of_no_node(state: State, job: Job) -> str:
@@ -261,23 +277,10 @@ def bar(
     rest = replace(record.job, clusters=left)
     lacking = never_fits(state, rest, owner_of(record)) if left else ""
     told = "; ".join(f"{name}: {why}" for name, why in barred.items())
-    record = replace(
-        record,
-        refusals=0,
-        not_before=now,
-        parts=(),
-        link_gbps={},
-        deadline=None,
-        started=None,
-        queued=False,
-        arranged=False,
-        late=(),
-        behind="",
-        barred=barred,
-    )
+    record = replace(record.unplaced(), refusals=0, not_before=now, barred=barred)
     if left and not lacking:
         detail = f"{cluster}: {detail or reason}"
-        state.put(replace(record, state=JobState.PENDING, reason="backing_off", detail=detail))
+        state.put(replace(record, reason="backing_off", detail=detail))
         state.emit(now, "job_requeued", record.id, detail=detail, pause_s=0.0)
         state.log("cluster_barred", level="warning", job=record.id, cluster=cluster, why=detail)
         state.backing_off.add(record.id)

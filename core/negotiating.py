@@ -149,6 +149,7 @@ def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> 
     if not record.queued or not (is_granted or has_joined):
         return record
     if is_granted:
+        record = _stays(state, record, part, now)
         waited = max(0.0, now - part.asked)
         remember(state, before, waited)
         if before.is_waiting:
@@ -173,6 +174,17 @@ def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> 
     state.put(record)
     state.out.append(Wake(at=record.deadline or now))
     return _hasten(state, record, now) if is_granted and not part.was_put_off else record
+
+
+def _stays(state: State, record: JobRecord, part: PartRecord, now: float) -> JobRecord:
+    """Note that a part which was to leave its queue has its nodes, and keeps them."""
+    if record.leaving != part.cluster:
+        return record
+    record = replace(record, leaving="")
+    state.put(record)
+    state.emit(now, "move_overtaken", record.id, cluster=part.cluster)
+    state.log("move_overtaken", job=record.id, cluster=part.cluster)
+    return record
 
 
 def _arranged(state: State, record: JobRecord, last: PartRecord, now: float) -> JobRecord:
@@ -319,6 +331,8 @@ def in_words(record: JobRecord, now: float) -> tuple[float | None, str, str] | N
     if len(last) < len(waiting):
         names = ", ".join(part.cluster for part in waiting if part not in last)
         texts.append(f"{names} is asked for when it is the turn there")
+    if record.leaving:
+        texts.append(f"{record.leaving} is asked to let it go, for an earlier start elsewhere")
     start = max(now, *starts) if len(starts) == len(last) else None
     return start, OTHERS_FIRST, "; ".join(texts)
 

@@ -111,10 +111,10 @@ class Offers:
                 for cluster in self.state.clusters.values()
             )
         is_timed = record.finish_by is not None and record.job.time_limit is None
-        if not (self._are_needed or is_timed) or record.foreign:
+        if not (self._are_needed or is_timed or record.once) or record.foreign:
             return NO_OFFER
         job = record.job
-        who = (record.user, record.uid, record.gid, record.id if is_timed else "")
+        who = (record.user, record.uid, record.gid, record.once, record.id if is_timed else "")
         key = (who, shape_of(record), job.time_limit, widest(job), job.clusters)
         if key not in self._kept:
             self._kept[key] = self._made(record)
@@ -190,17 +190,18 @@ def _later(
         return None
     ending = (n for n in nodes if ahead.get(n.name, EVENT.high) < EVENT.high)
     for node in sorted(ending, key=lambda n: ahead[n.name]):
-        room += _room(job, node)
+        room += room_on(job, node)
         if room >= needed:
             return ahead[node.name]
     return None
 
 
 def _rooms(job: Job, nodes: Iterable[NodeReading]) -> int:
-    return sum(_room(job, node) for node in nodes)
+    return sum(room_on(job, node) for node in nodes)
 
 
-def _room(job: Job, node: NodeReading) -> int:
+def room_on(job: Job, node: NodeReading) -> int:
+    """Processes of a job that a node can take when it is idle."""
     if node.state is not NodeState.UP or not set(job.features).issubset(node.features):
         return 0
     if node.memory_mb is None or not job.memory_mb_per_proc:

@@ -78,6 +78,7 @@ def place(
         arranged=False,
         late=(),
         behind="",
+        leaving="",
     )
     if queued:
         chosen = replace(chosen, parts=parts_to_queue(state, chosen, now, expected=later))

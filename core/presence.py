@@ -100,7 +100,7 @@ def _greeted(state: State, cluster: ClusterState, hello: Hello, peer: Hashable, 
         state.emit(now, "executor_connected", cluster=hello.cluster)
     was_stale = cluster.is_stale(now, state.settings.reading_max_age_s)
     cluster.connected, cluster.peer = True, peer
-    cluster.version = hello.version
+    cluster.version, cluster.abilities = hello.version, frozenset(hello.abilities)
     if was_stale and not cluster.is_stale(now, state.settings.reading_max_age_s):
         # It was read while its executor was not known to be there; no other reading tells.
         state.rounds.happened("cluster_returned")

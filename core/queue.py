@@ -31,7 +31,7 @@ from coalloc.core.sharing import limits
 from coalloc.model.batch_options import check_options
 from coalloc.model.errors import InputError
 from coalloc.model.job_json import read_job
-from coalloc.model.jobs import DivisibleJob, Job, WorkflowJob
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 
 MOST_PRIORITY = 30.0
 """Doublings of a weight that an operator may give or take."""
@@ -72,7 +72,13 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
         answered(state, event, refusal)
         return
     project = state.tree.project(command.batch.account, event.user)
-    owner = Owner(user=event.user, uid=event.uid, gid=event.gid, batch=command.batch)
+    owner = Owner(
+        user=event.user,
+        uid=event.uid,
+        gid=event.gid,
+        batch=command.batch,
+        once=command.once,
+    )
     lacking = admission.never_fits(state, job, owner) or limits.never_fits(
         state, project, event.user, job
     )
@@ -98,6 +104,7 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
         retries=command.retries,
         keep_going=command.keep_going,
         requeue=command.requeue,
+        once=command.once,
         batch=command.batch,
         throttle=command.throttle,
         finish_by=command.finish_by,
@@ -165,6 +172,8 @@ def submitted_job(
         launcher=launcher,
     )
     admission.check(command, job, state.settings.max_tasks)
+    if command.once and isinstance(job, RigidJob | MoldableJob):
+        job = replace(job, one_cluster=True)
     check_options(command.batch)
     return job, sources
 

@@ -234,6 +234,9 @@ def turn_of(
     low = [
         low_side(job.procs, job.proc_gbps, view.link_free[name], LINK_TOLERANCE) for name in rooms
     ]
+    if job.one_cluster:
+        low = [0] * len(slots)
+        slots = [count if count >= job.procs else 0 for count in slots]
     shares = _even(job.procs, slots, low) or split(job.procs, slots, low)
     if shares is None:
         return None
@@ -280,25 +283,31 @@ def _rooms(state: State, record: JobRecord, now: float) -> dict[str, list[NodeRe
     """The nodes that suit the job, of clusters where it may wait: the quickest cluster first."""
     named = others(state, record, record.late) or record.job.clusters or tuple(state.clusters)
     allowed = [name for name in named if name not in record.barred]
-    age, owner = state.settings.reading_max_age_s, owner_of(record)
     rooms: dict[str, list[NodeReading]] = {}
     for name in sorted(allowed, key=lambda name: _crowd(state, name)):
-        cluster = state.clusters.get(name)
-        if cluster is None or cluster.drained or cluster.reading is None:
-            continue
-        if not may_queue(state, (name,)) or cluster.is_stale(now, age):
-            continue
-        verdict = verdict_of(cluster, record.job, owner)
-        if verdict.never or verdict.closed:
-            continue
-        rooms[name] = [
-            node
-            for node in offered(cluster, record.job, owner, verdict, {})
-            if node.state is NodeState.UP
-            and node.name not in cluster.drained_nodes
-            and suits(record, node)
-        ]
+        if name in state.clusters and may_queue(state, (name,)):
+            nodes = nodes_for(state, record, name, now)
+            if nodes is not None:
+                rooms[name] = nodes
     return rooms
+
+
+def nodes_for(state: State, record: JobRecord, name: str, now: float) -> list[NodeReading] | None:
+    """The nodes of a cluster that suit a job; None where the cluster takes no such job now."""
+    cluster = state.clusters[name]
+    if cluster.drained or cluster.is_stale(now, state.settings.reading_max_age_s):
+        return None
+    owner = owner_of(record)
+    verdict = verdict_of(cluster, record.job, owner)
+    if verdict.never or verdict.closed:
+        return None
+    return [
+        node
+        for node in offered(cluster, record.job, owner, verdict, {})
+        if node.state is NodeState.UP
+        and node.name not in cluster.drained_nodes
+        and suits(record, node)
+    ]
 
 
 def wanted_slots(state: State, name: str) -> int:

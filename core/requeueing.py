@@ -28,6 +28,8 @@ GAVE_WAY = "gave_way"
 """Reason of an attempt that was given up because it stood in the way of an older job's."""
 NOT_GRANTED = "not_granted"
 """Reason of an attempt that was given up while some of its claims still waited."""
+WITHDRAWN = "withdrawn"
+"""Reason of a part that has left its queue for another placement (`core.moving`)."""
 
 
 def give_back(
@@ -44,6 +46,9 @@ def give_back(
         if record.flow:
             task_ended(state, state.jobs[record.id], now)
         return
+    if reason == WITHDRAWN and not record.flow:
+        _move(state, record, now)
+        return
     note_refused(state, record, now)
     if bar(state, record, now, cluster, reason, detail):
         return
@@ -57,18 +62,11 @@ def give_back(
     pause = _pause(state.settings, record.refusals, reason)
     state.put(
         replace(
-            record,
-            state=JobState.PENDING,
+            record.unplaced(),
             refusals=record.refusals + 1,
             not_before=now + pause,
-            parts=(),
-            link_gbps={},
-            deadline=None,
-            started=None,
             reason="backing_off",
             detail=text,
-            queued=False,
-            arranged=False,
             idle_node_s=record.idle_node_s + idle,
             late=negotiating.late_clusters(record, now) if reason == NOT_GRANTED else (),
             behind=cluster if is_behind else "",
@@ -83,6 +81,34 @@ def give_back(
     state.out.append(Wake(at=now + pause))
     if record.flow in state.composites:
         settle(state, state.composites[record.flow], now)
+
+
+def _move(state: State, record: JobRecord, now: float) -> None:
+    """Let a job whose claim has left its queue be placed elsewhere, by the next round.
+
+    It keeps its place among the waiting jobs, and was not refused: there is no back-off.
+    """
+    left = tuple(part.cluster for part in record.parts)
+    text = f"left the queue of {', '.join(left)} for an earlier start elsewhere"
+    idle = negotiating.idle_node_s(state, record, now)
+    state.put(
+        replace(
+            record.unplaced(),
+            not_before=now,
+            reason="moved",
+            detail=text,
+            idle_node_s=record.idle_node_s + idle,
+            late=left,
+        )
+    )
+    fields: dict[str, Any] = {
+        "clusters": ",".join(left),
+        "moves": record.moves,
+        "idle_node_s": round(idle, 3),
+    }
+    state.emit(now, "job_moved", record.id, detail=text, **fields)
+    state.log("job_moved", job=record.id, **fields)
+    state.rounds.want("job_moved")
 
 
 def _pause(limits: Settings, refusals: int, reason: str) -> float:

@@ -13,7 +13,16 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import accumulate
 
-from coalloc.core import deadlines, dispatch, isolating, promises, queueing, rules, snapshots
+from coalloc.core import (
+    deadlines,
+    dispatch,
+    isolating,
+    moving,
+    promises,
+    queueing,
+    rules,
+    snapshots,
+)
 from coalloc.core.base.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
 from coalloc.core.base.records import JobRecord, JobState, Outlook
@@ -115,6 +124,7 @@ def solved(state: State, event: Solved, now: float) -> None:
     _commit(state, event.plan, now)
     _queue_up(state, event.plan, now)
     _fill(state, event.plan, now)
+    moving.order_moves(state, current.snapshot, event.plan, now)
     _look_ahead(state, event.plan)
     dispatch.adopt(state, event.plan, current.number)
     body = write_plan(event.plan)

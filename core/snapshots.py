@@ -15,6 +15,7 @@ from coalloc.core.dependencies import open_needs
 from coalloc.core.negotiating import others
 from coalloc.core.offers import Offers
 from coalloc.core.sharing import guarantees, limits, priority
+from coalloc.core.waits import is_crowded
 from coalloc.model.jobs import DivisibleJob, Job, Started, WorkflowJob
 from coalloc.model.parts import PART_ENDED
 from coalloc.model.platform import Cluster, Node, NodeState
@@ -315,7 +316,8 @@ def waiting_view(
         changes["earliest"] = earliest
     if passed := state.passed_over.get(record.id, 0):
         changes["passed_over"] = passed
-    named = others(state, record, record.late) if record.late else None
+    late = tuple(name for name in record.late if is_crowded(state, name))
+    named = others(state, record, late) if late else None
     named = job.clusters if named is None else named
     if offer.mark:
         changes["features"] = (*job.features, offer.mark)

@@ -22,7 +22,7 @@ from coalloc.core.after_restore import (
 from coalloc.core.base.composites import part_fields
 from coalloc.core.base.effects import Publish, SaveMeta, Wake
 from coalloc.core.base.messages import Abort, Forget, Prepare, Start
-from coalloc.core.base.records import REQUEUED, JobRecord, JobState, PartRecord
+from coalloc.core.base.records import REQUEUED, JobRecord, JobState, Launch, PartRecord
 from coalloc.core.base.state import State
 from coalloc.core.batch_accounts import told
 from coalloc.core.dependencies import has_started
@@ -74,6 +74,7 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
             chunks_total=total,
             queue=negotiating.terms(state, record, part, now) if record.queued else None,
             batch=told(state.clusters[part.cluster].settings, record),
+            once=Launch(argv=()) if record.once else None,
         )
         state.send(part.cluster, order)
         decision = {

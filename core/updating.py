@@ -20,7 +20,7 @@ from coalloc.model.errors import InputError
 from coalloc.model.job_json import write_job
 from coalloc.model.jobs import DivisibleJob, Job, WorkflowJob
 
-FIXED = frozenset({"kind", "tasks", "edges", "started", "work", "chunk_s"})
+FIXED = frozenset({"kind", "tasks", "edges", "started", "work", "chunk_s", "one_cluster"})
 """What a job is, rather than what it asks for."""
 _SET_BY_DAEMON = frozenset({"id", "submitted", "held", "after", "passed_over", "priority"})
 _INSTEAD_OF = {"speedup": ("times",), "times": ("speedup",)}

@@ -35,6 +35,8 @@ BOUND_S = 10.0
 """Shorter run times count as this in a slowdown, so that one of a second says little; seconds."""
 STATUSES = ("done", "killed", "crashed", "error")
 """Ends of a request to the solver's processes, see `daemon.solver.pool`."""
+MOVES = {"move_ordered": "ordered", "job_moved": "moved", "move_overtaken": "overtaken"}
+"""Kind of event, and the step of a late move that it is."""
 OF_CLUSTER = {
     "up": ("coalloc_cluster_up", "Its executor is connected and its reading is fresh, 1 or 0."),
     "connected": ("coalloc_cluster_connected", "Its executor is connected, 1 or 0."),
@@ -130,6 +132,11 @@ class Metrics:
         self.idle_node_s = counter(
             "coalloc_idle_node_seconds", "Held by parts of jobs before their start, or in vain."
         )
+        self.moves = counter(
+            "coalloc_moves",
+            "Jobs ordered out of a batch system's queue, gone, or granted nodes before.",
+            ["step"],
+        )
         self.starts_held = gauge(
             "coalloc_start_interval_held_ratio",
             "Starts in their 90 % interval, of the newest; NaN: none had one.",
@@ -178,6 +185,8 @@ class Metrics:
         self.notifications = counter(
             "coalloc_notifications", "Notifications sent, failed or dropped.", ["outcome"]
         )
+        for step in MOVES.values():
+            self.moves.labels(step)
         for state in ENDED:
             self.ended.labels(str(state))
         for status in STATUSES:
@@ -188,6 +197,8 @@ class Metrics:
     def recorded(self, event: AppendEvent, record: JobRecord | None = None) -> None:
         """Count an event of the stream, and of which job it is."""
         self.idle_node_s.inc(event.fields.get("idle_node_s", 0.0))
+        if event.kind in MOVES:
+            self.moves.labels(MOVES[event.kind]).inc()
         is_whole = record is not None and not record.flow
         if event.kind == "job_started":
             self.started.inc()

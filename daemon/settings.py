@@ -72,6 +72,7 @@ def core_settings(config: Config) -> Settings:
         lease_s=start.lease_s,
         max_waiting=start.max_waiting,
         max_wait_s=start.max_wait_s,
+        move_margin_s=start.move_margin_s,
         max_idle_node_s=start.max_idle_node_s,
         backoff_first_s=start.backoff_first_s,
         backoff_max_s=start.backoff_max_s,

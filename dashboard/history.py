@@ -109,6 +109,7 @@ CHANGES: Mapping[str, Callable[[QueueRow, Event], QueueRow]] = {
     "job_placed": _placed,
     "job_started": _started,
     "job_requeued": _requeued,
+    "job_moved": _requeued,
     "task_tried_again": _requeued,
     "piece_tried_again": _requeued,
     "job_held": _held,

@@ -22,14 +22,16 @@ from coalloc.core.executor.effects import (
     ExecutorLogLine,
     HastenPart,
     Key,
+    PartEffect,
     PartNews,
     RemovePart,
     RenewLeases,
     SaveProgress,
     SendStatement,
     StartPart,
+    WithdrawPart,
 )
-from coalloc.core.executor.machine import ExecutorState
+from coalloc.core.executor.state import ExecutorState
 from coalloc.executor.access import ExecutorAccess
 from coalloc.executor.parts import refused, spec_of
 from coalloc.model.nodeset import fold
@@ -151,6 +153,8 @@ class LauncherActions:
                 launcher.arrange(_part_key(key), order.all_nodes, order.rendezvous)
             case HastenPart(key=key):
                 launcher.hasten(_part_key(key))
+            case WithdrawPart(key=key):
+                launcher.withdraw(_part_key(key))
             case StartPart(key=key):
                 launcher.go(_part_key(key))
             case EndPart(key=key, reason=reason):
@@ -180,7 +184,7 @@ class LauncherActions:
         """Log a failure; returns it in words."""
         why = in_words(error)
         job = effect.order.job if isinstance(effect, ClaimPart) else ""
-        if isinstance(effect, ArrangePart | HastenPart | StartPart | EndPart | RemovePart):
+        if isinstance(effect, PartEffect) and not isinstance(effect, ClaimPart):
             job = effect.key[0]
         self._is_unwritten |= isinstance(effect, SaveProgress)
         if count := self._failures.once_per(f"{type(effect).__name__} {job}"):
@@ -224,6 +228,7 @@ _VERBS = {
     ClaimPart: "claim",
     ArrangePart: "arrange",
     HastenPart: "hasten",
+    WithdrawPart: "withdraw",
     StartPart: "start",
     EndPart: "end",
     RemovePart: "remove",

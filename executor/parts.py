@@ -24,7 +24,7 @@ def refused(order: Prepare, reason: str, detail: str) -> PartReport:
 
 def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
     """Specification of a part, for the launcher."""
-    launch = order.launch
+    launch = order.once or order.launch
     env = {} if launch is None else dict(launch.env)
     if order.array_index is not None:
         env["COALLOC_ARRAY_TASK_ID"] = str(order.array_index)
@@ -61,6 +61,7 @@ def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
         foreign=order.foreign,
         queue=order.queue,
         batch=order.batch,
+        once=order.once is not None,
         chunks=(order.chunk_first, order.chunks, order.chunks_total) if order.chunks else None,
     )
 

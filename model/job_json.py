@@ -335,11 +335,15 @@ def write_job(job: Job) -> dict[str, Any]:
                 "base_time": job.base_time,
                 "proc_gbps": job.proc_gbps,
             }
+            if job.one_cluster:
+                out["one_cluster"] = True
         case MoldableJob():
             out |= {"kind": "moldable", "speedup": write_speedup(job.speedup)}
             out |= {"min_procs": job.min_procs, "max_procs": job.max_procs}
             if job.proc_gbps is not None:
                 out["proc_gbps"] = job.proc_gbps
+            if job.one_cluster:
+                out["one_cluster"] = True
         case WorkflowJob():
             out |= {"kind": "workflow", "tasks": [_write_task(task) for task in job.tasks]}
             out["edges"] = [{"from": e.parent, "to": e.child, "gb": e.gb} for e in job.edges]

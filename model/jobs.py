@@ -66,11 +66,14 @@ class RigidJob(JobFields):
         Run time on dedicated full-speed nodes, seconds (Tb_j).
     proc_gbps : float
         Peak bandwidth of one process in a communication phase, Gbit/s (PTBW_j).
+    one_cluster : bool
+        Never split over several.
     """
 
     procs: int
     base_time: float
     proc_gbps: float = 0.0
+    one_cluster: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +88,15 @@ class MoldableJob(JobFields):
         Range of the choice.
     proc_gbps : float or None
         As for a rigid job; None keeps the job on one cluster.
+    one_cluster : bool
+        Never split over several, also where a policy may split jobs of unknown traffic.
     """
 
     speedup: Speedup
     min_procs: int
     max_procs: int
     proc_gbps: float | None = None
+    one_cluster: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,3 +194,10 @@ CHUNK_SHARE = 1e-12
 MOST_CHUNKS = 1_000_000_000
 """Chunks of one job at most."""
 Job = RigidJob | MoldableJob | WorkflowJob | DivisibleJob
+
+
+def stays_whole(job: Job) -> bool:
+    """Whether a parallel job may not be split over clusters."""
+    if isinstance(job, MoldableJob) and job.proc_gbps is None:
+        return True
+    return isinstance(job, RigidJob | MoldableJob) and job.one_cluster

@@ -133,6 +133,9 @@ class PartSpec:
         How its claim may wait; None: it is granted at once, on exactly `nodes`, or refused.
     batch : BatchOptions
         What the batch system is told.
+    once : bool
+        The command is started once, in the place of the job's first process; the others are
+        slots that it may use.
     """
 
     job: str
@@ -163,6 +166,7 @@ class PartSpec:
     chunks: tuple[int, int, int] | None = None
     queue: QueueTerms | None = None
     batch: BatchOptions = PLAIN
+    once: bool = False
 
     @property
     def key(self) -> PartKey:

@@ -69,11 +69,13 @@ JOB: Table = {
 }
 
 PROC_GBPS = amount(ranges.GBPS, "Peak bandwidth of one process, Gbit/s.", default=0.0)
+ONE_CLUSTER = Field(kind="flag", default=False, doc="Never split over several clusters.")
 RIGID: Table = {
     **JOB,
     "procs": Field(kind="integer", low=1, high=10**9, needed=True, doc="Number of processes."),
     "base_time": amount(ranges.SPAN, "Run time on dedicated full-speed nodes, s."),
     "proc_gbps": PROC_GBPS,
+    "one_cluster": ONE_CLUSTER,
 }
 MOLDABLE: Table = {
     **JOB,
@@ -82,6 +84,7 @@ MOLDABLE: Table = {
     "min_procs": Field(kind="integer", low=1, high=10**9, doc="Smallest allotment."),
     "max_procs": Field(kind="integer", low=1, high=10**9, doc="Largest allotment."),
     "proc_gbps": amount(ranges.GBPS, "As for rigid; absent: one cluster only.", nullable=True),
+    "one_cluster": ONE_CLUSTER,
 }
 WORKFLOW: Table = {
     **JOB,

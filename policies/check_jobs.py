@@ -103,6 +103,8 @@ def coallocation(sheet: Sheet) -> Iterator[str]:
         job = unit.job
         if forbidden:
             yield f"{unit.name}: is on {len(inside)} clusters, and co-allocation is forbidden"
+        elif isinstance(job, RigidJob | MoldableJob) and job.one_cluster:
+            yield f"{unit.name}: is on {len(inside)} clusters, and asks for one"
         elif isinstance(job, MoldableJob) and job.proc_gbps is None and not unknown_is_fine:
             yield f"{unit.name}: is on {len(inside)} clusters without proc_gbps"
 

@@ -133,6 +133,7 @@ class _Room:
         splits = self.options.get("coallocation") != "forbidden" and (
             job.proc_gbps is not None or self.options.get("coallocate_moldable") is True
         )
+        splits = splits and not job.one_cluster
         if self.options.get("coallocation") == "needed" and _fewest(job) <= largest:
             splits = False
         high = min(job.max_procs, width, sum(room) if splits else largest)

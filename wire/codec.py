@@ -38,6 +38,7 @@ ORDERS: dict[str, type[Any]] = {
     "prepare": messages.Prepare,
     "arrange": messages.Arrange,
     "hasten": messages.Hasten,
+    "withdraw": messages.Withdraw,
     "start": messages.Start,
     "abort": messages.Abort,
     "forget": messages.Forget,

@@ -227,6 +227,8 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
     retries, keep_going : int, bool
         Of a workflow or a divisible job: how often a failed task or piece is run again, and
         whether the others go on.
+    once : bool
+        Its command is started once, not once for each process.
     tasks : tuple of TaskRow
         Of a workflow, in the order of its file.
     pieces : tuple of PieceRow
@@ -248,6 +250,10 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
         The cluster where other jobs went first.
     priority : float
         An operator's, in doublings of its weight.
+    leaving : str
+        The cluster that was asked to let its claim leave the queue; empty: none was.
+    moves : int
+        How often that was asked for.
     events : tuple of mapping
         ``seq``, ``time``, ``kind`` and what the event says, by rising ``seq``.
     """
@@ -275,6 +281,7 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
     skew_s: float | None = None
     retries: int = 0
     keep_going: bool = False
+    once: bool = False
     failures: int = 0
     flow: str = ""
     chunk_first: int = 0
@@ -286,6 +293,8 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
     behind: str = ""
     barred: dict[str, str] = field(default_factory=dict)
     priority: float = 0.0
+    leaving: str = ""
+    moves: int = 0
     batch: dict[str, str] = field(default_factory=dict)
     tasks: tuple[TaskRow, ...] = ()
     pieces: tuple[PieceRow, ...] = ()

@@ -159,6 +159,18 @@ class GridEngineJob:
             return True  # it has started, or ended
         return True
 
+    def leave_queue(self) -> bool:
+        """Delete the job if it still waits; whether qmaster has answered.
+
+        One that starts between the two commands is deleted too, at its barrier.
+        """
+        try:
+            if joint_state(self._numbers, self._status().jobs()) == WAITS:
+                self._delete()
+        except (ParseError, BatchError):
+            return False
+        return True
+
     def turn(self) -> Turn | None:
         """The jobs' place in the queue, or what they were given; None: out of reach."""
         if not self._is_queued:

@@ -12,6 +12,7 @@ import socket
 import time
 from typing import Any
 
+from coalloc.adapters.runner.once import is_holder
 from coalloc.adapters.runner.status import END, READY, RUN
 from coalloc.adapters.runner.talk import LineConnection, TalkError, is_proof, nonce, proof
 
@@ -35,11 +36,19 @@ class Node:
         self.connection: LineConnection | None = None
         self.records: dict[int, dict[str, Any]] = {}
         self.is_let_go = False
+        self.finished: LineConnection | None = None  # on which it was told to hold no longer
 
     @property
     def count(self) -> int:
-        """Processes of this part on it."""
+        """Processes that are started of this part on it."""
+        if self.spec.get("once"):
+            return 0 if self.is_holder else 1
         return len(self.spec["ranks"])
+
+    @property
+    def is_holder(self) -> bool:
+        """It only holds slots of a command that is started on another."""
+        return is_holder(self.spec)
 
 
 class UnauthenticatedPeer:
@@ -167,6 +176,16 @@ class Barrier:
         for node in self.nodes.values():
             if END in node.records and not node.is_let_go:
                 self._let_go(node, code)
+
+    def finish_holders(self) -> None:
+        """Let the nodes end that only hold slots, once the command has ended."""
+        nodes = self.nodes.values()
+        if not all(node.is_holder or END in node.records for node in nodes):
+            return
+        for node in nodes:
+            if node.is_holder and END not in node.records and node.finished is not node.connection:
+                node.finished = node.connection
+                self._tell(node, "finish")
 
     def drop_unauthenticated(self) -> None:
         """Close the connections that have not proved the key in time."""

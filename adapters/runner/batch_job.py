@@ -84,6 +84,9 @@ class PartJob(Protocol):
     def hasten(self) -> bool:
         """Let a job that was asked for a later begin start from now on; whether it is known to."""
 
+    def leave_queue(self) -> bool:
+        """Cancel the job if it still waits in the queue; whether the batch system has answered."""
+
     def state(self) -> tuple[str | None, str]:
         """The job's state and its reason; None: not known; empty: there is no such job."""
 
@@ -124,6 +127,8 @@ def node_specs(spec: dict[str, Any], folder: str) -> dict[str, dict[str, Any]]:
             with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
                 shared[f"{name}_text"] = file.read()
     names = spec["site"]["names"]
+    if spec.get("once"):
+        shared["hosts"] = list(node_counts(spec).items())
     return {
         name: shared | {"ranks": [r for r in spec["ranks"] if names[r["node"]] == name]}
         for name in node_counts(spec)

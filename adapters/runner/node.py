@@ -19,6 +19,7 @@ import sys
 import time
 from typing import Any
 
+from coalloc.adapters.runner.once import script_environment
 from coalloc.adapters.runner.runner import Runner
 from coalloc.adapters.runner.status import END, RUN, boot_id
 from coalloc.adapters.runner.talk import LineConnection, TalkError, connect
@@ -190,6 +191,8 @@ def main() -> None:
     except TalkError as error:
         print(f"{address.node}: {error}", file=sys.stderr)
         sys.exit(3)
+    if spec.get("once"):
+        spec["env"] = script_environment(spec, os.environ)
     for ours, theirs in JOB_IDS:
         if theirs in os.environ:
             spec["env"][ours] = os.environ[theirs]

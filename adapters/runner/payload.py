@@ -14,6 +14,7 @@ from pathlib import Path
 
 MODULES = (
     "status",
+    "once",
     "rank",
     "orders",
     "runner",

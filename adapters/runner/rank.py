@@ -17,6 +17,8 @@ import stat
 import time
 from typing import Any, NoReturn
 
+from coalloc.adapters.runner.once import HOLDS
+
 PR_SET_PDEATHSIG = 1
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 # What belongs to the executor's service, not to a job that was submitted from one.
@@ -44,6 +46,7 @@ class Rank:
         place = spec["ranks"][index]
         self.rank, self.node, self.cpus = place["rank"], place["node"], place["cpus"]
         self.local_rank, self.local_size = place["local_rank"], place["local_size"]
+        self.is_once, self.is_holder = bool(spec.get("once")), HOLDS in place
 
     def become(self, group: int, go_fd: int, say_fd: int) -> NoReturn:
         """Prepare, wait for the order to go, and exec; never returns."""
@@ -57,12 +60,16 @@ class Rank:
             if os.getppid() != runner:
                 os._exit(1)
             env = self.environment()
-            path = self._prepare_files(env)
+            path = "" if self.is_holder else self._prepare_files(env)
             argv = [path if self.spec["script"] else self.spec["argv"][0], *self.spec["argv"][1:]]
             os.write(say_fd, b"R %d\n" % self.index)
             if os.read(go_fd, 1) != b"g":
                 os._exit(1)
             os.write(say_fd, b"S %d %d\n" % (self.index, time.monotonic_ns()))
+            if self.is_holder:
+                os.close(say_fd)
+                os.read(go_fd, 1)  # which the runner closes when the script has ended
+                os._exit(0)
             self._exec(path, argv, env)
         except FaultError as fault:
             text = f"F {self.index} {fault.reason} {fault.detail}\n"
@@ -129,9 +136,20 @@ class Rank:
         env.setdefault("PATH", DEFAULT_PATH)
         host, _, port = spec["rendezvous"].rpartition(":")
         rank, size = str(self.rank), str(spec["size"])
+        # Of a script that starts the processes by itself, each would inherit the first one's.
+        own = (
+            {}
+            if self.is_once
+            else {
+                "COALLOC_RANK": rank,
+                "RANK": rank,
+                "WORLD_SIZE": size,
+                "LOCAL_RANK": str(self.local_rank),
+                "LOCAL_WORLD_SIZE": str(self.local_size),
+            }
+        )
         return env | {
             "COALLOC_JOB_ID": spec["job"],
-            "COALLOC_RANK": rank,
             "COALLOC_SIZE": size,
             "COALLOC_PART": str(spec["part"]),
             "COALLOC_ATTEMPT": str(spec["attempt"]),
@@ -143,10 +161,7 @@ class Rank:
             "COALLOC_CLAIM": spec["claim"],
             "MASTER_ADDR": host.strip("[]"),
             "MASTER_PORT": port,
-            "RANK": rank,
-            "WORLD_SIZE": size,
-            "LOCAL_RANK": str(self.local_rank),
-            "LOCAL_WORLD_SIZE": str(self.local_size),
+            **own,
             **chunk_variables(spec.get("chunks"), self.rank, spec["size"]),
         }
 

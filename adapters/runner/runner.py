@@ -7,8 +7,8 @@ lie one small write to disk and one to the pipe.
 
 The part's folder (see `adapters.part_folder`) holds ``spec.json``, the FIFO ``barrier`` with one
 order in each line (``go``, ``renew``, ``abort - TEXT``; `runner.node` also gets
-``cancel SIGNAL GRACE``), the file ``lock``, flocked as long as the runner lives, and ``status``
-(see `runner.status`).
+``cancel SIGNAL GRACE`` and ``finish``), the file ``lock``, flocked as long as the runner lives,
+and ``status`` (see `runner.status`).
 
 Every descendant is this process's to reap (PR_SET_CHILD_SUBREAPER), also one that changed its
 session or whose parent is gone, so the end of a part is the end of all its processes.
@@ -24,6 +24,7 @@ import signal
 import time
 from typing import Any
 
+from coalloc.adapters.runner.once import HOLDS, started_once
 from coalloc.adapters.runner.orders import OrderLoop, wake_on_signals
 from coalloc.adapters.runner.rank import FaultError, Rank, prctl
 from coalloc.adapters.runner.status import (
@@ -93,6 +94,8 @@ class Runner(OrderLoop):
         )
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._load()
+        if self.spec.get("once"):
+            self.spec = started_once(self.spec)
         self.codes = [None] * len(self.spec["ranks"])
         self._renew()
 
@@ -151,8 +154,16 @@ class Runner(OrderLoop):
         if words[0] == "cancel":
             grace_s = self.spec["grace_s"] if words[2] == "-" else float(words[2])
             self.stop("cancelled", "", signum=int(words[1]), grace_s=grace_s)
+        elif words[0] == "finish":
+            self._end_holding()
         else:
             super()._obey_one(words)
+
+    def _end_holding(self) -> None:
+        """Let the process end that waits here for the end of a command started elsewhere."""
+        if self.is_started and self.go_fd >= 0:
+            os.close(self.go_fd)
+            self.go_fd = -1
 
     def _take(self, fd: int) -> None:
         """Hear what the ranks say."""
@@ -312,7 +323,7 @@ class Runner(OrderLoop):
             "state": "finished" if ran else "refused",
             "reason": self.reason,
             "detail": self.detail,
-            "codes": self.codes if ran else [],
+            "codes": self.codes if ran and HOLDS not in self.spec["ranks"][0] else [],
             "ended": time.time(),
             "cpu_s": round(self.cpu_s, 6),
             "max_rss_mb": round(self.max_rss_mb, 3),
@@ -323,15 +334,20 @@ class Runner(OrderLoop):
             time.sleep(RETRY_S)
 
     def _verdict(self) -> tuple[str, str]:
-        ranks = self.spec["ranks"]
         for index, code in enumerate(self.codes):
             if code is not None and code < 0:
                 name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-                return "signalled", f"rank {ranks[index]['rank']} was killed by {name}"
+                return "signalled", f"{self._shown(index)} was killed by {name}"
         for index, code in enumerate(self.codes):
             if code:
-                return "exited", f"rank {ranks[index]['rank']} exited with {code}"
+                return "exited", f"{self._shown(index)} exited with {code}"
         return "exited", ""
+
+    def _shown(self, index: int) -> str:
+        """A process in words."""
+        rank = self.spec["ranks"][index]
+        is_command = self.spec.get("once") and HOLDS not in rank
+        return "its command" if is_command else f"rank {rank['rank']}"
 
     def _record(self, slot: int, record: dict[str, Any], durable: bool = False) -> bool:
         """Say how the part is now; whether it was heard."""

@@ -43,6 +43,8 @@ SOON_S = 0.2
 """What is on its way when a step ends has come after this long, seconds."""
 RECONNECT_S = 20.0
 """A wrapper that runs on calls again within this time, if it can, seconds."""
+WITHDRAWN = "withdrawn"
+"""Reason of a part that has left its queue because it was ordered to."""
 KILL_MARGIN_S = 5.0
 REBIND_S = 30.0
 REBIND_POLL_S = 0.2
@@ -85,6 +87,7 @@ class PartSupervisor(OrderLoop):
         self.is_started = self.go_asked = has_started(status)
         self._may_wait = spec.get("queue") is not None
         self._is_waiting = self._is_hastened = False
+        self._is_leaving = self._has_left = False
         if self._may_wait and self.is_started:
             self.spec = settled(spec, folder)
         self._is_over = False
@@ -212,6 +215,8 @@ class PartSupervisor(OrderLoop):
         """Ask how far the job has come in the queue."""
         if self._is_hastened:
             self._is_hastened = not self._job.hasten()
+        if self._is_leaving and not self._has_left:
+            self._has_left = self._job.leave_queue()
         turn = self._job.turn()
         if turn is None:
             # Nothing can be said of it any more, and nobody is left to hear it.
@@ -223,6 +228,8 @@ class PartSupervisor(OrderLoop):
                 self._grant(dealt(self.spec, turn.slots))
             except ValueError as error:
                 self._conclude("nodes_taken", str(error))
+        elif self._has_left and not self._job.is_alive(turn.state):
+            self._conclude(WITHDRAWN, "left the queue before it was granted its nodes")
         elif turn.is_stuck or not self._job.is_alive(turn.state):
             self._conclude(*self._job.explained(turn.state, turn.reason))
         else:
@@ -257,6 +264,9 @@ class PartSupervisor(OrderLoop):
         elif words[0] == "hasten":
             if self._is_waiting:
                 self._is_hastened, self._look_at = True, time.monotonic()
+        elif words[0] == "withdraw":
+            if self._is_waiting:
+                self._is_leaving, self._look_at = True, time.monotonic()
         elif words[0] != "renew" or not self._is_waiting:
             super()._obey_one(words)
 
@@ -281,6 +291,8 @@ class PartSupervisor(OrderLoop):
                 if END in node.records:
                     self.stop(node.records[END]["reason"], node.records[END]["detail"])
                     return
+        if self.is_started and self.spec.get("once"):
+            barrier.finish_holders()
         if barrier.all_said(END):
             self._let_wrappers_go()
             self._is_over = True

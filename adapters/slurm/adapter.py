@@ -80,6 +80,10 @@ class CombinedLauncher:
         """Let a part that waits for a later begin take its turn; one handed over never does."""
         self._own.hasten(key)
 
+    def withdraw(self, key: PartKey) -> None:
+        """Have a part leave the queue; one handed over never waits there for us."""
+        self._own.withdraw(key)
+
     def go(self, key: PartKey) -> None:
         """Open the barrier, or release the job."""
         self._of(key).go(key)

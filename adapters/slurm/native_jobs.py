@@ -132,6 +132,9 @@ class NativeLauncher:
     def hasten(self, key: PartKey) -> None:
         """Nothing: a job that was handed over waits for no later begin."""
 
+    def withdraw(self, key: PartKey) -> None:
+        """Nothing: a job that was handed over is bound to its nodes."""
+
     def go(self, key: PartKey) -> None:
         """Release the job."""
         part = self._parts.get(key)

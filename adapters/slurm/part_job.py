@@ -245,6 +245,17 @@ class SlurmJob:
             return True  # it has started, or ended
         return True
 
+    def leave_queue(self) -> bool:
+        """Cancel the job if it still waits; whether slurmctld has answered.
+
+        scancel looks first: a job that starts in that instant is cancelled too, at its barrier.
+        """
+        try:
+            self.cancel("--state=PENDING")
+        except UnreachableError:
+            return False
+        return True
+
     def turn(self) -> Turn | None:
         """The job's place in the queue; None: out of reach."""
         try:

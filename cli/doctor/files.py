@@ -99,7 +99,7 @@ def _executors_folder() -> Finding:
 
 
 def _state_modes(folder: Path, is_shared: bool, is_passed: bool) -> list[Mode]:
-    """What the mode of a state folder must not be; users pass through it where jobs lie in it."""
+    """The modes that a state folder must not have; users pass through it where jobs lie in it."""
     mend = f"chmod {'711' if is_shared else '700'} {folder}"
     seen_into = 0o044 if is_shared else OPEN_TO_OTHERS
     return [

@@ -6,7 +6,7 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,16 +42,24 @@ Lengths of time are written as in sbatch (M, M:S, H:M:S, D-H, D-H:M, D-H:M:S), o
 
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.usage = "coalloc submit [options] SCRIPT [ARG...] | -- COMMAND [ARG...]"
-    _add_shape(parser.add_argument_group("what it needs"))
+    add_shape(parser.add_argument_group("what it needs"))
     _add_chunks(parser.add_argument_group("work in chunks"))
-    _add_order(parser.add_argument_group("when and where"))
+    add_order(parser.add_argument_group("when and where"))
     shared.add_batch(parser.add_argument_group("what batch systems are told"))
-    _add_launch(parser.add_argument_group("how it runs"))
+    launch = parser.add_argument_group("how it runs")
+    add_launch(launch)
+    launch.add_argument(
+        "--once",
+        action="store_true",
+        help="start the command once, not once for each process; it holds the slots of all of "
+        "them, on one cluster (coalloc sbatch reads #SBATCH lines, too)",
+    )
     shared.add_answer(parser.add_argument_group("what is printed"))
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="SCRIPT [ARG...]")
 
 
-def _add_shape(group: Any) -> None:
+def add_shape(group: Any) -> None:
+    """Options of its size, its times and its communication."""
     group.add_argument(
         "-n", "--ntasks", type=parse.procs, metavar="N|MIN-MAX", help="processes (default 1)"
     )
@@ -103,7 +111,11 @@ def _add_chunks(group: Any) -> None:
     shared.add_failures(group, "piece", "run the other chunks")
 
 
-def _add_order(group: Any) -> None:
+def add_order(group: Any) -> None:
+    """Options of when, where, and how often it runs."""
+    group.add_argument(
+        "--one-cluster", action="store_true", help="never split it over several clusters"
+    )
     shared.add_order(group)
     group.add_argument(
         "-a",
@@ -123,68 +135,117 @@ def _add_order(group: Any) -> None:
     )
 
 
-def _add_launch(group: Any) -> None:
+def add_launch(group: Any) -> None:
+    """Options of its name, output and command."""
     shared.add_name(group, "the script's")
     shared.add_output(group, "job")
     group.add_argument("--wrap", metavar="TEXT", help="a shell command instead of a script")
 
 
 def _run(args: argparse.Namespace) -> int:
-    argv, script = _what(args)
+    argv, script = asked(args, "submit")
     options = args
     if script:
-        options = _with_script_options(args, script, argv[0])
+        parser = Parser(prog="coalloc submit", add_help=False)
+        _add(parser)
+        options, _ = with_script_options(args, parser, script, argv[0])
         _warn_of_sbatch(script, argv[0])
-    body = submission(argv, **_job_options(options, script))
-    for program in programs(script) if script else argv[:1]:
-        _warn_of_missing_command(program, body["launch"])
-    _warn_of_missing_folders(options)
 
     def what(done: Submitted) -> str:
         return f"job {done.job}" + (f" ({len(done.jobs)} jobs)" if options.array else "")
 
+    return send(options, argv, script, what)
+
+
+def send(
+    options: argparse.Namespace,
+    argv: Sequence[str],
+    script: str,
+    what: Callable[[Submitted], str],
+    command: str = "submit",
+) -> int:
+    """Submit a script or a command, with the options that count; returns the exit code.
+
+    Parameters
+    ----------
+    script : str
+        Its text; empty: `argv` is a command.
+    what : callable
+        What was queued, in words.
+    command : str
+        Named where an option is refused.
+    """
+    body = submission(argv, **_job_options(options, script, command))
+    for program in programs(script) if script else argv[:1]:
+        _warn_of_missing_command(program, body["launch"])
+    _warn_of_missing_folders(options)
     return shared.order(options, body, _start, what)
 
 
-def _what(args: argparse.Namespace) -> tuple[list[str], str]:
-    """Command line, and text of the script if it is one."""
+def asked(args: argparse.Namespace, command: str) -> tuple[list[str], str]:
+    """Command line, and text of the script if it is one.
+
+    Parameters
+    ----------
+    command : str
+        Named where there is neither.
+    """
     words = list(args.command)
     if args.wrap is not None:
         if words:
-            raise _usage("--wrap takes no script")
+            raise shared.usage_error(command, "--wrap takes no script")
         return ["wrap"], f"#!/bin/sh\n{args.wrap}\n"
     if words[:1] == ["--"]:
         if not words[1:]:
-            raise _usage("no command after --")
+            raise shared.usage_error(command, "no command after --")
         return words[1:], ""
     if not words:
         if sys.stdin.isatty():
-            raise _usage("neither a script nor a command after -- is given")
+            what = "neither a script nor a command after -- is given"
+            raise shared.usage_error(command, what)
         return ["stdin"], read_script(sys.stdin.buffer.read(LARGEST_SCRIPT + 1), "standard input")
     return [os.path.basename(words[0]), *words[1:]], script_of(Path(words[0]))
 
 
-def _usage(what: str) -> CommandError:
-    return shared.usage_error("submit", what)
+def with_script_options(
+    args: argparse.Namespace,
+    parser: Parser,
+    script: str,
+    shown: str,
+    prefixes: tuple[str, ...] = (parse.PREFIX,),
+) -> tuple[argparse.Namespace, dict[str, int]]:
+    """The options of a script's lines, and those of the command line over them.
 
+    Parameters
+    ----------
+    parser : Parser
+        Of the command's options.
+    shown : str
+        The script, for people.
+    prefixes : tuple of str
+        See `arguments.script_options`.
 
-def _with_script_options(args: argparse.Namespace, script: str, shown: str) -> argparse.Namespace:
-    """The options of the ``#COALLOC`` lines, and those of the command line over them."""
-    merged = argparse.Namespace()
+    Returns
+    -------
+    options : Namespace
+    lines : dict of option to int
+        Line of the script from which an option came.
+    """
+    defaults = vars(parser.parse_args([]))
+    merged, lines = argparse.Namespace(), {}
     try:
-        for line, words in parse.script_options(script):
-            merged = _parsed_line(words, merged, f"{shown}:{line}")
+        for line, words in parse.script_options(script, prefixes):
+            before = {**defaults, **vars(merged)}
+            merged = _parsed_line(parser, words, merged, f"{shown}:{line}")
+            new = (key for key, value in vars(merged).items() if value != before[key])
+            lines.update(dict.fromkeys(new, line))
     except argparse.ArgumentTypeError as error:
         raise CommandError(f"{shown}: {error}", BAD_USAGE) from error
-    defaults = _option_parser().parse_args([])
     for key, value in vars(args).items():
-        if key in vars(defaults) and value == getattr(defaults, key):
-            continue
-        setattr(merged, key, value)
-    for key, value in vars(defaults).items():
-        if not hasattr(merged, key):
+        if key not in defaults or value != defaults[key]:
             setattr(merged, key, value)
-    return merged
+            lines.pop(key, None)
+    return argparse.Namespace(**{**defaults, **vars(merged)}), lines
 
 
 def _warn_of_sbatch(script: str, shown: str) -> None:
@@ -199,7 +260,10 @@ def _warn_of_sbatch(script: str, shown: str) -> None:
         for number, text, instead in found
     ]
     lines = "line" if len(found) == 1 else "lines"
-    note(f"warning: {shown}: #SBATCH is not read, in {lines} {', '.join(told)}")
+    note(
+        f"warning: {shown}: #SBATCH is not read, in {lines} {', '.join(told)}; "
+        "coalloc sbatch reads it, and starts the script once"
+    )
 
 
 def _warn_of_missing_command(program: str, launch: Mapping[str, Any]) -> None:
@@ -223,11 +287,14 @@ def _warn_of_missing_folders(args: argparse.Namespace) -> None:
             )
 
 
-def _parsed_line(words: list[str], before: argparse.Namespace, where: str) -> argparse.Namespace:
+def _parsed_line(
+    parser: Parser, words: list[str], before: argparse.Namespace, where: str
+) -> argparse.Namespace:
     try:
-        found = _option_parser().parse_args(words, before)
+        found: argparse.Namespace = parser.parse_args(words, before)
     except CommandError as error:
-        what = str(error).partition(" (see ")[0].removeprefix("submit: ")
+        command = parser.prog.partition(" ")[2]
+        what = str(error).partition(" (see ")[0].removeprefix(f"{command}: ")
         raise CommandError(f"{where}: {what}", BAD_USAGE) from error
     if found.command:
         raise CommandError(
@@ -236,13 +303,7 @@ def _parsed_line(words: list[str], before: argparse.Namespace, where: str) -> ar
     return found
 
 
-def _option_parser() -> Parser:
-    parser = Parser(prog="coalloc submit", add_help=False)
-    _add(parser)
-    return parser
-
-
-def _job_options(args: argparse.Namespace, script: str) -> JobOptions:
+def _job_options(args: argparse.Namespace, script: str, command: str) -> JobOptions:
     """Options for the client, from what was typed."""
     options: dict[str, Any] = {
         "sigma": args.sigma,
@@ -252,24 +313,28 @@ def _job_options(args: argparse.Namespace, script: str) -> JobOptions:
         "throttle": (args.array and args.array[1]) or None,
         "hold_infeasible": args.hold_infeasible or None,
         "requeue": args.requeue or None,
+        "once": args.once or None,
+        "one_cluster": args.one_cluster or None,
         "script": script or None,
         "procs": args.ntasks,
-        **shared.shared_options(args, "submit"),
-        "finish_by": args.deadline and shared.begin(args.deadline, "submit", "--deadline"),
-        **_kind(args),
+        **shared.shared_options(args, command),
+        "finish_by": args.deadline and shared.begin(args.deadline, command, "--deadline"),
+        **_kind(args, command),
     }
     kept: JobOptions = {k: v for k, v in options.items() if v is not None}  # type: ignore[assignment]
     return kept
 
 
-def _kind(args: argparse.Namespace) -> Mapping[str, Any]:
+def _kind(args: argparse.Namespace, command: str) -> Mapping[str, Any]:
     """Options of its run time: in chunks, by processes, or as it is."""
     if args.divisible is not None:
-        return _divisible(args)
+        return _divisible(args, command)
     for option in ("chunk", "retries", "keep_going"):
         if getattr(args, option):
-            raise _usage(f"--{option.replace('_', '-')} is for --divisible")
-    return _moldable(args) if _is_moldable(args) else {"base_time": args.base_time}
+            raise shared.usage_error(command, f"--{option.replace('_', '-')} is for --divisible")
+    return (
+        _moldable(args, command) if _is_moldable(args, command) else {"base_time": args.base_time}
+    )
 
 
 NOT_DIVISIBLE = (
@@ -281,35 +346,41 @@ NOT_DIVISIBLE = (
     "times",
     "array",
     "deadline",
+    "once",
+    "one_cluster",
 )
 
 
-def _divisible(args: argparse.Namespace) -> Mapping[str, Any]:
+def _divisible(args: argparse.Namespace, command: str) -> Mapping[str, Any]:
     if args.chunk is None:
-        raise _usage("--divisible needs --chunk, the length of a chunk")
+        raise shared.usage_error(command, "--divisible needs --chunk, the length of a chunk")
     for option in NOT_DIVISIBLE:
-        if getattr(args, option) is not None:
-            raise _usage(f"--divisible and --{option.replace('_', '-')} exclude each other")
+        if getattr(args, option) not in (None, False):
+            raise shared.usage_error(
+                command, f"--divisible and --{option.replace('_', '-')} exclude each other"
+            )
     return {"work": args.divisible, "chunk_s": args.chunk}
 
 
-def _is_moldable(args: argparse.Namespace) -> bool:
+def _is_moldable(args: argparse.Namespace, command: str) -> bool:
     if args.speedup is None and args.times is None:
         return False
     if args.speedup is not None and args.times is not None:
-        raise _usage("--speedup and --times exclude each other")
+        raise shared.usage_error(command, "--speedup and --times exclude each other")
     return True
 
 
-def _moldable(args: argparse.Namespace) -> Mapping[str, Any]:
+def _moldable(args: argparse.Namespace, command: str) -> Mapping[str, Any]:
     if args.times is not None:
         if args.base_time is not None:
-            raise _usage("--times says it all; leave --base-time out")
+            raise shared.usage_error(command, "--times says it all; leave --base-time out")
         return {"times": args.times}
     if args.base_time is None:
-        raise _usage("--speedup needs --base-time, the run time on one process")
+        raise shared.usage_error(
+            command, "--speedup needs --base-time, the run time on one process"
+        )
     if args.ntasks is None:
-        raise _usage("--speedup needs --ntasks=MIN-MAX")
+        raise shared.usage_error(command, "--speedup needs --ntasks=MIN-MAX")
     return {"speedup": {**args.speedup, "time": args.base_time}}
 
 

@@ -157,6 +157,7 @@ def add_answer(group: Any) -> None:
     group.add_argument(
         "-W", "--wait", action="store_true", help="until it has ended; its exit code is ours"
     )
+    group.add_argument("-Q", "--quiet", action="store_true", help="print nothing but warnings")
     group.add_argument("--parsable", action="store_true", help="print the job's number only")
     group.add_argument(
         "--token", metavar="TEXT", help="a submit with the token of an earlier one is the same job"
@@ -273,7 +274,8 @@ def order(
         for warning in done.warnings:
             note(f"warning: {warning}")
         again = "; the token was known, nothing new was queued" if done.again else ""
-        print(done.job if args.parsable else f"Submitted {what(done)}{again}")
+        if not args.quiet:
+            print(done.job if args.parsable else f"Submitted {what(done)}{again}")
         if not args.wait:
             return 0
         sys.stdout.flush()

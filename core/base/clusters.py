@@ -55,6 +55,8 @@ class ClusterState:
     error: str = "no reading yet"
     version: str = ""
     """Of its executor; empty: not said."""
+    abilities: frozenset[str] | None = None
+    """Of its executor; None: it has not said hello yet."""
     clock_leads_s: tuple[float, ...] = ()
     """Its executor's wall clock before ours, less the way of each of the latest messages."""
     powers: dict[str, PowerState] = field(default_factory=dict)

@@ -16,6 +16,12 @@ from coalloc.model.parts import PartReport, QueueTerms
 from coalloc.model.reading import ClusterReading
 from coalloc.model.reserved import Reserved
 
+ONCE = "once"
+"""Ability of an executor: a job's command is started once where `Prepare` says so."""
+WITHDRAW = "withdraw"
+"""Ability of an executor: it knows the order `Withdraw`; another one is not sent it."""
+ABILITIES = (ONCE, WITHDRAW)
+"""Abilities of an executor of this version."""
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 """Said by the daemon at a submission, and by an executor before a start."""
 
@@ -54,6 +60,9 @@ class Prepare:
         How the claim may wait in the batch system's queue; None: granted at once, or refused.
     batch : BatchOptions
         What the cluster's batch system is told.
+    once : Launch or None
+        In place of `launch`: a command that is started once, by the job's first process. An
+        executor that does not know this finds no command, and starts nothing.
     """
 
     job: str
@@ -80,6 +89,7 @@ class Prepare:
     queue: QueueTerms | None = None
     batch: BatchOptions = PLAIN
     launch: Launch | None = None
+    once: Launch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +105,14 @@ class Arrange:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hasten:
     """The other parts are about to have their nodes: a part that was put off may have its own."""
+
+    job: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdraw:
+    """A part that waits in its queue is to leave it; one that has its nodes keeps them."""
 
     job: str
     attempt: int
@@ -134,7 +152,7 @@ class Dismiss:
     foreign: str
 
 
-Order = Prepare | Arrange | Hasten | Start | Abort | Forget | Dismiss
+Order = Prepare | Arrange | Hasten | Withdraw | Start | Abort | Forget | Dismiss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +211,8 @@ class Hello:
         Of its state: made with it, and the same for as long as it is kept; empty: not said.
     version : str
         Of the executor; empty: not said.
+    abilities : tuple of str
+        What it can do that earlier ones could not: ``once``, ``withdraw``.
     """
 
     cluster: str
@@ -201,6 +221,7 @@ class Hello:
     last_seq: int = 0
     parts: tuple[PartReport, ...] = ()
     version: str = ""
+    abilities: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

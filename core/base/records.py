@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import inf
 from typing import NamedTuple
@@ -169,6 +169,8 @@ class JobRecord:
         Of the same: after a failure, run what does not depend on it.
     requeue : bool
         It runs again where a batch system has preempted it.
+    once : bool
+        Its command is started once, not once for each process.
     failures : int
         Of a task or a piece: runs that have failed.
     chunk_first, chunks : int
@@ -184,6 +186,10 @@ class JobRecord:
         Those that did not grant their part of the last attempt in time.
     behind : str
         The cluster that refused the last attempt because other jobs go first there.
+    leaving : str
+        The cluster that was asked to let the current attempt leave its queue; empty: none was.
+    moves : int
+        How often that was asked for.
     barred : mapping of cluster name to reason
         Those that will not take it.
     priority : float
@@ -233,6 +239,7 @@ class JobRecord:
     retries: int = 0
     keep_going: bool = False
     requeue: bool = False
+    once: bool = False
     failures: int = 0
     chunk_first: int = 0
     chunks: int = 0
@@ -241,6 +248,8 @@ class JobRecord:
     idle_node_s: float = 0.0
     late: tuple[str, ...] = ()
     behind: str = ""
+    leaving: str = ""
+    moves: int = 0
     barred: Mapping[str, str] = field(default_factory=dict)
     priority: float = 0.0
     batch: BatchOptions = PLAIN
@@ -287,6 +296,22 @@ class JobRecord:
     def is_ended(self) -> bool:
         """Terminal."""
         return self.state in ENDED
+
+    def unplaced(self) -> JobRecord:
+        """The job as it waits again, with nothing left of its last attempt."""
+        return replace(
+            self,
+            state=JobState.PENDING,
+            parts=(),
+            link_gbps={},
+            deadline=None,
+            started=None,
+            queued=False,
+            arranged=False,
+            late=(),
+            behind="",
+            leaving="",
+        )
 
     def opens(self, now: float) -> float:
         """Time from which it may start; now, where the clock was set back since its submit."""

@@ -30,6 +30,9 @@ class Submit:
         Of the same: after a failure, run what does not depend on it.
     requeue : bool
         Run it again, from its beginning, where a batch system has preempted it.
+    once : bool
+        Start its command once, in the place of its first process, instead of once for each; it
+        is then kept on one cluster.
     batch : BatchOptions
         What the batch systems are told.
     throttle : int
@@ -49,6 +52,7 @@ class Submit:
     retries: int = 0
     keep_going: bool = False
     requeue: bool = False
+    once: bool = False
     batch: BatchOptions = PLAIN
     throttle: int = 0
     finish_by: float | None = None

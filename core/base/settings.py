@@ -141,6 +141,9 @@ class Settings:
         Claims of one user that wait in one cluster's queue.
     max_wait_s : float
         Then a claim that waits is given up for another combination; doubles with each try.
+    move_margin_s : float
+        A claim that waits is withdrawn where another placement starts its job earlier by more than
+        this, and twice as much with each further move; 0: none is (`core.moving`).
     max_idle_node_s : float
         Node-seconds that the parts of a job may hold in one attempt, while others wait.
     backoff_first_s, backoff_max_s : float
@@ -174,6 +177,7 @@ class Settings:
     lease_s: float = 60.0
     max_waiting: int = 10
     max_wait_s: float = 3600.0
+    move_margin_s: float = 600.0
     max_idle_node_s: float = 600.0
     backoff_first_s: float = 1.0
     backoff_max_s: float = 300.0

@@ -14,7 +14,7 @@ from typing import Any
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.effects import AppendEvent, Effect, LogLine, SaveJob, SaveMeta, SendOrder
-from coalloc.core.base.messages import Abort, Dismiss, Forget, Order
+from coalloc.core.base.messages import Abort, Dismiss, Forget, Order, Withdraw
 from coalloc.core.base.plan_order import PlanOrder
 from coalloc.core.base.projects import ProjectTree
 from coalloc.core.base.records import NOT_STARTED, WAITING, JobRecord, JobState, Outlook, Wait
@@ -312,11 +312,11 @@ class State:
     def send(self, cluster: str, order: Order) -> None:
         """Put an order into a cluster's outbox.
 
-        An abort, a forget or a dismissal that is still under way is not sent again: an
-        executor repeats what it knows until it has carried them out.
+        An abort, a forget, a dismissal or a withdrawal that is still under way is not sent
+        again: an executor repeats what it knows until it has carried them out.
         """
         target = self.clusters[cluster]
-        if isinstance(order, Abort | Forget | Dismiss):
+        if isinstance(order, Abort | Forget | Dismiss | Withdraw):
             asked = (type(order).__name__, order.job, order.attempt)
             if target.asked.get(asked, 0) > target.acked_seq:
                 return

@@ -69,6 +69,13 @@ class StartPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WithdrawPart:
+    """Have a part leave the queue in which it waits, unless it has its nodes."""
+
+    key: Key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndPart:
     """Release the claim or end the processes."""
 
@@ -132,6 +139,7 @@ ExecutorEffect = (
     ClaimPart
     | ArrangePart
     | HastenPart
+    | WithdrawPart
     | StartPart
     | EndPart
     | RemovePart
@@ -143,7 +151,7 @@ ExecutorEffect = (
 )
 
 
-PartEffect = ClaimPart | ArrangePart | HastenPart | StartPart | EndPart | RemovePart
+PartEffect = ClaimPart | ArrangePart | HastenPart | WithdrawPart | StartPart | EndPart | RemovePart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,9 +21,10 @@ restart does not lose them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from coalloc.core.base.messages import (
+    ABILITIES,
     Abort,
     Arrange,
     Dismiss,
@@ -38,6 +39,7 @@ from coalloc.core.base.messages import (
     Start,
     TurnedAway,
     Welcome,
+    Withdraw,
 )
 from coalloc.core.executor.effects import (
     ArrangePart,
@@ -60,7 +62,9 @@ from coalloc.core.executor.effects import (
     SendStatement,
     StartPart,
     Ticked,
+    WithdrawPart,
 )
+from coalloc.core.executor.state import ExecutorState
 from coalloc.model.parts import PART_ENDED, PartReport, PartState
 
 HELD = frozenset({PartState.PREPARING, PartState.READY})
@@ -71,42 +75,6 @@ START_WITHIN_S = 10.0
 """A start that fails is tried again for so long, seconds; then its part is ended."""
 HELLO_EVERY_S = 1.0
 """A hello has the orders sent again; one that waits for its answer is not repeated, seconds."""
-
-
-@dataclass(slots=True)
-class ExecutorState:
-    """State of one executor."""
-
-    cluster: str
-    identity: str = ""
-    version: str = ""
-    store: str = ""
-    epoch: int = 0
-    last_seq: int = 0
-    parts: dict[Key, PartReport] = field(default_factory=dict)
-    let_go: dict[Key, float] = field(default_factory=dict)
-    """When this run of the executor was told to start them; that they have, it may hear later."""
-    undone: dict[HastenPart | StartPart | EndPart | RemovePart, None] = field(default_factory=dict)
-    """Failed, to be tried again."""
-    base_seq: int = 0
-    """The number before the first that the daemon keeps for us."""
-    kept_seq: int | None = None
-    """The last order that is on disk, while later ones are not."""
-    welcomed: bool = False
-    last_heard: float = float("-inf")
-    last_said: float = float("-inf")
-    last_hello: float = float("-inf")
-    silent: bool = False
-    turned_away: bool = False
-    lease_s: float = 60.0
-
-    def recall(self, kept: SaveProgress) -> None:
-        """Go on where the executor before this one has stopped."""
-        self.store, self.epoch, self.last_seq = kept.store, kept.epoch, kept.last_seq
-        why = "its end failed before the executor was restarted"
-        starts = (StartPart(key=key) for key in kept.starts)
-        ends = (EndPart(key=key, reason=why) for key in kept.ends)
-        self.undone = dict.fromkeys((*starts, *ends))
 
 
 class ExecutorCore:
@@ -128,6 +96,7 @@ class ExecutorCore:
             last_seq=self._written(),
             parts=tuple(state.parts.values()),
             version=state.version,
+            abilities=ABILITIES,
         )
         return [SendStatement(statement=hello)]
 
@@ -223,6 +192,10 @@ class ExecutorCore:
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state in UNGRANTED:
                         self._out.append(HastenPart(key=key))
+            case Withdraw(job=job, attempt=attempt):
+                for key in self._keys(job, attempt):
+                    if self.state.parts[key].state in UNGRANTED:
+                        self._out.append(WithdrawPart(key=key))
             case Start(job=job, attempt=attempt):
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state in HELD:
@@ -312,7 +285,7 @@ class ExecutorCore:
                 self._out.append(EndPart(key=key, reason=f"it could not be arranged: {why}"))
             case StartPart(key=key) if now - self.state.let_go.get(key, now) >= START_WITHIN_S:
                 self._out.append(EndPart(key=key, reason=f"its start failed: {why}"))
-            case HastenPart() | StartPart() | EndPart() | RemovePart():
+            case HastenPart() | WithdrawPart() | StartPart() | EndPart() | RemovePart():
                 self.state.undone[effect] = None
                 self._save()
 
@@ -328,7 +301,7 @@ class ExecutorCore:
                             continue  # another daemon may have been put in its place
                         state.let_go.setdefault(key, now)
                         self._out.append(effect)
-                case HastenPart(key=key):
+                case HastenPart(key=key) | WithdrawPart(key=key):
                     part = state.parts.get(key)
                     if part is not None and part.state in UNGRANTED:
                         self._out.append(effect)

@@ -82,6 +82,7 @@ def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snap
         uid=caller.uid,
         gid=caller.gid,
         batch=command.batch,
+        once=command.once,
         finish_by=command.finish_by,
     )
     state = sources.state

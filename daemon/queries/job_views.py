@@ -34,8 +34,9 @@ OF_THE_RECORD = (
     *("command", "uid", "gid", "needs", "array_index", "rendezvous", "attempt", "refusals"),
     *("not_before", "planned", "round", "policy", "deadline", "skew_s", "retries"),
     *("cancelled_by", "cancel_reason"),
-    *("keep_going", "failures", "flow", "chunk_first", "chunks"),
+    *("keep_going", "once", "failures", "flow", "chunk_first", "chunks"),
     *("queued", "arranged", "idle_node_s", "late", "behind", "barred", "priority"),
+    *("leaving", "moves"),
 )
 """Of a record, what is shown as it is."""
 

@@ -323,4 +323,5 @@ def unprepared(record: JobRecord) -> JobRecord:
         link_gbps={},
         deadline=None,
         rendezvous="",
+        leaving="",
     )

@@ -94,6 +94,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     # Records with throttles and deadlines, which nobody kept before.
     (),
+    # Records of jobs that move from one queue to another place, which nobody kept before.
+    (),
 )
 """``MIGRATIONS[n]`` leads from schema version n to n + 1; released entries never change."""
 

@@ -24,7 +24,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from coalloc.model.jobs import MoldableJob
+from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.policies.bounds.supply import Flags, Floats, Ints, Supply
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.modes import Item, Mode, offered
@@ -92,6 +92,8 @@ def may_split(item: Item, planner: Planner) -> bool:
     if planner.options.get("coallocation") == "forbidden":
         return False
     if len(planner.snapshot.clusters) < 2:
+        return False
+    if isinstance(item.job, RigidJob | MoldableJob) and item.job.one_cluster:
         return False
     if isinstance(item.job, MoldableJob) and item.job.proc_gbps is None:
         return planner.options.get("coallocate_moldable") is True

@@ -69,7 +69,8 @@ def job_side(snapshot: Snapshot, job: Job, splits: bool) -> Iterator[Change]:
         yield Change(kind="features", names=job.features)
     if job.memory_mb_per_proc:
         yield Change(kind="memory", before=job.memory_mb_per_proc, after=0.0)
-    if not splits and len(snapshot.clusters) > 1 and isinstance(job, RigidJob | MoldableJob):
+    is_single = not isinstance(job, RigidJob | MoldableJob) or job.one_cluster
+    if not splits and len(snapshot.clusters) > 1 and not is_single:
         yield Change(kind="split")
 
 

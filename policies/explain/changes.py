@@ -139,8 +139,8 @@ def _bandwidth(case: Case, change: Change) -> Case:
 
 def _split(case: Case, change: Change) -> Case:
     def edit(job: Job) -> Job:
-        if isinstance(job, MoldableJob) and job.proc_gbps is None:
-            return replace(job, proc_gbps=0.0)
+        if isinstance(job, RigidJob | MoldableJob):
+            return replace(job, proc_gbps=job.proc_gbps or 0.0, one_cluster=False)
         return job
 
     options = {**case.options, "coallocation": "sooner"}

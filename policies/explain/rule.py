@@ -105,6 +105,8 @@ class Solved:
             mine = [item.splits for item in self._planner.items if item.job.id == job.id]
             if mine:
                 return any(mine)
+        if isinstance(job, RigidJob | MoldableJob) and job.one_cluster:
+            return False
         if isinstance(job, MoldableJob):
             return job.proc_gbps is not None or bool(options.get("coallocate_moldable"))
         return isinstance(job, RigidJob)

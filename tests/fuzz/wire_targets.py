@@ -18,7 +18,8 @@ import structlog
 from coalloc.core.base.events import Requested, StatementReceived, Ticked
 from coalloc.core.base.requests import Refused
 from coalloc.core.executor.effects import ClaimPart, MessageReceived, SendStatement
-from coalloc.core.executor.machine import ExecutorCore, ExecutorState
+from coalloc.core.executor.machine import ExecutorCore
+from coalloc.core.executor.state import ExecutorState
 from coalloc.daemon.access import enrolment as enrol
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.key_table import KeyTable

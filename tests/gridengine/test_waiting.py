@@ -71,6 +71,21 @@ def test_a_part_put_off_is_hastened_and_holds_for_the_others(
     assert launch.output("coalloc-1.out") == "b1,localhost\n"
 
 
+def test_a_claim_leaves_the_queue_when_it_is_ordered_to(
+    cells: GridEngineTestbed, launch: GridEngineLaunches
+) -> None:
+    cell = cells["p"]
+    cell.submit("-pe", "smp", "4", "-l", "h_rt=600")
+    cells.wait(lambda: cell.status().queues[0].used == 4, "it runs")
+    spec = launch.shell("true", queue=SHAPE)
+    launch.launcher.claim(spec)
+    launch.wait_one(spec.key, lambda r: r.state is PartState.WAITING and r.is_next)
+    launch.launcher.withdraw(spec.key)
+    end = launch.ended(spec.key)
+    assert (end.state, end.reason) == (PartState.REFUSED, "withdrawn")
+    assert not cell.status().waiting
+
+
 def test_a_claim_that_waits_is_withdrawn(
     cells: GridEngineTestbed, launch: GridEngineLaunches
 ) -> None:

@@ -17,7 +17,7 @@ import structlog
 from coalloc.adapters.local.launcher import LocalLauncher
 from coalloc.adapters.local.settings import read_settings
 from coalloc.core.base.records import JobState
-from coalloc.core.executor.machine import ExecutorState
+from coalloc.core.executor.state import ExecutorState
 from coalloc.daemon.access.key_table import KeyTable, Role
 from coalloc.daemon.store.recall import RecalledStore, recall
 from coalloc.daemon.store.sqlite import Store

@@ -16,7 +16,10 @@ from tests.support.live_site import Running
 Samples = dict[str, str]
 
 
-OF_SLURM = {"coalloc_share_nodes_kept", "coalloc_local_delay_seconds", "coalloc_idle_node_seconds"}
+OF_SLURM = {
+    *("coalloc_share_nodes_kept", "coalloc_local_delay_seconds", "coalloc_idle_node_seconds"),
+    "coalloc_moves",
+}
 """Those that claims in a batch system's queue move (tests/unit/daemon)."""
 OF_RULES = {
     *("coalloc_rule_cost_weighted_seconds", "coalloc_rule_cost_bound_weighted_seconds"),

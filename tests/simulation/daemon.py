@@ -41,6 +41,7 @@ from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.store.writer import without_submits
 from tests.simulation.bounded import BoundsKept
 from tests.simulation.disk import Disk, FullError
+from tests.simulation.moves import MovesKept
 from tests.simulation.network import Network
 from tests.simulation.planning import Planner
 from tests.simulation.wider import KeptNodes
@@ -73,12 +74,14 @@ class DaemonHost:
         network: Network,
         dice: random.Random,
         on_commit: Callable[[], None],
+        moves: MovesKept,
     ) -> None:
         self.settings, self.network, self._dice = settings, network, dice
         self.disk = Disk()
         self.planner = Planner(dice)
         self.kept = KeptNodes()
         self.bounds = BoundsKept()
+        self.moves = moves
         self.core: Coordinator | None = None
         self.offset = 0.0
         self.frozen_until = 0.0
@@ -146,6 +149,7 @@ class DaemonHost:
             made = self.core.handle(event, now + self.offset)
             self.kept.look(made, now + self.offset)
             self.bounds.look(made, now + self.offset)
+            self.moves.look(made)
             effects += made
         self._carry_out(effects, now)
 

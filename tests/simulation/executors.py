@@ -19,8 +19,10 @@ from coalloc.core.executor.effects import (
     SaveProgress,
     StartPart,
     Ticked,
+    WithdrawPart,
 )
-from coalloc.core.executor.machine import ExecutorCore, ExecutorState
+from coalloc.core.executor.machine import ExecutorCore
+from coalloc.core.executor.state import ExecutorState
 from coalloc.core.executor.turn import carry_out
 from coalloc.model.reading import ClusterReading
 from coalloc.model.snapshot import Running
@@ -32,6 +34,10 @@ FULL_S = 3600.0
 """Jobs of others are expected to run so long, seconds."""
 SLACK_S = 3.0
 """Between two looks at the lease, and what a beat takes, seconds."""
+
+
+OF_NODES = (ClaimPart, WithdrawPart, StartPart, EndPart)
+"""Effects that only the newest daemon may cause."""
 
 
 class CrashError(BaseException):
@@ -118,7 +124,7 @@ class ExecutorHost:
         newest = self.core.state.epoch
         effects = self.core.handle(MessageReceived(message=message), now)
         if message.epoch < newest:
-            done = [e for e in effects if isinstance(e, ClaimPart | StartPart | EndPart)]
+            done = [e for e in effects if isinstance(e, OF_NODES)]
             assert not done, f"{self.cluster} obeys epoch {message.epoch} in {newest}: {done}"
         self._carry_out(effects, now)
 
@@ -188,6 +194,8 @@ class ExecutorHost:
                 self.batch.arrange(order, key)
             case HastenPart(key=key):
                 self.batch.hasten(key, now)
+            case WithdrawPart(key=key):
+                self.batch.withdraw(key, now)
             case StartPart(key=key):
                 self.batch.start(key, now)
             case EndPart(key=key):

@@ -19,6 +19,7 @@ from coalloc.core import (
     coordinator,
     deadlines,
     dependencies,
+    moving,
     native_jobs,
     negotiating,
     occupation,
@@ -26,6 +27,7 @@ from coalloc.core import (
     presence,
     queue,
     queueing,
+    requeueing,
     rounds,
     starting,
     updating,
@@ -138,6 +140,21 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "pieces-take-no-turn": Mutant(
         of=queueing._send_pieces, old="if is_crowded(state, name)", new="if False"
+    ),
+    # Moves from one queue to another place
+    "moves-not-saved": Mutant(
+        of=moving._look_at,
+        old="        state.put(record)\n",
+        new="        state.index(record)\n",
+    ),
+    "moved-again-and-again": Mutant(
+        of=moving._look_at, old="moves=record.moves + 1", new="moves=record.moves or 1"
+    ),
+    "moved-for-any-gain": Mutant(
+        of=moving._look_at, old="state.settings.move_margin_s * 2.0", new="0.0 * 2.0"
+    ),
+    "moved-and-forgotten": Mutant(
+        of=requeueing._move, old="    state.put(\n", new="    state.index(\n"
     ),
     # Expected starts
     "expected-starts-forgotten-by-a-restart": Mutant(

@@ -46,6 +46,8 @@ class Part:
     """Only nodes are missing to a claim that waits."""
     granted: float | None = None
     arranged: Arrange | None = None
+    is_leaving: bool = False
+    """It is to leave the queue; it may be granted before, and stays then."""
     is_unwanted: bool = False
     """Its end was asked for while it waited; it may be granted nevertheless."""
 
@@ -127,6 +129,8 @@ class Batch:
     preempted: dict[str, int] = field(default_factory=dict)
     """How often, by job."""
     on_claim: Callable[[Prepare], None] = lambda _: None
+    leaves: random.Random = field(default_factory=random.Random)
+    """Of how claims leave the queue."""
 
     def claim(self, order: Prepare, now: float) -> None:
         """Hold nodes for a part, unless somebody else has taken them.
@@ -173,6 +177,24 @@ class Batch:
         if part is not None and part.state is PartState.WAITING and part.begin > now:
             part.due -= part.begin - now
             part.begin = now
+
+    def withdraw(self, key: Key, now: float) -> None:
+        """Have a claim leave the queue: at once, later, or never where its supervisor dies.
+
+        One that the queue grants in that instant is ended at its barrier.
+        """
+        part = self.parts.get(key)
+        if part is None or part.state is not PartState.WAITING:
+            return
+        match self.leaves.randrange(5):
+            case 0:
+                pass
+            case 1 | 2:
+                part.is_leaving = True
+            case 3 if part.due <= now:
+                part.refuse("cancelled_there")
+            case _:
+                part.refuse("withdrawn")
 
     def _grant(self, part: Part, now: float) -> None:
         """Give a claim that waits the first nodes that are free, or, seldom, refuse it."""
@@ -310,6 +332,8 @@ class Batch:
                     part.finish(143, "preempted", now)
                 elif part.ends <= now:
                     part.finish(0 if self.dice.random() < 0.9 else 1, "exited", part.ends)
+            if part.is_leaving and part.state is PartState.WAITING and self.leaves.random() < 0.3:
+                part.refuse("withdrawn")
             if part.state is PartState.WAITING:
                 part.is_next = part.begin <= now and part.due - now < NEXT_S
                 self._grant(part, now)

@@ -184,7 +184,7 @@ class DebianRoot:
         listed.unlink()
 
     def _accounts(self) -> None:
-        """What base-passwd writes when it is configured, the empty folders, the machine's number."""
+        """What base-passwd writes when configured, the empty folders, the machine's number."""
         for name in ("passwd", "group"):
             master = self.folder / f"usr/share/base-passwd/{name}.master"
             shutil.copy(master, self.folder / "etc" / name)

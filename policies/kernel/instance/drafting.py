@@ -150,10 +150,11 @@ class Drafter:
         needs = self.needs[item.group]
         match item.job:
             case RigidJob() as job:
-                item.proc_gbps, splits = job.proc_gbps, True
+                item.proc_gbps, splits = job.proc_gbps, not job.one_cluster
             case MoldableJob() as job:
                 item.proc_gbps = job.proc_gbps or 0.0
                 splits = job.proc_gbps is not None or self.split_moldable
+                splits = splits and not job.one_cluster
             case _:
                 splits = False
         item.splits = splits and self.rule != "forbidden" and len(self.links) > 1

@@ -8,7 +8,7 @@ import coalloc
 from coalloc.core.base.effects import AppendEvent, RoundFinished
 from coalloc.core.base.events import Disconnected, Solved, SolveFailed, Ticked
 from coalloc.daemon.figures import Survey, cluster_figures, waiting_by_reason
-from coalloc.daemon.metrics import Metrics
+from coalloc.daemon.metrics import MOVES, Metrics
 from coalloc.model.reading import ShareUse
 from tests.support.core_site import Site, first_fit
 
@@ -67,6 +67,11 @@ def test_what_claims_cost_on_clusters_in_use_is_counted() -> None:
     metrics.recorded(replace(started(idle_node_s=0.5), kind="job_requeued"))
     figure = metrics.registry.get_sample_value
     assert figure("coalloc_idle_node_seconds_total") == 3.0
+    assert figure("coalloc_moves_total", {"step": "moved"}) == 0
+    for kind in ("move_ordered", "move_ordered", "job_moved", "move_overtaken"):
+        metrics.recorded(replace(started(), kind=kind))
+    steps = {s: figure("coalloc_moves_total", {"step": s}) for s in MOVES.values()}
+    assert steps == {"ordered": 2, "moved": 1, "overtaken": 1}
     assert figure("coalloc_share_nodes_kept", {"cluster": "a"}) == 2
     assert figure("coalloc_local_delay_seconds", {"cluster": "a", "of": "max"}) == 4.0
     assert figure("coalloc_share_nodes_kept", {"cluster": "b"}) is None

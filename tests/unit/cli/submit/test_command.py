@@ -337,7 +337,8 @@ def test_lines_for_sbatch_are_named_in_one_warning(
     assert sent(client, str(script))["job"]["procs"] == 2
     assert capsys.readouterr().err == (
         "coalloc: warning: job.sh: #SBATCH is not read, in lines 2 (-n 4: write #COALLOC -n 4), "
-        "3 (--nice=5: has no like here), 4 (--time=10 # short: write #COALLOC -t 10)\n"
+        "3 (--nice=5: has no like here), 4 (--time=10 # short: write #COALLOC -t 10); "
+        "coalloc sbatch reads it, and starts the script once\n"
     )
 
 

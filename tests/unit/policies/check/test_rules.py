@@ -357,3 +357,19 @@ def test_range_maxima_are_those_of_slices() -> None:
     first, last = (np.array(side, dtype=np.int64) for side in zip(*pairs, strict=True))
     expected = [level[i : k + 1].max() for i, k in pairs]
     assert range_maxima(level, first, last).tolist() == expected
+
+
+def test_a_job_that_asks_for_one_cluster_is_not_split() -> None:
+    clusters = tuple(Cluster(name=k, nodes=(Node(name=f"{k}1"),), link_gbps=1.0) for k in "ab")
+    for job in (rigid("1", procs=2), listed(min_procs=2, max_procs=2)):
+        told = [
+            check(
+                Snapshot(
+                    clusters=clusters, queue=(replace(job, proc_gbps=0.0, one_cluster=whole),)
+                ),
+                plan_of(at("1", 0.0, 10.0, "a1", "b1")),
+            ).violations
+            for whole in (True, False)
+        ]
+        words = "is on 2 clusters, and asks for one"
+        assert [any(words in text for text in texts) for texts in told] == [True, False]

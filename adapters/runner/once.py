@@ -1,0 +1,97 @@
+"""A command that is started once, in the place of its job's first process, as sbatch does.
+
+One process is started on the node of that place; on each other node one waits, so that the node
+stays the part's until the command has ended. What the command starts by itself is the batch
+system's to place: within Slurm, ``srun`` starts one process in each slot of the part. Imports the
+standard library only, as the runner does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any
+
+HOLDS = "holds"
+"""Key of a place whose process only waits for the command's end."""
+OF_SLURM = (
+    *("SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURMD_NODENAME", "SLURM_JOB_ID"),
+    *("SLURM_JOB_PARTITION", "SLURM_JOB_ACCOUNT", "SLURM_JOB_QOS", "SLURM_JOB_RESERVATION"),
+    *("SLURM_JOB_UID", "SLURM_JOB_GID", "SLURM_JOB_USER", "SLURM_JOB_GPUS"),
+    *("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME"),
+)
+"""Variables of a Slurm job that mean the same in the step of the wrappers and in a script."""
+
+
+def started_once(spec: dict[str, Any]) -> dict[str, Any]:
+    """The spec of a runner with the one process that it starts for a command started once."""
+    ranks = spec["ranks"]
+    place = next((each for each in ranks if each["rank"] == 0), None)
+    if place is None:
+        return spec | {"ranks": [ranks[0] | {HOLDS: True}]}
+    # What the command starts may use every slot of the part on this machine.
+    cpus = sorted({cpu for each in ranks for cpu in each["cpus"] or ()})
+    return spec | {"ranks": [place | {"cpus": cpus or None}]}
+
+
+def is_holder(spec: dict[str, Any]) -> bool:
+    """Whether a node of a command that is started once has not the command itself."""
+    return bool(spec.get("once")) and all(each["rank"] != 0 for each in spec["ranks"])
+
+
+def script_environment(spec: dict[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
+    """The user's variables, and those by which a batch system tells a script of its job.
+
+    Parameters
+    ----------
+    spec : dict
+        A node's; ``hosts`` are the part's nodes, as the batch system names them, and their
+        processes in rank order.
+    environ : mapping
+        Of the wrapper, which the batch system has started.
+    """
+    env: dict[str, str] = spec["env"]
+    hosts = [(name, int(count)) for name, count in spec["hosts"]]
+    if "SLURM_JOB_ID" in environ:
+        kept = {name: value for name, value in env.items() if not name.startswith("SLURM_")}
+        return kept | _slurm_variables(spec, hosts, environ)
+    if "JOB_ID" in environ:
+        return env | {"NSLOTS": str(spec["size"]), "NHOSTS": str(len(hosts))}
+    return env
+
+
+def _slurm_variables(
+    spec: dict[str, Any], hosts: list[tuple[str, int]], environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Variables as of sbatch, by which srun starts the part's processes.
+
+    The wrappers are a step that has all that was allocated, so the steps of the script overlap it.
+    """
+    size, nodes = str(spec["size"]), str(len(hosts))
+    names = ",".join(name for name, _ in hosts)
+    tasks = _repeated([count for _, count in hosts])
+    cpus = environ.get("SLURM_JOB_CPUS_PER_NODE", "")
+    out = {name: environ[name] for name in OF_SLURM if name in environ}
+    out |= {
+        "SLURM_JOBID": environ["SLURM_JOB_ID"],
+        "SLURM_JOB_NAME": spec["name"],
+        "SLURM_SUBMIT_DIR": spec["cwd"],
+        **dict.fromkeys(("SLURM_JOB_NUM_NODES", "SLURM_NNODES"), nodes),
+        **dict.fromkeys(("SLURM_JOB_NODELIST", "SLURM_NODELIST"), names),
+        **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), size),
+        "SLURM_TASKS_PER_NODE": tasks,
+        # Slurm's own has its order of the nodes, which need not be that of the ranks.
+        "SLURM_JOB_CPUS_PER_NODE": tasks if not cpus or "," in cpus else cpus,
+        **dict.fromkeys(("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID"), "0"),
+        "SLURM_OVERLAP": "1",
+    }
+    for name in ("ARRAY_TASK_ID", "ARRAY_JOB_ID"):
+        if value := spec["env"].get(f"COALLOC_{name}"):
+            out[f"SLURM_{name}"] = value
+    return out
+
+
+def _repeated(counts: list[int]) -> str:
+    """Numbers as Slurm writes them: ``2(x3),1``."""
+    runs = [(count, len(list(group))) for count, group in groupby(counts)]
+    return ",".join(f"{count}(x{times})" if times > 1 else str(count) for count, times in runs)

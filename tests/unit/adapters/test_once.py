@@ -1,0 +1,75 @@
+"""Commands that are started once: what each runner starts, and what a script is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coalloc.adapters.runner.once import HOLDS, is_holder, script_environment, started_once
+
+
+def spec(*hosts: tuple[str, int], **fields: Any) -> dict[str, Any]:
+    ranks: list[dict[str, Any]] = []
+    for node, count in hosts:
+        first = len(ranks)
+        ranks += [{"rank": first + n, "node": node, "cpus": None} for n in range(count)]
+    size = len(ranks)
+    env = {"PATH": "/bin", "SLURM_NTASKS": "9", "COALLOC_ARRAY_TASK_ID": "4"}
+    given = {"once": True, "name": "model", "cwd": "/w", "size": size, "env": env}
+    return {**given, "ranks": ranks, "hosts": list(hosts), **fields}
+
+
+def test_the_first_process_alone_is_started_with_the_cpus_of_all() -> None:
+    whole = spec(("a", 1), ("b", 2))
+    for number, rank in enumerate(whole["ranks"]):
+        rank["cpus"] = [number + 3]
+    (place,) = started_once(whole)["ranks"]
+    assert (place["rank"], place["node"], place["cpus"]) == (0, "a", [3, 4, 5])
+    assert not is_holder(whole)
+    assert started_once(spec(("a", 1)))["ranks"][0]["cpus"] is None
+
+
+def test_on_other_nodes_one_process_waits() -> None:
+    ranks = spec(("a", 1), ("b", 2))["ranks"][1:]
+    other = spec(("b", 2), ranks=ranks)
+    assert is_holder(other)
+    assert started_once(other)["ranks"] == [ranks[0] | {HOLDS: True}]
+    assert not is_holder({**other, "once": False})
+    assert not is_holder({"ranks": ranks}), "of a part from before there was such a thing"
+
+
+def test_a_script_within_slurm_finds_its_job() -> None:
+    step = {
+        "SLURM_JOB_ID": "12",
+        "SLURM_CONF": "/etc/slurm.conf",
+        "SLURM_STEP_ID": "0",
+        "SLURM_CPU_BIND": "none",
+        "SLURM_NTASKS": "2",
+        "SLURM_JOB_CPUS_PER_NODE": "8(x3)",
+    }
+    env = script_environment(spec(("n3", 2), ("n1", 2), ("n2", 1)), step)
+    expected = {
+        "PATH": "/bin",
+        "SLURM_JOB_ID": "12",
+        "SLURM_JOBID": "12",
+        "SLURM_CONF": "/etc/slurm.conf",
+        "SLURM_NTASKS": "5",
+        "SLURM_NNODES": "3",
+        "SLURM_JOB_NODELIST": "n3,n1,n2",
+        "SLURM_TASKS_PER_NODE": "2(x2),1",
+        "SLURM_JOB_CPUS_PER_NODE": "8(x3)",
+        "SLURM_SUBMIT_DIR": "/w",
+        "SLURM_ARRAY_TASK_ID": "4",
+        "SLURM_OVERLAP": "1",
+    }
+    assert {name: env.get(name) for name in expected} == expected
+    assert not {"SLURM_CPU_BIND", "SLURM_STEP_ID", "SLURM_ARRAY_JOB_ID"} & env.keys()
+    step["SLURM_JOB_CPUS_PER_NODE"] = "2(x2),1"
+    env = script_environment(spec(("n3", 1), ("n1", 2), ("n2", 2)), step)
+    assert env["SLURM_JOB_CPUS_PER_NODE"] == "1,2(x2)", "in the order of the nodes"
+
+
+def test_elsewhere_it_finds_the_numbers() -> None:
+    env = script_environment(spec(("a", 2), ("b", 2)), {"JOB_ID": "3"})
+    assert (env["NSLOTS"], env["NHOSTS"]) == ("4", "2")
+    plain = spec(("a", 2))
+    assert script_environment(plain, {}) == plain["env"]
