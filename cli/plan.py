@@ -21,6 +21,7 @@ from coalloc.cli.critical_path import Edges, critical_paths, path_lines
 from coalloc.cli.files import load_plan, load_snapshot, write_text
 from coalloc.cli.output import WALL_CLOCK_S, node_set, show_table, width
 from coalloc.cli.pictures.picture import Picture, counts, headline, picture_of
+from coalloc.cli.rule_lines import rule_lines
 from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.plan_json import read_plan, write_plan
@@ -67,6 +68,7 @@ def _plan(args: argparse.Namespace) -> int:
         newest = answer.plan
         title = f"round {newest.round} of {instant(newest.time)}: "
         shown = Shown(read_plan(newest.plan), answer.node_clusters, newest.time, title)
+        shown.rules = rule_lines(answer.rules, answer.rule_costs)
         shown.edges, shown.proc_gbps = answer.edges, answer.proc_gbps
         shown.link_gbps = link_gbps
         running = [Placement(**asdict(row)) for row in answer.running]
@@ -92,6 +94,8 @@ class Shown:
     ----------
     picture : Picture
         What a Gantt chart of it shows.
+    rules : tuple of str
+        Lines about what the site's rules cost.
     wall : bool
         Its axis is the wall clock.
     """
@@ -107,6 +111,7 @@ class Shown:
         self.edges: Edges = {}
         self.proc_gbps: Mapping[str, float] = {}
         self.link_gbps: Mapping[str, float | None] = {}
+        self.rules: tuple[str, ...] = ()
         self.picture = Picture(plan=plan, begin=begin)
         first = min((p.start for p in plan.placements), default=0.0)
         self.wall = (first if begin is None else begin) > WALL_CLOCK_S
@@ -165,7 +170,7 @@ def _show(shown: Shown, args: argparse.Namespace) -> None:
         write_text(text, args.output)
         return
     print(shown.title + headline(plan))
-    print(counts(plan))
+    print("\n".join([counts(plan), *shown.rules]))
     if args.gantt == "text":
         print()
         lines = gantt.text_gantt(shown.picture, clusters, columns=width(), critical=critical)

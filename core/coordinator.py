@@ -26,6 +26,7 @@ from coalloc.core import (
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.effects import Effect, Wake
 from coalloc.core.base.events import (
+    CostsWanted,
     Disconnected,
     Event,
     IncumbentFound,
@@ -213,6 +214,8 @@ class Coordinator:
             case SolverWarm():
                 if state.rounds.last_start is not None and state.waiting:
                     state.rounds.want("solver_warm")
+            case CostsWanted():
+                state.rounds.costs_wanted = True
             case TokenRecalled(user=user, token=token, job=job):
                 state.tokens[user, token] = job
             case Reconfigured(settings=settings):

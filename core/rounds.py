@@ -21,6 +21,7 @@ from coalloc.core import (
     presence,
     promises,
     queueing,
+    rules,
     snapshots,
 )
 from coalloc.core.base.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
@@ -40,6 +41,8 @@ from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import NOTES, Placement, Plan, Reason
 from coalloc.model.plan_json import write_plan
 from coalloc.model.snapshot import Snapshot
+
+NO_SNAPSHOTS: Mapping[str, Snapshot] = {}
 
 
 def begin_if_due(state: State, now: float) -> None:
@@ -73,18 +76,22 @@ def begin_if_due(state: State, now: float) -> None:
         chain=chain[1:],
         snapshot=snapshot,
     )
-    state.out.append(_solve(state, snapshot, chain[0]))
+    lifted = NO_SNAPSHOTS
+    if state.rounds.costs_wanted and state.waiting:
+        lifted = rules.without_each_rule(state, now)
+        state.rounds.costs_wanted = not lifted
+    state.out.append(_solve(state, snapshot, chain[0], lifted))
 
 
-def _solve(state: State, snapshot: Snapshot, policy: str) -> Solve:
+def _solve(
+    state: State, snapshot: Snapshot, policy: str, lifted: Mapping[str, Snapshot] = NO_SNAPSHOTS
+) -> Solve:
     """Ask for a plan, with how long jobs like those at hand ran."""
     history = NO_HISTORY
     if state.ratios:
-        records = [
-            state.jobs[job.id]
-            for job in (*snapshot.queue, *snapshot.running)
-            if job.id in state.jobs
-        ]
+        views = (snapshot, *lifted.values())
+        names = dict.fromkeys(job.id for view in views for job in (*view.queue, *view.running))
+        records = [state.jobs[name] for name in names if name in state.jobs]
         keys = {r.id: history_keys(r.user, r.command, r.name) for r in records}
         history = history_for(state.ratios, keys)
     return Solve(
@@ -93,6 +100,7 @@ def _solve(state: State, snapshot: Snapshot, policy: str) -> Solve:
         policy=policy,
         history=history,
         notes=state.notes.get(policy, {}),
+        lifted=lifted,
     )
 
 

@@ -24,18 +24,7 @@ from coalloc.model.reading import NodeReading
 from coalloc.model.snapshot import Reservation, Running, Snapshot
 
 SHARES, LIMITS, GUARANTEES = RULES = ("shares", "limits", "guarantees")
-"""What a site lays down that may make a plan worse."""
-
-
-def rules_of(state: State) -> list[str]:
-    """The rules that are in force."""
-    tree = state.tree
-    is_on = {
-        SHARES: state.settings.priority.shares > 0.0,
-        LIMITS: tree.has_limits,
-        GUARANTEES: bool(tree.guaranteed),
-    }
-    return [rule for rule in RULES if is_on[rule]]
+"""What a site lays down that may make a plan worse, see `core.rules`."""
 
 
 def snapshot(

@@ -23,6 +23,7 @@ from coalloc.core.base.events import Event, Solved, SolveFailed
 from coalloc.core.base.records import ENDED, JobRecord
 from coalloc.core.base.state import State
 from coalloc.daemon.figures import ClusterFigures, Survey
+from coalloc.wire.rule_rows import RuleCostsRow
 
 SOLVE_S = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 PHASE_S = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -90,6 +91,23 @@ class Metrics:
             buckets=PHASE_S,
         )
         self.gap = gauge("coalloc_plan_gap_ratio", "(objective - bound) / bound, NaN: none.")
+        self.rule_cost = gauge(
+            "coalloc_rule_cost_weighted_seconds",
+            "Weight times completion that a rule costs the plan; NaN: not computed.",
+            ["rule"],
+        )
+        self.rule_cost_limit = gauge(
+            "coalloc_rule_cost_bound_weighted_seconds",
+            "The most that a rule can cost; NaN: not known.",
+            ["rule"],
+        )
+        self.rule_held = gauge(
+            "coalloc_rule_jobs_held", "Jobs that only a plan without the rule places.", ["rule"]
+        )
+        self.rules_at = gauge(
+            "coalloc_rule_costs_timestamp_seconds",
+            "Begin of the round that these are of, seconds since 1970; 0: none yet.",
+        )
         self.round_at = gauge(
             "coalloc_round_timestamp_seconds", "When a round ended last, seconds since 1970."
         )
@@ -227,6 +245,17 @@ class Metrics:
         self.gap.set(float("nan") if effect.gap is None else effect.gap)
         self.stale.set(effect.stale)
         self.round_at.set(now)
+
+    def costed(self, found: RuleCostsRow) -> None:
+        """Take over what the rules cost in a round."""
+        none = float("nan")
+        for metric in (self.rule_cost, self.rule_cost_limit, self.rule_held):
+            metric.clear()
+        for rule, row in found.rules.items():
+            self.rule_cost.labels(rule).set(none if row.cost is None else row.cost)
+            self.rule_cost_limit.labels(rule).set(none if row.at_most is None else row.at_most)
+            self.rule_held.labels(rule).set(none if row.held is None else row.held)
+        self.rules_at.set(found.time)
 
     def sample(
         self, state: State, orders_waiting: Mapping[str, int], faults: Mapping[str, int]

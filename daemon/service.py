@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from msgspec import to_builtins
 from structlog.stdlib import BoundLogger
 
 import coalloc
@@ -70,6 +71,7 @@ from coalloc.runtime.config.schema import Config
 from coalloc.wire.answers import Answer as AnswerBody
 from coalloc.wire.answers import BackupAnswer, Estimate, Refusal, SolverStatus, WhyAnswer
 from coalloc.wire.codec import WireError, decode_command
+from coalloc.wire.rule_rows import RuleCostsRow
 from coalloc.wire.server import Endpoints, ExecutorPeer, Origin, Server
 
 INTERNAL = Refused(code="internal", message="internal error; see the daemon's log")
@@ -145,6 +147,7 @@ class Service:
         self.metrics = Metrics()
         self.notifier = Notifier(config.notify, log)
         self.writer.on_commit = self.metrics.commit_s.observe
+        self.planner.costs.on_found = self._costed
         self.sources = Sources(state=state, store=store, caller=self.owner, health=self._health)
         self._slow: Mapping[str, Callable[[Caller, Mapping[str, Any]], Awaitable[AnswerBody]]] = {
             "backup": self._backup,
@@ -164,6 +167,7 @@ class Service:
         self.server.open(loop)
         self.heartbeats.tick()
         self.loop.offer(Ticked())
+        self.planner.costs.want()
 
     async def close(self) -> None:
         """Stop planning, hand in what is left, close the sockets."""
@@ -254,6 +258,11 @@ class Service:
                     self.loop.later(max(0.0, at - now), lambda: self.loop.offer(Ticked()))
                 case _:
                     pass
+
+    def _costed(self, found: RuleCostsRow) -> None:
+        """Tell what the rules cost in a round."""
+        self.metrics.costed(found)
+        self.server.publish("rule_costs", to_builtins(found))
 
     def _tell(self, cluster: str, message: Numbered | Welcome | Ping) -> bool:
         """Send to the executor that speaks for a cluster; False if there is none."""
@@ -386,4 +395,5 @@ class Service:
             began=self._began,
             policy=self.config.rounds.policy,
             disk_free_bytes=free_bytes(self.store.path.parent),
+            costs=self.planner.costs.newest,
         )

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from coalloc.wire.answers import Event, ServiceStatus, Why
 from coalloc.wire.job_rows import JobDetails, QueueRow
 from coalloc.wire.node_rows import ClusterRow, NodeRow
+from coalloc.wire.rule_rows import RuleCostRow
 
 
 class Fault(Struct, frozen=True, kw_only=True):
@@ -213,6 +214,8 @@ class Round(Struct, frozen=True, kw_only=True):
     deferred : mapping of reason to count
     phases_s : mapping of name to seconds
         Times among the figures of the search.
+    rule_costs : mapping of rule to its cost, or None
+        None: not computed for this round.
     """
 
     round: int
@@ -226,6 +229,7 @@ class Round(Struct, frozen=True, kw_only=True):
     placed: int | None = None
     deferred: dict[str, int] = field(default_factory=dict)
     phases_s: dict[str, float] = field(default_factory=dict)
+    rule_costs: dict[str, RuleCostRow] | None = None
 
 
 class Rounds(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from msgspec import ValidationError, convert
 from msgspec.structs import replace
 
 from coalloc.dashboard.answers import Bar, Change, Round
@@ -19,6 +20,7 @@ from coalloc.dashboard.history import ENDED, ON_NODES, row_after
 from coalloc.model.cost import link_loads
 from coalloc.wire.answers import Event, NodesAnswer, PlanAnswer, ServiceStatus
 from coalloc.wire.job_rows import QueueRow
+from coalloc.wire.rule_rows import RuleCostsRow
 
 EVENTS_KEPT = 20_000
 ROUNDS_KEPT = 2_000
@@ -172,6 +174,18 @@ class Cache:
         )
         self.live += 1
 
+    def costed(self, body: Mapping[str, Any]) -> None:
+        """Take a publication of what rules cost in a round in."""
+        try:
+            found = convert(dict(body), RuleCostsRow)
+        except ValidationError:
+            return
+        for index in range(len(self.rounds) - 1, -1, -1):
+            if self.rounds[index].round == found.round:
+                self.rounds[index] = replace(self.rounds[index], rule_costs=found.rules)
+                self.live += 1
+                return
+
     # What is told
 
     def change(self) -> Change:
@@ -311,7 +325,7 @@ class Cache:
     def _add_round(self, ended: Round) -> None:
         """Take a round in; the later plan of one round replaces the earlier."""
         if self.rounds and self.rounds[-1].round == ended.round:
-            self.rounds.pop()
+            ended = replace(ended, rule_costs=self.rounds.pop().rule_costs)
         self.rounds.append(ended)
 
     def _finish_round(self, answer: PlanAnswer) -> None:

@@ -139,6 +139,8 @@ class Feed(threading.Thread):
             is_any = True
             if topic == "round":
                 self._post(lambda cache, body=body: cache.round_ended(body, time.time()))  # type: ignore[misc]
+            elif topic == "rule_costs":
+                self._post(lambda cache, body=body: cache.costed(body))  # type: ignore[misc]
             if time.monotonic() >= end or self._stopped.is_set():
                 break
         return is_any
@@ -198,4 +200,4 @@ def connected(
     client = Client(endpoint, timeout_s, config=config)
     publishing = found.publish_endpoint or daemon_endpoint(None, config, None).publish_endpoint
     assert publishing is not None
-    return client, EventSubscriber(publishing, ("event.", "round"), found.security)
+    return client, EventSubscriber(publishing, ("event.", "round", "rule_costs"), found.security)

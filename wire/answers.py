@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from coalloc.wire.job_rows import JobDetails, QueueRow
 from coalloc.wire.node_rows import ClusterRow, ReservationRow
+from coalloc.wire.rule_rows import RuleCostsRow
 
 
 class Answer(Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -208,6 +209,10 @@ class PlanAnswer(Answer, frozen=True, kw_only=True, tag="plan"):
     edges : mapping of workflow to (parent, child) pairs
     proc_gbps : mapping of job to Gbit/s
         Bandwidth that one process needs, of jobs in the plan or running that need any.
+    rules : tuple of str
+        Of ``shares``, ``limits`` and ``guarantees`` those that are in force.
+    rule_costs : RuleCostsRow or None
+        Of the newest round for which they were computed; None: of none since the daemon's start.
     """
 
     plan: NewestPlan
@@ -215,6 +220,8 @@ class PlanAnswer(Answer, frozen=True, kw_only=True, tag="plan"):
     edges: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     running: tuple[RunningRow, ...] = ()
     proc_gbps: dict[str, float] = field(default_factory=dict)
+    rules: tuple[str, ...] = ()
+    rule_costs: RuleCostsRow | None = None
     time: float = 0.0
 
 

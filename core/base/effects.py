@@ -263,6 +263,9 @@ class Solve:
         There where the policy's options ask for it.
     notes : mapping
         What the policy noted for itself in an earlier round.
+    lifted : mapping of rule to snapshot
+        Of the same instant without that rule, in rounds whose rules' costs are wanted; these are
+        planned after the round.
     """
 
     round: int
@@ -270,6 +273,7 @@ class Solve:
     policy: str
     history: History = NO_HISTORY
     notes: Mapping[str, Any] = field(default_factory=dict)
+    lifted: Mapping[str, Snapshot] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,6 +124,11 @@ class SolverWarm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CostsWanted:
+    """The next round in which rules are in force is to say what each of them costs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRecalled:
     """The store knows the job of a token; the submit that it came with is the next event."""
 
@@ -151,6 +156,7 @@ SingleEvent = (
     | StorageLost
     | StorageReturned
     | SolverWarm
+    | CostsWanted
     | TokenRecalled
     | Reconfigured
 )

@@ -38,6 +38,8 @@ class RoundControl:
     blocked: bool = False
     """Nothing can be written: no round, whoever asks."""
     is_solving: bool = False
+    costs_wanted: bool = False
+    """The next round is to say what the site's rules cost."""
     last_start: float | None = None
     last_length_s: float = 0.0
     wanted: str = ""

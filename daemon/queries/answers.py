@@ -9,11 +9,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from coalloc.core import snapshots
+from coalloc.core import rules, snapshots
 from coalloc.core.base.composites import flow_of, named
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
-from coalloc.core.sharing import limits
 from coalloc.core.workflows import first_record
 from coalloc.daemon.queries import accounts, accuracy, job_views, shares, workflow_views
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError
@@ -40,6 +39,7 @@ from coalloc.wire.answers import (
 from coalloc.wire.estimate_answers import AccuracyAnswer
 from coalloc.wire.frames import PROTOCOL
 from coalloc.wire.job_rows import JobDetails
+from coalloc.wire.rule_rows import RuleCostsRow
 from coalloc.wire.share_answers import AccountAnswer, PriorityAnswer, RulesAnswer, UsageAnswer
 
 EVENTS_AT_ONCE = 10_000
@@ -62,6 +62,7 @@ class Health:
     began: float | None = None
     policy: str = ""
     disk_free_bytes: int | None = None
+    costs: RuleCostsRow | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +231,8 @@ def _plan(sources: Sources, body: Mapping[str, Any], now: float) -> PlanAnswer:
         edges={} if state.plan is None else workflow_views.edges_of(state.plan, state),
         running=job_views.running_rows(state, now),
         proc_gbps=job_views.proc_gbps(state),
+        rules=tuple(rules.rules_of(state)),
+        rule_costs=sources.health().costs,
         time=now,
     )
 
@@ -260,16 +263,10 @@ def _snapshot(sources: Sources, body: Mapping[str, Any], now: float) -> Snapshot
 def _rules(sources: Sources, body: Mapping[str, Any], now: float) -> RulesAnswer:
     state = sources.state
 
-    def planned(*lifted: str) -> dict[str, Any]:
-        held = state.limited
-        if snapshots.LIMITS in lifted:  # The throttle of an array is its user's, not the site's.
-            held = limits.held_back(state, now, of_site=False)
-        out = {*state.aside, *held}
-        view = snapshots.snapshot(state, now, held=False, without=out, lifted=lifted)
-        return write_snapshot(view)
-
+    lifted = rules.without_each_rule(state, now)
     return RulesAnswer(
-        snapshot=planned(), lifted={rule: planned(rule) for rule in snapshots.rules_of(state)}
+        snapshot=write_snapshot(rules.without_rules(state, now)),
+        lifted={rule: write_snapshot(view) for rule, view in lifted.items()},
     )
 
 

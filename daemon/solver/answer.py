@@ -69,6 +69,8 @@ def answer(stream: socket.socket, extra: Mapping[str, Solve]) -> None:
     # The last resort, should the daemon be too busy to kill: the kernel does it.
     left = request.hard_at + LATE_S - time.monotonic()
     signal.setitimer(signal.ITIMER_REAL, max(left, 0.001))
+    if request.nice:
+        os.nice(request.nice)
     snapshot = read_snapshot(msgspec.json.decode(_body(stream, SNAPSHOT)))
     if request.explain:
         from coalloc.daemon.solver.explain import explained

@@ -46,6 +46,8 @@ class Request(Struct, frozen=True, kw_only=True):
         See there.
     live, notes
         See there.
+    nice : int
+        Added to the niceness of the solver's processes.
     soft_at, hard_at : float
         ``CLOCK_MONOTONIC`` seconds, the same in all processes: when to stop searching, and when
         to be gone.
@@ -62,6 +64,7 @@ class Request(Struct, frozen=True, kw_only=True):
     notes: dict[str, Any] = {}
     checked: bool = False
     node_entries: int | None = None
+    nice: int = 0
     soft_at: float = 0.0
     hard_at: float = 0.0
 

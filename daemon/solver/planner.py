@@ -14,6 +14,7 @@ from typing import Any
 from coalloc.core.base.effects import Solve
 from coalloc.core.base.events import Event, IncumbentFound, Solved, SolveFailed
 from coalloc.daemon.solver.pool import SolverPool
+from coalloc.daemon.solver.rule_costs import RuleCosts
 from coalloc.daemon.store.records_json import read_object
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
@@ -46,6 +47,7 @@ class RoundPlanner:
         self.passed_over_limit = 10
         self.commit_first_incumbent = True
         self._previous: tuple[str, ...] = ()
+        self.costs = RuleCosts(solver, offer)
 
     def start(self, effect: Solve) -> None:
         """Begin a round's solve."""
@@ -62,6 +64,7 @@ class RoundPlanner:
     async def _round(self, effect: Solve) -> None:
         began = time.monotonic()
         jobs: tuple[str, ...] = ()
+        previous = self._previous
         try:
             plan = await self._plan(effect)
         except UnusablePlanError as error:
@@ -79,6 +82,11 @@ class RoundPlanner:
         else:
             self._previous = order_of_starts(plan)
             self._offer(Solved(round=effect.round, plan=plan, solve_s=spent))
+        if effect.lifted:
+            options = self._options(effect.policy)
+            await self.costs.compute(
+                effect, plan, options, previous=previous, limit_s=self.time_limit_s
+            )
 
     async def _plan(self, effect: Solve) -> Plan:
         if effect.policy == "plain" or not self._solver.is_warm:
@@ -117,12 +125,10 @@ class RoundPlanner:
         UnusablePlanError
             With the reason.
         """
-        # A policy takes of these what it knows.
-        options = {**guard(policy, self.passed_over_limit), **self.options}
         outcome = await self._solver.solve(
             snapshot,
             policy,
-            options,
+            self._options(policy),
             deadline_s=self.time_limit_s,
             previous=self._previous,
             history=history,
@@ -138,6 +144,10 @@ class RoundPlanner:
             return read_plan(read_object(outcome.plan.decode()))
         except ValueError as error:
             raise UnusablePlanError(f"its plan cannot be read: {error}") from error
+
+    def _options(self, policy: str) -> dict[str, Any]:
+        """Options of a round; a policy takes of these what it knows."""
+        return {**guard(policy, self.passed_over_limit), **self.options}
 
     async def estimate(
         self, snapshot: Snapshot, policy: str, notes: Mapping[str, Any] | None = None

@@ -168,6 +168,7 @@ class SolverPool:
         on_incumbent: Callable[[bytes], None] | None = None,
         checked: bool = False,
         node_entries: int | None = None,
+        nice: int = 0,
     ) -> SolveOutcome:
         """Plan a snapshot; never raises, and ends within `deadline_s` and a little.
 
@@ -191,6 +192,8 @@ class SolverPool:
             A plan that names more nodes comes without the nodes of placements that start late; it
             cannot be checked any more, so ask for `checked`. With 10,000 jobs on 10,000 nodes a
             whole plan has 30 MB.
+        nice : int
+            Added to the solver's niceness.
         """
         began = time.monotonic()
         request = Request(
@@ -204,6 +207,7 @@ class SolverPool:
             notes=dict(notes or {}),
             checked=checked,
             node_entries=node_entries,
+            nice=nice,
             soft_at=began + deadline_s,
             hard_at=began + deadline_s + GRACE_S,
         )

@@ -21,6 +21,11 @@ OF_SLURM = {
     "coalloc_moves",
 }
 """Those that claims in a batch system's queue move (tests/unit/daemon)."""
+OF_RULES = {
+    *("coalloc_rule_cost_weighted_seconds", "coalloc_rule_cost_bound_weighted_seconds"),
+    *("coalloc_rule_jobs_held", "coalloc_rule_costs_timestamp_seconds"),
+}
+"""Those of sites that have rules (tests/integration/test_rule_costs.py)."""
 OF_TROUBLE = {
     *("coalloc_policy_failures", "coalloc_rounds_failed", "coalloc_solver_requests"),
     *("coalloc_notifications", "coalloc_cluster_jobs_waiting_there", "coalloc_cluster_drained"),
@@ -36,7 +41,7 @@ def declared() -> Samples:
             f"{s.name}{s.labels}={s.value}" for s in family.samples if is_fed(s.name)
         )
         for family in Metrics().registry.collect()
-        if family.name not in OF_SLURM | OF_TROUBLE
+        if family.name not in OF_SLURM | OF_TROUBLE | OF_RULES
     }
 
 

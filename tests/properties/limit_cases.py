@@ -1,12 +1,20 @@
 """A judge of limits, which shares no code with them, and random small sites for it.
 
 The judge knows the limits as they were drawn, and what it has seen of jobs: which are placed, on
-how many processes, since when, for how long they were planned, and what has run before.
+how many processes, since when, for how long they were planned, what waits, and what
+has run before.
+
+`python -m tests.properties.limit_cases --cases 20000 --first 7` plays so many cases, prints how
+far it is after every `TOLD` and each case in which a limit was broken, and goes on with the next.
 """
 
 from __future__ import annotations
 
+import argparse
 import random
+import sys
+import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +26,10 @@ from coalloc.model.parts import PartState
 from tests.support.core_site import Site
 
 DAY = 86_400
+STEPS = 25
+"""Of each case."""
+TOLD = 1_000
+"""Cases between two lines."""
 USERS = ("u", "v", "w")
 TREE = {"top": None, "left": "top", "right": "top", "side": None}
 
@@ -44,6 +56,8 @@ class Judge:
     past: list[Run] = field(default_factory=list)
     placed: dict[str, float] = field(default_factory=dict)
     """Jobs, and how long they are planned to run from when they were placed."""
+    known: set[str] = field(default_factory=set)
+    """Jobs that were accepted."""
     starts: int = 0
 
     def look(self) -> None:
@@ -55,6 +69,9 @@ class Judge:
         """
         now = self.site.now
         jobs = self.site.state.jobs.values()
+        whole = {record.id for record in jobs if not record.flow}
+        joined, self.known = [r for r in jobs if r.id in whole - self.known], whole
+        waiting = [r for r in jobs if r.id in whole and str(r.state) in WAITING]
         there = [record for record in jobs if str(record.state) in PLACED and record.parts]
         new = {record.id for record in there} - self.placed.keys()
         self.placed = {record.id: record.planned for record in there}
@@ -80,6 +97,11 @@ class Judge:
                     if (not name or name in above(row[2])) and user in (None, row[1])
                 ]
                 self._check(limits, mine, name, user, now)
+                if any(is_of(record, name, user) for record in joined):
+                    wait = sum(is_of(record, name, user) for record in waiting)
+                    most = limits.max_waiting_jobs
+                    where = f"{name or 'everything'} of {user or 'all'}"
+                    assert most is None or wait <= most, f"{where}: {wait} wait"
 
     def _check(
         self, limits: Limits, mine: list[Any], name: str, user: str | None, now: float
@@ -108,11 +130,17 @@ class Judge:
 
 
 PLACED = frozenset({"preparing", "starting", "running"})
+WAITING = frozenset({"pending", "held"})
 
 
 def project_of(record: Any) -> str:
     """As the users of these sites submit: everybody names a project, or is of none."""
     return str(record.batch.account)
+
+
+def is_of(record: Any, name: str, user: str | None) -> bool:
+    """Whether a job counts for a limit of a project, or of all, and of a user, or of all."""
+    return (not name or name in above(project_of(record))) and user in (None, record.user)
 
 
 def above(project: str) -> tuple[str, ...]:
@@ -136,7 +164,7 @@ def drawn_limits(dice: random.Random) -> Limits:
     )
 
 
-def play(seed: int, steps: int = 25) -> Judge:
+def play(seed: int, steps: int = STEPS) -> Judge:
     """A site in which users submit, jobs run and end, and days pass; every step is judged.
 
     Raises
@@ -220,3 +248,27 @@ def _finish(site: Site, judge: Judge, job: str, dice: random.Random) -> None:
         )
     )
     site.say(job, PartState.FINISHED, exit_code=0, started=record.started, ended=site.now)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Play cases; returns 1 if a limit was broken in one of them."""
+    parser = argparse.ArgumentParser(prog="python -m tests.properties.limit_cases")
+    parser.add_argument("--cases", type=int, default=20_000)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first")
+    parser.add_argument("--steps", type=int, default=STEPS, help="of each case")
+    args = parser.parse_args(argv)
+    starts, found = 0, 0
+    for done, seed in enumerate(range(args.first, args.first + args.cases), 1):
+        try:
+            starts += play(seed, args.steps).starts
+        except Exception:
+            found += 1
+            print(f"seed {seed}:")
+            traceback.print_exc(file=sys.stdout)
+        if done % TOLD == 0 or done == args.cases:
+            print(f"{done} cases, {starts} starts judged, {found} finds", flush=True)
+    return min(found, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -29,6 +29,7 @@ def test_no_limit_is_broken_in_many_cases() -> None:
         "take",  # the starts of one round are not added up
         "days",  # what has ended is forgotten
         "whole",  # pieces count as jobs of their own
+        "waiting",  # submits are not refused
     ],
 )
 def test_the_judge_finds_planted_defects(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,6 +40,8 @@ def test_the_judge_finds_planted_defects(planted: str, monkeypatch: pytest.Monke
             monkeypatch.setattr(limits.LimitBook, "take", lambda *_: None)
         case "days":
             monkeypatch.setattr(limits.LimitBook, "_count_days", lambda *_: None)
+        case "waiting":
+            monkeypatch.setattr(limits, "waiting_refusal", lambda *_: "")
         case _:
             monkeypatch.setattr(limits, "whole", lambda record: "all")
     with pytest.raises(AssertionError):

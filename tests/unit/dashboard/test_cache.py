@@ -121,6 +121,15 @@ def test_a_round_gets_its_gap_and_later_what_its_plan_says(cache: Cache) -> None
     cache.planned(cache.plan)
     (known,) = cache.rounds
     assert (known.placed, known.phases_s) == (1, {"elapsed": 0.25})
+    assert known.rule_costs is None, "not computed is not nothing"
+    limits = {"with_rule": 200.0, "without": 300.0, "cost": -100.0, "jobs": 1, "held": 1}
+    costs = {"time": NOW, "policy": "auto", "spent_s": 0.1, "rules": {"limits": limits}}
+    cache.costed({"round": 6, **costs})  # one that is forgotten
+    cache.costed({"round": "x", **costs})  # not of this protocol
+    cache.costed({"round": 7, "watch_seq": 3, **costs})
+    (known,) = cache.rounds
+    assert known.rule_costs is not None
+    assert known.rule_costs["limits"].cost == -100.0
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,14 @@ from coalloc.core.base import records, requests
 from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.sqlite import Store
-from coalloc.wire import answers, estimate_answers, job_rows, node_rows, share_answers
+from coalloc.wire import (
+    answers,
+    estimate_answers,
+    job_rows,
+    node_rows,
+    rule_rows,
+    share_answers,
+)
 from coalloc.wire.frames import encode
 from tests.support.core_site import Site
 from tests.support.protocol_page import EXAMPLES, SECTIONS, table
@@ -56,6 +63,8 @@ DOCUMENTED: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("rules", ANSWER, share_answers.RulesAnswer),
     ("plan", ANSWER, answers.PlanAnswer),
     ("plan", "Field of `plan`", answers.NewestPlan),
+    ("plan", "Field of `rule_costs`", rule_rows.RuleCostsRow),
+    ("plan", "Field of a rule's cost", rule_rows.RuleCostRow),
     ("plan", "Field of running work", answers.RunningRow),
     ("events", ANSWER, answers.EventsAnswer),
     ("event.KIND.JOB", "Field", answers.Event),
@@ -118,7 +127,7 @@ def test_every_answer_is_documented() -> None:
     shown = {cls for _, _, cls in DOCUMENTED}
     declared = {
         cls
-        for module in (answers, estimate_answers, job_rows, node_rows, share_answers)
+        for module in (answers, estimate_answers, job_rows, node_rows, rule_rows, share_answers)
         for cls in vars(module).values()
         if isinstance(cls, type) and issubclass(cls, msgspec.Struct)
     }

@@ -1,0 +1,191 @@
+"""Costs of the site's rules in a round, computed beside the rounds.
+
+A round for which they are wanted brings its snapshot without each rule along. When its plan has
+been handed in, these are planned in the same way, one after the other, in processes that yield to
+all others. Then the next round is asked for its costs, after a pause that keeps this to `SHARE` of
+the time. Nothing of it is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from coalloc.core.base.effects import Solve
+from coalloc.core.base.events import CostsWanted, Event
+from coalloc.daemon.solver.pool import SolverPool
+from coalloc.daemon.store.records_json import read_object
+from coalloc.model.plan import Plan
+from coalloc.model.plan_json import read_plan
+from coalloc.model.snapshot import Snapshot
+from coalloc.model.snapshot_json import write_snapshot
+from coalloc.policies.registry import POLICIES
+from coalloc.policies.rule_cost import GUARD, NO_GUARD, RuleCost, plain_weights, rule_cost
+from coalloc.runtime.logs import get_logger
+from coalloc.wire.codec import encode
+from coalloc.wire.rule_rows import RuleCostRow, RuleCostsRow
+
+SHARE = 0.1
+"""Of the time, the most that goes into plans without rules."""
+RETRY_S = 30.0
+"""After a round that had nothing to compare with, seconds."""
+NICE = 10
+"""Of their processes, beyond that of the rounds' own."""
+
+log = get_logger()
+
+
+class RuleCosts:
+    """Computes what rules cost, as often as it may.
+
+    Parameters
+    ----------
+    offer : callable
+        Takes events for the core.
+
+    Attributes
+    ----------
+    newest : RuleCostsRow or None
+        Of the newest round for which they were computed.
+    on_found : callable
+        Takes each of these.
+    """
+
+    def __init__(self, solver: SolverPool, offer: Callable[[Event], None]) -> None:
+        self._solver, self._offer = solver, offer
+        self.newest: RuleCostsRow | None = None
+        self.on_found: Callable[[RuleCostsRow], None] = lambda found: None
+
+    def want(self) -> None:
+        """Ask for the costs of the next round in which rules are in force."""
+        self._offer(CostsWanted())
+
+    async def compute(
+        self,
+        effect: Solve,
+        kept: Plan | None,
+        options: Mapping[str, Any],
+        *,
+        previous: tuple[str, ...],
+        limit_s: float,
+    ) -> None:
+        """Compare a round's plan with those without its rules, and ask for more after a pause.
+
+        Parameters
+        ----------
+        effect : Solve
+            The round's.
+        kept : Plan or None
+            The plan that was made for it; None: none was.
+        options : mapping
+            Of the policy in that round.
+        previous : tuple of str
+            See `coalloc.policies.base.Budget`.
+        limit_s : float
+            For each plan, seconds.
+        """
+        if kept is None or kept.policy != effect.policy or not self._solver.is_warm:
+            # It failed, or was made while nothing was compiled: nothing to compare with.
+            if self._solver.is_warm or not await self._solver.wait_warm(RETRY_S):
+                await asyncio.sleep(RETRY_S)
+            self.want()
+            return
+        began = time.monotonic()
+        plans = _Plans(self._solver, effect, options, previous, limit_s)
+        weights = plain_weights(effect.snapshot, effect.lifted)
+        rows: dict[str, RuleCostRow] = {}
+        for rule, without in effect.lifted.items():
+            rows[rule] = await plans.compared(rule, kept, without, weights)
+        row = POLICIES.get(effect.policy)
+        if row is not None and NO_GUARD.keys() & row.options.keys():
+            rows[GUARD] = await plans.compared(GUARD, kept, effect.snapshot, weights)
+        spent = time.monotonic() - began
+        self.newest = RuleCostsRow(
+            round=effect.round,
+            time=effect.snapshot.time,
+            policy=effect.policy,
+            spent_s=round(spent, 4),
+            rules=rows,
+        )
+        _tell(self.newest)
+        self.on_found(self.newest)
+        await asyncio.sleep(spent / SHARE - spent)
+        self.want()
+
+
+class _Plans:
+    """Plans without rules, made as the round's own was."""
+
+    def __init__(
+        self,
+        solver: SolverPool,
+        effect: Solve,
+        options: Mapping[str, Any],
+        previous: tuple[str, ...],
+        limit_s: float,
+    ) -> None:
+        self._solver, self._effect, self._options = solver, effect, options
+        self._previous, self._limit_s = previous, limit_s
+
+    async def compared(
+        self, rule: str, kept: Plan, without: Snapshot, weights: Mapping[str, float]
+    ) -> RuleCostRow:
+        """The cost of a rule; where there is no plan without it, why."""
+        # Large ones in a thread: the loop has others to serve.
+        body = await asyncio.to_thread(lambda: encode(write_snapshot(without)))
+        outcome = await self._solver.solve(
+            body,
+            self._effect.policy,
+            {**self._options, **(NO_GUARD if rule == GUARD else {})},
+            deadline_s=self._limit_s,
+            previous=self._previous,
+            history=self._effect.history,
+            live=True,
+            notes=self._effect.notes,
+            checked=True,
+            node_entries=0,
+            nice=NICE,
+        )
+        plan = outcome.plan
+        if plan is None:
+            return RuleCostRow(why=f"not computed: {outcome.message or outcome.status}")
+
+        def cost() -> RuleCost:
+            free = read_plan(read_object(plan.decode()))
+            return rule_cost(rule, kept, free, without, weights)
+
+        try:
+            found = await asyncio.to_thread(cost)
+        except ValueError as error:
+            return RuleCostRow(why=f"not computed: its plan cannot be read: {error}")
+        return RuleCostRow(
+            with_rule=found.with_rule,
+            without=found.without,
+            cost=found.cost,
+            bound=found.bound,
+            at_most=found.at_most,
+            jobs=found.jobs,
+            held=found.held,
+        )
+
+
+def _tell(found: RuleCostsRow) -> None:
+    """One line of the log: of each rule its cost and the most it can be, or why not."""
+    fields: dict[str, Any] = {}
+    for rule, row in found.rules.items():
+        if row.why:
+            fields[rule] = row.why
+            continue
+        fields[rule] = {
+            "cost": _short(row.cost),
+            "at_most": _short(row.at_most),
+            "of": _short(row.with_rule),
+            "held": row.held,
+        }
+    log.info("rule_costs_computed", round=found.round, spent_s=found.spent_s, **fields)
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")

@@ -1,0 +1,82 @@
+"""Snapshots without each rule, for what rules cost in a round."""
+
+from __future__ import annotations
+
+from coalloc.core.base.effects import Solve
+from coalloc.core.base.events import CostsWanted, TimerFired
+from coalloc.core.base.projects import Limits, Project
+from coalloc.core.base.settings import PrioritySettings, Trigger
+from tests.support.core_site import HOUR, Site
+
+TIMER = Trigger(kind="timer", every_s=HOUR)
+LIMITED = Project(name="p", users=("ann",), limits=Limits(max_procs=2))
+
+
+def last_solve(site: Site) -> Solve:
+    return [effect for effect in site.effects if isinstance(effect, Solve)][-1]
+
+
+def round_of(site: Site) -> Solve:
+    site.wait(HOUR)
+    site.do(TimerFired(trigger=0))
+    return last_solve(site)
+
+
+def limited_site() -> Site:
+    """One job of two fills its project's limit; the clusters have room for both."""
+    site = Site({"a": 4}, slots=1, triggers=(TIMER,), projects=(LIMITED,))
+    for _ in range(2):
+        site.submit(2, user="ann")
+    return site
+
+
+def test_a_round_brings_what_is_wanted_once_and_of_its_own_instant() -> None:
+    site = limited_site()
+    assert not round_of(site).lifted, "nobody asked"
+    assert len(site.state.limited) == 1
+    site.do(CostsWanted())
+    found = round_of(site)
+    assert list(found.lifted) == ["limits"]
+    without = found.lifted["limits"]
+    assert without.time == found.snapshot.time
+    assert without.running == found.snapshot.running
+    held = {job.id for job in without.queue} - {job.id for job in found.snapshot.queue}
+    assert held == set(site.state.limited)
+    assert not round_of(site).lifted, "asked once"
+
+
+def test_nothing_is_assembled_where_nothing_waits_and_the_wish_stays() -> None:
+    site = Site({"a": 4}, slots=1, triggers=(TIMER,), projects=(LIMITED,))
+    site.do(CostsWanted())
+    assert not round_of(site).lifted
+    site.submit(2, user="ann")
+    assert list(round_of(site).lifted) == ["limits"]
+
+
+def test_nothing_is_assembled_where_no_rule_is_in_force() -> None:
+    site = Site({"a": 1}, slots=1, triggers=(TIMER,))
+    site.submit(1)
+    site.submit(1)
+    site.do(CostsWanted())
+    assert not round_of(site).lifted
+    assert site.state.rounds.costs_wanted
+
+
+def test_shares_are_lifted_from_weights() -> None:
+    site = Site(
+        {"a": 1},
+        slots=1,
+        triggers=(TIMER,),
+        projects=(Project(name="p", users=("ann",)), Project(name="q", users=("bob",))),
+        priority=PrioritySettings(shares=8.0),
+    )
+    for user in ("ann", "ann", "bob"):
+        site.submit(1, user=user)
+    round_of(site)
+    site.do(CostsWanted())
+    found = round_of(site)
+    assert list(found.lifted) == ["shares"]
+    weights = {job.id: job.weight for job in found.snapshot.queue}
+    plain = {job.id: job.weight for job in found.lifted["shares"].queue}
+    assert plain == dict.fromkeys(weights, 1.0)
+    assert min(weights.values()) < 1.0
