@@ -87,7 +87,12 @@ def allot(problem: Problem, scratch: Scratch, item: int, procs: int, size: int) 
         for k in range(clusters):
             scratch.best_take[k] = 0
             if avail[k] >= procs and (
-                chosen < 0 or scratch.cost[k] < scratch.cost[chosen] * (1.0 - 1e-12)
+                chosen < 0
+                or scratch.cost[k] < scratch.cost[chosen] * (1.0 - 1e-12)
+                or (
+                    scratch.cost[k] <= scratch.cost[chosen] * (1.0 + 1e-12)
+                    and avail[k] < avail[chosen]
+                )
             ):
                 chosen = k
         scratch.best_take[chosen] = procs

@@ -91,7 +91,8 @@ def seek(
 ) -> Place:
     """Find the earliest end from `lower` on, or if `now` at `lower` only.
 
-    Of equal ends the one with the fewest processes, then clusters, then the weakest nodes.
+    Of equal ends the one with the fewest processes, then clusters, then the weakest nodes; a job
+    that one of several equal clusters holds goes where the least room is left.
     """
     best, best_procs, best_used, best_cost = inf, 0, 0, 0.0
     begin, best_mode, count, first_start = inf, 0, 0, inf

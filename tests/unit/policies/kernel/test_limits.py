@@ -194,9 +194,21 @@ def test_power_step_joins_classes_and_plans_with_the_lower_power() -> None:
 def test_nodes_are_packed_and_named_in_order() -> None:
     clusters = [cluster("a", 3, slots=4), cluster("b", 2, slots=4)]
     running = [{"id": "r", "nodes": {"a1": 2}, "start": -5.0, "end": 99.0}]
-    plan = planned("conservative", case(clusters, [rigid(1, 6, 5.0), rigid(2, 9, 5.0)], running))
-    assert nodes(plan, "1") == {"a1": 2, "a2": 4}
-    assert list(nodes(plan, "2").items()) == [("a3", 1), ("b1", 4), ("b2", 4)]
+    plan = planned("conservative", case(clusters, [rigid(1, 9, 5.0), rigid(2, 8, 5.0)], running))
+    assert nodes(plan, "1") == {"a1": 1, "a2": 4, "a3": 4}
+    assert list(nodes(plan, "2").items()) == [("b1", 4), ("b2", 4)]
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative", "auto"])
+def test_of_equal_clusters_the_one_with_the_least_room_is_taken(policy: str) -> None:
+    """In the first cluster the small job would leave none of them whole for the large one."""
+    clusters = [cluster("large", 4), cluster("busy", 4), cluster("small", 2)]
+    running = [{"id": "r", "nodes": {"busy1": 1}, "start": -5.0, "end": 99.0}]
+    queue = [rigid(1, 1, 5.0), rigid(2, 3, 5.0), rigid(3, 4, 5.0)]
+    plan = planned(policy, case(clusters, queue, running), coallocation="forbidden")
+    assert {job: start for job, (start, _) in spans(plan).items()} == {"1": 0, "2": 0, "3": 0}
+    assert set(nodes(plan, "1")) == {"small1"}
+    assert set(nodes(plan, "2")) == {"busy2", "busy3", "busy4"}
 
 
 @pytest.mark.parametrize("procs", [2, 3, 7, 8, 33])
