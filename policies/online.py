@@ -17,7 +17,8 @@ only where no cluster can hold them; if by prediction the queue is done sooner s
 split in this round.
 
 The plan then holds by the planned run times: what starts now in the chosen order starts; of the
-others the next one has a reservation, and what ends before it by planned run times may start, too.
+others the next one (over several clusters the first of the order) has a reservation, and what ends
+before it by planned run times may start, too.
 
 A job that has waited for `wait_limit` is overdue. The first of these (by arrival; where a site
 shares out its clusters, by `priority` and then by arrival) is first in every order, so that the
@@ -333,10 +334,16 @@ def orders(queue: Queue) -> Iterator[tuple[str, Ints]]:
 
 
 def promised(queue: Queue, choice: Choice) -> Outcome:
-    """By planned run times, by predicted starts: what is believed to start now goes first."""
+    """By planned run times: what is believed to start now goes first, then what starts next.
+
+    Over several clusters that is the first of the order: what starts next is mostly on another one
+    than it waits for, and without a reservation it would be overtaken again and again.
+    """
     starts = np.where(np.isnan(choice.believed.start), inf, choice.believed.start)
+    if queue.problem.link_gbps.size > 1:
+        starts[starts > SAME_TIME_S] = inf
     starts[queue.first] = -inf
-    return queue.roll(choice.problem, np.argsort(starts, kind="stable"))
+    return queue.roll(choice.problem, np.lexsort((np.argsort(choice.order), starts)))
 
 
 def _written(

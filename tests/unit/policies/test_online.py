@@ -121,6 +121,26 @@ def test_backfilling_beside_the_head_goes_by_predictions(ratio: float, beside: b
     assert start_of(plan, "head") == pytest.approx(5_000.0 if beside else 300.0)
 
 
+def test_what_starts_next_on_another_cluster_takes_no_reservation_from_the_first() -> None:
+    clusters = (machine("a", 4), machine("b", 2))
+    work = (
+        Running(id="ra", nodes={"a0": 1}, start=-60.0, end=300.0),
+        Running(id="rb", nodes={"b0": 1, "b1": 1}, start=-60.0, end=90.0),
+    )
+    queue = (
+        job("first", 4, 600.0, submitted=-9.0, weight=1e6),
+        job("next", 2, 400.0, submitted=-8.0),
+        job("long", 3, 5_000.0, submitted=-7.0),
+    )
+    snapshot = Snapshot(clusters=clusters, queue=queue, running=work)
+    plan = round_of(snapshot, coallocation="forbidden")
+    assert {name: start_of(plan, name) for name in ("next", "first", "long")} == {
+        "next": 90.0,
+        "first": 300.0,
+        "long": 900.0,
+    }
+
+
 def test_only_the_first_overdue_job_leaves_the_order() -> None:
     queue = tuple(
         job(name, 4, seconds, submitted=-DAY - since)
