@@ -149,7 +149,7 @@ def test_a_throttle_is_kept_changed_and_shown(site: Running, client: Client) -> 
     done = coalloc(site, "submit", "--parsable", "-a", "0-3%1", "--", "sleep", "600").strip()
     assert f"{done}_[1-3%1]" in coalloc(site, "queue")
     assert "at most 1" in coalloc(site, "show", done)
-    coalloc(site, "update", done, "--throttle", "2", "--deadline", "tomorrow")
+    coalloc(site, "update", done, "--throttle", "2", "--deadline", "now+2days")
     assert {client.show(f"{done}_{n}").throttle for n in range(4)} == {2}
     assert client.show(f"{done}_3").finish_by is not None
     coalloc(site, "update", done, "--throttle", "none", "--deadline", "none")
