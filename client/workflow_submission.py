@@ -29,6 +29,8 @@ class WorkflowOptions(TypedDict, total=False):
     time_limit : float
         Of each task, seconds of run time.
     weight, earliest : float
+    finish_by : float
+        It starts only along a plan by which all of it ends by then, seconds since 1970.
     clusters, features : sequence of str
     needs : sequence of (kind, job)
     account, qos, partition, constraint, reservation, licenses, gres : str
@@ -52,6 +54,7 @@ class WorkflowOptions(TypedDict, total=False):
     time_limit: float | None
     weight: float
     earliest: float | None
+    finish_by: float | None
     clusters: Sequence[str]
     features: Sequence[str]
     needs: Sequence[tuple[str, str]]

@@ -64,7 +64,7 @@ def check(command: Submit, job: Job, max_tasks: int) -> None:
         raise InputError("throttle", f"{command.throttle} is below 0")
     if command.throttle and not command.array:
         raise InputError("throttle", "is for arrays")
-    deadlines.check(command.finish_by, job)
+    deadlines.check(command.finish_by)
     if command.once and not isinstance(job, RigidJob | MoldableJob):
         raise InputError("once", "is for rigid and moldable jobs")
     if isinstance(job, WorkflowJob):

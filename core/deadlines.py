@@ -1,19 +1,24 @@
 """Deadlines that users set: a job starts only where it can end by its own, or not at all.
 
 A run counts as long as the job's time limit, after which it is ended. A job without one counts as
-long as the plan expects on its nodes, and until it has any, as on full-speed nodes. It is
+long as the plan expects on its nodes, and until it has any, as on full-speed nodes; so do workflows
+and divisible jobs, whose time limits are those of tasks and pieces. It is
 
 - refused at its submit where it could not be kept even if it began at once;
 - planned, without a time limit, on nodes that are fast enough only (`core.offers`);
 - not started by a plan that would have it end too late, nor where its nodes are ready too late;
 - ended, *cancelled* with the reason ``deadline``, as soon as it cannot be kept any more.
 
+A workflow or divisible job has started with its first task or piece; none starts along a plan in
+which any of the others ends too late, or is missing (`in_time`).
 What has started goes on to its end or its time limit, also beyond the deadline.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from heapq import heappop
+from math import inf
 
 from coalloc.core.after_restore import is_held
 from coalloc.core.base.effects import Wake
@@ -22,7 +27,7 @@ from coalloc.core.base.state import State
 from coalloc.core.ending import abort_parts, end_waiting
 from coalloc.core.offers import Offers
 from coalloc.model.errors import InputError
-from coalloc.model.jobs import DivisibleJob, Job, WorkflowJob
+from coalloc.model.plan import Plan
 from coalloc.model.ranges import EVENT
 from coalloc.model.site_rules import span_text
 
@@ -33,18 +38,14 @@ WAKE_S = 0.05
 """A job is ended so long after its latest start: an alarm may come a little early."""
 
 
-def check(finish_by: float | None, job: Job) -> None:
-    """Refuse a deadline that is none, or that no such job has.
+def check(finish_by: float | None) -> None:
+    """Refuse a deadline that is no time.
 
     Raises
     ------
     InputError
     """
-    if finish_by is None:
-        return
-    if isinstance(job, WorkflowJob | DivisibleJob):
-        raise InputError("finish_by", "workflows and divisible jobs have no deadline")
-    if not EVENT.holds(finish_by):
+    if finish_by is not None and not EVENT.holds(finish_by):
         raise InputError("finish_by", f"{finish_by:g} is no time")
 
 
@@ -63,7 +64,7 @@ def impossible(
     begin = max(now, record.opens(now))
     late_s = begin - record.latest_start
     if late_s <= TOLERANCE_S:
-        if record.job.time_limit is None:
+        if record.run_limit is None:
             return ""
         kept = {} if offers is None else offers
         if begin not in kept:
@@ -86,14 +87,31 @@ def misses(record: JobRecord, start: float, planned_s: float) -> bool:
     """
     if record.finish_by is None:
         return False
-    limit = record.job.time_limit
+    limit = record.run_limit
     return start + (planned_s if limit is None else limit) > record.finish_by + TOLERANCE_S
 
 
-def withhold(state: State, record: JobRecord, round: int) -> None:
+def withhold(
+    state: State, job: str, round: int, why: str = "on the nodes of the plan it would end"
+) -> None:
     """Say of a job why it does not start now, where the plan has it."""
-    detail = "on the nodes of the plan it would end after its deadline"
-    state.outlook[record.id] = Outlook(round=round, reason=DEADLINE, detail=detail)
+    detail = f"{why} after its deadline"
+    state.outlook[job] = Outlook(round=round, reason=DEADLINE, detail=detail)
+
+
+def in_time(state: State, plan: Plan, now: float) -> Plan:
+    """The plan without workflows and divisible jobs that would start by it and end too late."""
+    timed = {job for job in state.latest_starts if job in state.composites}
+    if not timed or state.round is None:
+        return plan
+    ends = dict.fromkeys((deferred.job for deferred in plan.deferred), inf)
+    for placement in plan.placements:
+        ends[placement.job] = max(placement.end, ends.get(placement.job, -inf))
+    since = max(now - state.round.snapshot.time, 0.0)
+    late = {job for job in timed & ends.keys() if misses(state.jobs[job], ends[job], since)}
+    for job in late:
+        withhold(state, job, state.round.number, "by the plan it would end")
+    return replace(plan, placements=tuple(p for p in plan.placements if p.job not in late))
 
 
 def end_due(state: State, now: float) -> None:
@@ -129,7 +147,7 @@ def _end(state: State, record: JobRecord, now: float) -> None:
 
 
 def _by_what(record: JobRecord) -> str:
-    limit = record.job.time_limit
+    limit = record.run_limit
     if limit is not None:
         return f"with its time limit of {span_text(limit)}"
     shortest = (record.finish_by or 0.0) - record.latest_start

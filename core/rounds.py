@@ -110,7 +110,7 @@ def incumbent(state: State, event: IncumbentFound, now: float) -> None:
     if current is None or current.number != event.round or current.committed or current.search:
         return
     if state.settings.commit_first_incumbent:
-        _commit(state, event.plan, now)
+        _commit(state, deadlines.in_time(state, event.plan, now), now)
 
 
 def solved(state: State, event: Solved, now: float) -> None:
@@ -125,12 +125,13 @@ def solved(state: State, event: Solved, now: float) -> None:
             _next_policy(state, current, now)  # There was no time for more than a beginning.
             return
         isolating.set_aside(state, current, current.search, now)
-    _commit(state, event.plan, now)
-    _queue_up(state, event.plan, now)
-    _fill(state, event.plan, now)
-    moving.order_moves(state, current.snapshot, event.plan, now)
-    _look_ahead(state, event.plan)
-    dispatch.adopt(state, event.plan, current.number)
+    plan = deadlines.in_time(state, event.plan, now)
+    _commit(state, plan, now)
+    _queue_up(state, plan, now)
+    _fill(state, plan, now)
+    moving.order_moves(state, current.snapshot, plan, now)
+    _look_ahead(state, plan)
+    dispatch.adopt(state, plan, current.number)
     body = write_plan(event.plan)
     state.plan, state.plan_time = event.plan, current.started
     state.out.append(SavePlan(round=current.number, time=now, body=body))
@@ -226,7 +227,7 @@ def _commit(state: State, plan: Plan, now: float) -> None:
             continue
         placement = queueing.gathered(state, record, placement, view, now)
         if deadlines.misses(record, now, placement.end - placement.start):
-            deadlines.withhold(state, record, current.number)
+            deadlines.withhold(state, record.id, current.number)
             continue
         if book is not None and limits.holds(state, book, record, placement):
             continue

@@ -109,7 +109,7 @@ def _changed(
         job, sources = record.job, record.sources
         if command.fields:
             job, sources = _planned(state, record, command.fields, now)
-        deadlines.check(command.finish_by or None, job)
+        deadlines.check(command.finish_by or None)
     except InputError as error:
         return Refused(code="bad_request", message=str(error))
     project = state.tree.project(batch.account, record.user)

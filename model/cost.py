@@ -19,9 +19,10 @@ jobs on multi-cluster systems".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from graphlib import TopologicalSorter
 from math import inf
 
-from coalloc.model.jobs import Edge, MoldableJob, RigidJob, Task
+from coalloc.model.jobs import DivisibleJob, Edge, Job, MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.platform import Cluster
 
 
@@ -79,9 +80,29 @@ def base_time(job: RigidJob | MoldableJob, procs: int) -> float:
     return job.base_time if isinstance(job, RigidJob) else job.speedup.time(procs)
 
 
-def shortest_time(job: RigidJob | MoldableJob) -> float:
-    """Seconds on dedicated full-speed nodes, as many as it can use: no placement is quicker."""
+def shortest_time(job: Job) -> float:
+    """Seconds on dedicated full-speed nodes, as many as it can use: no placement is quicker.
+
+    Of a workflow the longest path, data and communication left out; of divisible work one chunk.
+    """
+    if isinstance(job, WorkflowJob):
+        return _longest_path(job)
+    if isinstance(job, DivisibleJob):
+        return min(job.work, job.chunk_s)
     return base_time(job, job.procs if isinstance(job, RigidJob) else job.max_procs)
+
+
+def _longest_path(job: WorkflowJob) -> float:
+    before: dict[str, list[str]] = {task.id: [] for task in job.tasks}
+    for edge in job.edges:
+        before[edge.child].append(edge.parent)
+    tasks = {task.id: task for task in job.tasks}
+    ends: dict[str, float] = {}
+    for name in TopologicalSorter(before).static_order():
+        pf, procs = tasks[name].parallel_fraction, tasks[name].max_procs
+        seconds = tasks[name].work * (1.0 - pf + pf / procs)
+        ends[name] = seconds + max((ends[parent] for parent in before[name]), default=0.0)
+    return max(ends.values(), default=0.0)
 
 
 def task_time(

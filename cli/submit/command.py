@@ -124,7 +124,6 @@ def add_order(group: Any) -> None:
         metavar="INDICES[%N]",
         help="such as 0-9,12,20-30:2; with %%5 at most five of them run at once",
     )
-    shared.add_deadline(group)
     group.add_argument(
         "--hold-infeasible",
         action="store_true",
@@ -318,7 +317,6 @@ def _job_options(args: argparse.Namespace, script: str, command: str) -> JobOpti
         "script": script or None,
         "procs": args.ntasks,
         **shared.shared_options(args, command),
-        "finish_by": args.deadline and shared.begin(args.deadline, command, "--deadline"),
         **_kind(args, command),
     }
     kept: JobOptions = {k: v for k, v in options.items() if v is not None}  # type: ignore[assignment]
@@ -345,7 +343,6 @@ NOT_DIVISIBLE = (
     "speedup",
     "times",
     "array",
-    "deadline",
     "once",
     "one_cluster",
 )

@@ -45,6 +45,7 @@ def add_order(group: Any) -> None:
         "member of an array),singleton (my other jobs of this name)",
     )
     add_begin(group)
+    add_deadline(group)
     group.add_argument("-H", "--hold", action="store_true", help="queue it held")
 
 
@@ -193,6 +194,8 @@ def shared_options(args: argparse.Namespace, command: str) -> dict[str, Any]:
         options["time_limit"] = args.time
     if args.begin is not None:
         options["earliest"] = begin(args.begin, command)
+    if args.deadline is not None:
+        options["finish_by"] = begin(args.deadline, command, "--deadline")
     return {key: value for key, value in options.items() if value is not None}
 
 

@@ -262,14 +262,19 @@ class JobRecord:
         return "" if self.array_index is None else self.id.partition("_")[0]
 
     @property
+    def run_limit(self) -> float | None:
+        """Time limit of the whole, seconds; that of a workflow or divisible job is of each part."""
+        return self.job.time_limit if isinstance(self.job, RigidJob | MoldableJob) else None
+
+    @property
     def latest_start(self) -> float:
         """The last time at which it may start to end by its deadline, seconds.
 
         Its run counts as long as its time limit, or as it takes at the least.
         """
-        if self.finish_by is None or not isinstance(self.job, RigidJob | MoldableJob):
+        if self.finish_by is None:
             return inf
-        limit = self.job.time_limit
+        limit = self.run_limit
         return self.finish_by - (shortest_time(self.job) if limit is None else limit)
 
     @property

@@ -147,8 +147,24 @@ def test_a_template_stands_for_the_commands_and_is_needed_where_there_are_none(
         assert capsys.readouterr().out == "1\n"
         assert (site.work / "coalloc-1.1.out").read_text() == "a b named 1.1 1\n"
         assert (site.work / "coalloc-1.2.out").read_text() == "c named 1.2 1\n"
+        _deadlines(site, file, capsys)
     finally:
         site.stop()
+
+
+def _deadlines(site: Running, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Workflows and divisible jobs that can be kept run, one that cannot is refused."""
+    workflow = ["submit-workflow", str(file), "--command-template", "true", "--wait"]
+    assert main.main([*workflow, "--deadline", "now+9hours"]) == 0
+    chunks = ["submit", "--divisible", "2", "--chunk", "1", "--wait"]
+    assert main.main([*chunks, "--deadline", "now+9hours", "--", "true"]) == 0
+    assert site.job("2")["finish_by"] > site.job("2")["ended"]
+    long = site.work / "long.json"
+    tasks = [{"id": name, "work": 100.0, "command": ["true"]} for name in "ab"]
+    long.write_text(json.dumps({"tasks": tasks, "edges": [{"from": "a", "to": "b"}]}))
+    capsys.readouterr()
+    assert main.main(["submit-workflow", str(long), "--deadline", "now+100seconds"]) == 1
+    assert "error: deadline: with a run time of at least 200 s it" in capsys.readouterr().err
 
 
 def test_a_cancelled_workflow_ends_its_tasks(root: Path) -> None:

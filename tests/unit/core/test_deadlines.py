@@ -7,13 +7,23 @@ from dataclasses import replace
 import pytest
 
 from coalloc.core.base.events import Solved, StatementReceived
-from coalloc.core.base.messages import Abort, Read, Start
+from coalloc.core.base.messages import Abort, Prepare, Read, Start
 from coalloc.core.base.records import Launch
-from coalloc.core.base.requests import Cancel, Done, Hold, Refused, Reserve, Submit, Update
+from coalloc.core.base.requests import (
+    Cancel,
+    Done,
+    Hold,
+    Refused,
+    Reserve,
+    Submit,
+    SubmitWorkflow,
+    Update,
+)
 from coalloc.core.snapshots import snapshot
 from coalloc.daemon.queries.job_views import expectation
 from coalloc.model.parts import PartState
-from coalloc.model.plan import Placement
+from coalloc.model.plan import Deferred, Placement, Plan, Reason
+from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.registry import POLICIES
 from tests.support.core_site import Site, first_fit, reading
@@ -57,15 +67,82 @@ def test_the_begin_time_counts_and_without_a_limit_the_shortest_run_time() -> No
     assert "at least 1 min" in refused(site, 1050.0, **moldable)
 
 
-def test_only_jobs_of_one_run_have_a_deadline_and_it_is_a_time() -> None:
-    site = Site({"a": 1})
-    assert "finish_by" in refused(site, 1e300, **LIMIT)
-    chunks = {"kind": "divisible", "work": 9.0, "chunk_s": 1.0}
-    launch = Launch(argv=("x",))
-    answer = site.ask(Submit(token="d", job=chunks, launch=launch, finish_by=5000.0))
-    assert answer == Refused(
-        code="bad_request", message="finish_by: workflows and divisible jobs have no deadline"
+def test_a_deadline_is_a_time() -> None:
+    assert "finish_by" in refused(Site({"a": 1}), 1e300, **LIMIT)
+
+
+CHUNKS = {"kind": "divisible", "work": 400.0, "chunk_s": 100.0}
+
+
+def test_workflows_and_divisible_jobs_are_refused_by_what_they_take_at_the_least() -> None:
+    site = Site({"a": 9})
+    told = "deadline: with a run time of at least 5 min it ends 1 s too late at the earliest"
+    tasks = [{"id": name, "work": 100.0, "max_procs": 2} for name in "abcd"]
+    tasks[1] |= {"work": 200.0, "parallel_fraction": 1.0}
+    edges = [{"from": "a", "to": "b"}, {"from": "b", "to": "c"}]
+    job = {"kind": "workflow", "tasks": tasks, "edges": edges, "time_limit": 1.0}
+    answer = site.ask(
+        SubmitWorkflow(token="w", job=job, launch=Launch(argv=("x",)), finish_by=1299)
     )
+    assert answer == Refused(code="bad_request", message=told)
+    assert "at least 100 s" in refused(site, 1099.0, **CHUNKS)
+    assert site.state.last_job == 0
+
+
+def test_a_workflow_starts_only_along_a_plan_that_ends_all_of_it_in_time() -> None:
+    site = Site({"a": 1})
+    job = site.submit_workflow("a b", finish_by=2000.0)  # b would follow after an hour
+    record = site.job(job)
+    assert (record.state, site.state.outlook[job].reason) == ("pending", "deadline")
+    assert site.state.outlook[job].detail == "by the plan it would end after its deadline"
+    assert site.state.plan is not None
+    assert {placement.task for placement in site.state.plan.placements} == {"a", "b"}
+    site.wait(900.0)
+    site.wait(0.1)
+    record = site.job(job)
+    assert (record.state, record.reason) == ("cancelled", "deadline")
+    assert record.detail.endswith("with a run time of at least 100 s")
+
+
+@pytest.mark.parametrize("finish_by", [9000.0, 0.0])
+def test_a_later_deadline_or_none_lets_it_start_and_go_on_beyond(finish_by: float) -> None:
+    site = Site({"a": 1})
+    job = site.submit_workflow("a b", finish_by=2000.0)
+    assert isinstance(site.ask(Update(job=job, finish_by=finish_by)), Done)
+    site.run(f"{job}.1")
+    site.wait(9000.0)
+    assert (site.job(job).state, site.job(f"{job}.1").state) == ("running", "running")
+    assert site.state.latest_starts == {}
+
+
+def test_what_a_plan_does_not_place_whole_does_not_start() -> None:
+    class Half(Site):
+        @staticmethod
+        def plan_of(snapshot: Snapshot) -> Plan:
+            plan = first_fit(snapshot)
+            missing = [p for p in plan.placements if p.task == "b"]
+            deferred = [Deferred(job=p.job, task=p.task, reason=Reason.DEPENDENCY) for p in missing]
+            kept = tuple(p for p in plan.placements if p not in missing)
+            return replace(plan, placements=kept, deferred=(*plan.deferred, *deferred))
+
+    site = Half({"a": 2})
+    assert site.job(site.submit_workflow("a b", finish_by=9e9)).state == "pending"
+    assert site.job(site.submit_workflow("a")).state == "running"
+
+
+@pytest.mark.parametrize(("finish_by", "state"), [(1199.0, "pending"), (1200.0, "running")])
+def test_divisible_work_starts_only_if_its_last_chunk_ends_in_time(
+    finish_by: float, state: str
+) -> None:
+    site = Site({"a": 2})
+    launch = Launch(argv=("x",))
+    answer = site.ask(Submit(token="d", job=CHUNKS, launch=launch, finish_by=finish_by))
+    assert isinstance(answer, Done)
+    job = str(answer.body["job"])
+    assert site.job(job).state == state
+    assert bool(site.orders_for(f"{job}.1", Prepare)) is (state == "running")
+    if state == "pending":
+        assert site.state.outlook[job].reason == "deadline"
 
 
 def test_reservations_that_leave_no_nodes_in_time_refuse_it() -> None:
