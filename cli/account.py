@@ -19,6 +19,7 @@ from coalloc.cli.command import (
     connect,
     note,
     print_json,
+    print_json_rows,
 )
 from coalloc.cli.output import show_table
 from coalloc.runtime.texts import instant, length
@@ -84,7 +85,7 @@ def _account(args: argparse.Namespace) -> int:
         if args.swf:
             _write_swf(chosen)
         elif args.json:
-            print_json({"jobs": msgspec.to_builtins(list(chosen))})
+            print_json_rows("jobs", map(msgspec.to_builtins, chosen))
         elif args.csv:
             write_csv(map(_plain, chosen))
         else:

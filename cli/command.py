@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -142,6 +142,17 @@ def print_json(value: Any) -> None:
     """Print a value as indented JSON."""
     json.dump(value, sys.stdout, indent=2, allow_nan=False)
     sys.stdout.write("\n")
+
+
+def print_json_rows(name: str, rows: Iterable[Any]) -> None:
+    """Print an object with this one list as `print_json` does, each entry as it comes."""
+    end = "]"
+    sys.stdout.write(f'{{\n  "{name}": [')
+    for number, row in enumerate(rows):
+        text = json.dumps(row, indent=2, allow_nan=False).replace("\n", "\n    ")
+        sys.stdout.write(f"{',' if number else ''}\n    {text}")
+        end = "\n  ]"
+    sys.stdout.write(f"{end}\n}}\n")
 
 
 def answer_json(answer: Answer) -> None:

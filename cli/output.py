@@ -7,6 +7,7 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from coalloc.runtime.texts import instant
@@ -89,28 +90,33 @@ def show_table(
 ) -> None:
     """Print a table: on a terminal with colours and cut to its width, else plain and whole.
 
+    A long one is printed in sheets, whose columns become wider where they must, so that it is never
+    in memory as a whole.
+
     Parameters
     ----------
     right : frozenset of str
         Headers of the columns that hold numbers.
     """
-    lines = [[printable(cell) for cell in row] for row in rows]
-    if header:
-        lines.insert(0, list(headers))
-    if not is_terminal():
-        sys.stdout.writelines(f"{line}\n" for line in aligned(lines, headers, right))
-        return
-    shown = aligned(lines, headers, right, columns=width())
-    for number, (line, cells) in enumerate(zip(shown, lines, strict=True)):
-        print(_coloured(line, cells, is_header=header and not number))
+    least: Sequence[int] = [0] * len(headers)
+    given, columns = iter(rows), width() if is_terminal() else None
+    sheet: list[Sequence[str]] = [headers] if header else []
+    is_header = header
+    while sheet := [*sheet, *islice(given, SHEET)]:
+        lines = [[printable(cell) for cell in row] for row in sheet]
+        least = _widest(lines, least)
+        for line, cells in zip(aligned(lines, headers, right, columns, least), lines, strict=True):
+            print(line if columns is None else _coloured(line, cells, is_header=is_header))
+            is_header = False
+        sheet = []
 
 
 def aligned(
     lines: Sequence[Sequence[str]],
     headers: Sequence[str],
     right: frozenset[str] = frozenset(),
-    *,
     columns: int | None = None,
+    least: Sequence[int] | None = None,
 ) -> list[str]:
     """Columns padded to their widest cell; the last one is left as it is.
 
@@ -118,8 +124,10 @@ def aligned(
     ----------
     columns : int, optional
         Width of a line: cells are cut until all lines fit, first those of the last column.
+    least : sequence of int, optional
+        Widths of the columns at the least.
     """
-    widths = [max((_size(line[i]) for line in lines), default=0) for i in range(len(headers))]
+    widths: Sequence[int] = _widest(lines, least or [0] * len(headers))
     if columns is not None:
         widths = _fitted(widths, headers, right, columns)
     out = []
@@ -131,6 +139,15 @@ def aligned(
         text = " ".join(cells).rstrip()
         out.append(text if columns is None else _cut(text, columns))
     return out
+
+
+def _widest(lines: Iterable[Sequence[str]], least: Sequence[int]) -> list[int]:
+    """Width of each column, given that it has at least so much."""
+    widths = list(least)
+    for line in lines:
+        for i, cell in enumerate(line[: len(widths)]):
+            widths[i] = max(widths[i], _size(cell))
+    return widths
 
 
 def _fitted(
@@ -193,6 +210,8 @@ STYLES = {
 """Colours of states: green, dim, red."""
 LEAST, LEAST_LAST = 6, 20
 """Columns that are left of a text that is cut, and of the last column before others are cut."""
+SHEET = 5_000
+"""Rows whose columns are aligned at once."""
 CUT = "~"
 """Stands for what was cut off."""
 

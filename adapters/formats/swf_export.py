@@ -63,21 +63,19 @@ def swf_lines(jobs: Iterable[EndedJob], source: str) -> Iterator[str]:
     rows = sorted(jobs, key=lambda job: job.eligible)
     users, projects, programs = Numbers(), Numbers(), Numbers()
     first = int(rows[0].eligible) if rows else 0
-    lines = [
-        _line(number, job, first, (users[job.user], projects[job.project], programs[job.program]))
-        for number, job in enumerate(rows, 1)
-    ]
+    names = [(users[job.user], projects[job.project], programs[job.program]) for job in rows]
     yield "; Version: 2.2"
     yield f"; Computer: {source}"
     yield f"; UnixStartTime: {first}"
     yield "; TimeZoneString: UTC"
     yield f"; StartTime: {datetime.fromtimestamp(first, UTC):%a %b %d %H:%M:%S UTC %Y}"
-    yield f"; MaxJobs: {len(lines)}"
-    yield f"; MaxRecords: {len(lines)}"
+    yield f"; MaxJobs: {len(rows)}"
+    yield f"; MaxRecords: {len(rows)}"
     for kind, numbers in (("User", users), ("Group", projects), ("Executable", programs)):
         for name, number in numbers.of.items():
             yield f"; {kind} {number}: {''.join(c if c.isprintable() else '?' for c in name)}"
-    yield from lines
+    for number, (job, numbered) in enumerate(zip(rows, names, strict=True), 1):
+        yield _line(number, job, first, numbered)
 
 
 def _line(number: int, job: EndedJob, first: int, names: tuple[int, int, int]) -> str:

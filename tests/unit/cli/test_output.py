@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
+from coalloc.cli import output
+from coalloc.cli.command import print_json, print_json_rows
 from coalloc.cli.events import event_line
 from coalloc.cli.job_details import job_lines
 from coalloc.cli.nodes import cluster_line, node_lines
@@ -55,6 +58,37 @@ def test_columns_are_aligned_and_the_last_is_free() -> None:
         "alpha  7 x",
         "b     12 long text",
     ]
+
+
+def test_a_long_table_is_printed_in_sheets_that_become_wider(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = []
+
+    def rows() -> Iterator[tuple[str, str]]:
+        for name in ("a", "b", "longer", "c"):
+            assert len(taken) < 3 or capsys.readouterr().out == "N X\na 1\nb 1\n"
+            taken.append(name)
+            yield name, "1"
+
+    monkeypatch.setattr(output, "SHEET", 2)
+    show_table(("N", "X"), rows())
+    assert capsys.readouterr().out == "longer 1\nc      1\n"
+    show_table(("N", "X"), [])
+    assert capsys.readouterr().out == "N X\n"
+    show_table(("N", "X"), [], header=False)
+    assert not capsys.readouterr().out
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_rows_are_printed_as_they_would_be_at_once(
+    capsys: pytest.CaptureFixture[str], count: int
+) -> None:
+    rows = [{"id": n, "of": {"a": [1, "x\ny"]}, "none": None} for n in range(count)]
+    print_json({"jobs": rows})
+    at_once = capsys.readouterr().out
+    print_json_rows("jobs", iter(rows))
+    assert capsys.readouterr().out == at_once
 
 
 def details() -> dict[str, Any]:
