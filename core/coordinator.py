@@ -16,7 +16,6 @@ from coalloc.core import (
     dispatch,
     isolating,
     presence,
-    promises,
     queue,
     requeueing,
     reserving,
@@ -69,6 +68,7 @@ from coalloc.core.base.speedup_fit import Run
 from coalloc.core.base.start_intervals import Calibration, Promise, StartError
 from coalloc.core.base.state import State, arrival, forget_tokens
 from coalloc.core.base.usage import Owner, Usage
+from coalloc.core.learning import promises
 from coalloc.core.sharing import accounting
 from coalloc.model.reserved import Reserved
 

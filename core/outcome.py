@@ -6,7 +6,7 @@ from coalloc.core.base.effects import DropHistory, SaveHistory
 from coalloc.core.base.records import CANCELLED_THERE, JobRecord, JobState
 from coalloc.core.base.speedup_fit import remembered_runs
 from coalloc.core.base.state import State
-from coalloc.core.estimates import MOST_KEYS, history_keys, remembered
+from coalloc.core.learning.estimates import MOST_KEYS, history_keys, remembered
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.parts import PartState
 

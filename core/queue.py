@@ -25,8 +25,8 @@ from coalloc.core.base.requests import (
 from coalloc.core.base.state import State
 from coalloc.core.eligibility import Owner
 from coalloc.core.ending import abort_parts, begin_cancelling, end_waiting
-from coalloc.core.estimates import best_known, completed, history_keys
-from coalloc.core.programs import program_of
+from coalloc.core.learning.estimates import best_known, completed, history_keys
+from coalloc.core.learning.programs import program_of
 from coalloc.core.sharing import limits
 from coalloc.model.batch_options import check_options
 from coalloc.model.errors import InputError

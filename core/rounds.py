@@ -13,17 +13,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import accumulate
 
-from coalloc.core import (
-    deadlines,
-    dispatch,
-    isolating,
-    moving,
-    presence,
-    promises,
-    queueing,
-    rules,
-    snapshots,
-)
+from coalloc.core import deadlines, dispatch, isolating, presence, rules, snapshots
 from coalloc.core.base.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
 from coalloc.core.base.records import JobRecord, JobState, Outlook
@@ -31,12 +21,14 @@ from coalloc.core.base.round_control import OPERATOR
 from coalloc.core.base.state import RoundState, State, arrival
 from coalloc.core.dependencies import open_needs
 from coalloc.core.eligibility import refused_by_all, reserved_text
-from coalloc.core.estimates import history_for, history_keys
+from coalloc.core.learning import promises
+from coalloc.core.learning.estimates import history_for, history_keys
 from coalloc.core.occupation import Occupation, misfit, occupation
 from coalloc.core.placing import NOW_S, divisible, place_pieces, startable
+from coalloc.core.queues import moving, queueing
+from coalloc.core.queues.waits import waiting_claims
 from coalloc.core.reserving import is_kept_from
 from coalloc.core.sharing import limits
-from coalloc.core.waits import waiting_claims
 from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import NOTES, Placement, Plan, Reason
 from coalloc.model.plan_json import write_plan

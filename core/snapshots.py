@@ -12,10 +12,10 @@ from coalloc.core.base.composites import ChunkPool, WorkflowState, is_stopping
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.dependencies import open_needs
-from coalloc.core.negotiating import others
 from coalloc.core.offers import Offers
+from coalloc.core.queues.negotiating import others
+from coalloc.core.queues.waits import is_crowded
 from coalloc.core.sharing import guarantees, limits, priority
-from coalloc.core.waits import is_crowded
 from coalloc.model.jobs import DivisibleJob, Job, Started, WorkflowJob
 from coalloc.model.parts import PART_ENDED
 from coalloc.model.platform import Cluster, Node, NodeState

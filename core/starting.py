@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core import deadlines, negotiating
+from coalloc.core import deadlines
 from coalloc.core.after_restore import (
     is_cancelled,
     repeat_starts,
@@ -28,6 +28,7 @@ from coalloc.core.batch_accounts import told
 from coalloc.core.dependencies import has_started
 from coalloc.core.ending import abort_parts, release_dependents
 from coalloc.core.outcome import remember, verdict
+from coalloc.core.queues import negotiating
 from coalloc.core.requeueing import GAVE_WAY, PREEMPTED, give_back
 from coalloc.core.sharing.accounting import charge
 from coalloc.core.workflows import task_ended, tries_again

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core import admission, deadlines, dependencies, promises
+from coalloc.core import admission, deadlines, dependencies
 from coalloc.core.base.events import Requested
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Done, Refused, Update
 from coalloc.core.base.state import State
 from coalloc.core.eligibility import owner_of
+from coalloc.core.learning import promises
 from coalloc.core.offers import Offers
 from coalloc.core.queue import answered, chosen_jobs, planned_job
 from coalloc.core.sharing import limits

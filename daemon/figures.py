@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from coalloc.core import snapshots
-from coalloc.core.accuracy import StartAccuracy
 from coalloc.core.base.state import State
+from coalloc.core.learning.accuracy import StartAccuracy
 from coalloc.core.occupation import occupation
 from coalloc.model.platform import NodeState
 

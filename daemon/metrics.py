@@ -17,11 +17,11 @@ from typing import Any
 import prometheus_client as prometheus
 
 import coalloc
-from coalloc.core.accuracy import ALL
 from coalloc.core.base.effects import AppendEvent, Effect, RoundFinished, Solve
 from coalloc.core.base.events import Event, Solved, SolveFailed
 from coalloc.core.base.records import ENDED, JobRecord
 from coalloc.core.base.state import State
+from coalloc.core.learning.accuracy import ALL
 from coalloc.daemon.figures import ClusterFigures, Survey
 from coalloc.wire.rule_rows import RuleCostsRow
 

@@ -43,7 +43,7 @@ from coalloc.core.base.requests import Refused, Submit
 from coalloc.core.base.settings import ClusterSettings, PrioritySettings, Settings, Trigger
 from coalloc.core.base.start_intervals import StartError
 from coalloc.core.coordinator import Coordinator, StoredState
-from coalloc.core.estimates import history_keys, remembered
+from coalloc.core.learning.estimates import history_keys, remembered
 from coalloc.model.cost import run_time
 from coalloc.model.job_json import write_job
 from coalloc.model.parts import PartReport, PartState

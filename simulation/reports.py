@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from coalloc.core.accuracy import ALL, start_accuracy
+from coalloc.core.learning.accuracy import ALL, start_accuracy
 from coalloc.simulation.metrics import Metrics
 from coalloc.simulation.trace import Outcome, Trace
 

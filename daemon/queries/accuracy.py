@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from coalloc.core.accuracy import run_time_accuracy, start_accuracy
 from coalloc.core.base.start_intervals import MISSES
 from coalloc.core.base.state import State
+from coalloc.core.learning.accuracy import run_time_accuracy, start_accuracy
 from coalloc.wire.estimate_answers import AccuracyAnswer, RunTimeRow, StartAccuracyRow
 
 

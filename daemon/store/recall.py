@@ -13,9 +13,9 @@ from coalloc.core.base.state import NOBODY
 from coalloc.core.base.usage import Owner, Usage
 from coalloc.core.coordinator import StoredState
 from coalloc.core.presence import MARK as EXECUTOR
+from coalloc.core.queues.waits import WAITS_KEY, kept_waits
 from coalloc.core.reserving import META as RESERVED
 from coalloc.core.reserving import read_reserved
-from coalloc.core.waits import WAITS_KEY, kept_waits
 from coalloc.daemon.store.records_json import (
     read_object,
     read_promises,

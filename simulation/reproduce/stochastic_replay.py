@@ -29,7 +29,7 @@ from coalloc.adapters.formats.platforms import Platform
 from coalloc.adapters.formats.swf import read_swf
 from coalloc.adapters.formats.swf_jobs import LoggedJob, make_jobs
 from coalloc.core.base.effects import Solve
-from coalloc.core.estimates import history_for, remembered
+from coalloc.core.learning.estimates import history_for, remembered
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
 from coalloc.model.platform import Cluster, Node

@@ -19,14 +19,11 @@ from coalloc.core import (
     coordinator,
     deadlines,
     dependencies,
-    moving,
     native_jobs,
-    negotiating,
     occupation,
     placing,
     presence,
     queue,
-    queueing,
     requeueing,
     rounds,
     starting,
@@ -36,6 +33,7 @@ from coalloc.core import (
 from coalloc.core.base import composites, state
 from coalloc.core.executor import machine as executor
 from coalloc.core.executor import turn as executor_turn
+from coalloc.core.queues import moving, negotiating, queueing
 from coalloc.core.sharing import accounting, limits
 from coalloc.daemon import outbox
 from coalloc.daemon.store import restore

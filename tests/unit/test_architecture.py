@@ -63,6 +63,7 @@ WITHIN = {
     "core/base": (),
     "core/sharing": ("coalloc.core.base", "coalloc.core.dependencies"),
     "core/executor": ("coalloc.core.base",),
+    "core/learning": ("coalloc.core.base",),
     **{
         f"policies/kernel/{folder}": tuple(f"coalloc.policies.{name}" for name in names)
         for folder, names in {

@@ -15,7 +15,7 @@ from coalloc.core.base.power import PowerState, floored, updated
 from coalloc.core.base.records import JobState, Launch
 from coalloc.core.base.requests import Cancel, Done, Hold, Refused, Release, Submit
 from coalloc.core.base.settings import JobDefaults
-from coalloc.core.estimates import KEPT, completed, history_key, predicted, remembered
+from coalloc.core.learning.estimates import KEPT, completed, history_key, predicted, remembered
 from coalloc.model.batch_options import BatchOptions
 from coalloc.model.jobs import RigidJob
 from coalloc.model.parts import PartState

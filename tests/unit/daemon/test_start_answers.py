@@ -12,14 +12,14 @@ from coalloc.cli.main import main
 from coalloc.cli.queue_columns import COLUMNS, Now
 from coalloc.cli.why import why_lines
 from coalloc.core import snapshots
-from coalloc.core.accuracy import start_accuracy
 from coalloc.core.base.start_intervals import ENOUGH, FIRST
+from coalloc.core.learning.accuracy import start_accuracy
 from coalloc.daemon.figures import Survey
 from coalloc.daemon.metrics import Metrics
 from coalloc.daemon.queries import estimate, job_views
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from tests.support.core_site import HOUR, Site
-from tests.unit.core.test_start_intervals import Promising
+from tests.unit.core.learning.test_start_intervals import Promising
 from tests.unit.daemon.test_queue_pages import Local
 
 

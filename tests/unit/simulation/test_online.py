@@ -11,7 +11,7 @@ import pytest
 
 from coalloc.cli import main
 from coalloc.core.base.effects import Solve
-from coalloc.core.estimates import KEPT
+from coalloc.core.learning.estimates import KEPT
 from coalloc.model.errors import InputError
 from coalloc.model.history import History
 from coalloc.model.plan import Plan

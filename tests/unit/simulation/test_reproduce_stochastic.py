@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.cli import main
-from coalloc.core.estimates import KEPT
+from coalloc.core.learning.estimates import KEPT
 from coalloc.simulation.reproduce.experiment import Row
 from coalloc.simulation.reproduce.stochastic import OAS, POLICIES, SEARCH, compared
 from coalloc.simulation.reproduce.stochastic_replay import LOAD, LOGS, replay_window, windows

@@ -15,7 +15,7 @@ from coalloc.core.base.speedup_fit import (
     fitted,
     remembered_runs,
 )
-from coalloc.core.estimates import completed
+from coalloc.core.learning.estimates import completed
 from coalloc.model.errors import InputError
 from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup, Speedup
 

@@ -15,7 +15,7 @@ from coalloc.daemon.store.restore import restore
 from coalloc.daemon.store.schema import APPLICATION_ID, CREATE_MIGRATIONS, MIGRATIONS
 from coalloc.daemon.store.sqlite import Store
 from tests.support.core_site import HOUR
-from tests.unit.core.test_start_intervals import Promising
+from tests.unit.core.learning.test_start_intervals import Promising
 
 
 @pytest.fixture

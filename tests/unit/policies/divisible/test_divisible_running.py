@@ -11,7 +11,7 @@ from coalloc.cli import main
 from coalloc.client.submission import submission
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.settings import JobDefaults
-from coalloc.core.estimates import completed
+from coalloc.core.learning.estimates import completed
 from coalloc.daemon.store.records_json import read_record, write_record
 from coalloc.model.jobs import DivisibleJob, RigidJob
 from coalloc.model.plan import Plan

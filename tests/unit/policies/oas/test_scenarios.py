@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coalloc.core.base.effects import SaveHistory, Solve
-from coalloc.core.estimates import history_for
+from coalloc.core.learning.estimates import history_for
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.errors import InputError

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from coalloc.core import promises
-from coalloc.core.accuracy import ALL, start_accuracy
 from coalloc.core.base.effects import DropPromises, DropStartError, SavePromises, SaveStartError
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Hold, Update
@@ -23,6 +21,8 @@ from coalloc.core.base.start_intervals import (
     between,
     lead_class,
 )
+from coalloc.core.learning import promises
+from coalloc.core.learning.accuracy import ALL, start_accuracy
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.snapshot import Snapshot
 from tests.support.core_site import HOUR, Site, first_fit

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coalloc.core.programs import program_of
+from coalloc.core.learning.programs import program_of
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ from coalloc.core.base.state import State, arrival
 from coalloc.core.free_times import FreeTimes
 from coalloc.core.occupation import LINK_TOLERANCE
 from coalloc.core.offers import room_on
-from coalloc.core.queueing import LEAST_POWER, nodes_for
-from coalloc.core.waits import (
+from coalloc.core.queues.queueing import LEAST_POWER, nodes_for
+from coalloc.core.queues.waits import (
     Claims,
     behind_ours,
     expected_wait,

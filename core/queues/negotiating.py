@@ -21,7 +21,7 @@ from coalloc.core.base.messages import Arrange, Hasten
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State, arrival, procs_of
 from coalloc.core.occupation import meeting_place
-from coalloc.core.waits import (
+from coalloc.core.queues.waits import (
     behind_ours,
     expected_wait,
     is_crowded,

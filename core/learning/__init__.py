@@ -1,0 +1,1 @@
+"""Knowledge from what has ended: run times of programs, and how well expected starts held."""
