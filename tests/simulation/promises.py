@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from coalloc.core.base.messages import Prepare
 from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.deadlines import DEADLINE
 from coalloc.model.cost import link_loads
 from coalloc.model.jobs import DivisibleJob, RigidJob, WorkflowJob
 from coalloc.model.parts import PartState
@@ -278,6 +279,15 @@ def _was_put_back(record: JobRecord, batches: dict[str, Batch]) -> bool:
     return bool(record.origin and batches[record.origin].guests.jobs[record.foreign].requeued)
 
 
+def _has_cause(whole: JobRecord, parts: list[JobRecord]) -> None:
+    """Somebody cancelled it or what it needs; or it had a deadline, and nothing had begun."""
+    if whole.reason == DEADLINE:
+        assert whole.finish_by is not None, f"{whole.id} had no deadline"
+        assert not parts, f"{whole.id} was ended for its deadline, and {parts[0].id} had begun"
+    else:
+        assert whole.cancelled_by or whole.needs, f"{whole.id} was cancelled by nobody"
+
+
 def _workflow_at_end(jobs: dict[str, JobRecord], flow: JobRecord) -> None:
     assert isinstance(flow.job, WorkflowJob)
     tasks = [record for record in jobs.values() if record.flow == flow.id]
@@ -285,7 +295,7 @@ def _workflow_at_end(jobs: dict[str, JobRecord], flow: JobRecord) -> None:
     if flow.state is JobState.COMPLETED:
         assert len(completed) == len(flow.job.tasks), f"{flow.id} is completed, its tasks are not"
     elif flow.state is JobState.CANCELLED:
-        assert flow.cancelled_by or flow.needs, f"{flow.id} was cancelled by nobody"
+        _has_cause(flow, tasks)
     else:
         assert len(completed) < len(tasks), f"{flow.id} is {flow.state}, its tasks completed"
 
@@ -297,6 +307,6 @@ def _divisible_at_end(jobs: dict[str, JobRecord], whole: JobRecord) -> None:
     if whole.state is JobState.COMPLETED:
         assert sorted(done) == list(range(whole.job.chunks)), f"{whole.id} lacks chunks: {done}"
     elif whole.state is JobState.CANCELLED:
-        assert whole.cancelled_by or whole.needs, f"{whole.id} was cancelled by nobody"
+        _has_cause(whole, [record for record in jobs.values() if record.flow == whole.id])
     else:
         assert len(done) < whole.job.chunks, f"{whole.id} is {whole.state}, its chunks completed"

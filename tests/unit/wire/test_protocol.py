@@ -83,7 +83,7 @@ def test_every_event_is_documented() -> None:
 def recorded_kinds() -> set[str]:
     """Kinds of event that the core records, read from its source."""
     kinds: set[str] = set()
-    for path in (ROOT / "core").glob("*.py"):
+    for path in (ROOT / "core").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
