@@ -16,6 +16,7 @@ from typing import Any
 
 from coalloc.core import (
     after_restore,
+    committing,
     coordinator,
     deadlines,
     dependencies,
@@ -25,7 +26,6 @@ from coalloc.core import (
     presence,
     queue,
     requeueing,
-    rounds,
     starting,
     updating,
     workflows,
@@ -337,7 +337,7 @@ MUTANTS: dict[str, Mutant] = {
         steps=600,
     ),
     "reserved-nodes-given-to-others": Mutant(
-        of=rounds._obstacle,
+        of=committing._obstacle,
         old="if not why and is_kept_from(",
         new="if False and is_kept_from(",
         steps=800,
