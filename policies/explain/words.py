@@ -77,9 +77,9 @@ class _Words:
 
     def all(self) -> list[str]:
         made = self.made
-        if made.reason == "starts_now":
-            return [f"starts now as {made.policy} plans"]
         out = [self._headline()]
+        if made.reason == "starts_now":
+            return out
         if isinstance(self.job, DivisibleJob):
             how = "its chunks take what the other jobs leave idle, and delay none of them"
             return out if made.start is None else [*out, how]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,7 @@ def test_several_that_bind_only_together() -> None:
 def test_what_starts_now_needs_no_reason() -> None:
     snapshot = case([cluster("a")], [rigid(1, 4, HOUR)])
     assert explained(snapshot, 1).reason == "starts_now"
+    assert re.fullmatch(r"starts now, ends in \S.* as \w+ plans", told(snapshot, 1))
     with pytest.raises(InputError, match="no job 'x' waits"):
         explain_plan(snapshot, planned("easy", snapshot), "x")
 
