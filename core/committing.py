@@ -8,11 +8,11 @@ from itertools import accumulate
 from coalloc.core import deadlines
 from coalloc.core.base.records import JobRecord, JobState, Outlook
 from coalloc.core.base.state import RoundState, State, arrival
+from coalloc.core.batch_queues import queueing
+from coalloc.core.batch_queues.waits import waiting_claims
 from coalloc.core.dependencies import open_needs
 from coalloc.core.occupation import Occupation, misfit, occupation
 from coalloc.core.placing import NOW_S, divisible, place_pieces, startable
-from coalloc.core.queues import queueing
-from coalloc.core.queues.waits import waiting_claims
 from coalloc.core.reserving import is_kept_from
 from coalloc.core.sharing import limits
 from coalloc.model.plan import Placement, Plan, Reason

@@ -15,10 +15,10 @@ from coalloc.core.base.effects import Wake
 from coalloc.core.base.plan_order import Entry, PlanOrder
 from coalloc.core.base.records import JobState
 from coalloc.core.base.state import State
+from coalloc.core.batch_queues.queueing import may_wait, must_wait
+from coalloc.core.batch_queues.waits import is_crowded, waiting_claims
 from coalloc.core.occupation import Occupation, misfit, occupation
 from coalloc.core.placing import place, startable
-from coalloc.core.queues.queueing import may_wait, must_wait
-from coalloc.core.queues.waits import is_crowded, waiting_claims
 from coalloc.core.reserving import is_kept_from
 from coalloc.core.sharing.limits import LimitBook, holds, start_of
 from coalloc.model.cost import edge_delay

@@ -8,9 +8,9 @@ from dataclasses import replace
 from coalloc.core.base.composites import REST, ChunkPool, Share, WorkflowState, is_stopping, shares
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
+from coalloc.core.batch_queues.negotiating import parts_to_queue
 from coalloc.core.dependencies import open_needs
 from coalloc.core.occupation import Occupation, loads_of, meeting_place, parts_of
-from coalloc.core.queues.negotiating import parts_to_queue
 from coalloc.core.starting import prepare
 from coalloc.core.workflows import begin, part_record, task_record
 from coalloc.model.jobs import RigidJob

@@ -15,9 +15,9 @@ from coalloc.core.base.effects import Wake
 from coalloc.core.base.records import CANCELLED_THERE, JobRecord, JobState
 from coalloc.core.base.settings import Settings
 from coalloc.core.base.state import State
+from coalloc.core.batch_queues import negotiating, rivals
+from coalloc.core.batch_queues.waits import remember_late
 from coalloc.core.ending import abort_parts, end_waiting
-from coalloc.core.queues import negotiating, rivals
-from coalloc.core.queues.waits import remember_late
 from coalloc.core.workflows import settle, task_ended
 from coalloc.model.parts import PartState
 from coalloc.model.refusals import PERMANENT
@@ -29,7 +29,7 @@ GAVE_WAY = "gave_way"
 NOT_GRANTED = "not_granted"
 """Reason of an attempt that was given up while some of its claims still waited."""
 WITHDRAWN = "withdrawn"
-"""Reason of a part that has left its queue for another placement (`core.queues.moving`)."""
+"""Reason of a part that has left its queue for another placement (`core.batch_queues.moving`)."""
 
 
 def give_back(
@@ -146,7 +146,7 @@ def give_up_late(state: State, now: float) -> None:
 
 
 def give_way_to_rivals(state: State, now: float) -> None:
-    """Give back what jobs of other services wait for that came before ours (`queues.rivals`)."""
+    """Give back what earlier jobs of other services wait for (`batch_queues.rivals`)."""
     for record, cluster in rivals.yielding(state, now):
         why = "gives way to a job of another service, which waits for its nodes"
         give_back(state, record, now, cluster, GAVE_WAY, why)

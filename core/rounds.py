@@ -17,11 +17,11 @@ from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
 from coalloc.core.base.records import Outlook
 from coalloc.core.base.round_control import OPERATOR
 from coalloc.core.base.state import RoundState, State
+from coalloc.core.batch_queues import moving
 from coalloc.core.eligibility import refused_by_all, reserved_text
 from coalloc.core.learning import promises
 from coalloc.core.learning.estimates import history_for, history_keys
 from coalloc.core.placing import NOW_S
-from coalloc.core.queues import moving
 from coalloc.core.sharing import limits
 from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import NOTES, Plan, Reason

@@ -11,10 +11,10 @@ from coalloc.core.base.clusters import ClusterState, ViewedNodes
 from coalloc.core.base.composites import ChunkPool, WorkflowState, is_stopping
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
+from coalloc.core.batch_queues.negotiating import others
+from coalloc.core.batch_queues.waits import is_crowded
 from coalloc.core.dependencies import open_needs
 from coalloc.core.offers import Offers
-from coalloc.core.queues.negotiating import others
-from coalloc.core.queues.waits import is_crowded
 from coalloc.core.sharing import guarantees, limits, priority
 from coalloc.model.jobs import DivisibleJob, Job, Started, WorkflowJob
 from coalloc.model.parts import PART_ENDED

@@ -25,10 +25,10 @@ from coalloc.core.base.messages import Abort, Forget, Prepare, Start
 from coalloc.core.base.records import REQUEUED, JobRecord, JobState, Launch, PartRecord
 from coalloc.core.base.state import State
 from coalloc.core.batch_accounts import told
+from coalloc.core.batch_queues import negotiating
 from coalloc.core.dependencies import has_started
 from coalloc.core.ending import abort_parts, release_dependents
 from coalloc.core.outcome import remember, verdict
-from coalloc.core.queues import negotiating
 from coalloc.core.requeueing import GAVE_WAY, PREEMPTED, give_back
 from coalloc.core.sharing.accounting import charge
 from coalloc.core.workflows import task_ended, tries_again

@@ -9,7 +9,7 @@ from coalloc.core import reserving
 from coalloc.core.base.events import Disconnected, StatementReceived
 from coalloc.core.base.messages import Ping, Statement
 from coalloc.core.base.state import State
-from coalloc.core.queues.queueing import wanted_slots
+from coalloc.core.batch_queues.queueing import wanted_slots
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.outbox import Delivery
 from coalloc.wire.server import ExecutorPeer

@@ -11,11 +11,11 @@ from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State, arrival, procs_of
+from coalloc.core.batch_queues import negotiating
 from coalloc.core.deadlines import DEADLINE, TOLERANCE_S
 from coalloc.core.dependencies import is_open
 from coalloc.core.learning import promises
 from coalloc.core.occupation import occupation
-from coalloc.core.queues import negotiating
 from coalloc.core.sharing import limits
 from coalloc.core.sharing.priority import project_of
 from coalloc.daemon.queries import workflow_views

@@ -11,9 +11,9 @@ from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.messages import Order
 from coalloc.core.base.state import NOBODY
 from coalloc.core.base.usage import Owner, Usage
+from coalloc.core.batch_queues.waits import WAITS_KEY, kept_waits
 from coalloc.core.coordinator import StoredState
 from coalloc.core.presence import MARK as EXECUTOR
-from coalloc.core.queues.waits import WAITS_KEY, kept_waits
 from coalloc.core.reserving import META as RESERVED
 from coalloc.core.reserving import read_reserved
 from coalloc.daemon.store.records_json import (

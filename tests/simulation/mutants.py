@@ -31,9 +31,9 @@ from coalloc.core import (
     workflows,
 )
 from coalloc.core.base import composites, state
+from coalloc.core.batch_queues import moving, negotiating, queueing
 from coalloc.core.executor import machine as executor
 from coalloc.core.executor import turn as executor_turn
-from coalloc.core.queues import moving, negotiating, queueing
 from coalloc.core.sharing import accounting, limits
 from coalloc.daemon import outbox
 from coalloc.daemon.store import restore

@@ -7,7 +7,7 @@ from dataclasses import replace
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Read
 from coalloc.core.base.requests import Hold
-from coalloc.core.queues.queueing import wanted_slots
+from coalloc.core.batch_queues.queueing import wanted_slots
 from coalloc.model.parts import PartState
 from coalloc.model.reading import ShareUse
 from tests.support.core_site import Site, reading

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
-from coalloc.core.queues.negotiating import ungranted
+from coalloc.core.batch_queues.negotiating import ungranted
 from coalloc.model.reading import MarkedClaim
 
 Attempts = dict[tuple[str, int], dict[str, MarkedClaim]]

@@ -12,10 +12,10 @@ from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Abort, Arrange, Hasten, Prepare, Read, Start
 from coalloc.core.base.records import JobState, Wait
 from coalloc.core.base.requests import Cancel, Done, PauseRounds, ResumeRounds
+from coalloc.core.batch_queues.negotiating import in_words, late_clusters
+from coalloc.core.batch_queues.waits import WAITS_KEY, expected_wait, kept_waits
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.core.occupation import occupation
-from coalloc.core.queues.negotiating import in_words, late_clusters
-from coalloc.core.queues.waits import WAITS_KEY, expected_wait, kept_waits
 from coalloc.model.parts import PartReport, PartState
 from coalloc.model.plan import Placement, Plan, Reason
 from coalloc.model.snapshot import Running, Snapshot

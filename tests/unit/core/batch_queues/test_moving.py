@@ -11,10 +11,10 @@ from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import ABILITIES, Abort, Forget, Hello, Prepare, Start, Withdraw
 from coalloc.core.base.records import JobState, Wait
 from coalloc.core.base.requests import Drain, Reserve, Resume, RoundNow
-from coalloc.core.queues.moving import expected_start
-from coalloc.core.queues.negotiating import in_words
+from coalloc.core.batch_queues.moving import expected_start
+from coalloc.core.batch_queues.negotiating import in_words
 from coalloc.model.parts import PartState
-from tests.unit.core.queues.test_negotiating import Crowded
+from tests.unit.core.batch_queues.test_negotiating import Crowded
 
 MARGIN_S = 300.0
 RUN_S = 60.0

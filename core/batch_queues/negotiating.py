@@ -20,8 +20,7 @@ from coalloc.core.base.effects import Wake
 from coalloc.core.base.messages import Arrange, Hasten
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State, arrival, procs_of
-from coalloc.core.occupation import meeting_place
-from coalloc.core.queues.waits import (
+from coalloc.core.batch_queues.waits import (
     behind_ours,
     expected_wait,
     is_crowded,
@@ -31,6 +30,7 @@ from coalloc.core.queues.waits import (
     remember,
     width_of,
 )
+from coalloc.core.occupation import meeting_place
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.parts import PART_ENDED, PartReport, PartState, QueueTerms
 from coalloc.model.platform import NodeState

@@ -10,7 +10,7 @@ from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Abort, Read
 from coalloc.core.base.records import JobState
 from coalloc.model.reading import MarkedClaim
-from tests.unit.core.queues.test_negotiating import Crowded, negotiating
+from tests.unit.core.batch_queues.test_negotiating import Crowded, negotiating
 
 
 def claim(job: str, submitted: float, *, holds: bool, ours: bool, name: str = "") -> MarkedClaim:

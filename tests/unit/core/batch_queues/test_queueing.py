@@ -5,7 +5,7 @@ from __future__ import annotations
 from coalloc.core.base.messages import Prepare
 from coalloc.core.base.records import JobState
 from coalloc.model.parts import PartState
-from tests.unit.core.queues.test_negotiating import Crowded
+from tests.unit.core.batch_queues.test_negotiating import Crowded
 from tests.unit.core.test_pieces import submit
 
 

@@ -19,12 +19,18 @@ from collections.abc import Collection, Iterator, Sequence
 from coalloc.core.base.composites import ChunkPool
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import RoundState, State
+from coalloc.core.batch_queues.negotiating import may_queue, others, suits
+from coalloc.core.batch_queues.waits import (
+    Claims,
+    expected_wait,
+    is_crowded,
+    jobs_ahead,
+    waiting_claims,
+)
 from coalloc.core.deadlines import misses
 from coalloc.core.eligibility import offered, owner_of, verdict_of
 from coalloc.core.occupation import LINK_TOLERANCE, Occupation, loads_of, misfit_of_links
 from coalloc.core.placing import NOW_S, divisible, place, place_pieces, startable
-from coalloc.core.queues.negotiating import may_queue, others, suits
-from coalloc.core.queues.waits import Claims, expected_wait, is_crowded, jobs_ahead, waiting_claims
 from coalloc.core.sharing.limits import LimitBook, are_on, holds, start_of, trimmed
 from coalloc.model.cost import piece_time, run_time
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob

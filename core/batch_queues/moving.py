@@ -30,11 +30,8 @@ from coalloc.core.avoiding import avoided
 from coalloc.core.base.messages import WITHDRAW, Withdraw
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State, arrival
-from coalloc.core.free_times import FreeTimes
-from coalloc.core.occupation import LINK_TOLERANCE
-from coalloc.core.offers import room_on
-from coalloc.core.queues.queueing import LEAST_POWER, nodes_for
-from coalloc.core.queues.waits import (
+from coalloc.core.batch_queues.queueing import LEAST_POWER, nodes_for
+from coalloc.core.batch_queues.waits import (
     Claims,
     behind_ours,
     expected_wait,
@@ -44,6 +41,9 @@ from coalloc.core.queues.waits import (
     waiting_claims,
     width_of,
 )
+from coalloc.core.free_times import FreeTimes
+from coalloc.core.occupation import LINK_TOLERANCE
+from coalloc.core.offers import room_on
 from coalloc.model.cost import run_time
 from coalloc.model.jobs import MoldableJob, RigidJob, stays_whole
 from coalloc.model.parts import PartState
