@@ -1,6 +1,6 @@
 """Intervals of expected starts over job logs, replayed by the daemon's core under EASY.
 
-    python -m benchmarks.start_intervals --logs /work/shared/data/swf [--log NAME ...]
+    python -m benchmarks.start_intervals --logs ../shared/data/swf [--log NAME ...]
 
 Every log is replayed on one cluster of its own machine's size. Expected starts are two halves, by
 the order of the starts. The constants of `coalloc.core.base.start_intervals` were chosen on the
@@ -43,6 +43,12 @@ LOGS: dict[str, Machine] = {
     "SDSC-BLUE-2000": Machine(file="SDSC-BLUE-2000-4.2-cln.first25k.swf.gz", nodes=144, per_node=8),
     "HPC2N-2002": Machine(file="HPC2N-2002-2.1-cln.first25k.swf.gz", nodes=120, per_node=2),
     "NASA-iPSC-1993": Machine(file="NASA-iPSC-1993-3.1-cln.swf.gz", nodes=128, load=0.9),
+    "CEA-Curie-2011": Machine(
+        file="CEA-Curie-2011-2.1-cln.first20k.swf.gz", nodes=5832, per_node=16, load=0.9
+    ),
+    "CERIT-2013": Machine(
+        file="CERIT-wagap-2013.part1.xswf.gz", nodes=34, per_node=64, jobs=6000, load=0.9
+    ),
     # Grids: machines that their first days and months keep as busy as the others are.
     "METACENTRUM-2009": Machine(
         file="METACENTRUM-2009-2.part1.swf.gz", nodes=20, per_node=8, load=0.9
