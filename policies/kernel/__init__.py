@@ -17,16 +17,15 @@ serial with insertion, on a       `serial_sgs`, annealed    `workflow`; `auto` w
 profile of each cluster           by `serial_annealing`
 serial with insertion, earliest   `eft_mapping`; `cpa`      `m-heft*`, `hcpa`, `mcpa`, `mca-heft`
 finish over levels of power       grows the allotments
-parallel on one pool of           `pool_list`               `bicriteria`
-processors; allotments give way
-the same, fixed allotments,       `shelf_packing`           `demt`, its comparators,
-O(log n) a start                                            `bicriteria-batch`
+parallel on one pool of           `pool_list`, annealed by  `bicriteria*`, `demt`, its
+processors; allotments may give   `list_annealing`          comparators
+way; O(log n) a start
 by prices on one pool             `pool_insertion`,         `bicriteria`
                                   `pool_reinsertion`
 ================================  ========================  ======================================
 
-Two searches build no schedules of their own: `branch_and_bound` (exact search of `oas`) and
-`packing` (equal nodes).
+Three searches build no schedules of their own: `branch_and_bound` (exact search of `oas`),
+`packing` (equal nodes) and `shelf_packing` (which jobs a shelf of `demt` holds).
 
 Why counts are enough
 ---------------------

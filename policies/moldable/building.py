@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.kernel.acceptance import Cooling
+from coalloc.policies.kernel.pool.list_annealing import Decoding, anneal_list
 from coalloc.policies.kernel.pool.pool_insertion import Costs, Placed, insert_all, settle
-from coalloc.policies.kernel.pool.pool_list import Lists, Shares, anneal_lists, list_flexibly
+from coalloc.policies.kernel.pool.pool_list import Listing, ListRule, list_on_pool, lists_for
 from coalloc.policies.kernel.pool.pool_profile import Profile
 from coalloc.policies.kernel.pool.pool_reinsertion import MOST, Goal, Moved, improve
 from coalloc.policies.kernel.pool.pricing import Priced, price_rows
@@ -64,7 +65,7 @@ class Builder:
     work : float
         Placements tried so far.
     list_work : float
-        What a list counts for: it takes time that grows with the square of the queue.
+        What a list counts for: as many as the square of the queue, by which limits were chosen.
     """
 
     def __init__(self, queue: MoldableQueue, seed: int = 0) -> None:
@@ -78,7 +79,7 @@ class Builder:
             np.zeros(rows), np.zeros(rows, dtype=np.int64), np.zeros(1, dtype=np.int64)
         )
         self._moved = Moved.empty()
-        self._lists = Lists(np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64))
+        self._lists = lists_for(n, queue.capacity)
         self._random = seeded(seed)
 
     def point(self) -> Point:
@@ -99,14 +100,12 @@ class Builder:
     def list(
         self, order: Ints, wanted: Ints, cap: float, squeeze: float = 1.0, stretch: float = 1.0
     ) -> bool:
-        """List all jobs in this order on about these allotments; see `list_flexibly`."""
-        queue, shares = self.queue, Shares(squeeze, stretch)
+        """List all jobs in this order on about these allotments; see `list_on_pool`."""
+        queue, rule = self.queue, ListRule(squeeze, stretch, cap, np.inf)
         self.work += CALL + self.list_work
-        return bool(
-            list_flexibly(
-                queue.jobs, queue.processors, order, wanted, shares, cap, self._lists, self._now
-            )
-        )
+        listing, there = Listing(order, wanted), queue.processors
+        cmax, _ = list_on_pool(queue.jobs, there, listing, rule, self._lists, self._now)
+        return bool(cmax < np.inf)
 
     def anneal(
         self,
@@ -132,34 +131,29 @@ class Builder:
             Each job gets its place before any later one, though processors wait for it.
         """
         queue = self.queue
-        order, wanted = order.copy(), wanted.copy()
-        best_order, best_wanted = np.empty_like(order), np.empty_like(wanted)
+        best = Listing(np.empty_like(order), np.empty_like(wanted))
         self.list(order, wanted, cap, *shares)
         scale = float(queue.weight @ self.end)
         self.work += trials * self.list_work
-        anneal_lists(
+        anneal_list(
             queue.jobs,
             queue.processors,
-            order,
-            wanted,
-            Shares(*shares),
-            cap,
-            late * scale,
+            Listing(order.copy(), wanted.copy()),
+            ListRule(*shares, cap, np.inf),
+            Decoding(late * scale, waits),
             Cooling(trials, heats[0] * scale, heats[1] * scale),
             self._random,
             self._lists,
             self._profile,
-            waits,
             self._now,
-            best_order,
-            best_wanted,
+            best,
         )
         if waits:
-            self.rows[:] = best_wanted
+            self.rows[:] = best.wanted
             self._clear()
-            settle(queue.jobs, best_order, self._profile, self._now)
+            settle(queue.jobs, best.order, self._profile, self._now)
             return True
-        return self.list(best_order, best_wanted, cap, *shares)
+        return self.list(best.order, best.wanted, cap, *shares)
 
     def settle(self) -> None:
         """Start every job as early as it can, by rising starts; none starts later than before."""

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.kernel.pool.shelf_packing import Allotted, Trees, list_fixed
+from coalloc.policies.kernel.pool.pool_insertion import Placed
+from coalloc.policies.kernel.pool.pool_list import Listing, ListRule, list_on_pool, lists_for
 from coalloc.policies.kernel.state import SHORTEST, Outcome
 from coalloc.policies.moldable.queue import MoldableQueue
 
@@ -24,13 +25,11 @@ class Lister:
     """
 
     def __init__(self, queue: MoldableQueue) -> None:
-        self.queue = queue
-        half = 1 << max(queue.size - 1, 0).bit_length()
-        taken = np.zeros(queue.starts.size, dtype=np.int64)
-        self._trees = Trees(np.empty(2 * half), np.empty(2 * half), taken)
-        self.start = np.zeros(queue.size)
-        self.out = np.zeros(2)
-        self.waits = bool((queue.release > 0.0).any())
+        self.queue, size = queue, queue.size
+        self._jobs = queue.jobs._replace(times=np.maximum(queue.times, SHORTEST))
+        self._lists = lists_for(size, queue.capacity)
+        self.start = np.zeros(size)
+        self._out = Placed(np.zeros(size, dtype=np.int64), self.start, np.zeros(size))
 
     def run(self, order: Ints, rows: Ints, most: float = np.inf) -> tuple[float, float]:
         """Return the makespan, seconds, and the weighted completion.
@@ -44,21 +43,10 @@ class Lister:
         most : float
             Both are inf where the weighted completion passes this.
         """
-        queue = self.queue
-        late = np.zeros(0, dtype=np.int64)
-        if self.waits:
-            release = queue.release[order]
-            late = np.argsort(release, kind="stable")[int((release <= 0.0).sum()) :]
-        jobs = Allotted(
-            procs=queue.procs[rows],
-            seconds=np.maximum(queue.times[rows], SHORTEST),
-            weight=queue.weight,
-            release=queue.release,
-        )
-        late = late.astype(np.int64)
-        there = queue.processors
-        list_fixed(order, jobs, late, there, most, self._trees, self.start, self.out)
-        return float(self.out[0]), float(self.out[1])
+        rule = ListRule(1.0, 1.0, np.inf, most)
+        there, listing = self.queue.processors, Listing(order, rows)
+        cmax, total = list_on_pool(self._jobs, there, listing, rule, self._lists, self._out)
+        return float(cmax), float(total)
 
 
 class Layer:

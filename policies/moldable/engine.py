@@ -6,7 +6,7 @@
 2. In the order of these starts, and of starts moved a little at random, jobs are put into a profile
    of free processors where they cost least (`insertion`), with ends up to T times a slack: what
    does not fit exactly goes there. Or the same order is listed, each job on about its cheapest
-   allotment (`kernel.pool_list`). What brought more for its work is done more often.
+   allotment (`kernel.pool.pool_list`). What brought more for its work is done more often.
 3. Local search: from the schedules found so far, a few jobs that run near each other are taken out
    and put back, by annealing on the weighted completion with the makespan held at T; in turn with
    annealing of lists, which are nearer to the optimum the fewer jobs there are.

@@ -1,8 +1,9 @@
-"""List scheduling of moldable jobs whose allotments give way: compiled.
+"""List scheduling of moldable jobs on one pool of processors: compiled.
 
 At each instant, in order, every job that is there starts on the allotment that is wanted for it, if
 that is free; on less, down to a share of it (*squeeze*); on more, where it would end after the cap;
-and, once nothing else can start, on what is left over, up to a multiple of it (*stretch*).
+and, once nothing else can start, on what is left over, up to a multiple of it (*stretch*). With
+shares of 1 and no cap the allotments are fixed. A start costs O(log n).
 """
 
 from __future__ import annotations
@@ -11,274 +12,235 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coalloc.policies.kernel.acceptance import Cooling, accepts
 from coalloc.policies.kernel.jit import helper, kernel
-from coalloc.policies.kernel.moves import shift
-from coalloc.policies.kernel.pool.pool_insertion import Placed, place_in_turn
+from coalloc.policies.kernel.pool.minima import empty_tree, grow, leaf_within, put
+from coalloc.policies.kernel.pool.pool_insertion import Placed
 from coalloc.policies.kernel.pool.pool_jobs import Jobs, Processors
-from coalloc.policies.kernel.pool.pool_profile import Profile
 from coalloc.policies.kernel.record import Floats, Ints, record
-from coalloc.policies.kernel.xorshift import State, draw, pick
 
 
 @record
-class Shares(NamedTuple):
-    """Of the allotment that is wanted, what a job starts on."""
+class Listing(NamedTuple):
+    """N jobs in an order, and the allotment that is wanted for each."""
 
-    squeeze: float  # at least; 1 at most
+    order: Ints  # N
+    wanted: Ints  # N
+
+
+@record
+class ListRule(NamedTuple):
+    """Limits within which allotments give way, and of the value."""
+
+    squeeze: float  # of the allotment that is wanted, what a job starts on at least; 1 at most
     stretch: float  # at most; 1 at least
+    cap: float  # what no job should end after, s
+    most: float  # of the weighted completion; for allotments that do not give way
 
 
 @record
 class Lists(NamedTuple):
-    """Working memory of a list of N jobs."""
+    """Working memory of a list of N jobs; see `lists_for`."""
 
-    waiting: Ints  # N
-    running: Ints  # N
+    needs: Floats  # tree of minima over the order: fewest processors that what waits starts on
+    due: Floats  # likewise: when a job arrives, or what runs ends, s
+    begun: Ints  # N, places in the order of what starts at one instant
+    taken: Ints  # processors that jobs hold at the begin of each stretch up to the last dip
+
+
+def lists_for(jobs: int, capacity: Ints) -> Lists:
+    """Working memory for so many jobs, and processors that are there in each stretch of time.
+
+    After the last dip, a stretch that offers less than the one before it, nothing that fits now
+    can be in the way of anything.
+    """
+    dips = np.flatnonzero(np.diff(capacity) < 0)
+    taken = np.zeros(int(dips.max(initial=-1)) + 2, dtype=np.int64)
+    return Lists(empty_tree(jobs), empty_tree(jobs), np.zeros(jobs, dtype=np.int64), taken)
 
 
 @helper(inline=True)
-def room_for(there: Processors, level: int, used: int, until: float) -> int:
-    """Processors that stay free from now, in row `level` of what is there, until then."""
-    starts, capacity = there.starts, there.capacity
-    least = capacity[level]
-    x = level + 1
-    while x < starts.size and starts[x] < until:
-        least = min(least, capacity[x])
-        x += 1
-    return least - used
+def plant(jobs: Jobs, listing: Listing, squeeze: float, lists: Lists, out: Placed) -> None:
+    """Nothing has started; jobs wait, or have not arrived."""
+    order, needs, due, half = listing.order, lists.needs, lists.due, lists.needs.size >> 1
+    for x in range(half):
+        needs[half + x], due[half + x] = np.inf, np.inf
+    for x in range(order.size):
+        i = order[x]
+        out.row[i] = -1
+        if jobs.release[i] > 0.0:
+            due[half + x] = jobs.release[i]
+        else:
+            needs[half + x] = squeeze * jobs.procs[listing.wanted[i]]
+    grow(needs)
+    grow(due)
 
 
 @helper(inline=True)
-def allotment_at(jobs: Jobs, i: int, wanted: int, squeeze: float, left: float, room: int) -> int:
-    """Job i's allotment with so much time left and processors free; -1 to wait."""
-    procs = jobs.procs
+def still_to_end(jobs: Jobs, listing: Listing) -> tuple[float, float]:
+    """The weight of all jobs, and the sum of weight times seconds."""
+    weight, least = 0.0, 0.0
+    for x in range(listing.order.size):
+        i = listing.order[x]
+        weight += jobs.weight[i]
+        least += jobs.weight[i] * jobs.times[listing.wanted[i]]
+    return weight, least
+
+
+@helper(inline=True)
+def take_until(there: Processors, taken: Ints, first: int, end: float, procs: int) -> bool:
+    """Take processors in the stretches from `first` on that begin before an end, if free."""
+    s = first
+    while s < taken.size and there.starts[s] < end:
+        if there.capacity[s] - taken[s] < procs:
+            return False
+        s += 1
+    for y in range(first, s):
+        taken[y] += procs
+    return True
+
+
+@helper(inline=True)
+def give_until(there: Processors, taken: Ints, first: int, end: float, procs: int) -> None:
+    """Give back what `take_until` has taken."""
+    s = first
+    while s < taken.size and there.starts[s] < end:
+        taken[s] -= procs
+        s += 1
+
+
+@helper(inline=True)
+def take_due(
+    jobs: Jobs, listing: Listing, squeeze: float, lists: Lists, out: Placed, now: float
+) -> int:
+    """Let in who arrives by now, and take out who ends; the processors that are free again."""
+    freed, due, half = 0, lists.due, lists.due.size >> 1
+    while due[1] <= now:
+        p = leaf_within(due, half, now)
+        i = listing.order[p - half]
+        if out.row[i] < 0:
+            put(lists.needs, p, squeeze * jobs.procs[listing.wanted[i]])
+        else:
+            freed += jobs.procs[out.row[i]]
+        put(due, p, np.inf)
+    return freed
+
+
+@helper(inline=True)
+def allotment_at(jobs: Jobs, i: int, wanted: int, rule: ListRule, now: float, room: int) -> int:
+    """Job i's allotment with so many processors free; -1 to wait."""
+    procs, left = jobs.procs, rule.cap - now
     a = wanted
-    if procs[a] * squeeze > room:
-        return -1
     while a + 1 < jobs.first[i + 1] and jobs.times[a] > left and procs[a + 1] <= room:
         a += 1
     while a > jobs.first[i] and procs[a] > room:
         a -= 1
-    return a if squeeze * procs[wanted] <= procs[a] <= room else -1
+    return a if rule.squeeze * procs[wanted] <= procs[a] <= room else -1
 
 
 @helper(inline=True)
-def stretched(jobs: Jobs, i: int, a: int, most: float, room: int) -> int:
-    """Job i's largest allotment of at most so many processors, so many more than those of `a`."""
-    widest = min(jobs.procs[a] + room, most)
-    while a + 1 < jobs.first[i + 1] and jobs.procs[a + 1] <= widest:
-        a += 1
+def start_fitting(
+    jobs: Jobs,
+    there: Processors,
+    listing: Listing,
+    rule: ListRule,
+    lists: Lists,
+    level: int,
+    now: float,
+    room: int,
+    out: Placed,
+) -> tuple[int, int]:
+    """Start what fits in stretch `level`, in order; how many jobs, and the processors left."""
+    needs, half, begun = lists.needs, lists.needs.size >> 1, 0
+    p = leaf_within(needs, half, room)
+    while p > 0:
+        i = listing.order[p - half]
+        a = allotment_at(jobs, i, listing.wanted[i], rule, now, room)
+        if a >= 0 and take_until(there, lists.taken, level + 1, now + jobs.times[a], jobs.procs[a]):
+            put(needs, p, np.inf)
+            out.row[i] = a
+            lists.begun[begun] = p
+            begun += 1
+            room -= jobs.procs[a]
+        p = leaf_within(needs, p + 1, room) if p + 1 < 2 * half else 0
+    return begun, room
+
+
+@helper(inline=True)
+def widen(
+    jobs: Jobs, there: Processors, taken: Ints, i: int, a: int, most: float, first: int, now: float
+) -> int:
+    """Change job i, which starts now, to its largest allotment of at most so many processors."""
+    procs, times, b = jobs.procs, jobs.times, a
+    while b + 1 < jobs.first[i + 1] and procs[b + 1] <= most:
+        b += 1
+    if b > a:
+        give_until(there, taken, first, now + times[a], procs[a])
+        if take_until(there, taken, first, now + times[b], procs[b]):
+            return b
+        take_until(there, taken, first, now + times[a], procs[a])
     return a
 
 
 @helper(inline=True)
-def drop_ended(jobs: Jobs, running: Ints, active: int, out: Placed, t: float) -> tuple[int, int]:
-    """Take who has ended by t out of the running jobs; how many are left, and what is freed."""
-    kept, freed = 0, 0
-    for x in range(active):
-        i = running[x]
-        if out.end[i] <= t:
-            freed += jobs.procs[out.row[i]]
-        else:
-            running[kept] = i
-            kept += 1
-    return kept, freed
-
-
-@helper(inline=True)
 def decode(
-    jobs: Jobs,
-    there: Processors,
-    order: Ints,
-    wanted: Ints,
-    shares: Shares,
-    cap: float,
-    lists: Lists,
-    out: Placed,
-) -> bool:
-    """List all jobs in this order; see `list_flexibly`."""
-    procs, times = jobs.procs, jobs.times
-    waiting, running = lists.waiting, lists.running
-    left = order.size
-    for x in range(left):
-        waiting[x] = order[x]
-    t, level, used, active = 0.0, 0, 0, 0
+    jobs: Jobs, there: Processors, listing: Listing, rule: ListRule, lists: Lists, out: Placed
+) -> tuple[float, float]:
+    """List all jobs; see `list_on_pool`."""
+    starts, order, wanted, half = there.starts, listing.order, listing.wanted, lists.due.size >> 1
+    plant(jobs, listing, rule.squeeze, lists, out)
+    rest, least = still_to_end(jobs, listing)
+    for s in range(lists.taken.size):
+        lists.taken[s] = 0
+    makespan, total, left, level, used, now = 0.0, 0.0, order.size, 0, 0, 0.0
     while left > 0:
-        room = there.capacity[level] - used
-        begun, kept, soonest = active, 0, np.inf
-        for x in range(left):
-            i = waiting[x]
-            a = -1
-            if jobs.release[i] > t:
-                soonest = min(soonest, jobs.release[i])
-            elif room > 0:
-                a = allotment_at(jobs, i, wanted[i], shares.squeeze, cap - t, room)
-            if a >= 0 and room_for(there, level, used, t + times[a]) < procs[a]:
-                a = -1
-            if a < 0:
-                waiting[kept] = i
-                kept += 1
-                continue
-            out.row[i] = a
-            running[active] = i
-            active += 1
-            used += procs[a]
-            room -= procs[a]
-        left = kept
-        for x in range(begun, active):
-            i = running[x]
-            a = stretched(jobs, i, out.row[i], shares.stretch * procs[wanted[i]], room)
-            more = procs[a] - procs[out.row[i]]
-            if more > 0 and room_for(there, level, used, t + times[a]) >= more:
-                out.row[i] = a
-                used += more
-                room -= more
-            out.start[i], out.end[i] = t, t + times[out.row[i]]
-        for x in range(active):
-            soonest = min(soonest, out.end[running[x]])
-        if level + 1 < there.starts.size:
-            soonest = min(soonest, there.starts[level + 1])
-        if soonest == np.inf:
-            return left == 0
-        t = soonest
-        while level + 1 < there.starts.size and there.starts[level + 1] <= t:
+        while level + 1 < starts.size and starts[level + 1] <= now:
             level += 1
-        active, freed = drop_ended(jobs, running, active, out, t)
-        used -= freed
-    return True
+        used -= take_due(jobs, listing, rule.squeeze, lists, out, now)
+        room = there.capacity[level] - used
+        begun, room = start_fitting(jobs, there, listing, rule, lists, level, now, room, out)
+        for x in range(begun):
+            p = lists.begun[x]
+            i = order[p - half]
+            a = out.row[i]
+            most = min(jobs.procs[a] + room, rule.stretch * jobs.procs[wanted[i]])
+            b = widen(jobs, there, lists.taken, i, a, most, level + 1, now)
+            room -= jobs.procs[b] - jobs.procs[a]
+            out.row[i], out.start[i], out.end[i] = b, now, now + jobs.times[b]
+            put(lists.due, p, out.end[i])
+            makespan = max(makespan, out.end[i])
+            total += jobs.weight[i] * out.end[i]
+            rest -= jobs.weight[i]
+            least -= jobs.weight[i] * jobs.times[wanted[i]]
+        left -= begun
+        used = there.capacity[level] - room
+        now = lists.due[1]
+        if level + 1 < starts.size:
+            now = min(now, starts[level + 1])
+        if left > 0 and (now == np.inf or total + rest * now + least > rule.most):
+            return np.inf, np.inf
+    if total > rule.most:
+        return np.inf, np.inf
+    return makespan, total
 
 
 @kernel
-def list_flexibly(
-    jobs: Jobs,
-    there: Processors,
-    order: Ints,
-    wanted: Ints,
-    shares: Shares,
-    cap: float,
-    lists: Lists,
-    out: Placed,
-) -> bool:
-    """List all jobs in this order; returns whether all found a place.
+def list_on_pool(
+    jobs: Jobs, there: Processors, listing: Listing, rule: ListRule, lists: Lists, out: Placed
+) -> tuple[float, float]:
+    """List all jobs.
 
     Parameters
     ----------
-    jobs, there, shares, lists : Jobs, Processors, Shares and Lists
-    wanted : array of int, N
-        Each job's allotment.
-    cap : float
-        What no job should end after, seconds.
+    jobs, there, listing, rule, lists : Jobs, Processors, Listing, ListRule and Lists
     out : Placed
-        The answer.
+        The answer; not whole where a job finds no place, or the list is given up.
+
+    Returns
+    -------
+    tuple of float
+        Makespan, seconds, and weighted completion; inf where the answer is not whole.
     """
-    return decode(jobs, there, order, wanted, shares, cap, lists, out)
+    return decode(jobs, there, listing, rule, lists, out)
 
 
-@helper(inline=True)
-def measure(weight: Floats, end: Floats, cap: float, late: float) -> float:
-    """The weighted completion, and what the delay of the makespan costs."""
-    makespan, total = 0.0, 0.0
-    for j in range(end.size):
-        makespan = max(makespan, end[j])
-        total += weight[j] * end[j]
-    return total + late * max(makespan / cap - 1.0, 0.0)
-
-
-@helper(inline=True)
-def in_turn(
-    jobs: Jobs, there: Processors, order: Ints, wanted: Ints, profile: Profile, out: Placed
-) -> None:
-    """Give each job in this order its place, on just what is wanted, before any later one."""
-    size = there.starts.size
-    for x in range(size):
-        profile.edge[x], profile.free[x] = there.starts[x], there.capacity[x]
-    profile.rows[0] = size
-    for j in range(wanted.size):
-        out.row[j] = wanted[j]
-    place_in_turn(jobs, order, profile, out)
-
-
-@helper(inline=True)
-def propose(jobs: Jobs, random: State, order: Ints, wanted: Ints) -> tuple[int, int, int]:
-    """Change a job's place in the order, its allotment, or both.
-
-    Returns its places before and after, and its allotment before.
-    """
-    n = order.size
-    x = pick(random, n)
-    y, u = x, draw(random)
-    if u < 0.6:
-        far = 1.0 + 0.5 * n * draw(random) ** 3
-        y = int(min(max(x + far * (1.0 if draw(random) < 0.5 else -1.0), 0.0), n - 1.0))
-    i = order[x]
-    before = wanted[i]
-    if u > 0.4:
-        a = before + (1 if draw(random) < 0.5 else -1) * (1 + int(3.0 * draw(random) ** 2))
-        wanted[i] = min(max(a, jobs.first[i]), jobs.first[i + 1] - 1)
-    shift(order, x, y)
-    return x, y, before
-
-
-@kernel
-def anneal_lists(
-    jobs: Jobs,
-    there: Processors,
-    order: Ints,
-    wanted: Ints,
-    shares: Shares,
-    cap: float,
-    late: float,
-    cooling: Cooling,
-    random: State,
-    lists: Lists,
-    profile: Profile,
-    waits: bool,
-    out: Placed,
-    best_order: Ints,
-    best_wanted: Ints,
-) -> None:
-    """Change the order and the allotments of a list a little, so many times.
-
-    Parameters
-    ----------
-    order, wanted : arrays, N
-        Where to begin, as in `list_flexibly`; the last accepted on return.
-    profile : Profile
-        Working memory.
-    waits : bool
-        Processors may wait for a job though another fits: places are given `in_turn`. Lists never
-        let them, and not every optimum is a list.
-    late : float
-        What a makespan of twice the cap costs.
-    cooling : Cooling
-    random : State
-    best_order, best_wanted : arrays of int, N
-        The answers.
-    """
-    current, best = np.inf, np.inf
-    for trial in range(cooling.trials):
-        x, y, before = 0, 0, 0
-        if trial > 0:
-            x, y, before = propose(jobs, random, order, wanted)
-            if y == x and wanted[order[x]] == before:
-                continue
-        value, placed = np.inf, True
-        if waits:
-            in_turn(jobs, there, order, wanted, profile, out)
-        else:
-            placed = decode(jobs, there, order, wanted, shares, cap, lists, out)
-        if placed:
-            value = measure(jobs.weight, out.end, cap, late)
-        if trial == 0 or accepts(cooling, trial, current, value, random):
-            current = value
-            if value < best:
-                best = value
-                for j in range(order.size):
-                    best_order[j], best_wanted[j] = order[j], wanted[j]
-        else:
-            shift(order, y, x)
-            wanted[order[x]] = before
-
-
-__all__ = ["Lists", "Shares", "anneal_lists", "list_flexibly"]
+__all__ = ["ListRule", "Listing", "Lists", "decode", "list_on_pool", "lists_for"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -64,3 +66,25 @@ def test_annealing_repeats_and_does_not_get_worse() -> None:
         found.append(builder.point().total)
     assert found[1] < found[0]
     assert found[1] == found[2]
+
+
+def test_job_that_ends_before_processors_go_is_in_nobodys_way() -> None:
+    """One of two processors goes after 10 s; by then the first job has ended."""
+    rows: Rows = [([5.0], 1.0, 0.0), ([20.0], 1.0, 0.0), ([20.0], 1.0, 0.0)]
+    queue = replace(
+        bounds_queue(small_snapshot(rows, 2)),
+        starts=np.array([0.0, 10.0]),
+        capacity=np.array([2, 1]),
+    )
+    builder = Builder(queue)
+    assert builder.list(np.arange(3), queue.first[:-1], np.inf)
+    assert builder.start.tolist() == [0.0, 0.0, 20.0]
+
+
+def test_list_names_no_makespan_where_a_job_finds_no_place() -> None:
+    queue = bounds_queue(small_snapshot([([5.0, 3.0], 1.0, 0.0)], 2))
+    queue = replace(queue, capacity=np.array([1]))
+    builder = Builder(queue)
+    assert not builder.list(np.arange(1), queue.first[:-1] + 1, np.inf)
+    assert builder.list(np.arange(1), queue.first[:-1] + 1, np.inf, squeeze=0.5)
+    assert builder.end.tolist() == [5.0]
