@@ -17,11 +17,11 @@ from coalloc.cli.command import (
     connect,
     print_json,
 )
-from coalloc.cli.critical_path import Edges, critical_paths, path_lines
 from coalloc.cli.files import load_plan, load_snapshot, write_text
+from coalloc.cli.jobs.critical_path import Edges, critical_paths, path_lines
+from coalloc.cli.jobs.rule_lines import rule_lines
 from coalloc.cli.output import WALL_CLOCK_S, node_set, show_table, width
 from coalloc.cli.pictures.picture import Picture, counts, headline, picture_of
-from coalloc.cli.rule_lines import rule_lines
 from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.plan_json import read_plan, write_plan

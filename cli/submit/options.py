@@ -11,7 +11,7 @@ from typing import Any
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import BAD_USAGE, CommandError, connect, note
-from coalloc.cli.wait import wait_and_tell
+from coalloc.cli.jobs.wait import wait_and_tell
 from coalloc.client.client import NoAnswerError, RefusedError
 from coalloc.client.submission import portable
 from coalloc.runtime import texts

@@ -16,10 +16,10 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
-from coalloc.cli.job_details import job_lines as details
+from coalloc.cli.jobs.job_details import job_lines as details
+from coalloc.cli.jobs.queue_columns import COLUMNS
 from coalloc.cli.nodes import CLUSTER_HEADERS, cluster_line
 from coalloc.cli.output import printable
-from coalloc.cli.queue_columns import COLUMNS
 from coalloc.cli.top.view import (
     JOB_COLUMNS,
     MOST_LINES,

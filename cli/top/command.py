@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 
-from coalloc.cli import queue_columns as columns
 from coalloc.cli.command import Command, CommandError, connect
+from coalloc.cli.jobs import queue_columns as columns
 from coalloc.cli.nodes import CLUSTER_HEADERS, cluster_line
 from coalloc.cli.output import is_terminal, printable, show_table
 from coalloc.cli.top.view import JOB_COLUMNS, Look, Source, job_lines

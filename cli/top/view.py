@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from coalloc.cli import queue_columns as columns
+from coalloc.cli.jobs import queue_columns as columns
 from coalloc.cli.output import printable
 from coalloc.model.output_names import DEFAULT_OUTPUT, filled, marks_of, rank_marks
 from coalloc.runtime.texts import clock, length

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from coalloc.cli import main, queue
+from coalloc.cli import main
 from coalloc.cli.command import error_line
+from coalloc.cli.jobs import queue
 from coalloc.client.client import NoAnswerError, RefusedError
 from tests.support.command_line import error_of, run
 

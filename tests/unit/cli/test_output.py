@@ -13,7 +13,7 @@ import pytest
 from coalloc.cli import output
 from coalloc.cli.command import print_json, print_json_rows
 from coalloc.cli.events import event_line
-from coalloc.cli.job_details import job_lines
+from coalloc.cli.jobs.job_details import job_lines
 from coalloc.cli.nodes import cluster_line, node_lines
 from coalloc.cli.output import aligned, figure, node_set, printable, show_table
 from coalloc.runtime.texts import length

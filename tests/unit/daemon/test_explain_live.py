@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from coalloc.cli.why import why_lines
+from coalloc.cli.jobs.why import why_lines
 from coalloc.daemon.queries import why as explaining
 from coalloc.daemon.queries.why import COLD, Explainer
 from coalloc.daemon.solver.explain import explained

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from coalloc.cli.rule_lines import rule_lines
+from coalloc.cli.jobs.rule_lines import rule_lines
 from coalloc.core.base.effects import Solve
 from coalloc.core.base.events import CostsWanted, Event
 from coalloc.daemon.metrics import Metrics

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from coalloc.cli import estimates
-from coalloc.cli.job_details import job_lines
+from coalloc.cli.jobs.job_details import job_lines
+from coalloc.cli.jobs.queue_columns import COLUMNS, Now
+from coalloc.cli.jobs.why import why_lines
 from coalloc.cli.main import main
-from coalloc.cli.queue_columns import COLUMNS, Now
-from coalloc.cli.why import why_lines
 from coalloc.core import snapshots
 from coalloc.core.base.start_intervals import ENOUGH, FIRST
 from coalloc.core.learning.accuracy import start_accuracy

@@ -11,11 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from coalloc.cli import queue
-from coalloc.cli.array_summary import array_lines, first_waiting, members_of
 from coalloc.cli.command import Parser
-from coalloc.cli.output import aligned
-from coalloc.cli.queue_columns import (
+from coalloc.cli.jobs import queue
+from coalloc.cli.jobs.array_summary import array_lines, first_waiting, members_of
+from coalloc.cli.jobs.queue_columns import (
     COLUMNS,
     USUAL,
     Field,
@@ -26,6 +25,7 @@ from coalloc.cli.queue_columns import (
     read_format,
     read_order,
 )
+from coalloc.cli.output import aligned
 from coalloc.client.client import Client
 from coalloc.client.steps import Receive, Send, Step
 from coalloc.wire.answers import QueueAnswer
@@ -291,7 +291,7 @@ def test_wide_letters_take_two_columns() -> None:
 
 
 def test_every_column_is_documented() -> None:
-    page = Path(__file__).resolve().parents[3] / "docs" / "operations" / "queue.md"
+    page = Path(__file__).resolve().parents[4] / "docs" / "operations" / "queue.md"
     words = set(re.findall(r"`(\w+)`", page.read_text(encoding="utf-8")))
     assert set(COLUMNS) <= words
     assert {letter for column in COLUMNS.values() for letter in column.letters} <= words

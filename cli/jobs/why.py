@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from coalloc.cli import arguments as parse
-from coalloc.cli.array_summary import array_lines, first_waiting, members_of
 from coalloc.cli.command import (
     BAD_USAGE,
     Command,
@@ -17,6 +16,7 @@ from coalloc.cli.command import (
     connect,
     print_json,
 )
+from coalloc.cli.jobs.array_summary import array_lines, first_waiting, members_of
 from coalloc.cli.output import WALL_CLOCK_S, reason
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot

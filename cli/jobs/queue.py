@@ -12,11 +12,11 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from coalloc.cli import arguments as parse
-from coalloc.cli import queue_columns as columns
 from coalloc.cli.command import Command, CommandError, Parser, answer_json, connect, print_json
+from coalloc.cli.jobs import queue_columns as columns
+from coalloc.cli.jobs.queue_columns import CODES, WAITING
+from coalloc.cli.jobs.wait import wait_and_tell
 from coalloc.cli.output import is_terminal, printable, show_table, width
-from coalloc.cli.queue_columns import CODES, WAITING
-from coalloc.cli.wait import wait_and_tell
 from coalloc.runtime import texts
 from coalloc.wire.client import RefusedError
 from coalloc.wire.job_rows import QueueRow
@@ -146,7 +146,7 @@ def _show(args: argparse.Namespace) -> int:
         except RefusedError as error:
             if error.code != "not_found":
                 raise
-            from coalloc.cli.array_summary import array_lines, members_of
+            from coalloc.cli.jobs.array_summary import array_lines, members_of
 
             members = members_of(client, args.job)
             if not members:
@@ -159,7 +159,7 @@ def _show(args: argparse.Namespace) -> int:
     if args.json:
         answer_json(answer)
         return 0
-    from coalloc.cli.job_details import job_lines
+    from coalloc.cli.jobs.job_details import job_lines
 
     print("\n".join(job_lines(answer.job, answer.time)))
     return 0
