@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from calendar import timegm
 from collections.abc import Callable
 from typing import Any
 
@@ -28,23 +27,20 @@ from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_commands import (
     ALIVE,
     ENDING,
-    FIRST,
-    NEVER,
     REQUEUED,
     UNDECIDED,
     WAITABLE,
-    allocated,
     batch_script,
     explained,
     granted,
     pending_claim,
     refusal,
     sbatch_words,
-    shown_field,
     srun_words,
     told,
     waits_for,
 )
+from coalloc.adapters.slurm.part_view import ShownJob
 
 STEP_END_S = 1.0
 RELEASE_S = 5.0
@@ -52,7 +48,7 @@ SETTLE_S = 15.0
 """An ending job's nodes are waited for so long before its end is reported without their cause."""
 LEAVE_S = 30.0
 """A job whose wrappers have ended ends by itself within this time, or is cancelled, seconds."""
-POLL_S, LONGEST_POLL_S = 0.01, 0.2
+POLL_S = 0.01
 GRANT_POLL_S = 0.005
 LONGEST_LOG = 1 << 20
 LIST = ("-h", "-a", "-o", "%i %k")
@@ -92,6 +88,7 @@ class SlurmJob:
         self.is_unsure = False
         site = spec["site"]
         self._slurm = Slurm(conf=site["conf"], bin_dir=site["bin"], timeout_s=site["limit_s"])
+        self._shown = ShownJob(self._slurm, is_exclusive=bool(site["exclusive"]))
         self._account = account_of(spec)
         self._step: Started | None = None
         self._undo_until = self._leave_until = 0.0
@@ -224,15 +221,11 @@ class SlurmJob:
 
     def state(self) -> tuple[str | None, str]:
         """The job's state and its reason; None: not known; empty: there is no such job."""
-        if not self.number:
-            return "", ""
-        try:
-            text = self._slurm.run("scontrol", "-o", "show", "job", self.number)
-        except UnreachableError:
-            return None, ""
-        except CommandRefusedError:
-            return self._accounted()
-        return shown_field(text, "JobState"), shown_field(text, "Reason")
+        return self._shown.state(self.number) if self.number else ("", "")
+
+    def turn(self) -> Turn | None:
+        """The job's place in the queue; None: out of reach."""
+        return self._shown.turn(self.number)
 
     def hasten(self) -> bool:
         """Let a job with a later begin start from now on; whether that is so."""
@@ -255,32 +248,6 @@ class SlurmJob:
         except UnreachableError:
             return False
         return True
-
-    def turn(self) -> Turn | None:
-        """The job's place in the queue; None: out of reach."""
-        try:
-            show = ("scontrol", "-d", "-o", "show", "job", self.number)
-            text = self._slurm.run(*show, env={"TZ": "UTC"})
-            state, reason = shown_field(text, "JobState"), shown_field(text, "Reason")
-            if state == "PENDING":
-                expected = _instant(shown_field(text, "StartTime"))
-                is_next = reason == FIRST
-                return Turn(state, reason, expected, is_stuck=reason in NEVER, is_next=is_next)
-            return Turn(state, reason, slots=self._slots(text) if state == "RUNNING" else {})
-        except UnreachableError:
-            return None
-        except CommandRefusedError:
-            ended, why = self._accounted()
-            return Turn(ended or "", why)
-
-    def _slots(self, text: str) -> dict[str, int]:
-        """The nodes that were allocated, and the processes that each takes."""
-        slots: dict[str, int] = {}
-        for names, cpus in allocated(text):
-            count = 1 if self._spec["site"]["exclusive"] else cpus
-            each = self._slurm.run("scontrol", "show", "hostnames", names).split()
-            slots |= dict.fromkeys(each, count)
-        return slots
 
     def settled_state(self) -> tuple[str | None, str]:
         """The state of a job that is ending: Slurm hides it while nodes are still cleaned up."""
@@ -344,7 +311,9 @@ class SlurmJob:
                 if left not in REQUEUED and time.monotonic() < self._leave_until:
                     return False
             self.cancel()
-            self._listed_after(RELEASE_S)  # later than that it is Slurm that is late
+            self._shown.listed_after(
+                self.number, RELEASE_S
+            )  # later than that it is Slurm that is late
             self._end_step()
             return True
         except BatchError:
@@ -358,7 +327,7 @@ class SlurmJob:
         self._leave_until = self._leave_until or time.monotonic() + LEAVE_S
         if self._step is not None and self._step.wait(STEP_END_S):
             self._leave_until = min(self._leave_until, time.monotonic() + STEP_END_S)
-        return self._listed_after(RELEASE_S, over=REQUEUED)
+        return self._shown.listed_after(self.number, RELEASE_S, over=REQUEUED)
 
     def last_words(self) -> str:
         """The last line of the step's own output."""
@@ -395,40 +364,6 @@ class SlurmJob:
     def _end_step(self) -> None:
         if self._step is not None and not self._step.wait(STEP_END_S):
             self._step.kill()
-
-    def _listed_after(self, limit_s: float, over: frozenset[str] = frozenset()) -> str:
-        """The job's state in the queue once it is gone or one of these, or after this time."""
-        end = time.monotonic() + limit_s
-        pause_s = POLL_S
-        while True:
-            state = self._listed()
-            if not state or state in over or time.monotonic() + pause_s >= end:
-                return state
-            time.sleep(pause_s)
-            pause_s = min(2.0 * pause_s, LONGEST_POLL_S)
-
-    def _listed(self) -> str:
-        """The job's state in the queue; empty: it is not there."""
-        try:
-            return self._slurm.run("squeue", "-h", "-j", self.number, "-o", "%T").strip()
-        except CommandRefusedError:
-            return ""  # "Invalid job id specified"
-
-    def _accounted(self) -> tuple[str | None, str]:
-        """The job by accounting, where there is accounting."""
-        try:
-            text = self._slurm.run("sacct", "-n", "-P", "-X", "-j", self.number, "-o", "State")
-        except BatchError:
-            return "", ""
-        return (text.split() or [""])[0].rstrip("+"), "accounting"
-
-
-def _instant(stamp: str) -> float | None:
-    """A time of Slurm's in UTC, seconds since 1970; None: Slurm does not know."""
-    try:
-        return float(timegm(time.strptime(stamp, "%Y-%m-%dT%H:%M:%S")))
-    except ValueError:
-        return None
 
 
 class SlurmPart(BatchPart):

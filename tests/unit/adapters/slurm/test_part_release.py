@@ -11,7 +11,7 @@ from coalloc.adapters.slurm.part_job import SlurmJob
 
 @pytest.fixture
 def job(tmp_path: Path) -> SlurmJob:
-    site = {"conf": "", "bin": str(tmp_path), "limit_s": 5.0}
+    site = {"conf": "", "bin": str(tmp_path), "limit_s": 5.0, "exclusive": False}
     return SlurmJob({"site": site, "uid": None, "gid": None}, str(tmp_path), "7")
 
 

@@ -1,0 +1,99 @@
+"""The job of a part as Slurm shows it: its state, its turn in the queue, whether it is listed.
+
+Imports the standard library only, as the part's runner does.
+"""
+
+from __future__ import annotations
+
+import time
+from calendar import timegm
+
+from coalloc.adapters.runner.batch_job import Turn
+from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
+from coalloc.adapters.slurm.commands import Slurm
+from coalloc.adapters.slurm.part_commands import FIRST, NEVER, allocated, shown_field
+
+POLL_S, LONGEST_POLL_S = 0.01, 0.2
+
+
+class ShownJob:
+    """Reads jobs of one cluster by their numbers, and changes none.
+
+    Parameters
+    ----------
+    is_exclusive : bool
+        A node is one slot, however many processors it has.
+    """
+
+    def __init__(self, slurm: Slurm, *, is_exclusive: bool) -> None:
+        self._slurm, self._is_exclusive = slurm, is_exclusive
+
+    def state(self, number: str) -> tuple[str | None, str]:
+        """The job's state and its reason; None: not known; empty: there is no such job."""
+        try:
+            text = self._slurm.run("scontrol", "-o", "show", "job", number)
+        except UnreachableError:
+            return None, ""
+        except CommandRefusedError:
+            return self._accounted(number)
+        return shown_field(text, "JobState"), shown_field(text, "Reason")
+
+    def turn(self, number: str) -> Turn | None:
+        """The job's place in the queue; None: out of reach."""
+        try:
+            show = ("scontrol", "-d", "-o", "show", "job", number)
+            text = self._slurm.run(*show, env={"TZ": "UTC"})
+            state, reason = shown_field(text, "JobState"), shown_field(text, "Reason")
+            if state == "PENDING":
+                expected = _instant(shown_field(text, "StartTime"))
+                is_next = reason == FIRST
+                return Turn(state, reason, expected, is_stuck=reason in NEVER, is_next=is_next)
+            return Turn(state, reason, slots=self._slots(text) if state == "RUNNING" else {})
+        except UnreachableError:
+            return None
+        except CommandRefusedError:
+            ended, why = self._accounted(number)
+            return Turn(ended or "", why)
+
+    def _slots(self, text: str) -> dict[str, int]:
+        """The nodes that were allocated, and the processes that each takes."""
+        slots: dict[str, int] = {}
+        for names, cpus in allocated(text):
+            count = 1 if self._is_exclusive else cpus
+            each = self._slurm.run("scontrol", "show", "hostnames", names).split()
+            slots |= dict.fromkeys(each, count)
+        return slots
+
+    def listed_after(self, number: str, limit_s: float, over: frozenset[str] = frozenset()) -> str:
+        """The job's state in the queue once it is gone or one of these, or after this time."""
+        end = time.monotonic() + limit_s
+        pause_s = POLL_S
+        while True:
+            state = self._listed(number)
+            if not state or state in over or time.monotonic() + pause_s >= end:
+                return state
+            time.sleep(pause_s)
+            pause_s = min(2.0 * pause_s, LONGEST_POLL_S)
+
+    def _listed(self, number: str) -> str:
+        """The job's state in the queue; empty: it is not there."""
+        try:
+            return self._slurm.run("squeue", "-h", "-j", number, "-o", "%T").strip()
+        except CommandRefusedError:
+            return ""  # "Invalid job id specified"
+
+    def _accounted(self, number: str) -> tuple[str | None, str]:
+        """The job by accounting, where there is accounting."""
+        try:
+            text = self._slurm.run("sacct", "-n", "-P", "-X", "-j", number, "-o", "State")
+        except BatchError:
+            return "", ""
+        return (text.split() or [""])[0].rstrip("+"), "accounting"
+
+
+def _instant(stamp: str) -> float | None:
+    """A time of Slurm's in UTC, seconds since 1970; None: Slurm does not know."""
+    try:
+        return float(timegm(time.strptime(stamp, "%Y-%m-%dT%H:%M:%S")))
+    except ValueError:
+        return None
