@@ -9,6 +9,7 @@ import math
 import re
 import shlex
 import time
+from argparse import ArgumentParser, Namespace
 from argparse import ArgumentTypeError as BadText
 from collections.abc import Iterator, Mapping
 
@@ -226,6 +227,22 @@ def jobs(text: str) -> tuple[str, ...]:
         else:
             out.append(word)
     return tuple(job(one) for one in out)
+
+
+def add_jobs(parser: ArgumentParser, count: str = "+") -> None:
+    """Declare the argument JOB ...: as the queue prints them."""
+    parser.add_argument(
+        "jobs",
+        nargs=count,
+        type=jobs,
+        metavar="JOB",
+        help="as the queue prints them: 12, 12_3, 12_[0-9]",
+    )
+
+
+def named_jobs(args: Namespace) -> list[str]:
+    """Every job that is named, once."""
+    return list(dict.fromkeys(job for jobs in args.jobs for job in jobs))
 
 
 def begin(text: str, now: float) -> float:

@@ -155,12 +155,17 @@ def print_json_rows(name: str, rows: Iterable[Any]) -> None:
     sys.stdout.write(f"{end}\n}}\n")
 
 
-def answer_json(answer: Answer) -> None:
-    """Print an answer of the daemon without what belongs to the wire."""
+def answer_body(answer: Answer) -> dict[str, Any]:
+    """An answer of the daemon without what belongs to the wire."""
     import msgspec
 
     body = msgspec.to_builtins(answer)
-    print_json({key: value for key, value in body.items() if key != "type"})
+    return {key: value for key, value in body.items() if key != "type"}
+
+
+def answer_json(answer: Answer) -> None:
+    """Print an answer of the daemon as JSON."""
+    print_json(answer_body(answer))
 
 
 def note(text: str) -> None:

@@ -20,7 +20,7 @@ COUNTED_SET = re.compile(r"\]x[0-9]+(?=,|$)")
 
 
 def _add_cancel(parser: argparse.ArgumentParser) -> None:
-    _add_jobs(parser, "*")
+    parse.add_jobs(parser, "*")
     parser.add_argument("-u", "--user", metavar="NAME", help="all jobs of this user")
     parser.add_argument("-n", "--name", metavar="NAME", help="all jobs of this name")
     parser.add_argument(
@@ -43,7 +43,7 @@ def _cancel(args: argparse.Namespace) -> int:
         return _each("cancel", args, **given)
     with connect(args) as client:
         rows = client.queue(user=args.user or "")
-    named = frozenset(_named(args))
+    named = frozenset(parse.named_jobs(args))
     chosen = [
         row.id
         for row in rows
@@ -54,26 +54,11 @@ def _cancel(args: argparse.Namespace) -> int:
     return _each("cancel", args, chosen, **given)
 
 
-def _add_jobs(parser: argparse.ArgumentParser, count: str = "+") -> None:
-    parser.add_argument(
-        "jobs",
-        nargs=count,
-        type=parse.jobs,
-        metavar="JOB",
-        help="as the queue prints them: 12, 12_3, 12_[0-9]",
-    )
-
-
-def _named(args: argparse.Namespace) -> list[str]:
-    """Every job that is named, once."""
-    return list(dict.fromkeys(job for jobs in args.jobs for job in jobs))
-
-
 def _each(verb: str, args: argparse.Namespace, jobs: list[str] | None = None, **fields: Any) -> int:
     """Ask for every job; one that is refused does not keep the others from being asked for."""
     code, done = DONE, False
     with connect(args) as client:
-        for job in _named(args) if jobs is None else jobs:
+        for job in parse.named_jobs(args) if jobs is None else jobs:
             try:
                 client.ask(verb, job=job, **fields)
                 done = True
@@ -235,13 +220,13 @@ COMMANDS: Mapping[str, Command] = {
     "hold": Command(
         doc="keep waiting jobs from being planned",
         example="coalloc hold 12",
-        add=_add_jobs,
+        add=parse.add_jobs,
         run=partial(_each, "hold"),
     ),
     "release": Command(
         doc="let held jobs be planned",
         example="coalloc release 12",
-        add=_add_jobs,
+        add=parse.add_jobs,
         run=partial(_each, "release"),
     ),
     "set-priority": Command(

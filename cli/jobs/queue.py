@@ -1,4 +1,4 @@
-"""``coalloc queue``, ``show`` and ``wait``."""
+"""``coalloc queue`` and ``wait``."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import argparse
 import getpass
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from msgspec import to_builtins
 from msgspec.structs import replace
 
 from coalloc.cli import arguments as parse
-from coalloc.cli.command import Command, CommandError, Parser, answer_json, connect, print_json
+from coalloc.cli.command import Command, CommandError, Parser, answer_json, connect
 from coalloc.cli.jobs import queue_columns as columns
 from coalloc.cli.jobs.queue_columns import CODES, WAITING
 from coalloc.cli.jobs.wait import wait_and_tell
 from coalloc.cli.output import is_terminal, printable, show_table, width
 from coalloc.runtime import texts
-from coalloc.wire.client import RefusedError
 from coalloc.wire.job_rows import QueueRow
 
 WIDE = 120
@@ -42,6 +40,13 @@ def _add_queue(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "-M", "--clusters", type=parse.names, metavar="NAMES", help="placed on one of these"
+    )
+    parser.add_argument(
+        "-w",
+        "--nodelist",
+        type=parse.node_set,
+        metavar="NODES",
+        help="that have any of these nodes, such as alpha[1-4]",
     )
     parser.add_argument(
         "-r", "--array", action="store_true", help="a line for every waiting member of an array"
@@ -132,37 +137,13 @@ def _is_wanted(row: QueueRow, args: argparse.Namespace) -> bool:
         and (not args.states or row.state in args.states)
         and (not args.start or row.state in WAITING)
         and (not args.clusters or bool(set(args.clusters).intersection(row.clusters)))
+        and (not args.nodelist or _has_one_of(row, args.nodelist))
     )
 
 
-def _add_job(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", type=parse.job, metavar="JOB", help="its number, such as 12 or 12_3")
-
-
-def _show(args: argparse.Namespace) -> int:
-    with connect(args) as client:
-        try:
-            answer = client.shown(args.job)
-        except RefusedError as error:
-            if error.code != "not_found":
-                raise
-            from coalloc.cli.jobs.array_summary import array_lines, members_of
-
-            members = members_of(client, args.job)
-            if not members:
-                raise
-            if args.json:
-                print_json({"job": args.job, "members": to_builtins(members)})
-            else:
-                print("\n".join(array_lines(args.job, members)))
-            return 0
-    if args.json:
-        answer_json(answer)
-        return 0
-    from coalloc.cli.jobs.job_details import job_lines
-
-    print("\n".join(job_lines(answer.job, answer.time)))
-    return 0
+def _has_one_of(row: QueueRow, nodes: Collection[str]) -> bool:
+    """Whether a job that no longer waits has one of these nodes."""
+    return row.state not in WAITING and not row.nodes.keys().isdisjoint(nodes)
 
 
 def _add_wait(parser: argparse.ArgumentParser) -> None:
@@ -197,17 +178,11 @@ COMMANDS: Mapping[str, Command] = {
         "words and\nin a sentence, and the expected start. A terminal's line is cut, not wrapped; "
         "a pipe gets all.\nNames of columns, or squeue's letters, choose what is shown.",
         example="coalloc queue --me --states=PD\n  coalloc queue --start\n"
+        "  coalloc queue -w 'alpha[1-4]'\n"
         "  coalloc queue -o jobid,left,priority,where -S -priority\n"
         "  coalloc queue --noheader -o '%i %T'",
         add=_add_queue,
         run=_queue,
-        query=True,
-    ),
-    "show": Command(
-        doc="everything known of a job, and its history",
-        example="coalloc show 12",
-        add=_add_job,
-        run=_show,
         query=True,
     ),
     "wait": Command(

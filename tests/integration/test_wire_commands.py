@@ -72,6 +72,34 @@ def test_a_script_from_submit_to_its_output(site: Running) -> None:
     assert (row["name"], row["state"], row["exit_code"]) == ("pair", "completed", 0)
 
 
+def test_several_jobs_are_shown_in_one_command(site: Running) -> None:
+    first, second = (
+        coalloc(site, "submit", "--parsable", "--base-time", "5s", "-J", name, "--", "true").strip()
+        for name in ("red", "blue")
+    )
+    coalloc(site, "wait", "-q", first, second)
+    said = coalloc(site, "show", first, second)
+    assert [line.split()[2] for line in said.splitlines() if line.startswith("Job ")] == [
+        "red",
+        "blue",
+    ]
+    bodies = json.loads(coalloc(site, "show", "--json", f"{first},{second}"))["jobs"]
+    assert [body["job"]["id"] for body in bodies] == [first, second]
+    assert bodies[0] == json.loads(coalloc(site, "show", "--json", first)) | {
+        "time": bodies[0]["time"]
+    }
+
+
+def test_jobs_of_a_node(site: Running) -> None:
+    job = coalloc(site, "submit", "--parsable", "--base-time", "5s", "--", "true").strip()
+    coalloc(site, "wait", "-q", job)
+    (node,) = json.loads(coalloc(site, "queue", "--json", "-j", job))["jobs"][0]["nodes"]
+    other = next(n for n in ("a1", "b1") if n != node)
+    for nodes, jobs in ((f"{node},{other}", [job]), (other, [])):
+        rows = json.loads(coalloc(site, "queue", "--json", "-j", job, "-w", nodes))["jobs"]
+        assert [row["id"] for row in rows] == jobs
+
+
 def test_a_script_from_standard_input(site: Running) -> None:
     text = "#!/bin/sh\n#COALLOC --base-time 5s -o stdin.out\necho piped\n"
     coalloc(site, "submit", "-W", stdin=text)

@@ -1,0 +1,89 @@
+"""``coalloc show``: all that is known of jobs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from coalloc.cli import arguments as parse
+from coalloc.cli.command import (
+    DONE,
+    FAILED,
+    Command,
+    answer_body,
+    connect,
+    print_json,
+    print_json_rows,
+    warn,
+)
+from coalloc.client.client import Client
+from coalloc.wire.client import RefusedError
+from coalloc.wire.job_rows import QueueRow
+
+
+def _show(args: argparse.Namespace) -> int:
+    """Show one job, or each of several: one that is refused does not keep the others back."""
+    jobs = parse.named_jobs(args)
+    code, bodies = DONE, list[dict[str, Any]]()
+    with connect(args) as client:
+        for number, job in enumerate(jobs):
+            try:
+                if args.json:
+                    bodies.append(_body(client, job))
+                else:
+                    print("\n".join(([""] if number else []) + _lines(client, job)))
+            except RefusedError as error:
+                if len(jobs) == 1:
+                    raise
+                warn(error)
+                code = FAILED
+    if args.json and len(jobs) == 1:
+        print_json(bodies[0])
+    elif args.json:
+        print_json_rows("jobs", bodies)
+    return code
+
+
+def _lines(client: Client, job: str) -> list[str]:
+    from coalloc.cli.jobs.job_details import job_lines
+
+    try:
+        answer = client.shown(job)
+    except RefusedError as error:
+        from coalloc.cli.jobs.array_summary import array_lines
+
+        return array_lines(job, _members(client, job, error))
+    return job_lines(answer.job, answer.time)
+
+
+def _body(client: Client, job: str) -> dict[str, Any]:
+    try:
+        return answer_body(client.shown(job))
+    except RefusedError as error:
+        from msgspec import to_builtins
+
+        return {"job": job, "members": to_builtins(_members(client, job, error))}
+
+
+def _members(client: Client, job: str, error: RefusedError) -> list[QueueRow]:
+    """Members of the array of this number; the error where there is none."""
+    from coalloc.cli.jobs.array_summary import members_of
+
+    members = members_of(client, job) if error.code == "not_found" else []
+    if not members:
+        raise error
+    return members
+
+
+COMMANDS: Mapping[str, Command] = {
+    "show": Command(
+        doc="everything known of jobs, and their history",
+        about="Everything known of each job, and its history. With --json one object; of several "
+        "jobs\na list of these.",
+        example="coalloc show 12\n  coalloc show 12,13 14_[0-9]",
+        add=parse.add_jobs,
+        run=_show,
+        query=True,
+    ),
+}
