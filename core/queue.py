@@ -53,24 +53,60 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
         ids = [known] if not command.array else [f"{known}_{i}" for i in command.array]
         answered(state, event, Done(body={"job": known, "jobs": ids, "again": True}))
         return
-    refusal = _too_many(state, event, command)
+    answered(state, event, _too_many(state, event, command) or _queued(state, event, command, now))
+
+
+def _queued(state: State, event: Requested, command: Submit, now: float) -> Answer:
+    """Queue a job, or every member of an array, under the next number; or why not."""
     name = command.name or _program(command)
     needs = dependencies.resolved(
         state, command.needs, user=event.user, name=name, array=command.array or (None,)
     )
     if isinstance(needs, Refused):
-        answered(state, event, refusal or needs)
-        return
-    if refusal is None and (why := state.tree.refusal(command.batch.account, event.user)):
-        refusal = Refused(code="not_allowed", message=f"account: {why}")
-    if refusal is None:
-        try:
-            job, sources = submitted_job(state, event.user, command, now)
-        except InputError as error:
-            refusal = Refused(code="bad_request", message=str(error))
-    if refusal is not None:
-        answered(state, event, refusal)
-        return
+        return needs
+    base = _admitted(state, event, command, name, now)
+    if isinstance(base, Refused):
+        return base
+    state.last_job += 1
+    number = str(state.last_job)
+    ids = [f"{number}_{i}" for i in command.array] or [number]
+    state.out.append(SaveMeta(key="last_job", value=number))
+    state.out.append(SaveToken(user=event.user, token=command.token, job=number))
+    state.tokens[event.user, command.token] = number
+    state.out.append(SaveLaunch(job=number, launch=command.launch))
+    if isinstance(command, SubmitWorkflow) and isinstance(base.job, WorkflowJob):
+        _save_commands(state, number, command, base.job)
+    for job_id, index in zip(ids, command.array or (None,), strict=True):
+        record = replace(
+            base,
+            id=job_id,
+            job=replace(base.job, id=job_id),
+            needs=needs[index],
+            array_index=index,
+        )
+        state.put(record)
+        state.emit(now, "job_submitted", job_id, user=event.user, name=record.name)
+        if record.state is JobState.PENDING:
+            state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
+    warnings = [f"job {number}: {base.sources[REPAIRED]}"] if REPAIRED in base.sources else []
+    body = {"job": number, "jobs": ids, "again": False, "warnings": warnings}
+    return Done(body=body)
+
+
+def _admitted(
+    state: State,
+    event: Requested,
+    command: Submit,
+    name: str,
+    now: float,
+) -> JobRecord | Refused:
+    """The record of a job that may be queued, of an array the first member's; or why not."""
+    if why := state.tree.refusal(command.batch.account, event.user):
+        return Refused(code="not_allowed", message=f"account: {why}")
+    try:
+        job, sources = submitted_job(state, event.user, command, now)
+    except InputError as error:
+        return Refused(code="bad_request", message=str(error))
     project = state.tree.project(command.batch.account, event.user)
     owner = Owner(
         user=event.user,
@@ -82,13 +118,9 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
     lacking = admission.never_fits(state, job, owner) or limits.never_fits(
         state, project, event.user, job
     )
-    hold = command.hold
     if lacking and not command.hold_infeasible:
-        answered(state, event, Refused(code="infeasible", message=lacking))
-        return
-    if lacking:
-        hold = True
-    base = JobRecord(
+        return Refused(code="infeasible", message=lacking)
+    record = JobRecord(
         id="new",
         job=job,
         name=name,
@@ -98,7 +130,7 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
         command=_program(command),
         submitted=now,
         sources=sources,
-        state=JobState.HELD if hold else JobState.PENDING,
+        state=JobState.HELD if command.hold or lacking else JobState.PENDING,
         reason="infeasible" if lacking else "",
         detail=lacking,
         retries=command.retries,
@@ -109,33 +141,9 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
         throttle=command.throttle,
         finish_by=command.finish_by,
     )
-    if why := deadlines.impossible(state, base, now):
-        answered(state, event, Refused(code="bad_request", message=why))
-        return
-    state.last_job += 1
-    number = str(state.last_job)
-    ids = [f"{number}_{i}" for i in command.array] or [number]
-    state.out.append(SaveMeta(key="last_job", value=number))
-    state.out.append(SaveToken(user=event.user, token=command.token, job=number))
-    state.tokens[event.user, command.token] = number
-    state.out.append(SaveLaunch(job=number, launch=command.launch))
-    if isinstance(command, SubmitWorkflow) and isinstance(job, WorkflowJob):
-        _save_commands(state, number, command, job)
-    for job_id, index in zip(ids, command.array or (None,), strict=True):
-        record = replace(
-            base,
-            id=job_id,
-            job=replace(job, id=job_id),
-            needs=needs[index],
-            array_index=index,
-        )
-        state.put(record)
-        state.emit(now, "job_submitted", job_id, user=event.user, name=record.name)
-        if not hold:
-            state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
-    warnings = [f"job {number}: {sources[REPAIRED]}"] if REPAIRED in sources else []
-    body = {"job": number, "jobs": ids, "again": False, "warnings": warnings}
-    answered(state, event, Done(body=body))
+    if why := deadlines.impossible(state, record, now):
+        return Refused(code="bad_request", message=why)
+    return record
 
 
 def _save_commands(state: State, number: str, command: SubmitWorkflow, job: WorkflowJob) -> None:
