@@ -16,9 +16,12 @@ Where jobs may be split over clusters, the chosen order is rolled forward once m
 only where no cluster can hold them; if by prediction the queue is done sooner so, nothing else is
 split in this round.
 
-The plan then holds by the planned run times: what starts now in the chosen order starts; of the
-others the next one (over several clusters the first of the order) has a reservation, and what ends
-before it by planned run times may start, too.
+The plan then holds by the planned run times. On one cluster what starts now in the chosen order
+starts; of the others the next one has a reservation, and what ends before it by planned run times
+may start, too. Over several clusters the chosen order is EASY's by planned run times from the
+start: its first that does not fit has the reservation, and no job starts beside that by its
+prediction. What starts next is there mostly a small job on another cluster than the one that the
+first waits for, which would be overtaken again and again.
 
 A job that has waited for `wait_limit` is overdue. The first of these (by arrival; where a site
 shares out its clusters, by `priority` and then by arrival) is first in every order, so that the
@@ -33,10 +36,10 @@ starts whose planned run time delays the reservation, so from round to round tha
 later, unless nodes fail or work outside this queue takes them. A job with k overdue jobs before it
 is thus started within `wait_limit` + (k + 1) L.
 
-*A wrong prediction* lets a job start that goes on after the reservation of a head that is not
-overdue: that head waits longer, each time for at most the planned run time of what was believed to
-be shorter. When it is the first overdue job, nothing that is predicted can delay it any more, and
-the bound above holds as it is.
+*A wrong prediction* lets, on one cluster, a job start that goes on after the reservation of a head
+that is not overdue: that head waits longer, each time for at most the planned run time of what was
+believed to be shorter. When it is the first overdue job, nothing that is predicted can delay it any
+more, and the bound above holds as it is.
 
 Deviations
 ----------
@@ -336,12 +339,11 @@ def orders(queue: Queue) -> Iterator[tuple[str, Ints]]:
 def promised(queue: Queue, choice: Choice) -> Outcome:
     """By planned run times: what is believed to start now goes first, then what starts next.
 
-    Over several clusters that is the first of the order: what starts next is mostly on another one
-    than it waits for, and without a reservation it would be overtaken again and again.
+    Over several clusters, the order as it is.
     """
-    starts = np.where(np.isnan(choice.believed.start), inf, choice.believed.start)
     if queue.problem.link_gbps.size > 1:
-        starts[starts > SAME_TIME_S] = inf
+        return queue.roll(choice.problem, choice.order)
+    starts = np.where(np.isnan(choice.believed.start), inf, choice.believed.start)
     starts[queue.first] = -inf
     return queue.roll(choice.problem, np.lexsort((np.argsort(choice.order), starts)))
 
