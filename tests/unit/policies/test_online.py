@@ -141,6 +141,19 @@ def test_what_starts_next_on_another_cluster_takes_no_reservation_from_the_first
     }
 
 
+def test_over_several_clusters_no_prediction_delays_the_head() -> None:
+    """The same as on one cluster, with a small one beside: nobody starts by its prediction."""
+    head = job("head", 10, 600.0, submitted=-100.0, weight=1e6)
+    other = job("other", 5, 5_000.0, submitted=-5.0)
+    work = Running(id="r", nodes={f"a{n}": 1 for n in range(5)}, start=-60.0, end=300.0)
+    clusters = (machine("a", 10), machine("b", 1))
+    snapshot = Snapshot(clusters=clusters, queue=(head, other), running=(work,))
+    history = History(pool=(1.0,), samples=((0.01,) * 8, (1.0,) * 8), of={"other": 0, "head": 1})
+    plan = round_of(snapshot, history, coallocation="forbidden")
+    assert start_of(plan, "head") == pytest.approx(300.0)
+    assert start_of(plan, "other") == pytest.approx(900.0)
+
+
 def test_only_the_first_overdue_job_leaves_the_order() -> None:
     queue = tuple(
         job(name, 4, seconds, submitted=-DAY - since)
