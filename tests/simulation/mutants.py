@@ -228,7 +228,7 @@ MUTANTS: dict[str, Mutant] = {
         new="(lambda effect: None)(SaveMeta(",
     ),
     "token-not-saved": Mutant(
-        of=queue.submit,
+        of=queue._queued,
         old="state.out.append(SaveToken(",
         new="(lambda effect: None)(SaveToken(",
     ),
