@@ -15,6 +15,7 @@ import pytest
 from tests.support.live_site import ENDED
 from tests.testbeds.accounts import accounts
 from tests.testbeds.background import BackgroundUser
+from tests.testbeds.processes import BedError
 from tests.testbeds.slurm import Cluster, alike, bed
 from tests.testbeds.slurm_accounting import missing
 from tests.testbeds.slurm_site import SlurmSite
@@ -81,12 +82,18 @@ def test_every_job_is_accounted_as_it_ended(root: Path, start: str, jobs: int) -
                 )
             ended = {job: site.job(job) for job in [*made, stopped]}
 
+            seen: list[Any] = []
+
             def agree() -> bool:
                 answers = [compared(site, cluster) for cluster in running]
                 assert all(answer["jobs"] > jobs // 4 for answer in answers)
-                return not any(answer["differences"] for answer in answers)
+                seen[:] = [d for answer in answers for d in answer["differences"]]
+                return not seen
 
-            running.wait(agree, "accounts that agree")
+            try:
+                running.wait(agree, "accounts that agree")
+            except BedError:
+                pytest.fail(f"accounts differ: {seen}")
         finally:
             site.stop()
         wanted: Counter[Row] = Counter()
