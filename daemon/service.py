@@ -146,7 +146,7 @@ class Service:
         )
         self.metrics = Metrics()
         self.notifier = Notifier(config.notify, log)
-        self.writer.on_commit = self.metrics.commit_s.observe
+        self.writer.on_commit = self.metrics.store.commit_s.observe
         self.planner.costs.on_found = self._costed
         self.sources = Sources(state=state, store=store, caller=self.owner, health=self._health)
         self._slow: Mapping[str, Callable[[Caller, Mapping[str, Any]], Awaitable[AnswerBody]]] = {

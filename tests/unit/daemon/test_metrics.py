@@ -8,7 +8,8 @@ import coalloc
 from coalloc.core.base.effects import AppendEvent, RoundFinished
 from coalloc.core.base.events import Disconnected, Solved, SolveFailed, Ticked
 from coalloc.daemon.figures import Survey, cluster_figures, waiting_by_reason
-from coalloc.daemon.metrics import MOVES, Metrics
+from coalloc.daemon.metric_families import MOVES
+from coalloc.daemon.metrics import Metrics
 from coalloc.model.reading import ShareUse
 from tests.support.core_site import Site, first_fit
 
@@ -79,7 +80,7 @@ def test_what_claims_cost_on_clusters_in_use_is_counted() -> None:
 
 def test_two_registries_do_not_meet() -> None:
     first, second = Metrics(), Metrics()
-    first.stale.set(1)
+    first.clusters.stale.set(1)
     assert second.registry.get_sample_value("coalloc_clusters_stale") == 0
     metrics = Metrics()
     metrics.round_finished(finished(gap=None), 7.0)
