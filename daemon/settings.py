@@ -38,17 +38,7 @@ def core_settings(config: Config) -> Settings:
     """
     rounds, power, start = config.rounds, config.power, config.start
     return Settings(
-        clusters=tuple(
-            ClusterSettings(
-                name=cluster.name,
-                link_gbps=inf if cluster.link_gbps is None else cluster.link_gbps,
-                intra_gbps=inf if cluster.intra_gbps is None else cluster.intra_gbps,
-                link_latency_s=cluster.link_latency_s,
-                intra_latency_s=cluster.intra_latency_s,
-                accounts=_accounts(cluster.accounts, f"clusters[{i}].accounts"),
-            )
-            for i, cluster in enumerate(config.clusters)
-        ),
+        clusters=_clusters(config),
         policy=rounds.policy,
         fallbacks=rounds.fallbacks,
         triggers=tuple(
@@ -87,23 +77,41 @@ def core_settings(config: Config) -> Settings:
         fallback_base_time=config.jobs.fallback_base_time_s,
         defaults=_job_defaults(config),
         priority=_priority(config),
-        projects=tuple(
-            Project(
-                name=name,
-                parent=project.parent,
-                share=project.share,
-                users=project.users,
-                limits=_limits(project),
-                each_user=_limits(project.each_user),
-                guarantees=dict(project.guarantees),
-            )
-            for name, project in config.projects.items()
-        ),
+        projects=_projects(config),
         users=tuple(
             UserLimits(pattern=pattern, limits=_limits(limits))
             for pattern, limits in config.users.items()
         ),
         options=rounds.options,
+    )
+
+
+def _clusters(config: Config) -> tuple[ClusterSettings, ...]:
+    return tuple(
+        ClusterSettings(
+            name=cluster.name,
+            link_gbps=inf if cluster.link_gbps is None else cluster.link_gbps,
+            intra_gbps=inf if cluster.intra_gbps is None else cluster.intra_gbps,
+            link_latency_s=cluster.link_latency_s,
+            intra_latency_s=cluster.intra_latency_s,
+            accounts=_accounts(cluster.accounts, f"clusters[{i}].accounts"),
+        )
+        for i, cluster in enumerate(config.clusters)
+    )
+
+
+def _projects(config: Config) -> tuple[Project, ...]:
+    return tuple(
+        Project(
+            name=name,
+            parent=project.parent,
+            share=project.share,
+            users=project.users,
+            limits=_limits(project),
+            each_user=_limits(project.each_user),
+            guarantees=dict(project.guarantees),
+        )
+        for name, project in config.projects.items()
     )
 
 
