@@ -36,6 +36,37 @@ class LinearProgram:
     entries: Sequence[tuple[Ints, Ints, Floats]]
 
 
+class Rows:
+    """Rows of a program, block by block.
+
+    Attributes
+    ----------
+    entries : list of (rows, columns, values)
+        Cells of all blocks, as `LinearProgram` has them.
+    """
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[Ints, Ints, Floats]] = []
+        self._low: list[Floats] = []
+        self._high: list[Floats] = []
+        self._closed = 0
+
+    def add(self, row: Ints, col: Ints, value: Floats | float) -> None:
+        """Put cells into the open block, whose rows count from 0; one value serves them all."""
+        values = np.broadcast_to(np.asarray(value, dtype=np.float64), row.shape)
+        self.entries.append((row.astype(np.int64) + self._closed, col.astype(np.int64), values))
+
+    def close(self, size: int, low: Floats | float, high: Floats | float) -> None:
+        """End the block: how many rows it has, and their limits."""
+        self._low.append(np.broadcast_to(np.asarray(low, dtype=np.float64), (size,)))
+        self._high.append(np.broadcast_to(np.asarray(high, dtype=np.float64), (size,)))
+        self._closed += size
+
+    def limits(self) -> tuple[Floats, Floats]:
+        """Return the lower and upper limits of all rows."""
+        return np.concatenate(self._low), np.concatenate(self._high)
+
+
 def solve(program: LinearProgram) -> tuple[float, Floats] | None:
     """Return the least cost and an x that has it; None where HiGHS does not say optimal."""
     row, col, value = (np.concatenate(part) for part in zip(*program.entries, strict=True))

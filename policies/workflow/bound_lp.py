@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.bounds.lp import Floats, Ints, LinearProgram, solve
+from coalloc.policies.bounds.lp import Floats, Ints, LinearProgram, Rows, solve
 
 MARGIN = 1e-6
 """Share of the value that is given up for the solver's tolerances."""
@@ -104,76 +104,71 @@ def _lines(supply: Supply, at: float) -> Floats:
 def _optimum(
     program: Program, base: Floats, rate: Floats, last: float
 ) -> tuple[float, Floats] | None:
-    items, corners = program.start.size, program.item.size
-    jobs, bands = program.weight.size, rate.size
-    first_end = corners + items
-    columns = first_end + jobs + 1
-    rows: list[Ints] = []
-    cols: list[Ints] = []
-    values: list[Floats] = []
-    low: list[Floats] = []
-    high: list[Floats] = []
-    count = 0
-
-    def add(row: Ints, col: Ints, value: Floats | float) -> None:
-        rows.append(np.asarray(row, dtype=np.int64) + count)
-        cols.append(np.asarray(col, dtype=np.int64))
-        values.append(np.broadcast_to(np.asarray(value, dtype=np.float64), row.shape))
-
-    def close(size: int, lower: float | Floats, upper: float | Floats) -> int:
-        low.append(np.broadcast_to(np.asarray(lower, dtype=np.float64), (size,)))
-        high.append(np.broadcast_to(np.asarray(upper, dtype=np.float64), (size,)))
-        return count + size
-
-    corner = np.arange(corners)
-    add(program.item, corner, 1.0)
-    count = close(items, 1.0, 1.0)
-    place = np.searchsorted(program.item, np.arange(items + 1))
-
-    def add_times(row: Ints, who: Ints) -> None:
-        """-t of an item in each row."""
-        sizes = place[who + 1] - place[who]
-        mine = np.concatenate([np.arange(place[i], place[i + 1]) for i in who.tolist()] or [who])
-        add(np.repeat(row, sizes), mine, -program.time[mine])
-
-    edges = np.arange(program.parent.size)
-    add(edges, corners + program.child, 1.0)
-    add(edges, corners + program.parent, -1.0)
-    add_times(edges, program.parent)
-    count = close(edges.size, 0.0, np.inf)
-    exits = np.arange(program.ends.size)
-    target = (
-        first_end + program.job[program.ends]
-        if jobs
-        else np.full(exits.size, columns - 1, dtype=np.int64)
-    )
-    add(exits, target, 1.0)
-    add(exits, corners + program.ends, -1.0)
-    add_times(exits, program.ends)
-    count = close(exits.size, 0.0, np.inf)
-    if jobs:
-        of_job = np.arange(jobs)
-        add(of_job, first_end + of_job, -1.0)
-        add(of_job, np.full(jobs, columns - 1), 1.0)
-        count = close(jobs, 0.0, np.inf)
+    items, corners, jobs = program.start.size, program.item.size, program.weight.size
+    columns = corners + items + jobs + 1
+    rows = Rows()
+    _add_corners(rows, program)
+    _add_precedence(rows, program)
+    _add_ends(rows, program, columns - 1)
     band, col = np.nonzero(program.counts)
-    add(band, col, program.area[col])
-    add(np.arange(bands), np.full(bands, columns - 1), -rate)
-    count = close(bands, -np.inf, base)
+    bands = np.arange(rate.size)
+    rows.add(band, col, program.area[col])
+    rows.add(bands, np.full(bands.size, columns - 1), -rate)
+    rows.close(bands.size, -np.inf, base)
     lower = np.zeros(columns)
-    lower[corners:first_end] = program.start
+    lower[corners : corners + items] = program.start
     lower[-1] = last
     cost = np.zeros(columns)
-    cost[first_end : first_end + jobs] = program.weight
+    cost[corners + items : -1] = program.weight
     if not jobs:
         cost[-1] = 1.0
+    low, high = rows.limits()
     return solve(
         LinearProgram(
             cost=cost,
             lower=lower,
             upper=np.full(columns, np.inf),
-            low=np.concatenate(low),
-            high=np.concatenate(high),
-            entries=tuple(zip(rows, cols, values, strict=True)),
+            low=low,
+            high=high,
+            entries=rows.entries,
         )
     )
+
+
+def _add_corners(rows: Rows, program: Program) -> None:
+    """Shares of an item's corners add up to 1."""
+    rows.add(program.item, np.arange(program.item.size), 1.0)
+    rows.close(program.start.size, 1.0, 1.0)
+
+
+def _add_precedence(rows: Rows, program: Program) -> None:
+    """No child starts before its parent has ended."""
+    corners, edges = program.item.size, np.arange(program.parent.size)
+    rows.add(edges, corners + program.child, 1.0)
+    rows.add(edges, corners + program.parent, -1.0)
+    _add_times(rows, program, edges, program.parent)
+    rows.close(edges.size, 0.0, np.inf)
+
+
+def _add_ends(rows: Rows, program: Program, end: int) -> None:
+    """A job ends behind its last items, and all end by the column `end`."""
+    corners, jobs = program.item.size, program.weight.size
+    first_job, exits = corners + program.start.size, np.arange(program.ends.size)
+    whole = np.full(exits.size, end, dtype=np.int64)
+    rows.add(exits, first_job + program.job[program.ends] if jobs else whole, 1.0)
+    rows.add(exits, corners + program.ends, -1.0)
+    _add_times(rows, program, exits, program.ends)
+    rows.close(exits.size, 0.0, np.inf)
+    if jobs:
+        of_job = np.arange(jobs)
+        rows.add(of_job, first_job + of_job, -1.0)
+        rows.add(of_job, np.full(jobs, end), 1.0)
+        rows.close(jobs, 0.0, np.inf)
+
+
+def _add_times(rows: Rows, program: Program, row: Ints, who: Ints) -> None:
+    """Minus the run time of an item, in each row."""
+    place = np.searchsorted(program.item, np.arange(program.start.size + 1))
+    sizes = place[who + 1] - place[who]
+    mine = np.concatenate([np.arange(place[i], place[i + 1]) for i in who.tolist()] or [who])
+    rows.add(np.repeat(row, sizes), mine, -program.time[mine])
