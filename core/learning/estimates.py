@@ -14,7 +14,7 @@ user runtime estimates", IEEE TPDS 18(6), 2007: the mean of the last two runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
@@ -141,13 +141,31 @@ def completed(
         Nothing says how a moldable job's run time falls with its processes.
     """
     out = dict(fields)
-    sources: dict[str, str] = {}
-    names = {command, launcher or command}
-    matching = [
+    matching = _matching(defaults, user, {command, launcher or command})
+    sources = _fill_from(out, matching)
+    if out.get("kind", "rigid") == "rigid":
+        _fill_base_time(out, sources, matching, history, fallback_base_time)
+        sources.setdefault("sigma", "built-in")
+        sources.setdefault("proc_gbps", "built-in")
+    elif out.get("kind") == "moldable":
+        _fill_speedup(out, sources, matching, runs, command, fallback_base_time)
+    return out, sources
+
+
+def _matching(
+    defaults: Sequence[JobDefaults], user: str, commands: Collection[str]
+) -> list[JobDefaults]:
+    """Those for this user and for any of these names of the program."""
+    return [
         d
         for d in defaults
-        if fnmatchcase(user, d.user) and any(fnmatchcase(name, d.command) for name in names)
+        if fnmatchcase(user, d.user) and any(fnmatchcase(name, d.command) for name in commands)
     ]
+
+
+def _fill_from(out: dict[str, Any], matching: Sequence[JobDefaults]) -> dict[str, str]:
+    """Fill in limit, sigma and communication from a site's defaults; the source of each."""
+    sources: dict[str, str] = {}
     known = ["time_limit", "sigma"]
     if out.get("kind", "rigid") in ("rigid", "moldable"):  # A list is no kind either.
         known.append("proc_gbps")
@@ -159,13 +177,7 @@ def completed(
         if value is not None:
             out[key] = value
             sources[key] = "defaults"
-    if out.get("kind", "rigid") == "rigid":
-        _fill_base_time(out, sources, matching, history, fallback_base_time)
-        sources.setdefault("sigma", "built-in")
-        sources.setdefault("proc_gbps", "built-in")
-    elif out.get("kind") == "moldable":
-        _fill_speedup(out, sources, matching, runs, command, fallback_base_time)
-    return out, sources
+    return sources
 
 
 def _fill_base_time(
