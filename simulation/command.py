@@ -55,6 +55,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = HELP[0].upper() + HELP[1:] + "."
     parser.epilog = EXAMPLE
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    _add_files(parser)
+    _add_changes(parser)
+    _add_replaying(parser)
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    """Files that are read and written, and the policies."""
     add = parser.add_argument
     add(
         "--workload",
@@ -78,6 +85,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write one HTML page that compares the policies: figures, waits, slowdown by width, "
         "utilisation, estimates, Gantt charts",
     )
+
+
+def _add_changes(parser: argparse.ArgumentParser) -> None:
+    """Differences between the log and the workload that is replayed."""
+    add = parser.add_argument
     add("--limit", metavar="N", type=_positive, help="replay only the first N jobs")
     add("--sigma", metavar="S", default="1", help="weight of processing, 0..1 (default: 1)")
     add(
@@ -105,6 +117,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="keep each job on the cluster that the log names for it",
     )
+
+
+def _add_replaying(parser: argparse.ArgumentParser) -> None:
+    """Options of the replay, and of what is printed."""
+    add = parser.add_argument
     add(
         "--set",
         metavar="NAME=VALUE",

@@ -116,7 +116,6 @@ def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchMo
     units = np.minimum.reduceat(patterns.use.sum(axis=1), patterns.first[:-1])
     # small ones first: measured, a third of the nodes of the reverse order
     order = np.lexsort((units, least * units))
-    place = np.argsort(order)
     index = np.concatenate([np.arange(*patterns.first[i : i + 2]) for i in order])
     rows = _rows(compiled.base, reserved[:, 1], grid)
     share, blocked = make_rows(compiled.problem, compiled.base, patterns, full_link)
@@ -135,16 +134,7 @@ def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchMo
         asks=np.hstack((lasting[:, None], price))[index],
         shut=patterns.shut[index],
         reserved=reserved,
-        items=np.stack(
-            (
-                _firsts(np.diff(patterns.first)[order]),
-                _sets([[place[p] for p, _ in items[i].parents] for i in order] + [[]]),
-                np.append(_twins(items, order, weighted), -1),
-                np.append(units[order], 0),
-                *np.pad(_digits(np.diff(patterns.first)[order]), ((0, 0), (0, 1))),
-            ),
-            axis=1,
-        ),
+        items=_cells(items, order, patterns, units, weighted),
         runs=np.stack(
             (
                 [grid.up(items[i].release) for i in order],
@@ -163,6 +153,21 @@ def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchMo
         times=np.hstack(([[time] for time, _ in rows], (blocked @ weights)[kept])),
     )
     return SearchModel(grid=grid, order=order, index=index, patterns=patterns, model=model)
+
+
+def _cells(
+    items: Sequence[Item], order: Ints, patterns: Patterns, units: Ints, weighted: bool
+) -> Ints:
+    """Rows of `Model.items`, in the order of the model; `units` is the least that each takes."""
+    counts, place = np.diff(patterns.first)[order], np.argsort(order)
+    columns = (
+        _firsts(counts),
+        _sets([[place[p] for p, _ in items[i].parents] for i in order] + [[]]),
+        np.append(_twins(items, order, weighted), -1),
+        np.append(units[order], 0),
+        *np.pad(_digits(counts), ((0, 0), (0, 1))),
+    )
+    return np.stack(columns, axis=1)
 
 
 def threshold_of(planner: Planner) -> float:
