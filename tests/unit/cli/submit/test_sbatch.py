@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +29,16 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return err.removeprefix("coalloc: error: ").strip()
 
 
+@pytest.fixture
+def srun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The command on PATH, also where Slurm is not installed."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "srun").touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("srun")
 def test_a_script_as_it_is(client: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
     name = script(
         "#!/bin/bash\n#SBATCH --job-name=model -n64   # wide\n#SBATCH --time=2:00:00\n\n"
