@@ -15,8 +15,10 @@ parallel, on what is free now     `listing`, annealed by    `oas`, `oas-balanced
                                   `annealing`
 serial with insertion, on a       `serial_sgs`, annealed    `workflow`; `auto` where tasks wait
 profile of each cluster           by `serial_annealing`
-serial with insertion, earliest   `eft_mapping`; `cpa`      `m-heft*`, `hcpa`, `mcpa`, `mca-heft`
-finish over levels of power       grows the allotments
+                                  the same; by earliest     `m-heft*`, `hcpa`, `mcpa`, `mca-heft`
+                                  finish over levels of
+                                  power `earliest_finish`;
+                                  `cpa` grows allotments
 parallel on one pool of           `pool_list`, annealed by  `bicriteria*`, `demt`, its
 processors; allotments may give   `list_annealing`          comparators
 way; O(log n) a start

@@ -27,7 +27,7 @@ from coalloc.policies.kernel.search.serial_state import Genes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.orders import Orders, begin, find_bound, objective_of, try_orders
 from coalloc.policies.oas.search import Search
-from coalloc.policies.workflow import portfolio, search_case
+from coalloc.policies.workflow import portfolio
 from coalloc.policies.workflow.annealing import FEW, LEAST_CYCLE, Track, tracks
 from coalloc.policies.workflow.bound import WorkflowBound
 from coalloc.policies.workflow.search_case import Case, read_case
@@ -309,10 +309,7 @@ def solve(
 ) -> Plan:
     """Plan with the best of the portfolio and of the search."""
     planner = Planner(problem, options)
-    if search_case.why_not(planner) is None:
-        search: Engine | Search = Engine(planner, "workflow", budget, on_incumbent)
-    else:
-        search = Search(planner, "workflow", budget, on_incumbent)
+    search = Engine(planner, "workflow", budget, on_incumbent)
     search.run(SIMPLE[:1], SIMPLE[1:])
     return search.incumbent.plan()
 
@@ -322,7 +319,7 @@ def make_search(
 ) -> Engine | Search:
     """The engine where tasks of workflows are queued, and not too much else; `oas` elsewhere."""
     flows = any(item.task is not None for item in planner.items)
-    if flows and len(planner.items) <= MOST_ITEMS and search_case.why_not(planner) is None:
+    if flows and len(planner.items) <= MOST_ITEMS:
         return Engine(planner, policy, budget, on_incumbent)
     return Search(planner, policy, budget, on_incumbent)
 

@@ -124,8 +124,8 @@ def make_graph(parents: Sequence[Sequence[tuple[int, float]]]) -> Graph:
         for u, gbit in mine:
             children[u].append((v, gbit))
     order, level = _sorted(parents, children)
-    parent_first, parent, parent_gbit = _rows(parents)
-    child_first, child, child_gbit = _rows(children)
+    parent_first, parent, parent_gbit = compressed(parents)
+    child_first, child, child_gbit = compressed(children)
     return Graph(
         parent_first=parent_first,
         parent=parent,
@@ -155,7 +155,8 @@ def _sorted(
     return np.array(order, dtype=np.int64), np.array(level, dtype=np.int64)
 
 
-def _rows(lists: Sequence[Sequence[tuple[int, float]]]) -> tuple[Ints, Ints, Floats]:
+def compressed(lists: Sequence[Sequence[tuple[int, float]]]) -> tuple[Ints, Ints, Floats]:
+    """Lists of (vertex, Gbit) in compressed rows: where each begins, vertices, Gbit."""
     first = np.zeros(len(lists) + 1, dtype=np.int64)
     np.cumsum([len(entries) for entries in lists], out=first[1:])
     return (

@@ -14,14 +14,21 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.model.jobs import Started, WorkflowJob
 from coalloc.policies.kernel.instance.arrays import make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.kernel.search.eft_mapping import lay_out, reset
-from coalloc.policies.kernel.search.eft_state import Board, Ground
+from coalloc.policies.kernel.search.earliest_finish import map_items
+from coalloc.policies.kernel.search.serial_state import Choices
 from coalloc.policies.kernel.split import TOLERANCE, low_side, split
-from coalloc.policies.kernel.state import Outcome
+from coalloc.policies.workflow.arrays import (
+    begun_of,
+    desk_of,
+    items_of,
+    out_of,
+    outcome_of,
+    site_of,
+)
 from coalloc.policies.workflow.costs import Costs, costs_of
+from coalloc.policies.workflow.forms import form_of
 from coalloc.policies.workflow.graph import Graph, graph_of
 
 Ints = NDArray[np.int64]
@@ -48,9 +55,13 @@ class Mapper:
         self.planner = planner
         self.costs: Costs = costs_of(planner)
         self.graph: Graph = graph_of(planner.items)
-        self.ground = _ground(planner, self.costs)
-        self.board = _board(self.ground, self.costs)
-        problem = planner.compiled.problem
+        problem, begun = planner.compiled.problem, begun_of(planner)
+        forms = [form_of(item) for item in planner.items]
+        self.site = site_of(planner, planner.compiled.base)
+        self.items = items_of(planner, self.site, self.graph, forms, begun, 0.0)
+        most = np.array([form.high for form in forms], dtype=np.int64)
+        self.desk = desk_of(self.site, self.items, begun, 0)
+        self.out = out_of(planner, self.site, most, begun)
         self.capacity = self.costs.capacity[problem.item_group].reshape(-1, problem.link_gbps.size)
         self.single = self.costs.last_rows(self.capacity)
         self.wide_row = np.full(len(planner.items), -1, dtype=np.int64)
@@ -74,12 +85,21 @@ class Mapper:
     @property
     def work(self) -> int:
         """Places looked for so far."""
-        return int(self.board.size[2])
+        return self._work
 
     def clear(self) -> None:
         """Take everything back."""
-        self.least_loaded = False
-        reset(self.ground, self.board)
+        self.least_loaded, self._work = False, 0
+        for mine, given in (
+            (self.desk.rows, self.site.rows),
+            (self.desk.time, self.site.time),
+            (self.desk.free, self.site.free),
+            (self.desk.load, self.site.load),
+        ):
+            mine[...] = given
+        size = self.out.start.size
+        self.out.start[:] = self.out.end[:size] = inf
+        self.out.used[0] = 0
 
     def map(
         self,
@@ -114,37 +134,44 @@ class Mapper:
         -----
         Ties go to fewer processes, then to a single cluster, then to the first.
         """
-        return float(
-            lay_out(
-                self.ground,
-                self.board,
-                order,
-                low,
-                high,
-                self.wide_row if wide_row is None else wide_row,
-                self.wide_want if wide_want is None else wide_want,
-                insertion,
-                self.least_loaded,
-            )
+        choices = Choices(
+            procs=self.costs.procs,
+            low=low,
+            high=high,
+            wide_row=self.wide_row if wide_row is None else wide_row,
+            wide_want=self.wide_want if wide_want is None else wide_want,
         )
+        self._work += map_items(
+            self.site,
+            self.items,
+            self.desk,
+            self.out,
+            order,
+            choices,
+            insertion,
+            self.least_loaded,
+        )
+        ends = self.out.end[order]
+        return float(ends[ends < inf].max(initial=self.site.time[0, 0]))
 
     def place(self, n: int, row: int, want: Sequence[int] | Ints, insertion: bool = True) -> bool:
         """Map one item with so many processes on each cluster; whether it found a place."""
         self._row[n], self._want[n] = row, want
         self.map(np.array([n], dtype=np.int64), *self._nowhere, insertion, self._row, self._want)
         self._row[n] = -1
-        return bool(self.board.end[n] < inf)
+        return bool(self.out.end[n] < inf)
 
     def free_from(self, n: int, time: float) -> Ints:
         """Processes of an item that each cluster could take for good from a time on."""
-        board, need = self.board, self.ground.need[self.ground.group[n]]
-        size = int(board.size[0])
-        at = max(int(np.searchsorted(board.time[:size], time, side="right")) - 1, 0)
-        least = board.free[board.slot[at:size]].min(axis=0)
-        out = np.zeros(self.capacity.shape[1], dtype=np.int64)
-        count = np.where(need > 0, least // np.maximum(need, 1), 0)
-        np.add.at(out, self.ground.class_cluster, count)
-        return out
+        site, desk = self.site, self.desk
+        made = np.zeros(site.link.size, dtype=np.int64)
+        for k in range(made.size):
+            mine, rows = slice(site.first[k], site.first[k + 1]), int(desk.rows[k])
+            need = site.need[self.items.group[n], mine]
+            at = max(int(np.searchsorted(desk.time[k, :rows], time, side="right")) - 1, 0)
+            least = desk.free[k, at:rows, : need.size].min(axis=0)
+            made[k] = np.where(need > 0, least // np.maximum(need, 1), 0).sum()
+        return made
 
     def in_order(self, priority: Floats) -> Ints:
         """The items by falling priority, parents first.
@@ -159,108 +186,6 @@ class Mapper:
 
     def schedule(self) -> Schedule:
         """Read what is mapped, with its measures."""
-        board = self.board
-        out: Outcome = make_outcome(self.planner.compiled.problem)
-        placed = board.start < inf
-        out.start[:] = np.where(placed, board.start, np.nan)
-        out.end[:] = np.where(placed, board.end[: placed.size], np.nan)
-        out.use_first[:] = np.where(placed, board.use_first, 0)
-        out.use_count[:] = np.where(placed, board.use_count, 0)
-        used = int(board.size[1])
-        uses = out._replace(
-            use_class=board.use_class[:used].copy(), use_procs=board.use_procs[:used].copy()
-        )
-        return self.planner.measure(uses, self.work)
-
-
-def _ground(planner: Planner, costs: Costs) -> Ground:
-    problem, base = planner.compiled.problem, planner.compiled.base
-    begun, parents = _begun(planner)
-    first = np.zeros(len(parents) + 1, dtype=np.int64)
-    np.cumsum([len(mine) for mine in parents], out=first[1:])
-    clusters = {cluster.name: k for k, cluster in enumerate(planner.snapshot.clusters)}
-    spread = np.zeros((len(begun), len(clusters)), dtype=np.int64)
-    for x, task in enumerate(begun):
-        spread[x, [clusters[name] for name in task.clusters if name in clusters]] = 1
-    return Ground(
-        parent_first=first,
-        parent=np.array([p for mine in parents for p, _ in mine], dtype=np.int64),
-        parent_gbit=np.array([gbit for mine in parents for _, gbit in mine], dtype=np.float64),
-        release=problem.item_release,
-        group=problem.item_group,
-        gbps=problem.item_gbps,
-        procs=costs.procs,
-        scaled=costs.scaled,
-        fixed=costs.fixed,
-        gbit=costs.gbit,
-        need=problem.need,
-        group_class=problem.group_class,
-        group_size=problem.group_size,
-        exempt=problem.exempt,
-        class_cluster=problem.class_cluster,
-        class_power=problem.class_power,
-        closed_first=problem.closed_first,
-        closed=problem.closed,
-        reserved=problem.reserved,
-        link_gbps=problem.link_gbps,
-        inverse_intra=problem.inverse_intra,
-        latency=problem.latency,
-        base_time=base.time,
-        base_free=base.free,
-        base_load=base.load,
-        begun_end=np.array([task.end for task in begun], dtype=np.float64),
-        begun_spread=spread,
-    )
-
-
-def _begun(planner: Planner) -> tuple[list[Started], list[list[tuple[int, float]]]]:
-    """Tasks that have started, and all parents; those among them are numbered behind the items."""
-    items = planner.items
-    parents = [list(item.parents) for item in items]
-    place = {(i.number, i.task.id): n for n, i in enumerate(items) if i.task is not None}
-    begun: list[Started] = []
-    for number in sorted({item.number for item in items}):
-        job = planner.snapshot.queue[number]
-        if not isinstance(job, WorkflowJob) or not job.started:
-            continue
-        seen = {task.task: len(items) + len(begun) + x for x, task in enumerate(job.started)}
-        begun += job.started
-        for edge in job.edges:
-            if edge.parent in seen:
-                parents[place[number, edge.child]].append((seen[edge.parent], 8.0 * edge.gb))
-    return begun, parents
-
-
-def _board(ground: Ground, costs: Costs) -> Board:
-    items, begun = ground.group.size, ground.begun_end.size
-    classes, clusters = ground.class_power.size, ground.link_gbps.size
-    instants = ground.base_time.size + 2 * items + 2
-    widest = costs.procs[costs.first[1:] - 1]
-    pool = int(np.minimum(widest, classes).sum()) + 1
-
-    def ints(*shape: int) -> Ints:
-        return np.zeros(shape, dtype=np.int64)
-
-    return Board(
-        time=np.zeros(instants),
-        slot=ints(instants),
-        free=np.zeros((instants, classes), dtype=np.int32),
-        load=ints(instants, clusters),
-        size=ints(3),
-        start=np.full(items, inf),
-        end=np.full(items + begun, inf),
-        row=ints(items),
-        spread=ints(items + begun, clusters),
-        use_first=ints(items),
-        use_count=ints(items),
-        use_class=ints(pool),
-        use_procs=ints(pool),
-        least=ints(classes),
-        shut=np.zeros(classes),
-        have=ints(clusters),
-        want=ints(clusters),
-        units=ints(clusters),
-        best_least=ints(classes),
-        best_want=ints(clusters),
-        best=np.zeros(4),
-    )
+        placed = np.flatnonzero(self.out.start < inf)
+        empty = make_outcome(self.planner.compiled.problem)
+        return self.planner.measure(outcome_of(self.planner, self.out, empty, placed), self.work)

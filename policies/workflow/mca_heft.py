@@ -130,7 +130,7 @@ class Allocation:
         self.volumes = [volume_of(item) for item in items]
         costs = mapper.costs
         used = costs.slots > 0
-        intra = float(mapper.ground.inverse_intra[used].max(initial=0.0))
+        intra = float(mapper.site.inverse_intra[used].max(initial=0.0))
         weight = np.array([v.work + GBIT * v.gb * intra for v in self.volumes], dtype=np.float64)
         delay = mean_delays(mapper) if options["edge_data"] else None
         self.rank = mapper.graph.bottom(weight, delay)
@@ -191,7 +191,7 @@ class LevelMapping:
         """Map everything by falling rank; the number of items that are spread."""
         for n in self.mapper.in_order(self.allocation.rank).tolist():
             self._place(n)
-        spread = (self.mapper.board.spread[: self.mapper.graph.size] > 0).sum(axis=1) > 1
+        spread = (self.mapper.out.parts[: self.mapper.graph.size] > 0).sum(axis=1) > 1
         return int(spread.sum())
 
     def _place(self, n: int) -> None:
@@ -211,9 +211,9 @@ class LevelMapping:
 
     def _left(self, n: int) -> Ints:
         """Processes that are free for good when the item's parents have ended."""
-        ground, board = self.mapper.ground, self.mapper.board
-        mine = slice(int(ground.parent_first[n]), int(ground.parent_first[n + 1]))
-        ready = max(board.end[ground.parent[mine]].max(initial=-inf), ground.release[n])
+        items, out = self.mapper.items, self.mapper.out
+        mine = slice(int(items.parent_first[n]), int(items.parent_first[n + 1]))
+        ready = max(out.end[items.parent[mine]].max(initial=-inf), items.release[n])
         return self.mapper.free_from(n, float(ready))
 
     def _place_soonest(self, n: int, used: Ints, free: Ints) -> bool:
@@ -232,7 +232,7 @@ class LevelMapping:
             wide_row[n] = self._row(n, int(free.sum()), row)
             wide_want[n] = _greedy(int(mapper.costs.procs[wide_row[n]]), free, self._by_load(used))
         mapper.map(np.array([n]), low, high, self.insertion, wide_row, wide_want)
-        return bool(mapper.board.end[n] < inf)
+        return bool(mapper.out.end[n] < inf)
 
     def _choices(self, n: int, used: Ints, free: Ints) -> list[tuple[int, Ints]]:
         """Rows and processes on each cluster, the best first; the last ones fit somewhen."""

@@ -22,8 +22,7 @@ from coalloc.policies.kernel.instance.intake import read_queue
 from coalloc.policies.kernel.instance.layout import lay_on_nodes
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.profiles.decoders import decode
-from coalloc.policies.kernel.record import Floats, Ints
-from coalloc.policies.kernel.state import BLOCKS, EASY, EVENT, INSERT, ROWS, STRICT, Outcome
+from coalloc.policies.kernel.state import BLOCKS, EASY, EVENT, INSERT, ROWS, STRICT, Base, Outcome
 
 WEIGHTED = "weighted_completion"
 SAME = 1e-9
@@ -155,14 +154,14 @@ class Planner:
             sc=sc,
         )
 
-    def availability(self) -> tuple[Floats, Ints, Ints]:
+    def availability(self) -> Base:
         """Begin of each stretch of time, s; free units of classes, T x C; loads of links, T x K."""
         profile = self.profile
         blocks = profile.block[: int(profile.size[BLOCKS])]
         times = np.concatenate([profile.time[b, : profile.filled[b]] for b in blocks])
         rows = np.concatenate([profile.row[b, : profile.filled[b]] for b in blocks])
         free = profile.free[rows, : self.compiled.problem.class_power.size]
-        return times, free.astype(np.int64), profile.load[rows].copy()
+        return Base(times, free.astype(np.int32), profile.load[rows].copy())
 
     def plan(
         self,

@@ -50,7 +50,8 @@ class Lister:
 
     def _rows(self, booked: Outcome) -> Rows:
         planner, problem = self.planner, self.problem
-        times, free, load = planner.availability()
+        times, counts, load = planner.availability()
+        free = counts.astype(np.int64)
         least = np.minimum.accumulate(free[::-1], axis=0)[::-1]
         most = np.maximum.accumulate(load[::-1], axis=0)[::-1]
         dips = np.any(least < free, axis=1) | np.any(most > load, axis=1)

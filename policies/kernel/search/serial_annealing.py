@@ -44,6 +44,15 @@ from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.kernel.xorshift import draw
 
 
+@helper(inline=True)
+def meets(out: Out, one: int, other: int) -> bool:
+    """Whether two items share a cluster."""
+    shared = False
+    for k in range(out.parts.shape[1]):
+        shared |= out.parts[one, k] > 0 and out.parts[other, k] > 0
+    return shared
+
+
 @helper()
 def find_chain(site: Site, items: Items, genes: Genes, desk: Desk, out: Out) -> int:
     """Write into desk.chain a chain of items, each waiting for the next, from the last end on."""
@@ -66,7 +75,7 @@ def find_chain(site: Site, items: Items, genes: Genes, desk: Desk, out: Out) -> 
                 other = order[x]
                 if other != item and abs(out.end[other] - begun) <= 1e-9 * (1.0 + abs(begun)):
                     closest = other
-                    if out.mask[other] & out.mask[item]:
+                    if meets(out, other, item):
                         break
             found = closest
         if found < 0:

@@ -88,26 +88,61 @@ def stretch(desk: Desk, k: int, t: float) -> Any:
 
 
 @helper(inline=True)
+def behind(site: Site, desk: Desk, group: int, k: int, n: int, low: float, ask: int) -> Any:
+    """The first stretch from which on n processes are always free, but for reservations."""
+    base, last = site.first[k], site.first[k + 1]
+    for c in range(base, last):
+        desk.least[c] = 1 << 60
+    s = desk.rows[k]
+    while s > 0 and (ask == 0 or desk.load[k, s - 1] + ask <= FULL + ROUNDING):
+        total = 0
+        for c in range(base, last):
+            if site.need[group, c] > 0 and site.power[c] >= low:
+                desk.least[c] = min(desk.least[c], desk.free[k, s - 1, c - base])
+                total += desk.least[c] // site.need[group, c]
+        if total < n:
+            break
+        s -= 1
+    return s
+
+
+@helper(inline=True)
 def look(
-    site: Site, desk: Desk, group: int, k: int, n: int, low: float, ask: int, t: float, d: float
+    site: Site,
+    desk: Desk,
+    group: int,
+    k: int,
+    n: int,
+    low: float,
+    ask: int,
+    t: float,
+    d: float,
+    append: Any,
 ) -> Any:
-    """Earliest start from t on of n processes for d seconds on one cluster; inf never."""
+    """Earliest start from t on of n processes for d seconds on one cluster; inf never.
+
+    With `append` they are free behind that, too, but for reservations.
+    """
     base, last = site.first[k], site.first[k + 1]
     rows = desk.rows[k]
     begin = stretch(desk, k, t)
+    if append:
+        begin = max(begin, behind(site, desk, group, k, n, low, ask))
+        if site.closed.size == 0:
+            return max(t, desk.time[k, begin]) if begin < rows else inf
     while begin < rows:
         t = max(t, desk.time[k, begin])
         for c in range(base, last):
             desk.least[c] = 1 << 60
         s, after = begin, -1
-        while s < rows and (s == begin or desk.time[k, s] < t + d):
-            total, here = 0, 0
+        while s < rows and (s == begin or append or desk.time[k, s] < t + d):
+            total, here, within = 0, 0, s == begin or desk.time[k, s] < t + d
             for c in range(base, last):
                 need = site.need[group, c]
                 if need == 0 or site.power[c] < low:
                     continue
                 free = desk.free[k, s, c - base]
-                if site.closed.size > 0 and shut(site, group, c, desk.time[k, s]):
+                if site.closed.size > 0 and within and shut(site, group, c, desk.time[k, s]):
                     free = 0
                 here += free // need
                 desk.least[c] = min(desk.least[c], free)
@@ -157,25 +192,25 @@ def between(site: Site, items: Items, item: int, n: int, want: Any) -> float:
 
 
 @helper(inline=True)
-def ready(site: Site, items: Items, out: Out, item: int, mask: int) -> float:
-    """Arrival of the data of all parents at a set of clusters, s."""
-    t = -inf
-    for k in range(site.link.size):
-        if (mask >> k) & 1:
-            t = max(t, items.arrival[item, k])
+def ready(site: Site, items: Items, out: Out, item: int, want: Any) -> float:
+    """Release of an item, and arrival of the data of all parents where it is wanted, s."""
+    t = items.release[item]
     for x in range(items.parent_first[item], items.parent_first[item + 1]):
         parent, gbit = items.parent[x], items.parent_gbit[x]
-        at = out.end[parent]
-        if gbit >= 0.0 and out.mask[parent] != mask:
-            both, slowest, latency = out.mask[parent] | mask, inf, 0.0
+        delay = 0.0
+        if gbit >= 0.0:
+            same, slowest, latency = True, inf, 0.0
             for k in range(site.link.size):
-                if (both >> k) & 1:
+                theirs, here = out.parts[parent, k] > 0, want[k] > 0
+                same &= theirs == here
+                if theirs or here:
                     slowest = min(slowest, site.link[k])
                     latency = max(latency, site.latency[k])
-            at += latency
-            if gbit > 0.0:
-                at += gbit / slowest if slowest > 0.0 else inf
-        t = max(t, at)
+            if not same:
+                delay = latency
+                if gbit > 0.0:
+                    delay += gbit / slowest if slowest > 0.0 else inf
+        t = max(t, out.end[parent] + delay)
     return t
 
 
@@ -189,38 +224,91 @@ def load_of(site: Site, items: Items, item: int, n: int, inside: int, k: int) ->
 
 
 @helper(inline=True)
-def book(site: Site, items: Items, desk: Desk, out: Out, item: int, n: int, low: float) -> None:
-    """Take `desk.best` from out.start[item] on: on each cluster the weakest that are free."""
+def meet(
+    site: Site,
+    items: Items,
+    desk: Desk,
+    item: int,
+    n: int,
+    low: float,
+    t: float,
+    d: float,
+    append: Any,
+) -> Any:
+    """Earliest start from t on, on all clusters at once, of `desk.want` for d seconds."""
+    clusters, pieces, good, k = site.link.size, 0, 0, 0
+    for j in range(clusters):
+        pieces += desk.want[j] > 0
+    while good < pieces and t < inf:
+        if d < FINEST * abs(t):  # too short so far from 0, and all is looked at again
+            d, good = 2.0 * FINEST * abs(t), 0
+        if desk.want[k] > 0:
+            ask = load_of(site, items, item, n, desk.want[k], k)
+            at = look(site, desk, items.group[item], k, desk.want[k], low, ask, t, d, append)
+            good = good + 1 if at == t else 1
+            t = at
+        k = k + 1 if k + 1 < clusters else 0
+    return t
+
+
+@helper(inline=True)
+def take(
+    site: Site, items: Items, desk: Desk, out: Out, item: int, low: float, append: Any
+) -> float:
+    """Choose nodes for `desk.best`, on each cluster the weakest free ones; the weakest's power."""
     t, latest = out.start[item], out.end[item]
-    group, weakest, slowest, mask = items.group[item], inf, 0.0, 0
+    group, weakest, top = items.group[item], inf, out.used[0]
+    out.use_first[item] = top
     for k in range(site.link.size):
         left = desk.best[k]
+        out.parts[item, k] = left
         if left == 0:
             continue
-        mask |= 1 << k
-        slowest = max(slowest, site.inverse_intra[k])
         base, rows = site.first[k], desk.rows[k]
         begin = stretch(desk, k, t)
         for c in range(site.first[k + 1] - 1, base - 1, -1):
-            out.used[item, c] = 0
             need = site.need[group, c]
             if left == 0 or need == 0 or site.power[c] < low:
                 continue
             least, s = desk.free[k, begin, c - base], begin
-            while s < rows and (s == begin or desk.time[k, s] < latest):
+            while s < rows and (s == begin or append or desk.time[k, s] < latest):
                 least = min(least, desk.free[k, s, c - base])
-                if site.closed.size > 0 and shut(site, group, c, desk.time[k, s]):
+                within = s == begin or desk.time[k, s] < latest
+                if site.closed.size > 0 and within and shut(site, group, c, desk.time[k, s]):
                     least = 0
                 s += 1
             count = min(left, least // need)
             if count > 0:
-                out.used[item, c] = count
+                out.use_class[top], out.use_procs[top] = c, count
+                top += 1
                 left -= count
                 weakest = min(weakest, site.power[c])
-    d = seconds(items, item, n, weakest) + items.comm[item] / n * slowest
-    d += between(site, items, item, n, desk.best)
-    out.end[item] = t + max(d, SHORTEST, FINEST * abs(t))
-    out.mask[item] = mask
+    out.use_count[item] = top - out.use_first[item]
+    out.used[0] = top
+    return weakest
+
+
+@helper(inline=True)
+def run_time(site: Site, items: Items, item: int, n: int, power: float, want: Any) -> float:
+    """Seconds on n processes of this power, communication within and between clusters included."""
+    slowest = 0.0
+    for k in range(site.link.size):
+        if want[k] > 0:
+            slowest = max(slowest, site.inverse_intra[k])
+    d = seconds(items, item, n, power) + items.comm[item] / n * slowest
+    return max(d + between(site, items, item, n, want), SHORTEST)
+
+
+@helper(inline=True)
+def book(
+    site: Site, items: Items, desk: Desk, out: Out, item: int, n: int, low: float, append: Any
+) -> None:
+    """Take `desk.best` from out.start[item] on, and set the end."""
+    t, group = out.start[item], items.group[item]
+    weakest = take(site, items, desk, out, item, low, append)
+    d = run_time(site, items, item, n, weakest, desk.best)
+    out.end[item] = t + max(d, FINEST * abs(t))
+    use, last = out.use_first[item], out.used[0]
     for k in range(site.link.size):
         if desk.best[k] > 0:
             begin = cut(site, desk, k, t)
@@ -228,8 +316,12 @@ def book(site: Site, items: Items, desk: Desk, out: Out, item: int, n: int, low:
             units = load_of(site, items, item, n, desk.best[k], k)
             for s in range(begin, ended):
                 desk.load[k, s] += units
-                for c in range(site.first[k], site.first[k + 1]):
-                    desk.free[k, s, c - site.first[k]] -= out.used[item, c] * site.need[group, c]
+            while use < last and out.use_class[use] < site.first[k + 1]:
+                c = out.use_class[use]
+                taken = out.use_procs[use] * site.need[group, c]
+                for s in range(begin, ended):
+                    desk.free[k, s, c - site.first[k]] -= taken
+                use += 1
 
 
 @helper(inline=True)
@@ -253,7 +345,7 @@ def seek(
             n = offered(items, item, min(n, site.room[group, number]))
         began = inf
         while n > 0:
-            mask, slowest, power, pieces = 0, 0.0, inf, 0
+            power, pieces = inf, 0
             for k in range(clusters):
                 desk.want[k] = 0
                 if home == SPLIT:
@@ -262,33 +354,20 @@ def seek(
                     desk.want[k] = n
                 if desk.want[k] == 0:
                     continue
-                mask |= 1 << k
                 pieces += 1
-                slowest = max(slowest, site.inverse_intra[k])
                 for c in range(site.first[k], site.first[k + 1]):
                     if site.need[group, c] > 0 and site.power[c] >= low:
                         power = min(power, site.power[c])
             if power == inf:
                 break
-            d = seconds(items, item, n, power) + items.comm[item] / n * slowest
+            d = run_time(site, items, item, n, power, desk.want)
             if pieces > 1:
                 more = between(site, items, item, n, desk.want)
-                if more > items.overhead[0] * d:
+                if more > items.overhead[0] * (d - more):
                     break
-                d += more
-            t = ready(site, items, out, item, mask)
-            d = max(d, SHORTEST)
-            good, k = 0, 0
-            while good < pieces and t < inf:
-                if d < FINEST * abs(t):  # too short so far from 0, and all is looked at again
-                    d, good = 2.0 * FINEST * abs(t), 0
-                window = inf if flags[APPEND] else d
-                if desk.want[k] > 0:
-                    ask = load_of(site, items, item, n, desk.want[k], k)
-                    at = look(site, desk, group, k, desk.want[k], low, ask, t, window)
-                    good = good + 1 if at == t else 1
-                    t = at
-                k = k + 1 if k + 1 < clusters else 0
+            t = ready(site, items, out, item, desk.want)
+            t = meet(site, items, desk, item, n, low, t, d, flags[APPEND])
+            d = max(d, FINEST * abs(t)) if t < inf else d
             if t + d < out.end[item] or (t < began and t + d <= out.end[item]):
                 began = t
                 out.start[item], out.end[item] = t, t + d
@@ -318,6 +397,7 @@ def schedule(
                 desk.free[k, s, j] = site.free[k, s, j]
     for j in range(desk.last.size):
         desk.last[j] = 0.0
+    out.used[0] = 0
     limit, size = state.value[LIMIT], genes.order.size
     blend = state.value[BLEND] / max(size, 1)
     made, total, weighted = 0.0, 0.0, 0.0
@@ -326,7 +406,7 @@ def schedule(
         n = seek(site, items, genes, desk, out, item, state.count)
         if n == 0 or out.end[item] == inf:
             return inf
-        book(site, items, desk, out, item, n, genes.low[item])
+        book(site, items, desk, out, item, n, genes.low[item], state.count[APPEND])
         wait, job = out.end[item] - now, items.job[item]
         made = max(made, wait)
         total += wait

@@ -1,10 +1,10 @@
-"""The arrays of the serial builder and of its annealing, and the numbers of their cells."""
+"""The arrays of the serial builder, of its annealing and of the mapping by earliest finish."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from coalloc.policies.kernel.record import Floats, Ints, record
+from coalloc.policies.kernel.record import Counts, Floats, Ints, record
 from coalloc.policies.kernel.xorshift import State as RandomState
 
 ANY, SPLIT = -1, -2
@@ -20,7 +20,7 @@ class Site(NamedTuple):
     power: Floats  # C
     rows: Ints  # K, stretches
     time: Floats  # K x T, s
-    free: Ints  # K x T x classes of a cluster
+    free: Counts  # K x T x classes of a cluster
     load: Ints  # K x T, units of the link
     need: Ints  # G x C, units a process
     room: Ints  # G x K, processes on an empty cluster
@@ -35,10 +35,10 @@ class Site(NamedTuple):
 
 @record
 class Items(NamedTuple):
-    """N items to be placed; times are s at power 1, n the processes."""
+    """N items to be placed, B tasks that have started; times are s at power 1, n the processes."""
 
     group: Ints
-    arrival: Floats  # N x K, s: no start before on a cluster
+    release: Floats  # N, s
     scaled: Floats  # N x 2: a + b / n
     fixed: Floats  # N x 2
     comm: Floats  # Gbit of the all-to-all
@@ -49,7 +49,7 @@ class Items(NamedTuple):
     table_scaled: Floats
     table_fixed: Floats
     parent_first: Ints  # N + 1
-    parent: Ints
+    parent: Ints  # N and more are tasks that have started
     parent_gbit: Floats  # below 0: no data, no latency
     child_first: Ints  # N + 1
     child: Ints
@@ -78,12 +78,12 @@ class Desk(NamedTuple):
 
     rows: Ints  # K
     time: Floats  # K x T
-    free: Ints  # K x T x classes
+    free: Counts  # K x T x classes
     load: Ints  # K x T
     least: Ints  # C
     want: Ints  # K
     best: Ints  # K
-    place: Ints  # N, in the order
+    place: Ints  # N + B, in the order; -1 is none
     chain: Ints  # L
     saved: Ints  # K
     last: Floats  # jobs
@@ -94,9 +94,24 @@ class Out(NamedTuple):
     """Placements of the items."""
 
     start: Floats  # N
-    end: Floats  # N
-    mask: Ints  # N, bits of clusters
-    used: Ints  # N x C, meaningful for clusters in `mask`
+    end: Floats  # N + B
+    parts: Ints  # (N + B) x K, processes; of tasks that have started, 1 on their clusters
+    use_first: Ints  # N, where the classes begin that an item takes
+    use_count: Ints  # N
+    use_class: Ints
+    use_procs: Ints
+    used: Ints  # 1, entries of the last two
+
+
+@record
+class Choices(NamedTuple):
+    """Processes that items may have where they are mapped: S rows, those of an item in a row."""
+
+    procs: Ints  # S
+    low: Ints  # N x K, first row on each cluster alone
+    high: Ints  # N x K, last row; below the first if there is none
+    wide_row: Ints  # N, a row that may also be spread over clusters; -1 if there is none
+    wide_want: Ints  # N x K, the processes on each cluster then
 
 
 @record

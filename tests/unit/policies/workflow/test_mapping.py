@@ -92,12 +92,12 @@ def test_without_insertion_nodes_are_free_for_good(snapshot: Snapshot) -> None:
     low, high = whole(mapper)
     order = mapper.in_order(mapper.graph.bottom(np.ones(mapper.graph.size)))
     for n in order.tolist():
-        times = mapper.board.time[: mapper.board.size[0]].tolist()
+        times = np.unique(mapper.desk.time).tolist()
         before = [mapper.free_from(n, t) for t in times]
         mapper.map(np.array([n]), low, high, insertion=False)
-        start = float(mapper.board.start[n])
+        start = float(mapper.out.start[n])
         instant = max(x for x, t in enumerate(times) if t <= start)
-        assert (mapper.board.spread[n] <= before[instant]).all()
+        assert (mapper.out.parts[n] <= before[instant]).all()
 
 
 def test_insertion_fills_a_gap_that_appending_leaves() -> None:
@@ -105,15 +105,15 @@ def test_insertion_fills_a_gap_that_appending_leaves() -> None:
     for insertion, end in ((True, 10.0), (False, 25.0)):
         mapper = mapper_of(case([cluster("alpha", 2)], queue), **ALONE)
         mapper.map(np.arange(3), *whole(mapper), insertion)
-        assert mapper.board.start[:2].tolist() == [0.0, 10.0]
-        assert mapper.board.end[2] == end
+        assert mapper.out.start[:2].tolist() == [0.0, 10.0]
+        assert mapper.out.end[2] == end
 
 
 def test_ties_go_to_fewer_processes() -> None:
     queue = [{"id": "m", "kind": "moldable", "times": [6.0, 6.0, 6.0]}]
     mapper = mapper_of(case([cluster("alpha", 3)], queue))
     mapper.map(np.arange(1), *whole(mapper))
-    assert mapper.board.spread[0].tolist() == [1]
+    assert mapper.out.parts[0].tolist() == [1]
 
 
 SPREAD: list[dict[str, Any]] = [
@@ -138,11 +138,11 @@ def test_a_task_on_two_clusters_costs_what_the_model_says() -> None:
     seconds = task_time(item, {"alpha": 2, "beta": 2}, 1.0, by_name)
     # 12/4 s, 8 * 3 / 4 / 8 s inside, 24 * (2/4) * (2/3) / 1 s between
     assert seconds == pytest.approx(3.0 + 0.75 + 8.0)
-    assert mapper.board.end[0] == pytest.approx(seconds)
+    assert mapper.out.end[0] == pytest.approx(seconds)
     assert mapper.place(1, int(rows[1]), [1, 0])  # 2 Gbit over the slower link, and its latency
-    assert mapper.board.start[1] == pytest.approx(seconds + 2.0 + 0.5)
+    assert mapper.out.start[1] == pytest.approx(seconds + 2.0 + 0.5)
     assert mapper.place(2, int(rows[2]) + 2, [2, 1])  # the same clusters: nothing to move
-    assert mapper.board.start[2] == pytest.approx(seconds)
+    assert mapper.out.start[2] == pytest.approx(seconds)
 
 
 def test_a_link_bounds_how_jobs_are_spread() -> None:
@@ -152,7 +152,7 @@ def test_a_link_bounds_how_jobs_are_spread() -> None:
     mapper = mapper_of(case(clusters, queue))
     for n in (0, 1):
         assert mapper.place(n, n, [2, 2])
-    assert mapper.board.end[:2].tolist() == [10.0, 20.0]
+    assert mapper.out.end[:2].tolist() == [10.0, 20.0]
 
 
 def test_a_link_that_is_full_is_avoided_beside_reservations_too() -> None:
@@ -169,7 +169,7 @@ def test_data_of_started_tasks_arrive_when_they_do() -> None:
     job["started"] = [{"task": "a", "clusters": ["alpha", "beta"], "end": 3.0}]
     mapper = mapper_of(case(SPREAD, [job]))
     assert mapper.place(0, 0, [0, 1])
-    assert mapper.board.start[0] == pytest.approx(3.0 + 2.0 + 0.5)
+    assert mapper.out.start[0] == pytest.approx(3.0 + 2.0 + 0.5)
 
 
 def test_what_is_free_for_good() -> None:

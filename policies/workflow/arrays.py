@@ -1,0 +1,250 @@
+"""The arrays of the serial builder from what a planner has to place, and schedules from them.
+
+The annealing of `workflow` and the mapping by earliest finish read the same arrays. Units, shapes
+and what each entry is: `kernel.search.serial_state`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.model.jobs import Started, WorkflowJob
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.search.serial_state import Desk, Items, Out, Site
+from coalloc.policies.kernel.state import Base, Outcome, Problem
+from coalloc.policies.workflow.forms import Form
+from coalloc.policies.workflow.graph import Graph, compressed
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Tasks that have started, numbered behind the items.
+
+    Attributes
+    ----------
+    tasks : list of Started
+    parents : list of lists of (int, float)
+        Of each item, all that it waits for, with the Gbit of data; those below N are items.
+    """
+
+    tasks: list[Started]
+    parents: list[list[tuple[int, float]]]
+
+
+def begun_of(planner: Planner) -> Begun:
+    """The tasks that have started of the workflows that are planned."""
+    items = planner.items
+    parents = [list(item.parents) for item in items]
+    place = {(i.number, i.task.id): n for n, i in enumerate(items) if i.task is not None}
+    begun: list[Started] = []
+    for number in sorted({item.number for item in items}):
+        job = planner.snapshot.queue[number]
+        if not isinstance(job, WorkflowJob) or not job.started:
+            continue
+        seen = {task.task: len(items) + len(begun) + x for x, task in enumerate(job.started)}
+        begun += job.started
+        for edge in job.edges:
+            if edge.parent in seen:
+                parents[place[number, edge.child]].append((seen[edge.parent], 8.0 * edge.gb))
+    return Begun(begun, parents)
+
+
+def class_order(planner: Planner) -> Ints:
+    """The planner's classes, cluster by cluster, each cluster's by falling power."""
+    cluster = planner.compiled.problem.class_cluster
+    return np.argsort(cluster, kind="stable").astype(np.int64)
+
+
+def site_of(planner: Planner, base: Base) -> Site:
+    """The platform, with what is free over time before anything is listed."""
+    problem = planner.compiled.problem
+    order = class_order(planner)
+    clusters = problem.link_gbps.size
+    counts = np.bincount(problem.class_cluster, minlength=clusters)
+    first = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    bounds = np.unique(np.concatenate((base.time, problem.reserved.ravel())))
+    bounds = bounds[bounds >= base.time[0]]
+    at = np.searchsorted(base.time, bounds, side="right") - 1
+    size = bounds.size + 2 * len(planner.items) + 4
+    times = np.zeros((clusters, size))
+    frees = np.zeros((clusters, size, max(int(counts.max(initial=0)), 1)), dtype=np.int32)
+    loads = np.zeros((clusters, size), dtype=np.int64)
+    rows = np.zeros(clusters, dtype=np.int64)
+    for k in range(clusters):
+        mine = order[first[k] : first[k + 1]]
+        table = np.concatenate((base.free[at][:, mine], base.load[at, k : k + 1]), axis=1)
+        closes = np.isin(bounds, problem.reserved[_covering(problem, mine)])
+        kept = np.concatenate(([True], (table[1:] != table[:-1]).any(axis=1) | closes[1:]))
+        rows[k] = kept.sum()
+        times[k, : rows[k]] = bounds[kept]
+        frees[k, : rows[k], : mine.size] = table[kept, :-1]
+        loads[k, : rows[k]] = table[kept, -1]
+    need = problem.need[:, order]
+    held = _capacity(planner)[order]
+    room = np.zeros((need.shape[0], clusters), dtype=np.int64)
+    fits = np.where(need > 0, held // np.maximum(need, 1), 0)
+    for k in range(clusters):
+        room[:, k] = fits[:, first[k] : first[k + 1]].sum(axis=1)
+    closed = [problem.closed[problem.closed_first[c] : problem.closed_first[c + 1]] for c in order]
+    return Site(
+        first=first,
+        power=problem.class_power[order],
+        rows=rows,
+        time=times,
+        free=frees,
+        load=loads,
+        need=np.ascontiguousarray(need),
+        room=room,
+        link=problem.link_gbps,
+        inverse_intra=problem.inverse_intra,
+        latency=problem.latency,
+        closed_first=np.concatenate(([0], np.cumsum([c.size for c in closed]))).astype(np.int64),
+        closed=np.concatenate([*closed, np.zeros(0, dtype=np.int64)]).astype(np.int64),
+        reserved=problem.reserved,
+        exempt=problem.exempt,
+    )
+
+
+def _covering(problem: Problem, classes: Ints) -> Ints:
+    found = [problem.closed[problem.closed_first[c] : problem.closed_first[c + 1]] for c in classes]
+    return np.unique(np.concatenate([*found, np.zeros(0, dtype=np.int64)])).astype(np.int64)
+
+
+def _capacity(planner: Planner) -> Ints:
+    """Most units of each class that are ever free."""
+    free = planner.compiled.base.free
+    return free.max(axis=0).astype(np.int64) if free.size else np.zeros(free.shape[1], np.int64)
+
+
+def items_of(
+    planner: Planner,
+    site: Site,
+    graph: Graph,
+    forms: Sequence[Form],
+    begun: Begun,
+    overhead: float,
+) -> Items:
+    """What is to be placed.
+
+    Parameters
+    ----------
+    overhead : float
+        Share of a task's time that its communication between clusters may take.
+    """
+    problem, items = planner.compiled.problem, planner.items
+    count, clusters = len(items), site.link.size
+    tables = [form.table for form in forms]
+    table = [mode for modes in tables for mode in modes]
+    room = site.room[problem.item_group]
+    widest = room.max(axis=1, initial=0)
+    wide = room.sum(axis=1)
+    rule = planner.options.get("coallocation", "sooner")
+    splits = np.zeros(count, dtype=np.int64)
+    for n, item in enumerate(items):
+        if item.task is not None:
+            splits[n] = int(rule == "sooner" and clusters > 1 and forms[n].high > 1)
+        elif item.splits:
+            splits[n] = int(rule == "sooner" or forms[n].low > widest[n])
+    low = np.array([form.low for form in forms], dtype=np.int64)
+    high = np.array([form.high for form in forms], dtype=np.int64)
+    high = np.minimum(high, np.where(splits > 0, wide, widest))
+    power = float(site.power.max(initial=1e-9))
+    intra = float(site.inverse_intra.min()) if clusters else 0.0
+    shortest = np.array(
+        [form.shortest(power, intra, int(n)) for form, n in zip(forms, high, strict=True)]
+    )
+    shortest = np.where(np.isfinite(shortest), shortest, 0.0) * (1.0 - 1e-12)
+    parent_first, parent, parent_gbit = compressed(begun.parents)
+    return Items(
+        group=problem.item_group,
+        release=problem.item_release,
+        scaled=np.array([form.scaled for form in forms], dtype=np.float64).reshape(-1, 2),
+        fixed=np.array([form.fixed for form in forms], dtype=np.float64).reshape(-1, 2),
+        comm=np.array([form.comm for form in forms], dtype=np.float64),
+        low=low,
+        high=np.maximum(high, low),
+        table_first=np.cumsum([0, *(len(modes) for modes in tables)]).astype(np.int64),
+        table_procs=np.array([mode[0] for mode in table], dtype=np.int64),
+        table_scaled=np.array([mode[1] for mode in table], dtype=np.float64),
+        table_fixed=np.array([mode[2] for mode in table], dtype=np.float64),
+        parent_first=parent_first,
+        parent=parent,
+        parent_gbit=parent_gbit,
+        child_first=graph.child_first,
+        child=graph.child,
+        gbps=problem.item_gbps,
+        splits=splits,
+        weight=planner.weights,
+        job=planner.numbers,
+        tail=graph.bottom(shortest) - shortest,
+        overhead=np.array([overhead]),
+    )
+
+
+def desk_of(site: Site, items: Items, begun: Begun, jobs: int) -> Desk:
+    """Working memory for these items; nothing is listed on it."""
+    clusters, size = site.link.size, items.group.size
+    return Desk(
+        rows=np.array(site.rows),
+        time=np.array(site.time),
+        free=np.array(site.free),
+        load=np.array(site.load),
+        least=np.zeros(site.power.size, dtype=np.int64),
+        want=np.zeros(clusters, dtype=np.int64),
+        best=np.zeros(clusters, dtype=np.int64),
+        place=np.zeros(size + len(begun.tasks), dtype=np.int64),
+        chain=np.zeros(size, dtype=np.int64),
+        saved=np.zeros(clusters, dtype=np.int64),
+        last=np.zeros(jobs),
+    )
+
+
+def out_of(planner: Planner, site: Site, most: Ints, begun: Begun) -> Out:
+    """Room for the places of items of at most so many processes; of what has begun, its ends."""
+    size, count = most.size, most.size + len(begun.tasks)
+    number = {cluster.name: k for k, cluster in enumerate(planner.snapshot.clusters)}
+    parts = np.zeros((count, site.link.size), dtype=np.int64)
+    for x, task in enumerate(begun.tasks):
+        parts[size + x, [number[name] for name in task.clusters if name in number]] = 1
+    pool = int(np.minimum(most, site.power.size).sum()) + 1
+    return Out(
+        start=np.full(size, inf),
+        end=np.array([*[inf] * size, *(task.end for task in begun.tasks)], dtype=np.float64),
+        parts=parts,
+        use_first=np.zeros(size, dtype=np.int64),
+        use_count=np.zeros(size, dtype=np.int64),
+        use_class=np.zeros(pool, dtype=np.int64),
+        use_procs=np.zeros(pool, dtype=np.int64),
+        used=np.zeros(1, dtype=np.int64),
+    )
+
+
+def outcome_of(planner: Planner, out: Out, base: Outcome, items: Ints) -> Outcome:
+    """Places of some items as a decoder would say them, beside those that another has placed."""
+    order, top = class_order(planner), used(base)
+    made = Outcome._make(np.array(entry) for entry in base)
+    classes, procs = [base.use_class[:top]], [base.use_procs[:top]]
+    for n in items.tolist():
+        uses = slice(out.use_first[n], out.use_first[n] + out.use_count[n])
+        made.start[n], made.end[n] = out.start[n], out.end[n]
+        made.use_first[n], made.use_count[n] = top, out.use_count[n]
+        classes.append(order[out.use_class[uses]])
+        procs.append(out.use_procs[uses])
+        top += int(out.use_count[n])
+    return made._replace(
+        use_class=np.concatenate(classes).astype(np.int64),
+        use_procs=np.concatenate(procs).astype(np.int64),
+    )
+
+
+def used(outcome: Outcome) -> int:
+    """Entries of the pool of uses that are taken."""
+    placed = ~np.isnan(outcome.end)
+    return int((outcome.use_first + outcome.use_count)[placed].max(initial=0))
