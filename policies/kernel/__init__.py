@@ -2,8 +2,8 @@
 
 `instance` turns a snapshot into arrays and schedules into plans. `profiles`, `search` and `pool`
 are the schedule builders, by what they keep of the free slots. What all of them share is here:
-`state` (the decoders' arrays), `record`, `loads`, `acceptance`, `moves`, `xorshift`; `jit` and
-`linking` compile.
+`state` (the decoders' arrays), `record`, `loads`, `acceptance`, `moves`, `xorshift`. What compiles
+is `jit`, `linking` (once, as a whole), `inference` (types) and `lowering` on `parts` (LLVM's code).
 
 ================================  ========================  ======================================
 Schedule builder                  Modules                   Serves
