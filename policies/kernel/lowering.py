@@ -38,6 +38,7 @@ class _Lower(Lower):
         """Find which variables need no place on the stack."""
         super().init()
         self.parts: dict[str, Any] = {}
+        self.rounds: dict[ir.Block, tuple[Range, Any]] = {}
 
     def _find_singly_assigned_variable(self) -> None:
         """Find the variables that are assigned once, before all of their uses."""
@@ -59,6 +60,8 @@ class _Lower(Lower):
     def pre_block(self, block: ir.Block) -> None:
         """Begin a block; places on the stack are made where a variable is first assigned."""
         self._cur_ir_block = block
+        if block in self.rounds:
+            self._count(*self.rounds[block])
 
     def lower_block(self, block: ir.Block) -> None:
         """Write the code of a block."""
@@ -155,12 +158,20 @@ class _Lower(Lower):
 
     def _next(self, numbers: Range) -> Tuple:
         """The next number, and whether there is one."""
-        builder = self.builder
-        value = builder.load(numbers.at)
-        valid = builder.icmp_signed("<" if numbers.step > 0 else ">", value, numbers.stop)
-        step = llvm.Constant(value.type, numbers.step)
-        builder.store(builder.add(value, step, flags=["nsw"]), numbers.at)
+        value = self.builder.load(numbers.at)
+        valid = self.builder.icmp_signed("<" if numbers.step > 0 else ">", value, numbers.stop)
+        branch = self._cur_ir_block.terminator
+        body = self.blocks[branch.truebr]
+        if len(list(self.func_ir.variable_lifetime.cfg.predecessors(branch.truebr))) == 1:
+            self.rounds[body] = numbers, value
+        else:
+            self._count(numbers, value)
         return Tuple([value, valid], None)
+
+    def _count(self, numbers: Range, value: Any) -> None:
+        """Go on to the next number: in the body, so that LLVM sees one variable that counts."""
+        step = llvm.Constant(value.type, numbers.step)
+        self.builder.store(self.builder.add(value, step, flags=["nsw"]), numbers.at)
 
     def _whole(self, parts: Any) -> Any:
         """Value, as numba has it, of what is known by its parts."""
