@@ -9,7 +9,7 @@ from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.loads import data_ready
 from coalloc.policies.kernel.profiles.lookahead import lasts, look_ahead, promising, survey
 from coalloc.policies.kernel.profiles.profile import locate
-from coalloc.policies.kernel.profiles.seek import Place, commit, seek
+from coalloc.policies.kernel.profiles.seek import NOWHERE, Place, commit, seek
 from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.state import BLOCKS, STAMP, Outcome, Problem, Profile, Scratch
 
@@ -82,7 +82,26 @@ def take_first(
     return -1
 
 
-NOWHERE = Place(inf, inf, 0, 0, inf)
+@helper()
+def fitting(
+    problem: Problem,
+    profile: Profile,
+    scratch: Scratch,
+    out: Outcome,
+    fixed_mode: Ints,
+    pos: int,
+    t: float,
+    steps: int,
+    spare: float,
+) -> Place:
+    """Place that a live item finds in what is free at t, or nowhere."""
+    item, group = scratch.live[pos], problem.item_group[scratch.live[pos]]
+    if scratch.live_procs[pos] > scratch.sums[group, scratch.live_whole[pos]]:
+        return NOWHERE
+    if not promising(problem, scratch, item, t, steps, spare):
+        return NOWHERE
+    several = problem.mode_first[item + 1] - problem.mode_first[item] > 1
+    return seek(problem, profile, scratch, out, fixed_mode, item, t, not several)
 
 
 @kernel
@@ -100,9 +119,11 @@ def events(
     """At each event start what fits now, in this order; `easy`: the head books its place.
 
     The first item that does not fit now is the head: in this order, or in that of `queue` where
-    that is not empty. Its booking stands until it starts: nobody
-    who starts beside it delays it, so it would find the same place again. An item with a choice of
-    allotments waits if it would end sooner so; else any single free slot would be its fate.
+    that is not empty. Its booking stands until it starts: nothing that starts beside it delays it,
+    so it would find the same place again. An item with a choice of allotments waits if it would end
+    sooner so; else any single free slot would be its fate.
+
+    The scan stays whole: what it keeps from one item to the next are six numbers.
     """
     live, procs, ready = scratch.live, scratch.live_procs, scratch.live_ready
     top, whole = scratch.live_top, scratch.live_whole
@@ -134,11 +155,11 @@ def events(
                 group = problem.item_group[item]
                 if scratch.stamp[group] != scratch.counters[STAMP]:
                     survey(problem, profile, scratch, group, row, -1, t)
-                several = problem.mode_first[item + 1] - problem.mode_first[item] > 1
                 place = NOWHERE
-                tried = tried and procs[pos] <= scratch.sums[group, whole[pos]]
-                if tried and promising(problem, scratch, item, t, steps, spare):
-                    place = seek(problem, profile, scratch, out, fixed_mode, item, t, not several)
+                if tried:
+                    place = fitting(
+                        problem, profile, scratch, out, fixed_mode, pos, t, steps, spare
+                    )
                 if place.end == inf and problem.item_apart[item]:
                     wake = min(wake, arriving(problem, out, item, t))
                 if place.end == inf and heads:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import data_ready
-from coalloc.policies.kernel.profiles.fit import Run, window
+from coalloc.policies.kernel.profiles.fit import Fit, Run, window
 from coalloc.policies.kernel.profiles.profile import (
     book,
     locate,
@@ -78,6 +78,84 @@ class Place(NamedTuple):
     first: float  # s, the first start that was possible at all
 
 
+NOWHERE = Place(inf, inf, 0, 0, inf)
+
+
+class Best(NamedTuple):
+    """The best place so far, and what decides between equal ends."""
+
+    place: Place
+    procs: int
+    clusters: int
+    cost: float  # power of all its nodes
+
+
+@helper()
+def run_of(problem: Problem, item: int, mode: int, only: int) -> Run:
+    """One allotment of an item, on the cluster `only` or, if that is -1, on any."""
+    procs, whole = problem.mode_procs[mode], not problem.item_splits[item]
+    scaled, fixed = problem.mode_scaled[mode], problem.mode_fixed[mode]
+    if only >= 0:
+        fixed += problem.mode_comm[mode] * problem.inverse_intra[only]
+    return Run(item, problem.item_group[item], procs, scaled, fixed, whole, only)
+
+
+@helper()
+def wins(fit: Fit, procs: int, best: Best) -> bool:
+    """Whether a fit is better than the best so far, which ends no earlier."""
+    if fit.end < best.place.end - TOL or procs < best.procs:
+        return True
+    cheaper = fit.cost < best.cost * (1.0 - 1e-12)
+    fewer = fit.clusters < best.clusters or (fit.clusters == best.clusters and cheaper)
+    return procs == best.procs and fewer
+
+
+@helper()
+def seek_run(
+    problem: Problem,
+    profile: Profile,
+    scratch: Scratch,
+    run: Run,
+    mode: int,
+    top: float,
+    start: float,
+    now: bool,
+    best: Best,
+) -> Best:
+    """Try the starts of one allotment from `start` on, or only that one if `now`.
+
+    `top` is its time on the strongest nodes, s, without communication.
+    """
+    peak = run.procs if run.whole else 0
+    place, i = locate(profile, start)
+    while start + top <= best.place.end + TOL:
+        if not now:
+            place, i, start = clear(profile, place, i, start, run.procs, peak, top)
+            if place < 0 or start + top > best.place.end + TOL:
+                break
+        fit = window(problem, profile, scratch, run, start, place, i, best.place.end + TOL)
+        if fit.end < inf:
+            first = start if best.place.end == inf else best.place.first
+            if wins(fit, run.procs, best):
+                for u in range(fit.classes):
+                    scratch.best_class[u] = scratch.pick_class[u]
+                    scratch.best_procs[u] = scratch.pick_procs[u]
+                found = Place(fit.end, start, mode, fit.classes, first)
+                best = Best(found, run.procs, fit.clusters, fit.cost)
+        if now:
+            break
+        if fit.retry > -inf:
+            place, i = locate(profile, fit.retry)
+        i += 1
+        if i >= profile.filled[profile.block[place]]:
+            place += 1
+            i = 0
+            if place >= profile.size[BLOCKS]:
+                break
+        start = profile.time[profile.block[place], i]
+    return best
+
+
 @helper()
 def seek(
     problem: Problem,
@@ -94,78 +172,30 @@ def seek(
     Of equal ends the one with the fewest processes, then clusters, then the weakest nodes; a job
     that one of several equal clusters holds goes where the least room is left.
     """
-    best, best_procs, best_used, best_cost = inf, 0, 0, 0.0
-    begin, best_mode, count, first_start = inf, 0, 0, inf
+    best = Best(NOWHERE, 0, 0, 0.0)
     group = problem.item_group[item]
     if problem.group_size[group] == 0:
-        return Place(best, begin, best_mode, count, first_start)
+        return NOWHERE
     strongest = problem.class_power[problem.group_class[group, 0]]
-    splits = problem.item_splits[item]
     first, last = problem.mode_first[item], problem.mode_first[item + 1] - 1
     if fixed_mode[item] >= 0:
         first += fixed_mode[item]
         last = first
-    only = -1
+    only, clusters = -1, 0
     if problem.item_apart[item]:
-        only = 0
-    while True:
+        only, clusters = 0, problem.link_gbps.size
+    while only < clusters:
         earliest = lower
         if only >= 0:
             earliest = max(lower, data_ready(problem, out, item, only))
         for mode in range(last, first - 1, -1):
             if now and earliest > lower:
                 break
-            procs = problem.mode_procs[mode]
-            scaled, fixed = problem.mode_scaled[mode], problem.mode_fixed[mode]
-            top = scaled / strongest + fixed
-            if only >= 0:
-                fixed += problem.mode_comm[mode] * problem.inverse_intra[only]
-            run = Run(item, group, procs, scaled, fixed, not splits, only)
-            peak = 0 if splits else procs
-            place, i = locate(profile, earliest)
-            start = earliest
-            while True:
-                if start + top > best + TOL:
-                    break
-                if not now:
-                    place, i, start = clear(profile, place, i, start, procs, peak, top)
-                    if place < 0 or start + top > best + TOL:
-                        break
-                fit = window(problem, profile, scratch, run, start, place, i, best + TOL)
-                if fit.end < inf:
-                    if best == inf:
-                        first_start = start
-                    cheaper = fit.cost < best_cost * (1.0 - 1e-12)
-                    if (
-                        fit.end < best - TOL
-                        or procs < best_procs
-                        or (
-                            procs == best_procs
-                            and (
-                                fit.clusters < best_used or (fit.clusters == best_used and cheaper)
-                            )
-                        )
-                    ):
-                        best, best_procs = fit.end, procs
-                        best_used, best_cost = fit.clusters, fit.cost
-                        begin, best_mode, count = start, mode, fit.classes
-                        for u in range(count):
-                            scratch.best_class[u] = scratch.pick_class[u]
-                            scratch.best_procs[u] = scratch.pick_procs[u]
-                if now:
-                    break
-                if fit.retry > -inf:
-                    place, i = locate(profile, fit.retry)
-                i += 1
-                if i >= profile.filled[profile.block[place]]:
-                    place += 1
-                    i = 0
-                    if place >= profile.size[BLOCKS]:
-                        break
-                start = profile.time[profile.block[place], i]
-        if only < 0 or only + 1 >= problem.link_gbps.size:
-            return Place(best, begin, best_mode, count, first_start)
+            run = run_of(problem, item, mode, only)
+            top = problem.mode_scaled[mode] / strongest + problem.mode_fixed[mode]
+            best = seek_run(problem, profile, scratch, run, mode, top, earliest, now, best)
         only += 1
+    return best.place
 
 
 @helper()

@@ -96,6 +96,24 @@ def rows_at(profile: Profile, out: Outcome, head: int, t: float) -> tuple[int, i
 
 
 @helper()
+def book_head(
+    problem: Problem,
+    profile: Profile,
+    scratch: Scratch,
+    out: Outcome,
+    fixed_mode: Ints,
+    item: int,
+    t: float,
+) -> int:
+    """Book the first job of the queue, if it has to wait: the head; else -1."""
+    found = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+    if found.end == inf or found.start <= t:
+        return -1
+    hold(problem, profile, scratch, out, item, found)
+    return item
+
+
+@helper()
 def start_fitting(
     problem: Problem,
     profile: Profile,
@@ -115,12 +133,8 @@ def start_fitting(
     """
     count = stream.counts
     if easy and head < 0 and new > count[FIRST]:
-        item = queue[count[FIRST]]
-        found = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
-        if found.end < inf and found.start > t:
-            hold(problem, profile, scratch, out, item, found)
-            head = item
-        else:
+        head = book_head(problem, profile, scratch, out, fixed_mode, queue[count[FIRST]], t)
+        if head < 0:
             new = count[FIRST]
     scratch.counters[STAMP] += 1
     row, head_row, head_start, total, spare = 0, -1, inf, 0, 0.0
@@ -242,6 +256,37 @@ def clear_profile(problem: Problem, base: Base, profile: Profile) -> None:
     reset(problem, base, profile)
 
 
+@helper()
+def end_jobs(
+    problem: Problem,
+    profile: Profile,
+    scratch: Scratch,
+    out: Outcome,
+    stream: Stream,
+    t: float,
+    arrival: float,
+) -> tuple[float, bool, bool]:
+    """End what ends within an instant of t.
+
+    Returns the time of the last of these ends and of `arrival`, if that is as near, s; whether
+    anything ended, and whether any of it earlier than booked.
+    """
+    count, limit, jobs = stream.counts, t + INSTANT, problem.item_release.size
+    if arrival <= limit:
+        t = max(t, arrival)
+    first = count[ENDED]
+    while count[RUNNING] > 0 and stream.heap_time[0] <= limit:
+        t = max(t, stream.heap_time[0])
+        stream.heap_job[jobs + count[ENDED] - first] = pop(stream)
+        count[ENDED] += 1
+    ended, early = count[ENDED] - first, 0
+    for x in range(ended):
+        item = stream.heap_job[jobs + x]
+        early += out.end[item] > t + INSTANT
+        leave(problem, profile, scratch, out, item, t)
+    return t, ended > 0, early > 0
+
+
 @kernel
 def advance(
     problem: Problem,
@@ -265,21 +310,7 @@ def advance(
         t = min(arrival, stream.heap_time[0]) if count[RUNNING] > 0 else arrival
         if t == inf:
             return False
-        limit = t + INSTANT
-        if arrival <= limit:
-            t = max(t, arrival)
-        # not the literal False, for which numba would compile `start_booked` a second time
-        freed = early = count[RUNNING] < 0
-        ended = count[ENDED]
-        while count[RUNNING] > 0 and stream.heap_time[0] <= limit:
-            t = max(t, stream.heap_time[0])
-            stream.heap_job[jobs + count[ENDED] - ended] = pop(stream)
-            count[ENDED] += 1
-        for x in range(count[ENDED] - ended):
-            item = stream.heap_job[jobs + x]
-            freed = True
-            early = early or out.end[item] > t + INSTANT
-            leave(problem, profile, scratch, out, item, t)
+        t, freed, early = end_jobs(problem, profile, scratch, out, stream, t, arrival)
         forget(profile, t)
         new, beside = line_up(stream, release, wait_limit, t)
         count[INSTANTS] += 1
