@@ -230,6 +230,40 @@ def scan(
 
 
 @helper(inline=True)
+def weigh(
+    rows: Rows, desk: Desk, item: int, length: float, value: float, waiting: float
+) -> tuple[float, float]:
+    """Weighted completion, and the weight of what has not begun, with an item that ends so late."""
+    job = rows.job[item]
+    if desk.last[job] == 0.0:
+        waiting -= rows.weight[item]
+    if length > desk.last[job]:
+        value += rows.weight[item] * (length - desk.last[job])
+        desk.last[job] = length
+    return value, waiting
+
+
+@helper(inline=True)
+def upcoming_event(rows: Rows, desk: Desk, out: Outcome, row: int, wake: float) -> float:
+    """Time of the next event: an item is ready or ends, or a row begins; inf if there is none."""
+    upcoming = wake
+    if desk.counters[RUNNING] > 0:
+        upcoming = min(upcoming, out.end[desk.running[desk.counters[RUNNING] - 1]])
+    if row + 1 < rows.time.size:
+        upcoming = min(upcoming, rows.time[row + 1])
+    return upcoming
+
+
+@helper(inline=True)
+def free_choices(desk: Desk, item: int) -> bool:
+    """Let an item that finds no place do without its level and home; False if it had none."""
+    if desk.level[item] < 0 and desk.home[item] == -1:
+        return False
+    desk.level[item], desk.home[item] = -1, -1
+    return True
+
+
+@helper(inline=True)
 def listing(
     problem: Problem,
     rows: Rows,
@@ -270,13 +304,8 @@ def listing(
                 return inf
             busy += desk.power[item]
             least += desk.power[item] * (end - t) - rows.area[item]
-            job = rows.job[item]
             if objective == WEIGHING:
-                if desk.last[job] == 0.0:
-                    waiting -= rows.weight[item]
-                if end - now > desk.last[job]:
-                    value += rows.weight[item] * (end - now - desk.last[job])
-                    desk.last[job] = end - now
+                value, waiting = weigh(rows, desk, item, end - now, value, waiting)
             made = max(made, end - now)
         if objective == MAKESPAN:
             value = made + blend * least / able
@@ -285,17 +314,10 @@ def listing(
         if done == size:
             desk.measure[MADE] = made
             return value
-        upcoming = wake
-        if desk.counters[RUNNING] > 0:
-            upcoming = min(upcoming, out.end[desk.running[desk.counters[RUNNING] - 1]])
-        if row + 1 < rows.time.size:
-            upcoming = min(upcoming, rows.time[row + 1])
-        if upcoming == inf:
-            # nothing will change: a choice left no place, so this listing does without it
-            item = genes.order[head]
-            if desk.level[item] < 0 and desk.home[item] == -1:
+        upcoming = upcoming_event(rows, desk, out, row, wake)
+        if upcoming == inf:  # nothing will change
+            if not free_choices(desk, genes.order[head]):
                 return inf
-            desk.level[item], desk.home[item] = -1, -1
             continue
         least += (able - busy) * (upcoming - t)
         if least * (1.0 + blend) > room * (1.0 + 1e-12):

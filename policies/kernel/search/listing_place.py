@@ -89,6 +89,48 @@ def lay(problem: Problem, desk: Desk, item: int, size: int) -> float:
 
 
 @helper(inline=True)
+def powers_of(problem: Problem, level: int) -> tuple[float, float]:
+    """The least and the greatest power that an item of this level may use; 0 and inf: any."""
+    lowest, highest = 0.0, inf
+    if level >= 0:
+        lowest = problem.class_power[level % problem.class_power.size]
+        if level >= problem.class_power.size:
+            highest = lowest
+    return lowest, highest
+
+
+@helper(inline=True)
+def count_ahead(
+    problem: Problem,
+    rows: Rows,
+    desk: Desk,
+    group: int,
+    size: int,
+    highest: float,
+    t: float,
+    row: int,
+    end: float,
+) -> int:
+    """Count the processes that the first classes hold from t until `end`, in all and by cluster."""
+    foresee(rows, desk, row, end)
+    total = 0
+    for k in range(desk.avail.size):
+        desk.avail[k] = 0
+    for x in range(size):
+        c = problem.group_class[group, x]
+        count = desk.least[c] // problem.need[group, c]
+        if problem.class_power[c] > highest or (
+            problem.closed_first[c] < problem.closed_first[c + 1]
+            and closes(problem, group, c, t) < end
+        ):
+            count = 0
+        desk.count[x] = max(count, 0)
+        desk.avail[problem.class_cluster[c]] += desk.count[x]
+        total += desk.count[x]
+    return total
+
+
+@helper(inline=True)
 def try_now(
     problem: Problem, rows: Rows, genes: Genes, desk: Desk, item: int, t: float, row: int, only: int
 ) -> float:
@@ -97,21 +139,13 @@ def try_now(
     if only >= 0:
         home = only
     mode = problem.mode_first[item] + genes.mode[item]
-    procs, scaled, fixed = (
-        problem.mode_procs[mode],
-        problem.mode_scaled[mode],
-        problem.mode_fixed[mode],
-    )
+    procs = problem.mode_procs[mode]
+    scaled, fixed = problem.mode_scaled[mode], problem.mode_fixed[mode]
     sc = genes.sc[item]
     if only >= 0:
         fixed += problem.mode_comm[mode] * problem.inverse_intra[only]
-    level = desk.level[item]
     shortest = max(SHORTEST, FINEST * abs(t))
-    lowest, highest = 0.0, inf
-    if level >= 0:
-        lowest = problem.class_power[level % problem.class_power.size]
-        if level >= problem.class_power.size:
-            highest = lowest
+    lowest, highest = powers_of(problem, desk.level[item])
     size = problem.group_size[group]
     bare = rows.dips[row] == 0 and problem.closed.size == 0
     for k in range(desk.avail.size):
@@ -134,21 +168,7 @@ def try_now(
                 continue
         if not bare:
             end = t + max(scaled / power + fixed * sc, shortest)
-            foresee(rows, desk, row, end)
-            total = 0
-            for k in range(desk.avail.size):
-                desk.avail[k] = 0
-            for x in range(y + 1):
-                c = problem.group_class[group, x]
-                count = desk.least[c] // problem.need[group, c]
-                if problem.class_power[c] > highest or (
-                    problem.closed_first[c] < problem.closed_first[c + 1]
-                    and closes(problem, group, c, t) < end
-                ):
-                    count = 0
-                desk.count[x] = max(count, 0)
-                desk.avail[problem.class_cluster[c]] += desk.count[x]
-                total += desk.count[x]
+            total = count_ahead(problem, rows, desk, group, y + 1, highest, t, row, end)
         if total >= procs and choose(problem, desk, item, procs, y + 1, home, sc):
             weakest = lay(problem, desk, item, y + 1)
             if desk.counters[LOADS] == 0:
