@@ -113,6 +113,27 @@ def may_fill(
     return idle <= 0 or waste + idle * (min(soon, t + shortest) - t) <= packing.measure[ROOM]
 
 
+@helper()
+def put(packing: Packing, depth: int, placed: int, k: int, t: float, soon: float) -> None:
+    """Start a job of type k at t, and note that at this depth."""
+    packing.kind[depth] = k
+    packing.lasting[depth, SOON] = soon
+    packing.start[placed], packing.end[placed] = t, t + packing.seconds[k]
+    packing.held[placed] = packing.procs[k]
+    packing.left[k] -= 1
+
+
+@helper()
+def close(
+    packing: Packing, depth: int, free: int, gap: int, low: int, t: float, waste: float, soon: float
+) -> None:
+    """Note at this depth that nothing more starts at t, and how everything was then."""
+    past, lasting = packing.past, packing.lasting
+    packing.kind[depth] = CLOSE
+    past[depth, 0], past[depth, 1], past[depth, 2] = free, gap, low
+    lasting[depth, TIME], lasting[depth, WASTE], lasting[depth, SOON] = t, waste, soon
+
+
 @kernel
 def fill(packing: Packing, nodes: int) -> int:
     """Go on for so many nodes.
@@ -133,14 +154,10 @@ def fill(packing: Packing, nodes: int) -> int:
         k = startable(packing, low, free, gap, t)
         if k < procs.size:
             nodes -= 1
-            kind[depth] = k
-            lasting[depth, SOON] = soon
+            put(packing, depth, placed, k, t, soon)
             depth += 1
-            end = t + seconds[k]
-            packing.start[placed], packing.end[placed], packing.held[placed] = t, end, procs[k]
-            soon = min(soon, end)
+            soon = min(soon, t + seconds[k])
             placed += 1
-            left[k] -= 1
             rest -= 1
             free -= procs[k]
             low = k
@@ -152,10 +169,7 @@ def fill(packing: Packing, nodes: int) -> int:
             nodes -= 1
             good, later, freed = look_ahead(packing, placed, free, t, soon)
             if good:
-                kind[depth] = CLOSE
-                past[depth, 0], past[depth, 1], past[depth, 2] = free, gap, low
-                lasting[depth, TIME], lasting[depth, WASTE] = t, waste
-                lasting[depth, SOON] = soon
+                close(packing, depth, free, gap, low, t, waste, soon)
                 depth += 1
                 waste += free * (soon - t)
                 gap = free
