@@ -22,7 +22,7 @@ def lay_on_nodes(compiled: Compiled, out: Outcome) -> tuple[Ints, Ints, Ints]:
     nodes, procs : arrays
         Node numbers, cluster by cluster in snapshot order, and processes on them.
     """
-    problem, intake = compiled.problem, compiled.intake
+    intake = compiled.intake
     n = out.start.size
     placed = np.flatnonzero(~np.isnan(out.start))
     sizes = np.array([len(nodes) for nodes in compiled.class_nodes], dtype=np.int64)
@@ -35,31 +35,17 @@ def lay_on_nodes(compiled: Compiled, out: Outcome) -> tuple[Ints, Ints, Ints]:
     held = compiled.occupation
     holder = number[held.node]
     np.subtract.at(free, holder, held.units)
-    # a placement's classes cluster by cluster
-    use_item = np.repeat(placed, out.use_count[placed])
-    slot = np.concatenate(
-        [np.arange(a, a + b) for a, b in zip(out.use_first, out.use_count, strict=True)] or [placed]
-    )
-    use_class = out.use_class[slot]
-    sort = np.lexsort((use_class, problem.class_cluster[use_class], use_item))
-    use_class, use_procs = use_class[sort], out.use_procs[slot][sort]
-    counts = out.use_count * ~np.isnan(out.start)
-    uses = np.stack((np.cumsum(counts) - counts, counts), axis=1)
+    uses = _uses(compiled, out, placed)
     # What was planned in times from now may touch by a rounding: see the checker's `swept_ends`.
     half = out.start + (out.end - out.start) / 2.0
     ends = np.maximum(out.end - FINEST * np.abs(out.end), half)
     until = np.concatenate((np.where(np.isnan(ends), np.inf, ends), held.until))
-    room = int(np.minimum(use_procs, sizes[use_class]).sum()) + 1
+    room = int(np.minimum(uses.procs, sizes[uses.node_class]).sum()) + 1
     out_first = np.zeros((n, 2), dtype=np.int64)
     out_node, out_units, out_procs = (np.empty(room, dtype=np.int64) for _ in range(3))
     lay(
         placed[np.lexsort((out.end[placed], out.start[placed]))],
-        Uses(
-            span=uses,
-            node_class=use_class,
-            procs=use_procs,
-            need=problem.need[problem.item_group[use_item], use_class],
-        ),
+        uses,
         Bookings(
             start=out.start,
             until=until,
@@ -74,3 +60,22 @@ def lay_on_nodes(compiled: Compiled, out: Outcome) -> tuple[Ints, Ints, Ints]:
     )
     top = int(out_first.max(initial=0))
     return out_first, node[out_node[:top]], out_procs[:top]
+
+
+def _uses(compiled: Compiled, out: Outcome, placed: Ints) -> Uses:
+    """Classes and processes of the placements, each placement's cluster by cluster."""
+    problem = compiled.problem
+    item = np.repeat(placed, out.use_count[placed])
+    slot = np.concatenate(
+        [np.arange(a, a + b) for a, b in zip(out.use_first, out.use_count, strict=True)] or [placed]
+    )
+    node_class = out.use_class[slot]
+    sort = np.lexsort((node_class, problem.class_cluster[node_class], item))
+    node_class = node_class[sort]
+    counts = out.use_count * ~np.isnan(out.start)
+    return Uses(
+        span=np.stack((np.cumsum(counts) - counts, counts), axis=1),
+        node_class=node_class,
+        procs=out.use_procs[slot][sort],
+        need=problem.need[problem.item_group[item], node_class],
+    )

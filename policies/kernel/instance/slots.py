@@ -23,6 +23,24 @@ def leave(busy: Any, low: Any, high: Any, first: int, last: int) -> None:
 
 
 @helper(inline=True)
+def reopen(
+    use_first: Any, use_count: Any, use_class: Any, slot_first: Any, lowest: Any, job: int
+) -> None:
+    """Look for free slots from the begin of a job's classes on again."""
+    for u in range(use_first[job], use_first[job] + use_count[job]):
+        lowest[use_class[u]] = slot_first[use_class[u]]
+
+
+@helper(inline=True)
+def highest(slots: Any) -> int:
+    """The highest number of a slot."""
+    number = 0
+    for slot in slots:
+        number = max(number, slot)
+    return number
+
+
+@helper(inline=True)
 def take(
     busy: Any, slots: Any, i: int, end: int, left: int, low: Any, high: Any, top: int
 ) -> tuple[int, int]:
@@ -90,18 +108,14 @@ def number_slots(
     count = np.zeros(jobs, dtype=np.int64)
     low = np.empty(max(16, use_class.size), dtype=np.int64)
     high = np.empty(max(16, use_class.size), dtype=np.int64)
-    highest = 0
-    for slot in slots:
-        highest = max(highest, slot)
-    busy = np.zeros(highest + 1, dtype=np.bool_)
+    busy = np.zeros(highest(slots) + 1, dtype=np.bool_)
     lowest = slot_first.copy()
     top = 0
     for event in order:
         if event >= jobs:
             job = event - jobs
             leave(busy, low, high, first[job], first[job] + count[job])
-            for u in range(use_first[job], use_first[job] + use_count[job]):
-                lowest[use_class[u]] = slot_first[use_class[u]]
+            reopen(use_first, use_count, use_class, slot_first, lowest, job)
             continue
         job = event
         first[job] = top
