@@ -194,7 +194,7 @@ def copy(genes: Genes) -> Genes:
 def tracks(case: Case, seed: int, objective: int) -> list[Track]:
     """One without splits but of what no cluster holds, and one with, where anything else splits."""
     items = case.items
-    widest = case.site.room[items.group].max(axis=1, initial=0)
+    widest = case.site.room[case.problem.item_group].max(axis=1, initial=0)
     needed = np.where(items.low > widest, items.splits, 0)
     whole = replace(case, items=items._replace(splits=needed))
     out = [Track(whole, seed, objective)]

@@ -40,7 +40,7 @@ from coalloc.policies.kernel.search.serial_state import (
     Site,
     State,
 )
-from coalloc.policies.kernel.state import MAKESPAN
+from coalloc.policies.kernel.state import MAKESPAN, Problem
 from coalloc.policies.kernel.xorshift import draw
 
 
@@ -54,7 +54,7 @@ def meets(out: Out, one: int, other: int) -> bool:
 
 
 @helper()
-def find_chain(site: Site, items: Items, genes: Genes, desk: Desk, out: Out) -> int:
+def find_chain(problem: Problem, genes: Genes, desk: Desk, out: Out) -> int:
     """Write into desk.chain a chain of items, each waiting for the next, from the last end on."""
     order, length = genes.order, 0
     item = order[0]
@@ -65,8 +65,8 @@ def find_chain(site: Site, items: Items, genes: Genes, desk: Desk, out: Out) -> 
         desk.chain[length] = item
         length += 1
         begun, found = out.start[item], -1
-        for x in range(items.parent_first[item], items.parent_first[item + 1]):
-            parent = items.parent[x]
+        for x in range(problem.parent_first[item], problem.parent_first[item + 1]):
+            parent = problem.parent[x]
             if desk.place[parent] >= 0 and (found < 0 or out.end[parent] > out.end[found]):
                 found = parent
         if found < 0 or out.end[found] < begun - 1e-9 * (1.0 + abs(begun)):
@@ -93,13 +93,13 @@ def move_to(order: Any, place: Any, source: int, target: int) -> None:
 
 
 @helper()
-def new_place(items: Items, genes: Genes, desk: Desk, random: Any, item: int) -> Any:
+def new_place(problem: Problem, genes: Genes, desk: Desk, random: Any, item: int) -> Any:
     """Another place in the order, behind the parents and before the children."""
     a, b, size = 0, genes.order.size - 1, genes.order.size
-    for x in range(items.parent_first[item], items.parent_first[item + 1]):
-        a = max(a, desk.place[items.parent[x]] + 1)
-    for x in range(items.child_first[item], items.child_first[item + 1]):
-        other = desk.place[items.child[x]]
+    for x in range(problem.parent_first[item], problem.parent_first[item + 1]):
+        a = max(a, desk.place[problem.parent[x]] + 1)
+    for x in range(problem.child_first[item], problem.child_first[item + 1]):
+        other = desk.place[problem.child[x]]
         if other >= 0:
             b = min(b, other - 1)
     if draw(random) < 0.5:
@@ -185,9 +185,11 @@ def hand_over(items: Items, genes: Genes, out: Out, random: Any, item: int) -> A
 
 
 @helper()
-def change_split(site: Site, items: Items, genes: Genes, random: Any, item: int) -> None:
+def change_split(
+    problem: Problem, site: Site, items: Items, genes: Genes, random: Any, item: int
+) -> None:
     """Move processes of an item to, from or between clusters; join them if one is left."""
-    clusters, group = site.link.size, items.group[item]
+    clusters, group = problem.link_gbps.size, problem.item_group[item]
     lay_open(genes, item)
     source, target = int(draw(random) * clusters), int(draw(random) * clusters)
     parts, kind = genes.parts[item], draw(random)
@@ -210,13 +212,15 @@ def change_split(site: Site, items: Items, genes: Genes, random: Any, item: int)
 
 
 @helper()
-def change(site: Site, items: Items, genes: Genes, random: Any, item: int, kind: float) -> None:
+def change(
+    problem: Problem, site: Site, items: Items, genes: Genes, random: Any, item: int, kind: float
+) -> None:
     """Change where an item runs, or on how many processes."""
-    clusters, group = site.link.size, items.group[item]
+    clusters, group = problem.link_gbps.size, problem.item_group[item]
     n, home = genes.procs[item], genes.home[item]
     if home == SPLIT or (kind > 0.88 and items.splits[item] > 0 and home >= 0):
         if kind < 0.7 or kind > 0.88:
-            change_split(site, items, genes, random, item)
+            change_split(problem, site, items, genes, random, item)
             return
         best = 0
         for k in range(1, clusters):
@@ -239,7 +243,7 @@ def change(site: Site, items: Items, genes: Genes, random: Any, item: int, kind:
         genes.home[item] = home
         if home >= 0 and site.first[home + 1] > site.first[home] + 1:
             count = site.first[home + 1] - site.first[home]
-            genes.low[item] = site.power[site.first[home] + int(draw(random) * count)]
+            genes.low[item] = problem.class_power[site.first[home] + int(draw(random) * count)]
         else:
             genes.low[item] = 0.0
     most = items.high[item]
@@ -251,7 +255,9 @@ def change(site: Site, items: Items, genes: Genes, random: Any, item: int, kind:
 
 
 @helper(inline=True)
-def propose(site: Site, items: Items, genes: Genes, desk: Desk, out: Out, state: State) -> Any:
+def propose(
+    problem: Problem, site: Site, items: Items, genes: Genes, desk: Desk, out: Out, state: State
+) -> Any:
     """Change one item's place or choices, or two items'; what `undo` takes back.
 
     That is the item, its place, processes, home and least power before, and who gave it processes,
@@ -263,16 +269,16 @@ def propose(site: Site, items: Items, genes: Genes, desk: Desk, out: Out, state:
         item = desk.chain[int(draw(random) * state.count[CHAIN])]
     before, n = desk.place[item], genes.procs[item]
     home, low = genes.home[item], genes.low[item]
-    for k in range(site.link.size):
+    for k in range(problem.link_gbps.size):
         desk.saved[k] = genes.parts[item, k]
     u, other = draw(random), -1
     if u < 0.35 and size > 1:
-        target = new_place(items, genes, desk, random, item)
+        target = new_place(problem, genes, desk, random, item)
         move_to(genes.order, desk.place, before, target)
     elif u < 0.5:
         other = hand_over(items, genes, out, random, item)
     else:
-        change(site, items, genes, random, item, draw(random))
+        change(problem, site, items, genes, random, item, draw(random))
     return item, before, n, home, low, other
 
 
@@ -330,6 +336,7 @@ def keep(genes: Genes, best: Genes, state: State, objective: int) -> None:
 
 @kernel
 def search(
+    problem: Problem,
     site: Site,
     items: Items,
     genes: Genes,
@@ -354,23 +361,23 @@ def search(
     state.value[LIMIT] = inf
     for trial in range(-1, trials):
         if trial >= 0:
-            move = propose(site, items, genes, desk, out, state)
+            move = propose(problem, site, items, genes, desk, out, state)
             current = state.value[CURRENT]
             state.value[LIMIT] = acceptable(current, state.value[WARMTH], state.random)
         value = inf
         if trial < 0 or not is_nothing(genes, desk, move):
-            value = schedule(site, items, genes, desk, out, state, objective)
+            value = schedule(problem, site, items, genes, desk, out, state, objective)
         if trial < 0:
             first = value
             state.value[CURRENT] = value
             if trials > 0:
-                state.count[CHAIN] = find_chain(site, items, genes, desk, out)
+                state.count[CHAIN] = find_chain(problem, genes, desk, out)
             continue
         if value <= state.value[LIMIT]:
             state.count[ACCEPTED] += 1
             state.value[CURRENT] = value
             if state.count[ACCEPTED] % 8 == 0:
-                state.count[CHAIN] = find_chain(site, items, genes, desk, out)
+                state.count[CHAIN] = find_chain(problem, genes, desk, out)
             keep(genes, best, state, objective)
         else:
             undo(genes, desk, move)
