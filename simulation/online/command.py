@@ -24,7 +24,7 @@ from coalloc.simulation.online.scenarios import EVERY, MOLDABLE, SCENARIOS, STUD
 NAME = "online"
 DOC = "how long users wait under each policy, on pieces of real logs"
 POLICIES = (
-    *("fcfs", "easy", "conservative", "easy-spf", "easy-saf"),
+    *("fcfs", "easy", "conservative", "easy-spf", "easy-saf", "easy-sjbf"),
     *("easy-f1", "easy-f2", "easy-f3", "easy-f4", "auto"),
 )
 STUDIES = {"coallocation": STUDY, "moldable": MOLDABLE}
