@@ -12,6 +12,7 @@ from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.offers import Offers
 from coalloc.core.sharing import guarantees, limits, priority
+from coalloc.core.sharing.limit_book import LimitBook
 from coalloc.core.waiting_jobs import waiting_view
 from coalloc.model.jobs import Job
 from coalloc.model.parts import PART_ENDED
@@ -126,7 +127,7 @@ def _capped(
     """The waiting jobs, no wider than their limits leave room for."""
     if not state.tree.has_limits:
         return views
-    book = limits.LimitBook(state, now)
+    book = LimitBook(state, now)
     return [(record, limits.capped(book, record, job)) for record, job in views]
 
 
