@@ -293,6 +293,11 @@ class JobRecord:
         return {node: count for part in self.parts for node, count in part.nodes.items()}
 
     @property
+    def placed_procs(self) -> int:
+        """Processes of all its parts."""
+        return sum(sum(part.nodes.values()) for part in self.parts)
+
+    @property
     def is_waiting(self) -> bool:
         """Pending or held."""
         return self.state in WAITING

@@ -138,7 +138,7 @@ class LimitBook:
         return self._uses.setdefault((scope.project, scope.user, scope.array), Use())
 
     def _count(self, record: JobRecord) -> None:
-        procs = sum(sum(part.nodes.values()) for part in record.parts)
+        procs = record.placed_procs
         begun = self._now if record.started is None else record.started
         left_s = max(begun + record.planned - self._now, 0.0)
         for scope, use in self._uses_of(record):
