@@ -41,6 +41,7 @@ from coalloc.policies.moldable.widths import narrowed
 from coalloc.policies.oas.orders import try_orders
 from coalloc.policies.online import overdue, solve_round
 from coalloc.policies.workflow.engine import make_search
+from coalloc.policies.workflow.ranking import has_tasks, overdue_tasks
 
 MOST_WORK = 100_000
 """Jobs that the engine of `bicriteria` places or prices."""
@@ -64,7 +65,9 @@ def solve(
     """Plan a round on line, or with the best of the simple policies and of the search."""
     planner = Planner(problem, options, budget.origin)
     planner.guarded = overdue(planner, options["wait_limit"])
-    if budget.live and options["objective"] == WEIGHTED and is_plain(planner):
+    if budget.live and options["objective"] == WEIGHTED and planner.items:
+        if has_tasks(planner):
+            planner.guarded = overdue_tasks(planner, options["wait_limit"])
         narrow, notes = narrowed(planner, budget)
         return solve_round(narrow, "auto", budget, on_incumbent, bound_of=planner, notes=notes)
     search = make_search(planner, "auto", budget, on_incumbent)
@@ -81,11 +84,6 @@ def solve(
 def is_moldable(planner: Planner) -> bool:
     """Whether all there is to place are moldable jobs."""
     return bool(planner.items) and all(isinstance(i.job, MoldableJob) for i in planner.items)
-
-
-def is_plain(planner: Planner) -> bool:
-    """Whether there is something to place, and none of it a task of a workflow."""
-    return bool(planner.items) and all(item.task is None for item in planner.items)
 
 
 def _offer_front(planner: Planner, incumbent: Incumbent[Schedule], budget: Budget) -> None:

@@ -67,6 +67,7 @@ from coalloc.policies.kernel.state import EASY, Base, Outcome, Problem, Profile,
 from coalloc.policies.queue_orders import Traits
 from coalloc.policies.run_times import ratios
 from coalloc.policies.simple import traits
+from coalloc.policies.workflow.ranking import Ranks, has_tasks, ranked
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -99,6 +100,8 @@ class Queue:
         Of items: weights, and predicted by planned run times.
     first : array of int
         The item that goes first, where a job is overdue; else empty.
+    ranks : Ranks or None
+        Where there are tasks of workflows; then `jobs` has of each item what its job is as a whole.
     """
 
     problem: Problem
@@ -109,6 +112,7 @@ class Queue:
     weights: Floats
     shares: Floats
     first: Ints
+    ranks: Ranks | None = None
 
     def roll(self, problem: Problem, order: Ints) -> Outcome:
         """EASY in this order."""
@@ -116,6 +120,18 @@ class Queue:
         profile, scratch = self.profile, self.scratch
         decode(problem, self.base, profile, scratch, out, mode, NONE, order, EASY, NONE)
         return out
+
+    def sort(self, keys: Floats) -> Ints:
+        """Items by rising keys, ties by arrival."""
+        if self.ranks is None:
+            return np.argsort(keys, kind="stable")
+        return self.ranks.sort(keys)
+
+    def completion(self, ends: Floats) -> float:
+        """Weighted completion, each job counted once."""
+        if self.ranks is None:
+            return float((self.weights * ends).sum())
+        return self.ranks.completion(ends, self.weights)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,15 +213,19 @@ def solve_round(
         For the next round.
     """
     kept = {NOTES: dict(notes)} if notes else {}
+    jobs, ranks = traits(planner), None
+    if has_tasks(planner):
+        jobs, ranks = ranked(planner, jobs)
     queue = Queue(
         problem=planner.compiled.problem,
         base=planner.compiled.base,
         profile=planner.profile,
         scratch=planner.scratch,
-        jobs=traits(planner),
+        jobs=jobs,
         weights=planner.weights,
         shares=ratios(budget.history, (item.job.id for item in planner.items)),
         first=planner.guarded[:1],
+        ranks=ranks,
     )
 
     def tell(choice: Choice) -> None:
@@ -270,12 +290,13 @@ def _rolled(queue: Queue, planned: Problem, problem: Problem, name: str, order: 
     """An order, rolled forward."""
     out = queue.roll(problem, order)
     placed = ~np.isnan(out.end)
+    ends = np.where(placed, out.end, 0.0)
     return Choice(
         problem=planned,
         order=order,
         believed=out,
         unplaced=order.size - int(placed.sum()),
-        completion=float((queue.weights * np.where(placed, out.end, 0.0)).sum()),
+        completion=queue.completion(ends),
         name=name,
     )
 
@@ -333,7 +354,7 @@ def orders(queue: Queue) -> Iterator[tuple[str, Ints]]:
         for b in WIDTHS:
             keys = key + b * procs - c * ageing
             keys[queue.first] = -inf
-            yield f"width {b:g}, ageing {c:g}", np.argsort(keys, kind="stable")
+            yield f"width {b:g}, ageing {c:g}", queue.sort(keys)
 
 
 def promised(queue: Queue, choice: Choice) -> Outcome:

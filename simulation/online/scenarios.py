@@ -162,7 +162,7 @@ WORKFLOWS: Mapping[str, Scenario] = {
     for scenario in (
         Scenario(
             name="workflows-10",
-            doc="one cluster, a load of 0.8; of the jobs of ten minutes or longer a tenth are workflows",
+            doc="a load of 0.8, a tenth of the jobs of ten minutes or longer are workflows",
             load=0.8,
             mix=Mix(flows=0.1),
         ),

@@ -1,0 +1,123 @@
+"""Workflows in the orders of a round on line: each is one job, its tasks go by what follows them.
+
+Notes
+-----
+Of what is left of a workflow, with t the time of a task and n its processes:
+
+- its *time* r is the longest path, the wait for data of tasks that have started included;
+- its *width* is the sum of n t by r, so that r times the width is its area, as for a rigid job;
+- its *wait* counts from its submission;
+- the *rank* of a task is the longest path from its start to the end of the workflow (HEFT's upward
+  rank): the tasks of a workflow stand together in an order of the queue, by falling rank.
+
+A task that has parents waits, by itself, since all of them have ended and their data have arrived
+somewhere.
+
+References
+----------
+H. Topcuoglu, S. Hariri, M. Wu, "Performance-effective and low-complexity task scheduling for
+heterogeneous computing", IEEE TPDS 13(3), 2002 (upward rank).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.queue_orders import Traits
+from coalloc.policies.workflow.graph import make_graph
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranks:
+    """Items by their jobs.
+
+    Attributes
+    ----------
+    number : array of int, N
+        The job of each item, by arrival.
+    first : array of int
+        First item of each job that has items.
+    rank : array, N
+        Longest path from the start of a task to the end of its workflow, seconds; of others the
+        run time.
+    at_once : array, N
+        Tasks of the same workflow that run at once, in the mean over its longest path; of others 1.
+    """
+
+    number: Ints
+    first: Ints
+    rank: Floats
+    at_once: Floats
+
+    def sort(self, keys: Floats) -> Ints:
+        """Items by the rising keys of their jobs; of equal ones by arrival, then by rank."""
+        return np.lexsort((-self.rank, self.number, keys)).astype(np.int64)
+
+    def completion(self, ends: Floats, weights: Floats) -> float:
+        """Sum of weight x end, each job once, at the end of its last task."""
+        return float((weights[self.first] * np.maximum.reduceat(ends, self.first)).sum())
+
+
+def has_tasks(planner: Planner) -> bool:
+    """Whether tasks of workflows are to be placed."""
+    return any(item.task is not None for item in planner.items)
+
+
+def ranked(planner: Planner, jobs: Traits) -> tuple[Traits, Ranks]:
+    """Traits of the jobs that items belong to, and the ranks of their tasks.
+
+    Parameters
+    ----------
+    jobs : Traits
+        Of the items themselves.
+    """
+    items, numbers = planner.items, planner.numbers
+    inside = [
+        [p for p in item.parents if numbers[p[0]] == numbers[n]] for n, item in enumerate(items)
+    ]
+    graph = make_graph(inside)
+    rank = graph.bottom(jobs.seconds)
+    first = np.flatnonzero(np.diff(numbers, prepend=-1))
+    counts = np.diff(np.append(first, numbers.size))
+    head = np.maximum(planner.compiled.problem.item_release - planner.snapshot.time, 0.0)
+    tasks = np.array([item.task is not None for item in items], dtype=np.bool_)
+    left = np.repeat(np.maximum.reduceat(rank + np.where(tasks, head, 0.0), first), counts)
+    area = np.repeat(np.add.reduceat(jobs.seconds * jobs.procs, first), counts)
+    busy = np.repeat(np.add.reduceat(jobs.seconds, first), counts)
+    path = np.maximum(np.repeat(np.maximum.reduceat(rank, first), counts), 1e-9)
+    whole = replace(
+        jobs,
+        seconds=np.where(tasks, left, jobs.seconds),
+        procs=np.where(tasks, area / np.maximum(left, 1e-9), jobs.procs),
+    )
+    ranks = Ranks(
+        number=numbers,
+        first=first.astype(np.int64),
+        rank=rank,
+        at_once=np.where(tasks, np.maximum(busy / path, 1.0), 1.0),
+    )
+    return whole, ranks
+
+
+def overdue_tasks(planner: Planner, wait_limit: float | None) -> Ints:
+    """Of the guarded items those that could start, tasks only if they waited too long themselves.
+
+    A workflow waits while it runs, too: what counts of a task is the time since it could start.
+    """
+    after = planner.options.get("guard_after") or 0
+    now, kept = planner.snapshot.time, []
+    for n in planner.guarded.tolist():
+        item = planner.items[n]
+        late = item.task is None or not item.arrival or 0 < after <= item.job.passed_over
+        if not late and wait_limit is not None:
+            late = now - min(item.arrival) >= wait_limit
+        if late and not item.parents and item.release <= now:
+            kept.append(n)
+    return np.array(kept, dtype=np.int64)
