@@ -1,10 +1,13 @@
-"""Widths of moldable jobs that wait on line, under `auto`.
+"""Widths of moldable jobs and malleable tasks that wait on line, under `auto`.
 
-A decoder gives a moldable job the allotment with which it ends first, which is nearly always the
+A decoder gives what has a choice the allotment with which it ends first, which is nearly always the
 widest: good for that job, and bad for all that wait or are still to come. So before the orders of a
-round are tried, no moldable job keeps an allotment wider than that of the rolling form, by what a
+round are tried, none keeps an allotment wider than that of the rolling form, by what a
 processor-second costs at the moment (`rolling_rule`). The load, unlike there, is that of predicted
 run times: what users ask for is often several times what they need.
+
+A workflow is one job of those that wait. Its weight is shared by as many tasks as run at once in
+the mean, since one of them that ends sooner is of no use without the others.
 """
 
 from __future__ import annotations
@@ -20,26 +23,29 @@ from coalloc.model.jobs import MoldableJob
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.arrays import compile_intake
 from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.rolling import arrived, ready_now
 from coalloc.policies.moldable.rolling_load import Arrivals
 from coalloc.policies.moldable.rolling_rule import by_price, price, relative
 from coalloc.policies.run_times import ratios
+from coalloc.policies.simple import traits
+from coalloc.policies.workflow.ranking import has_tasks, ranked
 
 
 def narrowed(planner: Planner, budget: Budget) -> tuple[Planner, Mapping[str, Any]]:
-    """Take from the moldable jobs of a round the allotments that cost the others too much.
+    """Take from what has a choice in a round the allotments that cost the others too much.
 
     The first overdue job keeps all of its own: nobody goes before it.
 
     Returns
     -------
     planner : Planner
-        The same one where no job is moldable.
+        The same one where nothing has a choice.
     notes : mapping
         Of the arrivals, for the next round.
     """
-    movable = np.array([isinstance(item.job, MoldableJob) for item in planner.items])
+    movable = np.array([_has_choice(item) for item in planner.items])
     movable[planner.guarded[:1]] = False
     if not movable.any() and not budget.notes:
         return planner, {}
@@ -50,8 +56,14 @@ def narrowed(planner: Planner, budget: Budget) -> tuple[Planner, Mapping[str, An
     if not movable.any():
         return planner, arrivals.write()
     load = arrivals.load(queue.width)
-    cost = price(int(ready_now(planner, queue).sum()), load, queue.width)
-    widths = queue.procs[by_price(queue, relative(queue.weight), cost)]
+    ready, share = ready_now(planner, queue), relative(queue.weight)
+    waiting = int(ready.sum())
+    if has_tasks(planner):
+        at_once = ranked(planner, traits(planner))[1].at_once
+        share = share / at_once
+        waiting = int(np.ceil((ready / at_once).sum()))
+    cost = price(waiting, load, queue.width)
+    widths = queue.procs[by_price(queue, share, cost)]
     items = [
         replace(item, modes=[m for m in item.modes if m[0] <= width]) if is_movable else item
         for item, width, is_movable in zip(planner.items, widths, movable, strict=True)
@@ -60,6 +72,10 @@ def narrowed(planner: Planner, budget: Budget) -> tuple[Planner, Mapping[str, An
     narrow.intake = replace(planner.intake, items=items)
     narrow.compiled = compile_intake(narrow.intake, planner.options.get("power_step", 0.0))
     return narrow, arrivals.write()
+
+
+def _has_choice(item: Item) -> bool:
+    return isinstance(item.job, MoldableJob) or (item.task is not None and len(item.modes) > 1)
 
 
 def by_prediction(planner: Planner, queue: MoldableQueue, budget: Budget) -> MoldableQueue:

@@ -79,6 +79,7 @@ def ranked(planner: Planner, jobs: Traits) -> tuple[Traits, Ranks]:
         Of the items themselves.
     """
     items, numbers = planner.items, planner.numbers
+    jobs = _widest(planner, jobs)
     inside = [
         [p for p in item.parents if numbers[p[0]] == numbers[n]] for n, item in enumerate(items)
     ]
@@ -104,6 +105,16 @@ def ranked(planner: Planner, jobs: Traits) -> tuple[Traits, Ranks]:
         at_once=np.where(tasks, np.maximum(busy / path, 1.0), 1.0),
     )
     return whole, ranks
+
+
+def _widest(planner: Planner, jobs: Traits) -> Traits:
+    """The same, tasks on the widest allotment that they have."""
+    seconds, procs = jobs.seconds.copy(), jobs.procs.copy()
+    for n, item in enumerate(planner.items):
+        if item.task is not None and len(item.modes) > 1:
+            width, scaled, fixed, _ = item.modes[-1]
+            seconds[n], procs[n] = scaled + fixed, width
+    return replace(jobs, seconds=seconds, procs=procs)
 
 
 def overdue_tasks(planner: Planner, wait_limit: float | None) -> Ints:
