@@ -41,7 +41,7 @@ from coalloc.policies.moldable.widths import narrowed
 from coalloc.policies.oas.orders import try_orders
 from coalloc.policies.online import overdue, solve_round
 from coalloc.policies.workflow.engine import make_search
-from coalloc.policies.workflow.ranking import has_tasks, overdue_tasks
+from coalloc.policies.workflow.ranking import has_tasks, is_one_workflow, overdue_tasks
 
 MOST_WORK = 100_000
 """Jobs that the engine of `bicriteria` places or prices."""
@@ -68,8 +68,9 @@ def solve(
     if budget.live and options["objective"] == WEIGHTED and planner.items:
         if has_tasks(planner):
             planner.guarded = overdue_tasks(planner, options["wait_limit"])
-        narrow, notes = narrowed(planner, budget)
-        return solve_round(narrow, "auto", budget, on_incumbent, bound_of=planner, notes=notes)
+        if not is_one_workflow(planner):
+            narrow, notes = narrowed(planner, budget)
+            return solve_round(narrow, "auto", budget, on_incumbent, bound_of=planner, notes=notes)
     search = make_search(planner, "auto", budget, on_incumbent)
     incumbent = search.incumbent
     if is_moldable(planner):

@@ -60,7 +60,9 @@ def as_plan(trace: Trace) -> tuple[Snapshot, Plan]:
     plan = Plan(
         policy=trace.policy,
         status=Status.HEURISTIC,
-        objective=Objective(name="makespan", value=makespan, deferred=len(deferred)),
+        objective=Objective(
+            name="makespan", value=makespan, deferred=len({one.job for one in deferred})
+        ),
         placements=tuple(placements),
         deferred=tuple(deferred),
     )

@@ -70,6 +70,11 @@ def has_tasks(planner: Planner) -> bool:
     return any(item.task is not None for item in planner.items)
 
 
+def is_one_workflow(planner: Planner) -> bool:
+    """Whether all there is to place are tasks of the same workflow."""
+    return has_tasks(planner) and bool((planner.numbers == planner.numbers[0]).all())
+
+
 def ranked(planner: Planner, jobs: Traits) -> tuple[Traits, Ranks]:
     """Traits of the jobs that items belong to, and the ranks of their tasks.
 

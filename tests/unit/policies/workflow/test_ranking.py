@@ -177,6 +177,13 @@ def test_tasks_that_wait_for_others_keep_nothing_waiting() -> None:
     assert (found["f.x"], found["j"], found["f.y"]) == (0.0, 0.0, 5_000.0)
 
 
+def test_a_workflow_alone_is_searched() -> None:
+    alone = Snapshot(clusters=(machine(3),), queue=(fork("f"),))
+    assert "trials" in round_of(alone).stats
+    beside = replace(alone, queue=(*alone.queue, RigidJob(id="j", procs=1, base_time=5.0)))
+    assert str(round_of(beside).stats["order"]).startswith("width")
+
+
 def test_malleable_tasks_are_narrow_where_others_wait_and_many_run_at_once() -> None:
     def widths(count: int, jobs: int) -> set[int]:
         tasks = [
