@@ -23,7 +23,11 @@ start: its first that does not fit has the reservation, and no job starts beside
 prediction. What starts next is there mostly a small job on another cluster than the one that the
 first waits for, which would be overtaken again and again.
 
-A job that has waited for `wait_limit` is overdue. The first of these (by arrival; where a site
+A workflow is one job of an order (`workflow.ranking`): r is the longest path of what is left of it,
+n its area by r, and its tasks stand together, those first that have most behind them. It counts
+once, at the end of its last task. A task that waits for others keeps nothing waiting.
+
+A job that has waited for `wait_limit` is `overdue`. The first of these (by arrival; where a site
 shares out its clusters, by `priority` and then by arrival) is first in every order, so that the
 reservation is its own, and no other job has one until it starts.
 
@@ -34,7 +38,7 @@ earliest fit beside running work alone, by planned run times. That is not after 
 runs, at most the longest planned run time L. Running work ends no later than planned, and nothing
 starts whose planned run time delays the reservation, so from round to round that does not become
 later, unless nodes fail or work outside this queue takes them. A job with k overdue jobs before it
-is thus started within `wait_limit` + (k + 1) L.
+is thus started within `wait_limit` + (k + 1) L. The same holds of a task, from when it could start.
 
 *A wrong prediction* lets, on one cluster, a job start that goes on after the reservation of a head
 that is not overdue: that head waits longer, each time for at most the planned run time of what was
@@ -173,21 +177,6 @@ class Choice:
     def starts_all(self) -> bool:
         """Whether everything starts now."""
         return bool((self.believed.start <= SAME_TIME_S).all())
-
-
-def overdue(planner: Planner, wait_limit: float | None) -> Ints:
-    """Items of jobs that waited, or were passed over, too long.
-
-    By falling `priority`, which is 0 for all jobs of a site without shares, then by arrival.
-    """
-    guarded = np.zeros(len(planner.items), dtype=np.bool_)
-    guarded[planner.guarded] = True
-    if wait_limit is not None:
-        eligible = np.array([not item.waits for item in planner.items], dtype=np.bool_)
-        guarded |= eligible & (traits(planner).waited >= wait_limit)
-    late = np.flatnonzero(guarded)
-    priority = np.array([planner.items[n].job.priority for n in late], dtype=np.float64)
-    return late[np.argsort(-priority, kind="stable")]
 
 
 def solve_round(

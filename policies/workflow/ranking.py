@@ -10,9 +10,6 @@ Of what is left of a workflow, with t the time of a task and n its processes:
 - the *rank* of a task is the longest path from its start to the end of the workflow (HEFT's upward
   rank): the tasks of a workflow stand together in an order of the queue, by falling rank.
 
-A task that has parents waits, by itself, since all of them have ended and their data have arrived
-somewhere.
-
 References
 ----------
 H. Topcuoglu, S. Hariri, M. Wu, "Performance-effective and low-complexity task scheduling for
@@ -120,20 +117,3 @@ def _widest(planner: Planner, jobs: Traits) -> Traits:
             width, scaled, fixed, _ = item.modes[-1]
             seconds[n], procs[n] = scaled + fixed, width
     return replace(jobs, seconds=seconds, procs=procs)
-
-
-def overdue_tasks(planner: Planner, wait_limit: float | None) -> Ints:
-    """Of the guarded items those that could start, tasks only if they waited too long themselves.
-
-    A workflow waits while it runs, too: what counts of a task is the time since it could start.
-    """
-    after = planner.options.get("guard_after") or 0
-    now, kept = planner.snapshot.time, []
-    for n in planner.guarded.tolist():
-        item = planner.items[n]
-        late = item.task is None or not item.arrival or 0 < after <= item.job.passed_over
-        if not late and wait_limit is not None:
-            late = now - min(item.arrival) >= wait_limit
-        if late and not item.parents and item.release <= now:
-            kept.append(n)
-    return np.array(kept, dtype=np.int64)

@@ -19,9 +19,10 @@ from coalloc.policies.check import check
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.widths import narrowed
 from coalloc.policies.options import read_options
+from coalloc.policies.overdue import overdue, overdue_tasks
 from coalloc.policies.registry import lookup
 from coalloc.policies.simple import traits
-from coalloc.policies.workflow.ranking import overdue_tasks, ranked
+from coalloc.policies.workflow.ranking import ranked
 
 AUTO = lookup("auto")
 DAY = 86_400.0
@@ -165,7 +166,7 @@ def test_a_task_waits_since_its_parents_ended(ended: float, late: list[int]) -> 
     rest = flow("f", tasks, "x>y y>z", submitted=-2 * DAY, started=begun)
     first = RigidJob(id="j", procs=1, base_time=5.0, submitted=-3 * DAY, earliest=9.0)
     planner = planner_of(Snapshot(clusters=(machine(4),), queue=(first, rest)))
-    planner.guarded = online.overdue(planner, DAY)
+    planner.guarded = overdue(planner, DAY)
     assert planner.guarded.tolist() == [1, 2]
     assert overdue_tasks(planner, DAY).tolist() == late
 
