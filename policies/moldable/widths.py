@@ -6,8 +6,9 @@ round are tried, none keeps an allotment wider than that of the rolling form, by
 processor-second costs at the moment (`rolling_rule`). The load, unlike there, is that of predicted
 run times: what users ask for is often several times what they need.
 
-A workflow is one job of those that wait. Its weight is shared by as many tasks as run at once in
-the mean, since one of them that ends sooner is of no use without the others.
+A task is priced like a job of its own with the weight of its workflow. That is more than it is
+worth where others run beside it, and made users of workflows and others wait less than to share the
+weight among those (docs/policies/auto.md).
 """
 
 from __future__ import annotations
@@ -29,8 +30,6 @@ from coalloc.policies.moldable.rolling import arrived, ready_now
 from coalloc.policies.moldable.rolling_load import Arrivals
 from coalloc.policies.moldable.rolling_rule import by_price, price, relative
 from coalloc.policies.run_times import ratios
-from coalloc.policies.simple import traits
-from coalloc.policies.workflow.ranking import has_tasks, ranked
 
 
 def narrowed(planner: Planner, budget: Budget) -> tuple[Planner, Mapping[str, Any]]:
@@ -56,14 +55,8 @@ def narrowed(planner: Planner, budget: Budget) -> tuple[Planner, Mapping[str, An
     if not movable.any():
         return planner, arrivals.write()
     load = arrivals.load(queue.width)
-    ready, share = ready_now(planner, queue), relative(queue.weight)
-    waiting = int(ready.sum())
-    if has_tasks(planner):
-        at_once = ranked(planner, traits(planner))[1].at_once
-        share = share / at_once
-        waiting = int(np.ceil((ready / at_once).sum()))
-    cost = price(waiting, load, queue.width)
-    widths = queue.procs[by_price(queue, share, cost)]
+    cost = price(int(ready_now(planner, queue).sum()), load, queue.width)
+    widths = queue.procs[by_price(queue, relative(queue.weight), cost)]
     items = [
         replace(item, modes=[m for m in item.modes if m[0] <= width]) if is_movable else item
         for item, width, is_movable in zip(planner.items, widths, movable, strict=True)

@@ -44,14 +44,11 @@ class Ranks:
     rank : array, N
         Longest path from the start of a task to the end of its workflow, seconds; of others the
         run time.
-    at_once : array, N
-        Tasks of the same workflow that run at once, in the mean over its longest path; of others 1.
     """
 
     number: Ints
     first: Ints
     rank: Floats
-    at_once: Floats
 
     def sort(self, keys: Floats) -> Ints:
         """Items by the rising keys of their jobs; of equal ones by arrival, then by rank."""
@@ -93,19 +90,12 @@ def ranked(planner: Planner, jobs: Traits) -> tuple[Traits, Ranks]:
     tasks = np.array([item.task is not None for item in items], dtype=np.bool_)
     left = np.repeat(np.maximum.reduceat(rank + np.where(tasks, head, 0.0), first), counts)
     area = np.repeat(np.add.reduceat(jobs.seconds * jobs.procs, first), counts)
-    busy = np.repeat(np.add.reduceat(jobs.seconds, first), counts)
-    path = np.maximum(np.repeat(np.maximum.reduceat(rank, first), counts), 1e-9)
     whole = replace(
         jobs,
         seconds=np.where(tasks, left, jobs.seconds),
         procs=np.where(tasks, area / np.maximum(left, 1e-9), jobs.procs),
     )
-    ranks = Ranks(
-        number=numbers,
-        first=first.astype(np.int64),
-        rank=rank,
-        at_once=np.where(tasks, np.maximum(busy / path, 1.0), 1.0),
-    )
+    ranks = Ranks(number=numbers, first=first.astype(np.int64), rank=rank)
     return whole, ranks
 
 

@@ -77,7 +77,6 @@ def test_a_workflow_is_as_long_as_its_longest_path_and_as_wide_as_its_area_by_th
     assert whole.procs.tolist() == pytest.approx([3.0, *[(10 + 20 + 120 + 30) / 100.0] * 4])
     assert ranks.rank.tolist() == [50.0, 100.0, 50.0, 90.0, 30.0]
     assert ranks.first.tolist() == [0, 1]
-    assert ranks.at_once.tolist() == pytest.approx([1.0, *[1.2] * 4])
 
 
 def test_what_runs_counts_until_its_end() -> None:
@@ -185,7 +184,7 @@ def test_a_workflow_alone_is_searched() -> None:
     assert str(round_of(beside).stats["order"]).startswith("width")
 
 
-def test_malleable_tasks_are_narrow_where_others_wait_and_many_run_at_once() -> None:
+def test_malleable_tasks_are_narrow_where_others_wait() -> None:
     def widths(count: int, jobs: int) -> set[int]:
         tasks = [
             Task(id=f"t{n}", work=100.0, parallel_fraction=0.8, max_procs=16) for n in range(count)
