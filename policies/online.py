@@ -27,9 +27,9 @@ A workflow is one job of an order (`workflow.ranking`): r is the longest path of
 n its area by r, and its tasks stand together, those first that have most behind them. It counts
 once, at the end of its last task. A task that waits for others keeps nothing waiting.
 
-A job that has waited for `wait_limit` is `overdue`. The first of these (by arrival; where a site
-shares out its clusters, by `priority` and then by arrival) is first in every order, so that the
-reservation is its own, and no other job has one until it starts.
+A job that has waited for `wait_limit` is `overdue`. The first of these (by arrival, with workflows
+by the time waited; where a site shares out its clusters, by `priority` before that) is first in
+every order, so that the reservation is its own, and no other job has one until it starts.
 
 Notes
 -----

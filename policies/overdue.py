@@ -34,15 +34,19 @@ def overdue(planner: Planner, wait_limit: float | None) -> Ints:
 def overdue_tasks(planner: Planner, wait_limit: float | None) -> Ints:
     """Of the guarded items those that could start, tasks only if they waited too long themselves.
 
-    A workflow waits while it runs, too: what counts of a task is the time since it could start.
+    By falling `priority`, then those first that have waited longest: one that is overdue is never
+    put behind another that becomes so later, as it would be by the arrival of their workflows.
     """
     after = planner.options.get("guard_after") or 0
-    now, kept = planner.snapshot.time, []
+    now, since_submission = planner.snapshot.time, traits(planner).waited
+    kept: list[tuple[float, float, int]] = []
     for n in planner.guarded.tolist():
-        item = planner.items[n]
-        late = item.task is None or not item.arrival or 0 < after <= item.job.passed_over
-        if not late and wait_limit is not None:
-            late = now - min(item.arrival) >= wait_limit
-        if late and not item.parents and item.release <= now:
-            kept.append(n)
-    return np.array(kept, dtype=np.int64)
+        item, waited = planner.items[n], float(since_submission[n])
+        if item.parents or item.release > now:
+            continue
+        if item.task is not None and item.arrival:
+            waited = min(waited, now - min(item.arrival))
+        passed = 0 < after <= item.job.passed_over
+        if passed or item.task is None or (wait_limit is not None and waited >= wait_limit):
+            kept.append((-item.job.priority, -waited, n))
+    return np.array([n for _, _, n in sorted(kept)], dtype=np.int64)

@@ -101,7 +101,10 @@ def waited_too_long(trace: Trace) -> list[str]:
     found = []
     for j in np.flatnonzero(trace.ran):
         late = submit[j] + WAIT_LIMIT_S
-        before = int((trace.start[:j] > late).sum())
+        if trace.start[j] <= late:
+            continue
+        sooner = (submit < submit[j]) | ((submit == submit[j]) & (np.arange(len(jobs)) < j))
+        before = int(((trace.start > late) & sooner).sum())
         if trace.start[j] > late + (before + 1) * longest + SAME_S:
             found.append(jobs[j].id)
     return found

@@ -170,6 +170,17 @@ def test_a_task_waits_since_its_parents_ended(ended: float, late: list[int]) -> 
     assert overdue_tasks(planner, DAY).tolist() == late
 
 
+def test_of_overdue_tasks_the_one_that_waited_longest_is_first() -> None:
+    def rest(name: str, submitted: float, ended: float) -> WorkflowJob:
+        begun = (Started(task="x", clusters=("a",), end=ended),)
+        return flow(name, [task("y", 60.0)], "x>y", submitted=submitted, started=begun)
+
+    queue = (rest("old", -9 * DAY, -DAY - 5.0), rest("new", -3 * DAY, -2 * DAY))
+    planner = planner_of(Snapshot(clusters=(machine(4),), queue=queue))
+    planner.guarded = overdue(planner, DAY)
+    assert overdue_tasks(planner, DAY).tolist() == [1, 0]
+
+
 def test_tasks_that_wait_for_others_keep_nothing_waiting() -> None:
     chain = flow("f", [task("x", 500.0, 2), task("y", 10.0, 4)], "x>y", weight=1e6)
     other = RigidJob(id="j", procs=2, base_time=5_000.0)
