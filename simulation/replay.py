@@ -15,6 +15,7 @@ from coalloc.model.plan import Reason
 from coalloc.policies.base import Budget
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
+from coalloc.simulation.flow_runs import runs_of
 from coalloc.simulation.general import (
     NO_SHARES,
     GeneralResult,
@@ -74,7 +75,10 @@ def replay(
     slot_map = map_slots(platform)
     streamed = can_stream(policy, complete) and workload.is_rigid and sharing == NO_SHARES
     if path == "stream" and not streamed:
-        what = "these options" if workload.is_rigid else "moldable jobs"
+        what = "these options"
+        if not workload.is_rigid:
+            flows = any(logged.flow is not None for logged in workload.jobs)
+            what = "workflows" if flows else "moldable jobs"
         raise InputError("--path", f"{policy} with {what} needs the general path")
     began = time.perf_counter()
     if streamed and path != "general":
@@ -154,7 +158,7 @@ def _from_general(
     ]
     ranges = _slots(start, end, np.cumsum(counts) - counts, counts, use_node, use_slots, nodes)
     return Trace(
-        workload=workload,
+        workload=runs_of(workload),
         slot_map=slot_map,
         policy=policy,
         path="general",
