@@ -19,12 +19,12 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+from coalloc.policies.kernel.annealing_loop import LIMIT, Annealing
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.search.serial_state import (
     ANY,
     APPEND,
     BLEND,
-    LIMIT,
     MADE,
     PACK,
     SPLIT,
@@ -34,7 +34,6 @@ from coalloc.policies.kernel.search.serial_state import (
     Items,
     Out,
     Site,
-    State,
 )
 from coalloc.policies.kernel.state import FINEST, FULL, MAKESPAN, ROUNDING, SHORTEST
 
@@ -384,7 +383,7 @@ def seek(
 
 @helper()
 def schedule(
-    site: Site, items: Items, genes: Genes, desk: Desk, out: Out, state: State, objective: int
+    site: Site, items: Items, genes: Genes, desk: Desk, out: Out, state: Annealing, objective: int
 ) -> float:
     """Place everything; its energy, or inf where that passes the limit or an item has no place."""
     now = site.time[0, 0]
