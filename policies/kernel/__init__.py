@@ -2,8 +2,7 @@
 
 `instance` turns a snapshot into arrays and schedules into plans. `profiles`, `search` and `pool`
 are the schedule builders, by what they keep of the free slots. What all of them share is here:
-`state` (the decoders' arrays), `record`, `loads`, `acceptance`, `moves`, `xorshift`; `jit` and
-`linking` compile.
+`state` (the decoders' arrays), `record`, `loads`, `moves`, `xorshift`; `jit` and `linking` compile.
 
 ================================  ========================  ======================================
 Schedule builder                  Modules                   Serves
@@ -25,6 +24,9 @@ way; O(log n) a start
 by prices on one pool             `pool_insertion`,         `bicriteria`
                                   `pool_reinsertion`
 ================================  ========================  ======================================
+
+Four searches anneal: `annealing`, `serial_annealing`, `list_annealing` and `pool_reinsertion`. Each
+has its moves; `annealing_loop` has the loop with acceptance and cooling, compiled once for each.
 
 Three searches build no schedules of their own: `branch_and_bound` (exact search of `oas`),
 `packing` (equal nodes) and `shelf_packing` (which jobs a shelf of `demt` holds).

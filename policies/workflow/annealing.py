@@ -16,15 +16,8 @@ from math import inf
 
 import numpy as np
 
-from coalloc.policies.kernel.search.serial_state import (
-    BEST,
-    BLEND,
-    COOLING,
-    CURRENT,
-    SPLIT,
-    WARMTH,
-    Genes,
-)
+from coalloc.policies.kernel.annealing_loop import BEST, COOLING, CURRENT, WARMTH, warm_up
+from coalloc.policies.kernel.search.serial_state import BLEND, SPLIT, Genes
 from coalloc.policies.workflow.search_case import Case, Search
 
 
@@ -126,9 +119,8 @@ class Track:
     ) -> Iterator[int]:
         """Cool after each move."""
         assert self.top is not None
-        value, current = self.listing.state.value, copy(self.top)
-        value[WARMTH] = course.hot * energy
-        value[COOLING] = (course.cold / course.hot) ** (1.0 / length)
+        current = copy(self.top)
+        warm_up(self.listing.state, course.hot, course.cold, energy, length)
         while length > 0:
             moves = min(chunk(), length)
             self.listing.run(current, self.top, moves)

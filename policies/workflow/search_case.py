@@ -7,14 +7,16 @@ from math import inf
 
 import numpy as np
 
+from coalloc.policies.kernel.annealing_loop import LIMIT, make_annealing
 from coalloc.policies.kernel.instance.arrays import Ints
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.kernel.search.serial_annealing import search
+from coalloc.policies.kernel.search.serial_annealing import SerialSearch, anneal
 from coalloc.policies.kernel.search.serial_state import (
     ANY,
     APPEND,
     BLEND,
-    LIMIT,
+    CHAIN,
+    IDLE,
     MADE,
     PACK,
     SPLIT,
@@ -22,11 +24,9 @@ from coalloc.policies.kernel.search.serial_state import (
     Genes,
     Items,
     Site,
-    State,
 )
 from coalloc.policies.kernel.split import TOLERANCE, low_side, split
 from coalloc.policies.kernel.state import MAKESPAN, Outcome, Problem
-from coalloc.policies.kernel.xorshift import seeded
 from coalloc.policies.workflow.arrays import (
     Begun,
     begun_of,
@@ -127,11 +127,8 @@ class Search:
         most = np.array([form.high for form in case.forms], dtype=np.int64)
         self.out = out_of(case.planner, most, case.begun)
         self._settle()
-        self.state = State(
-            value=np.array([inf, inf, 0.0, 1.0, blend, 0.0, 0.0, inf]),
-            count=np.zeros(8, dtype=np.int64),
-            random=seeded(seed),
-        )
+        self.state = make_annealing(seed)
+        self.state.value[BLEND] = blend
 
     def _settle(self) -> None:
         """The times and clusters of what is booked."""
@@ -174,13 +171,18 @@ class Search:
         return float(self.state.value[MADE if self.objective == MAKESPAN else SUM])
 
     def run(self, genes: Genes, best: Genes, trials: int) -> float:
-        """So many moves."""
-        return float(
-            search(
-                self.case.problem, self.case.site, self.case.items, genes, best, self.desk,
-                self.out, self.state, self.objective, trials,
-            )
-        )  # fmt: skip
+        """Schedule genes, then so many moves; the energy of what was scheduled last.
+
+        The best genes are left in `best`; `out` is the schedule of the last trial.
+        """
+        case, state = self.case, self.state
+        self.desk.place[:] = -1
+        self.desk.place[genes.order] = np.arange(genes.order.size)
+        state.value[LIMIT], state.count[CHAIN], state.count[IDLE] = inf, 0, 0
+        search = SerialSearch(
+            case.problem, case.site, case.items, genes, best, self.desk, self.out, self.objective
+        )
+        return anneal(search, state, trials, True)
 
     def genes_of(self, out: Outcome) -> Genes:
         """Choices of another schedule: by start, each on the processes and clusters it had."""
@@ -228,4 +230,4 @@ class Search:
         )
 
 
-__all__ = ["BLEND", "LIMIT", "Case", "Search", "read_case"]
+__all__ = ["Case", "Search", "read_case"]

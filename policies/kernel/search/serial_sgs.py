@@ -19,13 +19,13 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+from coalloc.policies.kernel.annealing_loop import LIMIT, Annealing
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import load_units, shut
 from coalloc.policies.kernel.search.serial_state import (
     ANY,
     APPEND,
     BLEND,
-    LIMIT,
     MADE,
     PACK,
     SPLIT,
@@ -35,7 +35,6 @@ from coalloc.policies.kernel.search.serial_state import (
     Items,
     Out,
     Site,
-    State,
 )
 from coalloc.policies.kernel.state import FINEST, FULL, MAKESPAN, ROUNDING, SHORTEST, Problem
 
@@ -390,7 +389,7 @@ def schedule(
     genes: Genes,
     desk: Desk,
     out: Out,
-    state: State,
+    state: Annealing,
     objective: int,
 ) -> float:
     """Place everything; its energy, or inf where that passes the limit or an item has no place."""

@@ -6,14 +6,14 @@ have started are parents like others, B of them, numbered behind its N items.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from coalloc.policies.kernel.record import Counts, Floats, Ints, record
-from coalloc.policies.kernel.xorshift import State as RandomState
 
 ANY, SPLIT = -1, -2
-CURRENT, BEST, WARMTH, COOLING, BLEND, MADE, SUM, LIMIT = 0, 1, 2, 3, 4, 5, 6, 7
-TRIALS, IMPROVED, ACCEPTED, CHAIN, APPEND, PACK = 0, 1, 2, 3, 4, 5
+BLEND, MADE, SUM = 5, 6, 7
+CHAIN, APPEND, PACK, IDLE = 3, 4, 5, 6
+"""Of an `Annealing`: see `serial_sgs` and `serial_annealing`."""
 
 
 @record
@@ -99,12 +99,3 @@ class Choices(NamedTuple):
     high: Ints  # N x K, last row; below the first if there is none
     wide_row: Ints  # N, a row that may also be spread over clusters; -1 if there is none
     wide_want: Ints  # N x K, the processes on each cluster then
-
-
-@record
-class State(NamedTuple):
-    """State of a search between calls."""
-
-    value: Floats
-    count: Any
-    random: RandomState
