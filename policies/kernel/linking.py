@@ -10,9 +10,34 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from numba.core import types
+from numba.core import types, untyped_passes
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, Flags
+from numba.core.compiler_machinery import PassManager
+from numba.core.typed_passes import (
+    AnnotateTypes,
+    IRLegalization,
+    NoPythonBackend,
+    PreLowerStripPhis,
+)
+
+from coalloc.policies.kernel.inference import TypeInference
+from coalloc.policies.kernel.lowering import Lowering
+
+PASSES: tuple[tuple[Any, str], ...] = (
+    (untyped_passes.TranslateByteCode, "read the byte code"),
+    (untyped_passes.FixupArgs, "count the arguments"),
+    (untyped_passes.IRProcessing, "number the blocks"),
+    (untyped_passes.ReconstructSSA, "assign to each variable once"),
+    (TypeInference, "infer types"),
+    (PreLowerStripPhis, "leave out phi nodes"),
+    (IRLegalization, "end the lives of variables"),
+    (AnnotateTypes, "note the types"),
+    (Lowering, "write LLVM's code"),
+    (NoPythonBackend, "gather the results"),
+)
+"""Those of numba's passes that change a kernel: there are no closures, generators, `with`, objects,
+constants to be folded before types are known, nor overloads that must be inlined."""
 
 
 class _Flags(Flags):
@@ -44,6 +69,14 @@ class KernelCompiler(Compiler):
         locals_: Any,
     ) -> None:
         super().__init__(typing, target, library, arguments, returned, _Flags(flags), locals_)
+
+    def define_pipelines(self) -> list[PassManager]:
+        """List the passes."""
+        passes = PassManager("nopython")
+        for one, name in PASSES:
+            passes.add_pass(one, name)
+        passes.finalize()
+        return [passes]
 
 
 class _KernelLibrary(JITCodeLibrary):

@@ -31,6 +31,11 @@ Bools = NDArray[np.bool_]
 
 Class = TypeVar("Class", bound=type)
 WORD = ir.IntType(64)
+ITEMS_AT, SHAPE_AT = 16, 32
+"""Bytes from the begin of an array object to the addresses of its items and of its shape.
+
+Part of NumPy's binary interface: ``PyArrayObject_fields`` in ``numpy/ndarraytypes.h``.
+"""
 
 
 class RecordType(types.Type):
@@ -96,21 +101,36 @@ def _unbox(kind: RecordType, value: Any, c: Any) -> NativeValue:
     """Lay the fields on the stack."""
     builder = c.builder
     record_at = cgutils.alloca_once(builder, c.context.get_value_type(kind).pointee)
-    failed = cgutils.alloca_once_value(builder, cgutils.false_bit)
+    failed = cgutils.false_bit
     for place, (_, field) in enumerate(kind.fields):
-        native = c.unbox(field, c.pyapi.tuple_getitem(value, place))
-        with builder.if_then(native.is_error, likely=False):
-            builder.store(cgutils.true_bit, failed)
+        entry = c.pyapi.tuple_getitem(value, place)
         if isinstance(field, types.Array):
-            array = c.context.make_array(field)(c.context, builder, native.value)
-            parts = [array.data, *cgutils.unpack_tuple(builder, array.shape, field.ndim)]
-            for number, part in enumerate(parts):
-                at = cgutils.gep_inbounds(builder, record_at, 0, place, number)
-                builder.store(part, at)
+            for number, part in enumerate(_parts_of_object(c, field, entry)):
+                builder.store(part, cgutils.gep_inbounds(builder, record_at, 0, place, number))
         else:
+            native = c.unbox(field, entry)
+            failed = builder.or_(failed, native.is_error)
             data = c.context.data_model_manager[field].as_data(builder, native.value)
             builder.store(data, cgutils.gep_inbounds(builder, record_at, 0, place))
-    return NativeValue(record_at, is_error=builder.load(failed))
+    return NativeValue(record_at, is_error=failed)
+
+
+def _parts_of_object(c: Any, kind: types.Array, entry: Any) -> list[Any]:
+    """Where the items of a NumPy array are, and its shape.
+
+    Numba has a function for that, which also counts references and may fail: with an error to be
+    looked for at each of eighty fields, that were a tenth of a kernel's code. That this is an array
+    of this kind is known before a call, from `typeof_impl`.
+    """
+    builder = c.builder
+
+    def entry_at(offset: int, kind: ir.Type) -> Any:
+        return builder.load(builder.bitcast(builder.gep(entry, [WORD(offset)]), kind.as_pointer()))
+
+    item = c.context.get_data_type(kind.dtype)
+    shape = entry_at(SHAPE_AT, WORD.as_pointer())
+    lengths = [builder.load(builder.gep(shape, [WORD(axis)])) for axis in range(kind.ndim)]
+    return [entry_at(ITEMS_AT, item.as_pointer()), *lengths]
 
 
 @infer_getattr
@@ -127,13 +147,13 @@ def _field(context: Any, builder: Any, kind: RecordType, value: Any, name: str) 
     place = kind.place[name]
     field = kind.fields[place][1]
     if not isinstance(field, types.Array):
-        loaded = _loaded(builder, value, place)
+        loaded = part_of(builder, value, place)
         return context.data_model_manager[field].from_data(builder, loaded)
-    data, *shape = (_loaded(builder, value, place, x) for x in range(1 + field.ndim))
-    return _array(context, builder, field, data, shape)
+    data, *shape = (part_of(builder, value, place, x) for x in range(1 + field.ndim))
+    return array_of(context, builder, field, data, shape)
 
 
-def _array(context: Any, builder: Any, kind: types.Array, data: Any, shape: list[Any]) -> Any:
+def array_of(context: Any, builder: Any, kind: types.Array, data: Any, shape: list[Any]) -> Any:
     """Make an array, as numba knows it, of items in C order; no references are counted."""
     item_bytes = WORD(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
     strides, size = [item_bytes], shape[-1]
@@ -150,7 +170,8 @@ def _array(context: Any, builder: Any, kind: types.Array, data: Any, shape: list
     return whole
 
 
-def _loaded(builder: Any, pointer: Any, *places: int) -> Any:
+def part_of(builder: Any, pointer: Any, *places: int) -> Any:
+    """Load a field of a record, or of an array in it the address of the items or a length."""
     loaded = builder.load(cgutils.gep_inbounds(builder, pointer, 0, *places))
     loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
     return loaded

@@ -82,7 +82,7 @@ def problem_of(planner: Planner, begun: Begun) -> Problem:
 
 
 def site_of(planner: Planner, problem: Problem, base: Base) -> Site:
-    """What is free over time before anything is listed.
+    """Free units over time before anything is listed.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def _covering(problem: Problem, first: int, last: int) -> Ints:
 def items_of(
     planner: Planner, site: Site, graph: Graph, forms: Sequence[Form], overhead: float
 ) -> Items:
-    """What is to be placed.
+    """Read the items to be placed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What `serial_annealing` is given for a queue, its calls, and schedules from its results."""
+"""Arguments of `serial_annealing` for a queue, its calls, and schedules from its results."""
 
 from __future__ import annotations
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from coalloc.policies.kernel.jit import helper, kernel
-from coalloc.policies.kernel.record import Floats, Ints
+from coalloc.policies.kernel.record import Floats, Ints, record
 
 
+@record
 class Uses(NamedTuple):
     """Units that placements take of classes. N items, U uses."""
 
@@ -17,6 +18,7 @@ class Uses(NamedTuple):
     need: Ints  # U, units a process
 
 
+@record
 class Bookings(NamedTuple):
     """From when until when nodes are held: by N placements, then by R entries of what runs now."""
 
@@ -26,6 +28,7 @@ class Bookings(NamedTuple):
     by_end: Ints  # N + R, entries by rising end
 
 
+@record
 class NodeUses(NamedTuple):
     """Units that placements take of nodes."""
 
