@@ -38,7 +38,7 @@ class Domains(NamedTuple):
 
 
 class ListingSearch(NamedTuple):
-    """What the moves change, and the listing reads and writes."""
+    """Records that the moves change, and the listing reads and writes."""
 
     problem: Problem
     rows: Rows
@@ -51,7 +51,7 @@ class ListingSearch(NamedTuple):
 
 
 class Choosing(NamedTuple):
-    """What the moves alone read and write."""
+    """Records that the moves alone read and write."""
 
     genes: Genes
     domains: Domains

@@ -191,7 +191,7 @@ def begin_annealing(seed: int) -> Annealing:
 
 
 def domains_of(lister: Lister, sc: Sequence[float] = (1.0,)) -> Domains:
-    """What each item may choose.
+    """Choices of each item.
 
     Parameters
     ----------

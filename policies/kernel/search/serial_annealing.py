@@ -39,7 +39,7 @@ Move = tuple[int, int, int, int, float, int]
 
 
 class SerialSearch(NamedTuple):
-    """What the moves change, and the builder reads and writes; with places in desk.place."""
+    """Records that moves change and the builder reads and writes; with places in desk.place."""
 
     problem: Problem
     site: Site
