@@ -266,7 +266,8 @@ def propose(search: SerialSearch, state: Annealing) -> tuple[bool, Move]:
     """Change one item's place or choices, or two items'.
 
     A move is the item, its place, processes, home and least power before, and who gave it
-    processes, or -1. Its parts before are left in desk.saved. IDLE says whether nothing changed.
+    processes, or -1. Its parts before are left in desk.saved. IDLE says whether nothing changed:
+    such a move is rejected, since it may have written parts that are not in use.
     """
     problem, site, items, genes = search.problem, search.site, search.items, search.genes
     desk, out = search.desk, search.out
