@@ -193,7 +193,7 @@ POLICIES: Mapping[str, Policy] = {
 
 COMPARATORS = frozenset(
     {
-        *("oas-slots", "mbpc", "mbpc-published", "pas", "cbs", "jpn"),
+        *("easy-sjbf", "oas-slots", "mbpc", "mbpc-published", "pas", "cbs", "jpn"),
         *("demt", "two-shelf", "gang", "sequential", "bicriteria-batch"),
         *("list-shelf", "list-lptf", "list-saf", "list-smith"),
         *("mca-heft", "m-heft", "m-heft-imp", "m-heft-eff", "m-heft-max", "hcpa", "mcpa"),
