@@ -62,8 +62,9 @@ def world(seed: int) -> tuple[Workload, Platform]:
     return Workload(name=str(seed), jobs=tuple(jobs)), Platform(name="w", clusters=clusters)
 
 
-def replayed(seed: int) -> Trace:
-    trace = replay(*world(seed), "auto", {"wait_limit": WAIT_LIMIT_S})
+def replayed(seed: int, coallocation: str = "sooner") -> Trace:
+    options = {"wait_limit": WAIT_LIMIT_S, "coallocation": coallocation}
+    trace = replay(*world(seed), "auto", options)
     assert verify(trace) == []
     return trace
 
@@ -100,6 +101,17 @@ def overtaken(trace: Trace) -> list[str]:
 def test_waits_are_bounded_and_equal_jobs_start_as_they_came(seed: int) -> None:
     trace = replayed(seed)
     assert trace.ran.all()
+    assert waited_too_long(trace) == []
+    assert overtaken(trace) == []
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=8)
+def test_it_is_so_where_no_job_may_be_split(seed: int) -> None:
+    """There all that waits has reservations."""
+    trace = replayed(seed, "forbidden")
+    largest = max(len(cluster.nodes) for cluster in trace.slot_map.platform.clusters)
+    assert trace.ran.tolist() == [one.job.procs <= largest for one in trace.workload.jobs]
     assert waited_too_long(trace) == []
     assert overtaken(trace) == []
 
