@@ -21,7 +21,9 @@ starts; of the others the next one has a reservation, and what ends before it by
 may start, too. Over several clusters the chosen order is EASY's by planned run times from the
 start: its first that does not fit has the reservation, and no job starts beside that by its
 prediction. What starts next is there mostly a small job on another cluster than the one that the
-first waits for, which would be overtaken again and again.
+first waits for, which would be overtaken again and again. Where no job of the queue may be split,
+all others that do not fit have a reservation, too, in this order: several wide jobs wait for one
+large cluster there, and those behind the first would be overtaken.
 
 A workflow is one job of an order (`workflow.ranking`): r is the longest path of what is left of it,
 n its area by r, and its tasks stand together, those first that have most behind them. It counts
@@ -29,16 +31,18 @@ once, at the end of its last task. A task that waits for others keeps nothing wa
 
 A job that has waited for `wait_limit` is `overdue`. The first of these (by arrival, with workflows
 by the time waited; where a site shares out its clusters, by `priority` before that) is first in
-every order, so that the reservation is its own, and no other job has one until it starts.
+every order, so that the reservation is its own. Others have one only where all have, and then laid
+beside it.
 
 Notes
 -----
 *Bound on waiting.* From the first round in which a job is the first overdue one, it is reserved its
 earliest fit beside running work alone, by planned run times. That is not after the last end of what
 runs, at most the longest planned run time L. Running work ends no later than planned, and nothing
-starts whose planned run time delays the reservation, so from round to round that does not become
-later, unless nodes fail or work outside this queue takes them. A job with k overdue jobs before it
-is thus started within `wait_limit` + (k + 1) L. The same holds of a task, from when it could start.
+starts whose planned run time delays the reservation (where others have one, theirs are laid after
+it), so from round to round that does not become later, unless nodes fail or work outside this queue
+takes them. A job with k overdue jobs before it is thus started within `wait_limit` + (k + 1) L. The
+same holds of a task, from when it could start.
 
 *A wrong prediction* lets, on one cluster, a job start that goes on after the reservation of a head
 that is not overdue: that head waits longer, each time for at most the planned run time of what was
@@ -67,7 +71,7 @@ from coalloc.policies.bounds import lower_bound
 from coalloc.policies.kernel.instance.arrays import any_mode, make_outcome
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner
 from coalloc.policies.kernel.profiles.decoders import decode
-from coalloc.policies.kernel.state import EASY, Base, Outcome, Problem, Profile, Scratch
+from coalloc.policies.kernel.state import EASY, RESERVE, Base, Outcome, Problem, Profile, Scratch
 from coalloc.policies.queue_orders import Traits
 from coalloc.policies.run_times import ratios
 from coalloc.policies.simple import traits
@@ -118,11 +122,11 @@ class Queue:
     first: Ints
     ranks: Ranks | None = None
 
-    def roll(self, problem: Problem, order: Ints) -> Outcome:
-        """EASY in this order."""
+    def roll(self, problem: Problem, order: Ints, decoder: int = EASY) -> Outcome:
+        """The queue in this order; EASY reserves for the first that waits, RESERVE for all."""
         out, mode = make_outcome(problem), any_mode(order.size)
         profile, scratch = self.profile, self.scratch
-        decode(problem, self.base, profile, scratch, out, mode, NONE, order, EASY, NONE)
+        decode(problem, self.base, profile, scratch, out, mode, NONE, order, decoder, NONE)
         return out
 
     def sort(self, keys: Floats) -> Ints:
@@ -349,13 +353,15 @@ def orders(queue: Queue) -> Iterator[tuple[str, Ints]]:
 def promised(queue: Queue, choice: Choice) -> Outcome:
     """By planned run times: what is believed to start now goes first, then what starts next.
 
-    Over several clusters, the order as it is.
+    Over several clusters, the order as it is; where no job may be split, each has a reservation.
     """
-    if queue.problem.link_gbps.size > 1:
-        return queue.roll(choice.problem, choice.order)
+    problem = choice.problem
+    if problem.link_gbps.size > 1:
+        decoder = EASY if problem.item_splits.any() else RESERVE
+        return queue.roll(problem, choice.order, decoder)
     starts = np.where(np.isnan(choice.believed.start), inf, choice.believed.start)
     starts[queue.first] = -inf
-    return queue.roll(choice.problem, np.lexsort((np.argsort(choice.order), starts)))
+    return queue.roll(problem, np.lexsort((np.argsort(choice.order), starts)))
 
 
 def _written(

@@ -86,8 +86,9 @@ def flow_of(job: RigidJob, count: int, chained: bool) -> WorkflowJob:
     )
 
 
-def replayed(seed: int, flows: float = 0.0) -> Trace:
-    trace = replay(*world(seed, flows), "auto", {"wait_limit": WAIT_LIMIT_S})
+def replayed(seed: int, flows: float = 0.0, coallocation: str = "sooner") -> Trace:
+    options = {"wait_limit": WAIT_LIMIT_S, "coallocation": coallocation}
+    trace = replay(*world(seed, flows), "auto", options)
     assert verify(trace) == []
     return trace
 
@@ -150,6 +151,17 @@ def test_waits_are_bounded_and_equal_jobs_start_as_they_came(seed: int) -> None:
 def test_waits_of_tasks_are_bounded(seed: int) -> None:
     trace = replayed(seed, 0.3)
     assert trace.ran.all()
+    assert waited_too_long(trace) == []
+    assert overtaken(trace) == []
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=8)
+def test_it_is_so_where_no_job_may_be_split(seed: int) -> None:
+    """There all that waits has reservations."""
+    trace = replayed(seed, coallocation="forbidden")
+    largest = max(len(cluster.nodes) for cluster in trace.slot_map.platform.clusters)
+    assert trace.ran.tolist() == [one.job.procs <= largest for one in trace.workload.jobs]
     assert waited_too_long(trace) == []
     assert overtaken(trace) == []
 
