@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from benchmarks.round import make_snapshot
+from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.planner import NODE_ENTRIES
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.records_json import read_object
@@ -37,15 +38,8 @@ async def measure(pool: SolverPool, snapshot: Snapshot, policy: str) -> str:
         if not first:
             first.append(time.perf_counter() - began - written)
 
-    outcome = await pool.solve(
-        text,
-        policy,
-        {},
-        deadline_s=LIMIT_S,
-        on_incumbent=found,
-        checked=True,
-        node_entries=NODE_ENTRIES,
-    )
+    request = Request(policy=policy, checked=True, node_entries=NODE_ENTRIES)
+    outcome = await pool.solve(text, request, deadline_s=LIMIT_S, on_incumbent=found)
     if outcome.plan is None:
         return f"{policy:<14} {outcome.status}: {outcome.message}"
     began = time.perf_counter()

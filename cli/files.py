@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from coalloc.cli.command import BAD_USAGE, CommandError
 from coalloc.model.errors import InputError
@@ -13,6 +14,8 @@ from coalloc.model.errors import InputError
 if TYPE_CHECKING:
     from coalloc.model.plan import Plan
     from coalloc.model.snapshot import Snapshot
+
+Read = TypeVar("Read")
 
 LARGEST_SCRIPT = 4 << 20
 """Bytes; as sbatch's default."""
@@ -112,10 +115,7 @@ def load_snapshot(path: Path) -> Snapshot:
     """
     from coalloc.model.snapshot_json import read_snapshot
 
-    try:
-        return read_snapshot(read_json(path))
-    except InputError as error:
-        raise CommandError(f"{path}: {error}", BAD_USAGE) from error
+    return _load(path, read_snapshot)
 
 
 def load_plan(path: Path) -> Plan:
@@ -128,7 +128,11 @@ def load_plan(path: Path) -> Plan:
     """
     from coalloc.model.plan_json import read_plan
 
+    return _load(path, read_plan)
+
+
+def _load(path: Path, read: Callable[[Any], Read]) -> Read:
     try:
-        return read_plan(read_json(path))
+        return read(read_json(path))
     except InputError as error:
         raise CommandError(f"{path}: {error}", BAD_USAGE) from error

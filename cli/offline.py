@@ -42,7 +42,9 @@ CERTIFICATE_STEPS = 2_000_000_000
 
 def _add_solve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("snapshot", type=Path, metavar="SNAPSHOT", help="file, or - for stdin")
-    parser.add_argument("--policy", required=True, metavar="NAME", help="see coalloc policies")
+    parser.add_argument(
+        "--policy", default="auto", metavar="NAME", help="see coalloc policies (default: auto)"
+    )
     parser.add_argument(
         "--time-limit", type=texts.number, metavar="SECONDS", help="then the best plan so far"
     )

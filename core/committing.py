@@ -15,6 +15,7 @@ from coalloc.core.occupation import Occupation, misfit, occupation
 from coalloc.core.placing import NOW_S, divisible, place_pieces, startable
 from coalloc.core.reserving import is_kept_from
 from coalloc.core.sharing import limits
+from coalloc.core.sharing.limit_book import LimitBook
 from coalloc.model.plan import Placement, Plan, Reason
 from coalloc.model.snapshot import Snapshot
 
@@ -27,7 +28,7 @@ def start_now(state: State, plan: Plan, now: float) -> None:
     time = current.snapshot.time
     view = occupation(state, now)
     claims = waiting_claims(state)
-    book = limits.LimitBook(state, now) if limits.are_on(state) else None
+    book = LimitBook(state, now) if limits.are_on(state) else None
     started: list[str] = []
     for placement in plan.placements:
         if placement.start > time + NOW_S or placement.chunks is not None:

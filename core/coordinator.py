@@ -15,6 +15,7 @@ from coalloc.core import (
     deadlines,
     dispatch,
     isolating,
+    operating,
     presence,
     queue,
     requeueing,
@@ -47,11 +48,9 @@ from coalloc.core.base.projects import ProjectTree
 from coalloc.core.base.records import JobRecord, JobState, Wait
 from coalloc.core.base.requests import (
     Cancel,
-    Done,
     Drain,
     Hold,
     PauseRounds,
-    Refused,
     Release,
     Reserve,
     Resume,
@@ -62,7 +61,7 @@ from coalloc.core.base.requests import (
     Unreserve,
     Update,
 )
-from coalloc.core.base.round_control import OPERATOR, RoundControl
+from coalloc.core.base.round_control import RoundControl
 from coalloc.core.base.settings import ClusterSettings, Settings
 from coalloc.core.base.speedup_fit import Run
 from coalloc.core.base.start_intervals import Calibration, Promise, StartError
@@ -306,76 +305,12 @@ class Coordinator:
                 | ResumeRounds()
                 | RoundNow()
             ):
-                self._operated(event, now)
+                operating.operated(state, event, now)
 
     def _plan_outdated(self) -> None:
         """Ask for a round: jobs that the plan has next may have gone from the queue."""
         if self.state.plan_order is not None:
             self.state.rounds.outdated()
-
-    def _operated(self, event: Requested, now: float) -> None:
-        """Operator verbs; each is recorded."""
-        state = self.state
-        if not event.operator:
-            refusal = Refused(code="not_allowed", message="only an operator may do this")
-            queue.answered(state, event, refusal)
-            return
-        match event.command:
-            case SetPriority() as command:
-                queue.set_priority(state, event, command, now)
-                return
-            case Drain(target=target) | Resume(target=target) as command:
-                drain = isinstance(command, Drain)
-                # one line, as it is kept
-                reason = " ".join(command.reason.split()) if isinstance(command, Drain) else ""
-                if not self._switch(target, reason, drain=drain):
-                    message = f"there is no cluster and no node {target}"
-                    queue.answered(state, event, Refused(code="not_found", message=message))
-                    return
-                kind = "drained" if drain else "resumed"
-                state.emit(now, kind, target=target, user=event.user, reason=reason)
-                state.log(kind, target=target, user=event.user, reason=reason)
-                state.save_drained()
-                if not drain:
-                    state.rounds.happened("cluster_returned")
-            case Reserve() as command:
-                reserving.reserve(state, event, command, now)
-                return
-            case Unreserve() as command:
-                reserving.unreserve(state, event, command, now)
-                return
-            case PauseRounds():
-                state.rounds.paused = True
-                state.save_paused()
-                state.emit(now, "rounds_paused", user=event.user)
-                state.log("rounds_paused", user=event.user)
-            case ResumeRounds():
-                state.rounds.paused = False
-                state.save_paused()
-                state.emit(now, "rounds_resumed", user=event.user)
-                state.log("rounds_resumed", user=event.user)
-                state.rounds.want("resumed")
-            case _:
-                state.emit(now, "round_requested", user=event.user)
-                if not state.rounds.is_solving:
-                    state.rounds.wanted = ""
-                state.rounds.want(OPERATOR)
-        queue.answered(state, event, Done(body={}))
-
-    def _switch(self, target: str, reason: str, *, drain: bool) -> bool:
-        state = self.state
-        if target in state.clusters:
-            cluster = state.clusters[target]
-            cluster.drained = drain or not cluster.configured
-        elif target in state.node_cluster():
-            pass
-        elif drain or target not in state.drained:
-            return False
-        if drain:
-            state.drained[target] = reason
-        else:
-            state.drained.pop(target, None)
-        return True
 
     def _ticked(self, now: float) -> None:
         state = self.state

@@ -20,7 +20,8 @@ from coalloc.core.batch_queues.waits import is_crowded, waiting_claims
 from coalloc.core.occupation import Occupation, misfit, occupation
 from coalloc.core.placing import place, startable
 from coalloc.core.reserving import is_kept_from
-from coalloc.core.sharing.limits import LimitBook, holds, start_of
+from coalloc.core.sharing.limit_book import LimitBook
+from coalloc.core.sharing.limits import holds, start_of
 from coalloc.model.cost import edge_delay
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.platform import Cluster

@@ -20,6 +20,7 @@ from coalloc.core import snapshots
 from coalloc.core.base.round_control import Aside, Isolation
 from coalloc.core.base.state import RoundState, State
 from coalloc.core.offers import Offers
+from coalloc.core.waiting_jobs import waiting_view
 from coalloc.model.job_json import outside
 
 MOST_ATTEMPTS = 16
@@ -89,7 +90,7 @@ def _seen(state: State, job: str, now: float) -> Sequence[object]:
     names = frozenset(state.clusters)
     there = {*state.waiting, *state.placed}
     offers = Offers(state=state, now=now, busy={})
-    view = snapshots.waiting_view(state.jobs[job], state, names, there, now, offers)
+    view = waiting_view(state.jobs[job], state, names, there, now, offers)
     if view is not None:
         view = replace(view, passed_over=0, submitted=0.0, earliest=0.0)
     clusters = [

@@ -45,7 +45,7 @@ def remember(state: State, record: JobRecord) -> None:
     job = record.job
     if record.started is None or record.ended is None:
         return
-    size = sum(sum(part.nodes.values()) for part in record.parts)
+    size = record.placed_procs
     match job:
         case RigidJob(base_time=expected):
             pass

@@ -38,17 +38,53 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         cluster.error = clash
         return
     was_stale = cluster.is_stale(now, state.settings.reading_max_age_s)
+    before, reading = cluster.reading, read.reading
+    _forget_outdated(state, cluster, reading, now)
+    _use(state, cluster, read, reading, now)
+    if before is not None and _queue_moved(before, reading):
+        _try_those_behind(state, read.cluster, now)
+    is_crowded = reading.queues and reading.waiting > 0
+    if is_crowded and state.pending_jobs and not (before and before.waiting):
+        state.rounds.want("queue_moved")
+    is_of_now = read.epoch in {0, state.epoch}
+    native_jobs.taken_in(state, cluster, reading, now, is_of_now=is_of_now)
+    _name_unknown(state, cluster, reading)
+    for notice in reading.notices:
+        if before is None or notice not in before.notices:
+            state.log("cluster_noticed", level="warning", cluster=read.cluster, what=notice)
+    _say_way_in(state, before, reading)
+    _say_passed(state, before, reading)
+    if was_stale and cluster.connected:
+        slots = sum(node.slots for node in reading.nodes)
+        state.log("cluster_returned", cluster=read.cluster, nodes=len(reading.nodes), slots=slots)
+        state.rounds.happened("cluster_returned")
+    elif before is not None and _more_usable(before.nodes, reading.nodes):
+        state.rounds.happened("cluster_returned")
+    elif before is not None and len(before.running) > len(reading.running):
+        state.rounds.happened("job_finished")
+
+
+def _forget_outdated(
+    state: State, cluster: ClusterState, reading: ClusterReading, now: float
+) -> None:
+    """Forget what was concluded from nodes and rules that are other ones now."""
     before = cluster.reading
-    if before is None or before.nodes != read.reading.nodes:
+    if before is None or before.nodes != reading.nodes:
         state.suitable.clear()
         cluster.openings.clear()
-    if before is None or before.rules != read.reading.rules:
+    if before is None or before.rules != reading.rules:
         state.suitable.clear()
         cluster.verdicts.clear()
         if before is not None:
             state.rounds.happened("cluster_returned")
-    forget_changed(cluster, read.reading, now)
-    cluster.reading, cluster.read_at, cluster.error = read.reading, now, ""
+    forget_changed(cluster, reading, now)
+
+
+def _use(
+    state: State, cluster: ClusterState, read: Read, reading: ClusterReading, now: float
+) -> None:
+    """Make a reading the one that counts from now on."""
+    cluster.reading, cluster.read_at, cluster.error = reading, now, ""
     cluster.reading_at, cluster.reading_run = read.at, read.run
     limits = state.settings
     cluster.powers = {
@@ -59,32 +95,9 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
             hysteresis=limits.power_hysteresis,
             smoothing=limits.power_smoothing,
         )
-        for node in read.reading.nodes
+        for node in reading.nodes
     }
-    cluster.drained_nodes = {n.name for n in read.reading.nodes if n.name in state.drained}
-    if before is not None and _queue_moved(before, read.reading):
-        _try_those_behind(state, read.cluster, now)
-    is_crowded = read.reading.queues and read.reading.waiting > 0
-    if is_crowded and state.pending_jobs and not (before and before.waiting):
-        state.rounds.want("queue_moved")
-    is_of_now = read.epoch in {0, state.epoch}
-    native_jobs.taken_in(state, cluster, read.reading, now, is_of_now=is_of_now)
-    _name_unknown(state, cluster, read.reading)
-    for notice in read.reading.notices:
-        if before is None or notice not in before.notices:
-            state.log("cluster_noticed", level="warning", cluster=read.cluster, what=notice)
-    _say_way_in(state, before, read.reading)
-    _say_passed(state, before, read.reading)
-    if was_stale and cluster.connected:
-        slots = sum(node.slots for node in read.reading.nodes)
-        state.log(
-            "cluster_returned", cluster=read.cluster, nodes=len(read.reading.nodes), slots=slots
-        )
-        state.rounds.happened("cluster_returned")
-    elif before is not None and _more_usable(before.nodes, read.reading.nodes):
-        state.rounds.happened("cluster_returned")
-    elif before is not None and len(before.running) > len(read.reading.running):
-        state.rounds.happened("job_finished")
+    cluster.drained_nodes = {n.name for n in reading.nodes if n.name in state.drained}
 
 
 def _say_way_in(state: State, before: ClusterReading | None, now: ClusterReading) -> None:

@@ -8,15 +8,13 @@ from dataclasses import replace
 
 from coalloc.core import reserving
 from coalloc.core.base.clusters import ClusterState, ViewedNodes
-from coalloc.core.base.composites import ChunkPool, WorkflowState, is_stopping
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
-from coalloc.core.batch_queues.negotiating import others
-from coalloc.core.batch_queues.waits import is_crowded
-from coalloc.core.dependencies import open_needs
 from coalloc.core.offers import Offers
 from coalloc.core.sharing import guarantees, limits, priority
-from coalloc.model.jobs import DivisibleJob, Job, Started, WorkflowJob
+from coalloc.core.sharing.limit_book import LimitBook
+from coalloc.core.waiting_jobs import waiting_view
+from coalloc.model.jobs import Job
 from coalloc.model.parts import PART_ENDED
 from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.ranges import EVENT, POWER
@@ -58,31 +56,17 @@ def snapshot(
     clusters = tuple(
         cluster_view(name, cluster, state, now) for name, cluster in state.clusters.items()
     )
-    offers = Offers(state=state, now=now, busy=_busy(state))
     known = {node.name for cluster in clusters for node in cluster.nodes}
-    names = frozenset(cluster.name for cluster in clusters)
-    running = [running_view(record, known, now) for record in state.placed_records()]
-    seen = set(state.placed)
-    extra = () if also is None else (also,)
-    waiting = (*state.waiting_records(), *extra)
-    users = _users_of_reservations(waiting, state)
-    reservations: list[Reservation] = []
-    reservations += (kept for r in state.placed_records() for kept in _expected(r, known, now))
-    for cluster in state.clusters.values():
-        if cluster.reading is not None:
-            running += map(_told_running, cluster.reading.running)
-            reservations += (
-                _told_reservation(kept, users.get(kept.id, ()))
-                for kept in cluster.reading.reservations
-            )
-    reservations += reserving.views(state, known)
-    views: list[tuple[JobRecord, Job]] = []
-    for record in waiting:  # What a job waits for has arrived before it.
-        if record.id not in without and (held or record.state is not JobState.HELD):
-            view = waiting_view(record, state, names, seen, now, offers)
-            if view is not None:
-                views.append((record, view))
-                seen.add(view.id)
+    waiting = (*state.waiting_records(), *(() if also is None else (also,)))
+    running = _running(state, known, now)
+    reservations = _reservations(state, waiting, known, now)
+    planned = [
+        record
+        for record in waiting
+        if record.id not in without and (held or record.state is not JobState.HELD)
+    ]
+    offers = Offers(state=state, now=now, busy=_busy(state))
+    views = _waiting(state, planned, offers, now)
     if LIMITS not in lifted:
         views = _capped(state, views, now)
     queue = _weighted(state, views, now, shared=SHARES not in lifted)
@@ -98,13 +82,52 @@ def snapshot(
     )
 
 
+def _running(state: State, known: set[str], now: float) -> list[Running]:
+    """The placed jobs and the clusters' native ones; `known`: the nodes that are read."""
+    running = [running_view(record, known, now) for record in state.placed_records()]
+    for cluster in state.clusters.values():
+        if cluster.reading is not None:
+            running += map(_told_running, cluster.reading.running)
+    return running
+
+
+def _reservations(
+    state: State, waiting: Iterable[JobRecord], known: set[str], now: float
+) -> list[Reservation]:
+    """Claims that wait, then the clusters' reservations, then the daemon's own."""
+    users = _users_of_reservations(waiting, state)
+    found = [kept for record in state.placed_records() for kept in _expected(record, known, now)]
+    for cluster in state.clusters.values():
+        if cluster.reading is not None:
+            found += (
+                _told_reservation(kept, users.get(kept.id, ()))
+                for kept in cluster.reading.reservations
+            )
+    return [*found, *reserving.views(state, known)]
+
+
+def _waiting(
+    state: State, records: Iterable[JobRecord], offers: Offers, now: float
+) -> list[tuple[JobRecord, Job]]:
+    """The waiting jobs with their views; what a job waits for has arrived before it."""
+    names = frozenset(state.clusters)
+    seen = set(state.placed)
+    views: list[tuple[JobRecord, Job]] = []
+    for record in records:
+        view = waiting_view(record, state, names, seen, now, offers)
+        if view is not None:
+            views.append((record, view))
+            seen.add(view.id)
+    return views
+
+
 def _capped(
     state: State, views: list[tuple[JobRecord, Job]], now: float
 ) -> list[tuple[JobRecord, Job]]:
     """The waiting jobs, no wider than their limits leave room for."""
     if not state.tree.has_limits:
         return views
-    book = limits.LimitBook(state, now)
+    book = LimitBook(state, now)
     return [(record, limits.capped(book, record, job)) for record, job in views]
 
 
@@ -275,130 +298,3 @@ def _expected(record: JobRecord, known: set[str], now: float) -> list[Reservatio
                 Reservation(id=f"{record.id}:{part.index}", nodes=nodes, start=start, end=end)
             )
     return found
-
-
-def waiting_view(
-    record: JobRecord,
-    state: State,
-    clusters: frozenset[str],
-    seen: Collection[str],
-    now: float,
-    offers: Offers,
-) -> Job | None:
-    """A waiting job as the planner sees it; None where nothing of it is to be planned.
-
-    Parameters
-    ----------
-    seen : collection of str
-        What is in the snapshot, as far as the job may wait for it.
-    offers : Offers
-        Clusters and nodes that would take it.
-    """
-    job: Job | None = record.job
-    is_composite = record.id in state.composites
-    if is_composite and isinstance(job, WorkflowJob):
-        job = rest_of(record, state, clusters, now)
-    elif is_composite and isinstance(job, DivisibleJob):
-        job = chunks_left(record, state, now)
-    unmet = _unmet(record, state, seen)
-    if job is None or unmet is None:
-        return None
-    changes: dict[str, object] = {}
-    if unmet:
-        changes["after"] = tuple(unmet)
-    if record.state is JobState.HELD:
-        changes["held"] = True
-    if job.submitted > now:  # The clock was set back since.
-        changes["submitted"] = now
-    offer = offers.of(record)
-    earliest = max(record.not_before, record.opens(now), offer.earliest)
-    if earliest != job.earliest:
-        changes["earliest"] = earliest
-    if passed := state.passed_over.get(record.id, 0):
-        changes["passed_over"] = passed
-    late = tuple(name for name in record.late if is_crowded(state, name))
-    named = others(state, record, late) if late else None
-    named = job.clusters if named is None else named
-    if offer.mark:
-        changes["features"] = (*job.features, offer.mark)
-    taking = clusters.difference(record.barred, offer.refusing)
-    if named is None and len(taking) < len(clusters):
-        changes["clusters"] = tuple(sorted(taking))
-    elif named is not None and (named != job.clusters or not taking.issuperset(named)):
-        changes["clusters"] = tuple(name for name in named if name in taking)
-    return replace(job, **changes) if changes else job  # type: ignore[arg-type]
-
-
-def _unmet(record: JobRecord, state: State, seen: Collection[str]) -> list[str] | None:
-    """Unmet dependencies of a job, by ids in the snapshot; None where one is not there.
-
-    What of a workflow or a divisible job is placed runs under ids of its own.
-    """
-    unmet = []
-    for kind, needed in open_needs(state, record):
-        if kind == "after":
-            return None  # It may start once that one has, which is not planned.
-        flow = state.composites.get(needed)
-        parts = () if flow is None else map(flow.job_of, flow.placed)
-        there = [name for name in (needed, *parts) if name in seen]
-        if not there:
-            return None
-        unmet += there
-    return unmet
-
-
-def chunks_left(record: JobRecord, state: State, now: float) -> DivisibleJob | None:
-    """Chunks left of a divisible job: those of no piece, and of pieces to be tried again."""
-    job, pool = record.job, state.composites[record.id]
-    assert isinstance(job, DivisibleJob)
-    assert isinstance(pool, ChunkPool)
-    left = 0 if is_stopping(record, pool) else pool.left(now)
-    if not left:
-        return None
-    return job if left == pool.total else replace(job, work=left * job.chunk_s)
-
-
-def rest_of(
-    record: JobRecord, state: State, clusters: frozenset[str], now: float
-) -> WorkflowJob | None:
-    """Rest of a workflow: the tasks to be placed, and the places of their data.
-
-    Tasks that rest after a failure are left out with all that needs them.
-    """
-    job, flow = record.job, state.composites[record.id]
-    assert isinstance(job, WorkflowJob)
-    assert isinstance(flow, WorkflowState)
-    if is_stopping(record, flow):
-        return None
-    if len(flow.open) == len(flow.tasks) and not flow.resting:
-        return job
-    left = dict.fromkeys(flow.plannable(now))
-    if not left:
-        return None
-    started: dict[str, Started | None] = {}
-    edges = []
-    for task in left:
-        for edge in flow.parents[task]:
-            if edge.parent not in left and edge.parent not in started:
-                begun = state.jobs.get(flow.job_of(edge.parent))
-                started[edge.parent] = None if begun is None else _started(begun, clusters, now)
-            if edge.parent in left or started[edge.parent] is not None:
-                edges.append(edge)
-    return replace(
-        job,
-        tasks=tuple(flow.tasks[task] for task in left),
-        edges=tuple(edges),
-        started=tuple(one for one in started.values() if one is not None),
-    )
-
-
-def _started(record: JobRecord, clusters: frozenset[str], now: float) -> Started | None:
-    """A task that runs or has run; None where it did on clusters that are no longer there."""
-    places = tuple(part.cluster for part in record.parts if part.cluster in clusters)
-    if not places:
-        return None
-    start = now if record.started is None else min(record.started, now)
-    # Its end is by its nodes' clock, which may be ahead of ours.
-    end = max(start + record.planned, now) if record.ended is None else min(record.ended, now)
-    end = min(end, EVENT.high)
-    return Started(task=record.task, clusters=places, end=end)

@@ -45,51 +45,9 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
     deadline = now + state.settings.prepare_timeout_s
     record = replace(record, state=JobState.PREPARING, deadline=deadline, reason="", detail="")
     state.put(record)
-    all_nodes = {node: count for part in record.parts for node, count in part.nodes.items()}
-    size = sum(all_nodes.values())
-    job = record.job
-    whole = state.jobs[record.flow].job if record.chunks else None
-    total = whole.chunks if isinstance(whole, DivisibleJob) else 0
     for part in record.parts:
-        order = Prepare(
-            job=record.id,
-            attempt=record.attempt,
-            part=part.index,
-            nodes=part.nodes,
-            all_nodes=all_nodes,
-            first_rank=part.first_rank,
-            size=size,
-            uid=record.uid,
-            gid=record.gid,
-            user=record.user,
-            lease_s=state.settings.lease_s,
-            rendezvous=record.rendezvous,
-            name=record.name,
-            time_limit=job.time_limit,
-            memory_mb_per_proc=job.memory_mb_per_proc,
-            array_index=record.array_index,
-            foreign=record.foreign,
-            task=record.task,
-            chunk_first=record.chunk_first,
-            chunks=record.chunks,
-            chunks_total=total,
-            queue=negotiating.terms(state, record, part, now) if record.queued else None,
-            batch=told(state.clusters[part.cluster].settings, record),
-            once=Launch(argv=()) if record.once else None,
-        )
-        state.send(part.cluster, order)
-        decision = {
-            "job": record.id,
-            "attempt": record.attempt,
-            "part": part.index,
-            "parts": len(record.parts),
-            "cluster": part.cluster,
-            "nodes": dict(part.nodes),
-            "start": now,
-            "policy": record.policy,
-            "round": record.round,
-        }
-        state.out.append(Publish(topic=f"decision.{part.cluster}.{record.id}", body=decision))
+        state.send(part.cluster, _order(state, record, part, now))
+        state.out.append(_decision(record, part, now))
     state.emit(
         now,
         "job_placed",
@@ -97,10 +55,58 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
         attempt=record.attempt,
         round=record.round,
         policy=record.policy,
-        nodes=all_nodes,
+        nodes=record.nodes,
         parts=[part.cluster for part in record.parts],
     )
     state.out.append(Wake(at=deadline))
+
+
+def _order(state: State, record: JobRecord, part: PartRecord, now: float) -> Prepare:
+    """The order to prepare a part, with all that its executor has to know of the job."""
+    job, nodes = record.job, record.nodes
+    whole = state.jobs[record.flow].job if record.chunks else None
+    return Prepare(
+        job=record.id,
+        attempt=record.attempt,
+        part=part.index,
+        nodes=part.nodes,
+        all_nodes=nodes,
+        first_rank=part.first_rank,
+        size=sum(nodes.values()),
+        uid=record.uid,
+        gid=record.gid,
+        user=record.user,
+        lease_s=state.settings.lease_s,
+        rendezvous=record.rendezvous,
+        name=record.name,
+        time_limit=job.time_limit,
+        memory_mb_per_proc=job.memory_mb_per_proc,
+        array_index=record.array_index,
+        foreign=record.foreign,
+        task=record.task,
+        chunk_first=record.chunk_first,
+        chunks=record.chunks,
+        chunks_total=whole.chunks if isinstance(whole, DivisibleJob) else 0,
+        queue=negotiating.terms(state, record, part, now) if record.queued else None,
+        batch=told(state.clusters[part.cluster].settings, record),
+        once=Launch(argv=()) if record.once else None,
+    )
+
+
+def _decision(record: JobRecord, part: PartRecord, now: float) -> Publish:
+    """The news of a part's placement, for watchers."""
+    body = {
+        "job": record.id,
+        "attempt": record.attempt,
+        "part": part.index,
+        "parts": len(record.parts),
+        "cluster": part.cluster,
+        "nodes": dict(part.nodes),
+        "start": now,
+        "policy": record.policy,
+        "round": record.round,
+    }
+    return Publish(topic=f"decision.{part.cluster}.{record.id}", body=body)
 
 
 def reported(state: State, cluster: str, report: PartReport, now: float) -> None:

@@ -87,24 +87,12 @@ def _changed(
     state: State, record: JobRecord, command: Update, now: float, offers: dict[float, Offers]
 ) -> JobRecord | Refused:
     """The record with its changes; nothing is kept yet."""
-    if record.flow:
-        kind = "piece" if record.chunks else "task"
-        return Refused(code="wrong_state", message=f"a {kind} is not changed by itself")
-    if record.foreign:
-        message = f"job {record.id} is {record.origin}'s own job {record.foreign}; change it there"
-        return Refused(code="wrong_state", message=message)
-    if isinstance(record.job, WorkflowJob | DivisibleJob) and record.started is not None:
-        message = f"job {record.id} has begun; only a job that has not can be changed"
-        return Refused(code="wrong_state", message=message)
+    if why := _fixed(record):
+        return Refused(code="wrong_state", message=why)
     name = command.name if command.name is not None else record.name
-    needs = record.needs
-    if command.needs is not None:
-        found = dependencies.resolved(
-            state, command.needs, user=record.user, name=name, array=(record.array_index,)
-        )
-        if isinstance(found, Refused):
-            return found
-        needs = tuple((k, n) for k, n in found[record.array_index] if n != record.id)
+    needs = _needs(state, record, command, name)
+    if isinstance(needs, Refused):
+        return needs
     try:
         batch = _with_options(record.batch, command.batch)
         job, sources = record.job, record.sources
@@ -146,6 +134,31 @@ def _changed(
         behind="",
         late=(),
     )
+
+
+def _fixed(record: JobRecord) -> str:
+    """Reason why nothing of a waiting job can be changed; empty where it can."""
+    if record.flow:
+        return f"a {'piece' if record.chunks else 'task'} is not changed by itself"
+    if record.foreign:
+        return f"job {record.id} is {record.origin}'s own job {record.foreign}; change it there"
+    if isinstance(record.job, WorkflowJob | DivisibleJob) and record.started is not None:
+        return f"job {record.id} has begun; only a job that has not can be changed"
+    return ""
+
+
+def _needs(
+    state: State, record: JobRecord, command: Update, name: str
+) -> tuple[tuple[str, str], ...] | Refused:
+    """Dependencies of the job with its changes, none of them on itself."""
+    if command.needs is None:
+        return record.needs
+    found = dependencies.resolved(
+        state, command.needs, user=record.user, name=name, array=(record.array_index,)
+    )
+    if isinstance(found, Refused):
+        return found
+    return tuple((k, n) for k, n in found[record.array_index] if n != record.id)
 
 
 def _circle(state: State, command: Update, changed: list[JobRecord]) -> Refused | None:

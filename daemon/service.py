@@ -47,13 +47,7 @@ from coalloc.daemon.launches import Launches
 from coalloc.daemon.metrics import Metrics
 from coalloc.daemon.notify import Notifier
 from coalloc.daemon.outbox import Delivery
-from coalloc.daemon.queries.answers import (
-    QUESTIONS,
-    Health,
-    Sources,
-    array_of,
-    asked_job,
-)
+from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources, array_of, asked_job
 from coalloc.daemon.queries.backup import backup_target, written_backup
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError
 from coalloc.daemon.queries.estimate import estimated
@@ -67,7 +61,7 @@ from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
-from coalloc.runtime.config.schema import Config
+from coalloc.runtime.config.schema import Config, DaemonConfig
 from coalloc.wire.answers import Answer as AnswerBody
 from coalloc.wire.answers import BackupAnswer, Estimate, Refusal, SolverStatus, WhyAnswer
 from coalloc.wire.codec import WireError, decode_command
@@ -111,20 +105,7 @@ class Service:
         self.planner = RoundPlanner(solver, self.loop.offer)
         self.explainer = Explainer(solver, self.planner)
         self._use_options(config)
-        daemon = config.daemon
-        self.server = Server(
-            Endpoints(
-                clients=daemon.endpoint,
-                executors=daemon.executor_endpoint,
-                watchers=daemon.publish_endpoint,
-            ),
-            guard=access,
-            max_bytes=daemon.max_message_bytes,
-            max_values=daemon.max_values,
-            on_request=self._requested,
-            on_statement=lambda statement, peer: self.heartbeats.received(statement, peer),
-            on_fault=self._faulted,
-        )
+        self.server = self._make_server(config.daemon)
         state = self.core.state
         launches = Launches(store)
         self.delivery = Delivery(
@@ -158,6 +139,21 @@ class Service:
         self._began = clock()
         self.waiters = Waiters(
             lambda job: array_of(self.sources, job), self.server.answer, self._answer
+        )
+
+    def _make_server(self, daemon: DaemonConfig) -> Server:
+        return Server(
+            Endpoints(
+                clients=daemon.endpoint,
+                executors=daemon.executor_endpoint,
+                watchers=daemon.publish_endpoint,
+            ),
+            guard=self.access,
+            max_bytes=daemon.max_message_bytes,
+            max_values=daemon.max_values,
+            on_request=self._requested,
+            on_statement=lambda statement, peer: self.heartbeats.received(statement, peer),
+            on_fault=self._faulted,
         )
 
     def open(self) -> None:

@@ -1,11 +1,12 @@
 """The one default: users wait as little as they can, and nobody for ever.
 
 *On line* (`Budget.live`: the daemon, and `simulate`), jobs go on arriving, and what counts is how
-long each waits. Queues of rigid and moldable jobs are planned by `online`: nine orders between
-shortest and smallest first, rolled forward by predicted run times, in which moldable jobs are no
-wider than what processors cost at the moment lets them be (`widths`).
+long each waits. Queues of rigid and moldable jobs and workflows are planned by `online`: nine
+orders between shortest and smallest first, rolled forward by predicted run times, in which moldable
+jobs and malleable tasks are no wider than what processors cost at the moment lets them be
+(`widths`), and a workflow is one job (`workflow.ranking`).
 
-*Off line*, and where tasks of workflows are queued, or the caller asks for the makespan: EASY at
+*Off line*, where one workflow is all that is queued, or the caller asks for the makespan: EASY at
 once, then conservative backfilling and other orders, then the search of `oas` (of `workflow` where
 tasks of workflows are queued) over orders and allotments, until it proves its plan, finds nothing
 better for a while (option ``patience``), or is told to stop. The best by (jobs without a start,
@@ -17,7 +18,8 @@ The objective is the weighted completion, which differs from the weighted wait b
 run times do not depend on the place.
 
 Jobs that have waited for ``wait_limit``, or were passed over more than ``guard_after`` times, are
-booked first in all of these, in arrival order (`online` states what that bounds). Equal jobs start
+booked first in all of these, in arrival order (`online` states what that bounds; of a workflow on
+line, tasks that have waited so long themselves). Equal jobs start
 in arrival order.
 """
 
@@ -39,8 +41,10 @@ from coalloc.policies.moldable.engine import Engine
 from coalloc.policies.moldable.front import lay_front
 from coalloc.policies.moldable.widths import narrowed
 from coalloc.policies.oas.orders import try_orders
-from coalloc.policies.online import overdue, solve_round
+from coalloc.policies.online import solve_round
+from coalloc.policies.overdue import overdue, overdue_tasks
 from coalloc.policies.workflow.engine import make_search
+from coalloc.policies.workflow.ranking import has_tasks, is_one_workflow
 
 MOST_WORK = 100_000
 """Jobs that the engine of `bicriteria` places or prices."""
@@ -64,9 +68,12 @@ def solve(
     """Plan a round on line, or with the best of the simple policies and of the search."""
     planner = Planner(problem, options, budget.origin)
     planner.guarded = overdue(planner, options["wait_limit"])
-    if budget.live and options["objective"] == WEIGHTED and is_plain(planner):
-        narrow, notes = narrowed(planner, budget)
-        return solve_round(narrow, "auto", budget, on_incumbent, bound_of=planner, notes=notes)
+    if budget.live and options["objective"] == WEIGHTED and planner.items:
+        if has_tasks(planner):
+            planner.guarded = overdue_tasks(planner, options["wait_limit"])
+        if not is_one_workflow(planner):
+            narrow, notes = narrowed(planner, budget)
+            return solve_round(narrow, "auto", budget, on_incumbent, bound_of=planner, notes=notes)
     search = make_search(planner, "auto", budget, on_incumbent)
     incumbent = search.incumbent
     if is_moldable(planner):
@@ -81,11 +88,6 @@ def solve(
 def is_moldable(planner: Planner) -> bool:
     """Whether all there is to place are moldable jobs."""
     return bool(planner.items) and all(isinstance(i.job, MoldableJob) for i in planner.items)
-
-
-def is_plain(planner: Planner) -> bool:
-    """Whether there is something to place, and none of it a task of a workflow."""
-    return bool(planner.items) and all(item.task is None for item in planner.items)
 
 
 def _offer_front(planner: Planner, incumbent: Incumbent[Schedule], budget: Budget) -> None:

@@ -21,20 +21,28 @@ starts; of the others the next one has a reservation, and what ends before it by
 may start, too. Over several clusters the chosen order is EASY's by planned run times from the
 start: its first that does not fit has the reservation, and no job starts beside that by its
 prediction. What starts next is there mostly a small job on another cluster than the one that the
-first waits for, which would be overtaken again and again.
+first waits for, which would be overtaken again and again. Where no job of the queue may be split,
+all others that do not fit have a reservation, too, in this order: several wide jobs wait for one
+large cluster there, and those behind the first would be overtaken.
 
-A job that has waited for `wait_limit` is overdue. The first of these (by arrival; where a site
-shares out its clusters, by `priority` and then by arrival) is first in every order, so that the
-reservation is its own, and no other job has one until it starts.
+A workflow is one job of an order (`workflow.ranking`): r is the longest path of what is left of it,
+n its area by r, and its tasks stand together, those first that have most behind them. It counts
+once, at the end of its last task. A task that waits for others keeps nothing waiting.
+
+A job that has waited for `wait_limit` is `overdue`. The first of these (by arrival, with workflows
+by the time waited; where a site shares out its clusters, by `priority` before that) is first in
+every order, so that the reservation is its own. Others have one only where all have, and then laid
+beside it.
 
 Notes
 -----
 *Bound on waiting.* From the first round in which a job is the first overdue one, it is reserved its
 earliest fit beside running work alone, by planned run times. That is not after the last end of what
 runs, at most the longest planned run time L. Running work ends no later than planned, and nothing
-starts whose planned run time delays the reservation, so from round to round that does not become
-later, unless nodes fail or work outside this queue takes them. A job with k overdue jobs before it
-is thus started within `wait_limit` + (k + 1) L.
+starts whose planned run time delays the reservation (where others have one, theirs are laid after
+it), so from round to round that does not become later, unless nodes fail or work outside this queue
+takes them. A job with k overdue jobs before it is thus started within `wait_limit` + (k + 1) L. The
+same holds of a task, from when it could start.
 
 *A wrong prediction* lets, on one cluster, a job start that goes on after the reservation of a head
 that is not overdue: that head waits longer, each time for at most the planned run time of what was
@@ -63,10 +71,11 @@ from coalloc.policies.bounds import lower_bound
 from coalloc.policies.kernel.instance.arrays import any_mode, make_outcome
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner
 from coalloc.policies.kernel.profiles.decoders import decode
-from coalloc.policies.kernel.state import EASY, Base, Outcome, Problem, Profile, Scratch
+from coalloc.policies.kernel.state import EASY, RESERVE, Base, Outcome, Problem, Profile, Scratch
 from coalloc.policies.queue_orders import Traits
 from coalloc.policies.run_times import ratios
 from coalloc.policies.simple import traits
+from coalloc.policies.workflow.ranking import Ranks, has_tasks, ranked
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -99,6 +108,8 @@ class Queue:
         Of items: weights, and predicted by planned run times.
     first : array of int
         The item that goes first, where a job is overdue; else empty.
+    ranks : Ranks or None
+        Where there are tasks of workflows; then `jobs` has of each item what its job is as a whole.
     """
 
     problem: Problem
@@ -109,13 +120,26 @@ class Queue:
     weights: Floats
     shares: Floats
     first: Ints
+    ranks: Ranks | None = None
 
-    def roll(self, problem: Problem, order: Ints) -> Outcome:
-        """EASY in this order."""
+    def roll(self, problem: Problem, order: Ints, decoder: int = EASY) -> Outcome:
+        """The queue in this order; EASY reserves for the first that waits, RESERVE for all."""
         out, mode = make_outcome(problem), any_mode(order.size)
         profile, scratch = self.profile, self.scratch
-        decode(problem, self.base, profile, scratch, out, mode, NONE, order, EASY, NONE)
+        decode(problem, self.base, profile, scratch, out, mode, NONE, order, decoder, NONE)
         return out
+
+    def sort(self, keys: Floats) -> Ints:
+        """Items by rising keys, ties by arrival."""
+        if self.ranks is None:
+            return np.argsort(keys, kind="stable")
+        return self.ranks.sort(keys)
+
+    def completion(self, ends: Floats) -> float:
+        """Weighted completion, each job counted once."""
+        if self.ranks is None:
+            return float((self.weights * ends).sum())
+        return self.ranks.completion(ends, self.weights)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,21 +183,6 @@ class Choice:
         return bool((self.believed.start <= SAME_TIME_S).all())
 
 
-def overdue(planner: Planner, wait_limit: float | None) -> Ints:
-    """Items of jobs that waited, or were passed over, too long.
-
-    By falling `priority`, which is 0 for all jobs of a site without shares, then by arrival.
-    """
-    guarded = np.zeros(len(planner.items), dtype=np.bool_)
-    guarded[planner.guarded] = True
-    if wait_limit is not None:
-        eligible = np.array([not item.waits for item in planner.items], dtype=np.bool_)
-        guarded |= eligible & (traits(planner).waited >= wait_limit)
-    late = np.flatnonzero(guarded)
-    priority = np.array([planner.items[n].job.priority for n in late], dtype=np.float64)
-    return late[np.argsort(-priority, kind="stable")]
-
-
 def solve_round(
     planner: Planner,
     policy: str,
@@ -197,15 +206,19 @@ def solve_round(
         For the next round.
     """
     kept = {NOTES: dict(notes)} if notes else {}
+    jobs, ranks = traits(planner), None
+    if has_tasks(planner):
+        jobs, ranks = ranked(planner, jobs)
     queue = Queue(
         problem=planner.compiled.problem,
         base=planner.compiled.base,
         profile=planner.profile,
         scratch=planner.scratch,
-        jobs=traits(planner),
+        jobs=jobs,
         weights=planner.weights,
         shares=ratios(budget.history, (item.job.id for item in planner.items)),
         first=planner.guarded[:1],
+        ranks=ranks,
     )
 
     def tell(choice: Choice) -> None:
@@ -270,12 +283,13 @@ def _rolled(queue: Queue, planned: Problem, problem: Problem, name: str, order: 
     """An order, rolled forward."""
     out = queue.roll(problem, order)
     placed = ~np.isnan(out.end)
+    ends = np.where(placed, out.end, 0.0)
     return Choice(
         problem=planned,
         order=order,
         believed=out,
         unplaced=order.size - int(placed.sum()),
-        completion=float((queue.weights * np.where(placed, out.end, 0.0)).sum()),
+        completion=queue.completion(ends),
         name=name,
     )
 
@@ -333,19 +347,21 @@ def orders(queue: Queue) -> Iterator[tuple[str, Ints]]:
         for b in WIDTHS:
             keys = key + b * procs - c * ageing
             keys[queue.first] = -inf
-            yield f"width {b:g}, ageing {c:g}", np.argsort(keys, kind="stable")
+            yield f"width {b:g}, ageing {c:g}", queue.sort(keys)
 
 
 def promised(queue: Queue, choice: Choice) -> Outcome:
     """By planned run times: what is believed to start now goes first, then what starts next.
 
-    Over several clusters, the order as it is.
+    Over several clusters, the order as it is; where no job may be split, each has a reservation.
     """
-    if queue.problem.link_gbps.size > 1:
-        return queue.roll(choice.problem, choice.order)
+    problem = choice.problem
+    if problem.link_gbps.size > 1:
+        decoder = EASY if problem.item_splits.any() else RESERVE
+        return queue.roll(problem, choice.order, decoder)
     starts = np.where(np.isnan(choice.believed.start), inf, choice.believed.start)
     starts[queue.first] = -inf
-    return queue.roll(choice.problem, np.lexsort((np.argsort(choice.order), starts)))
+    return queue.roll(problem, np.lexsort((np.argsort(choice.order), starts)))
 
 
 def _written(

@@ -105,6 +105,8 @@ def easy_options(name: str) -> Table:
     }
 
 
+SJBF: Table = {**COMMON, "wait_limit": WAIT_LIMIT}
+
 SEARCH: Table = {
     "window": Field(
         kind="integer",

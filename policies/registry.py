@@ -25,6 +25,7 @@ from coalloc.policies.options import (
     COMMON,
     DEMT,
     OAS,
+    SJBF,
     STRICT,
     easy_options,
 )
@@ -110,6 +111,12 @@ POLICIES: Mapping[str, Policy] = {
         _easy("easy-f4", "EASY by the learnt formula F4, r sqrt(n) + 530000 log10(s); the same"),
         _easy("easy-wfp3", "EASY, the largest (wait / r)^3 n first; the same"),
         _easy("easy-unicef", "EASY, the largest wait / (log2(n) r) first; the same"),
+        _row(
+            "easy-sjbf",
+            "coalloc.policies.easy_sjbf",
+            SJBF,
+            "EASY by run times predicted from the last two runs, shortest backfilled first",
+        ),
         _row("conservative", _SIMPLE, COMMON, "backfilling that keeps every job's reservation"),
         _row("oas", _OAS, OAS, "order and allocation searched together, with bound and gap"),
         _row("oas-balanced", _OAS, COMMON, "one pass: heavy processing on powerful nodes"),
@@ -186,7 +193,7 @@ POLICIES: Mapping[str, Policy] = {
 
 COMPARATORS = frozenset(
     {
-        *("oas-slots", "mbpc", "mbpc-published", "pas", "cbs", "jpn"),
+        *("easy-sjbf", "oas-slots", "mbpc", "mbpc-published", "pas", "cbs", "jpn"),
         *("demt", "two-shelf", "gang", "sequential", "bicriteria-batch"),
         *("list-shelf", "list-lptf", "list-saf", "list-smith"),
         *("mca-heft", "m-heft", "m-heft-imp", "m-heft-eff", "m-heft-max", "hcpa", "mcpa"),

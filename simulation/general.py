@@ -13,6 +13,8 @@ the daemon's solver stands, executors that are ready at once, and the end of eve
 - Rounds are due when a job arrives or ends, and when the latest plan starts something; the
   daemon's minimum interval between rounds and its margin for overrunning jobs are zero here.
 - Powers are those of the platform file, not rounded to steps.
+- A workflow is one job of the core, which starts its tasks in rounds and along the plan between
+  them; in the result each task is a run of its own (`flow_runs`).
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from math import inf
 from typing import Any
 
 from coalloc.adapters.formats.swf_jobs import LoggedJob
-from coalloc.core.base.effects import Reply, SaveStartError, SendOrder, Solve
+from coalloc.core.base.composites import flow_of
+from coalloc.core.base.effects import Reply, SaveStartError, SendOrder, Solve, Wake
 from coalloc.core.base.events import (
     Event,
     Requested,
@@ -39,7 +42,7 @@ from coalloc.core.base.events import (
 from coalloc.core.base.messages import Hello, Order, Prepare, Read, Report, Start
 from coalloc.core.base.projects import Project, UserLimits
 from coalloc.core.base.records import Launch
-from coalloc.core.base.requests import Refused, Submit
+from coalloc.core.base.requests import Refused, Submit, SubmitWorkflow
 from coalloc.core.base.settings import ClusterSettings, PrioritySettings, Settings, Trigger
 from coalloc.core.base.start_intervals import StartError
 from coalloc.core.coordinator import Coordinator, StoredState
@@ -49,6 +52,7 @@ from coalloc.model.job_json import write_job
 from coalloc.model.parts import PartReport, PartState
 from coalloc.model.plan import Objective, Plan, Reason, Status
 from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.simulation.flow_runs import first_runs, runs_of
 from coalloc.simulation.trace import Outcome
 from coalloc.simulation.workload import SlotMap, Workload
 
@@ -82,7 +86,7 @@ NO_SHARES = SharingRule()
 
 @dataclass(slots=True)
 class GeneralResult:
-    """Result of the replay, by index of the job.
+    """Result of the replay, by index of the run: a job, or a task of a workflow.
 
     Attributes
     ----------
@@ -91,7 +95,7 @@ class GeneralResult:
     outcome : list of Outcome
     nodes : list of mapping of node name to processes
     reasons : dict of index to str
-        Why a job did not run.
+        Why it did not run.
     rounds : int
     start_errors : list of StartError
         Of every expected start that a job was given which then started, in the order of starts.
@@ -124,7 +128,7 @@ def replay_general(
     solve : callable
         What the core asks for to a plan.
     on_progress : callable, optional
-        Told the number of jobs that have ended or were refused.
+        Told the number of runs that have ended or were refused.
     policy : str
         The name that its plans carry; notes are kept under it.
     sharing : SharingRule
@@ -145,8 +149,10 @@ class _Replay:
         on_progress: Callable[[int], None],
         settings: Settings,
     ) -> None:
-        count = len(workload.jobs)
         self.jobs = workload.jobs
+        self.runs = runs_of(workload).jobs
+        self.first_run = first_runs(workload.jobs)
+        count = len(self.runs)
         self.slot_map = slot_map
         self.solve = solve
         self.on_progress = on_progress
@@ -158,6 +164,7 @@ class _Replay:
         self.ends: list[tuple[float, str]] = []
         self.arrived = 0
         self.wake_up = inf
+        self.wakes: list[float] = []
         self.idle_rounds = 0
         self.done = 0
         self.result = GeneralResult(
@@ -179,6 +186,8 @@ class _Replay:
             if self.wake_up <= now:
                 events.append(TimerFired(trigger=WAKE_UP))
             self.wake_up = inf
+            while self.wakes and self.wakes[0] <= now:
+                heapq.heappop(self.wakes)
             self._handle(Together(events=(*events, Ticked())), now)
             self.on_progress(self.done)
         self._explain_waiting()
@@ -189,9 +198,11 @@ class _Replay:
 
     def _next_instant(self) -> float:
         """Return the next time at which anything happens, or the last of several close ones."""
-        first = min(self.ends[0][0] if self.ends else inf, self._arrival(), self.wake_up)
+        woken = self.wakes[0] if self.wakes else inf
+        first = min(self.ends[0][0] if self.ends else inf, self._arrival(), self.wake_up, woken)
         limit = first + SAME_INSTANT_S
-        now = max((t for t in (self._arrival(), self.wake_up) if t <= limit), default=first)
+        others = (self._arrival(), self.wake_up, woken)
+        now = max((t for t in others if t <= limit), default=first)
         if self.ends and self.ends[0][0] <= limit:
             now = max(now, *(t for t, _ in self.ends if t <= limit))
         return now
@@ -210,17 +221,18 @@ class _Replay:
         logged = self.jobs[self.arrived]
         body = {
             key: value
-            for key, value in write_job(logged.moldable or logged.job).items()
+            for key, value in write_job(logged.flow or logged.moldable or logged.job).items()
             if key not in SET_BY_DAEMON
         }
         number = self.arrived
         self.arrived += 1
         user, program = _whose(logged)
-        command = Submit(token=str(number), job=body, launch=Launch(argv=(program,)))
+        launch, kind = Launch(argv=(program,)), Submit if logged.flow is None else SubmitWorkflow
+        command = kind(token=str(number), job=body, launch=launch)
         return Requested(origin=number, user=user, uid=-1, gid=-1, operator=False, command=command)
 
     def _finished(self, job: str, now: float) -> list[StatementReceived]:
-        started = self.result.start[self.index[job]]
+        started = self.result.start[self._run_of(job)]
         self.done += 1
         return [
             self._report(
@@ -228,6 +240,14 @@ class _Replay:
             )
             for cluster, order in self.parts.pop(job)
         ]
+
+    def _run_of(self, job: str) -> int:
+        """Number of the run of a job, or of a task."""
+        flow, task = flow_of(job)
+        return self.first_run[self.index[flow or job]] + (int(task) - 1 if task else 0)
+
+    def _runs_of(self, number: int) -> range:
+        return range(self.first_run[number], self.first_run[number + 1])
 
     def _report(
         self, cluster: str, order: Prepare, state: PartState, **fields: Any
@@ -255,6 +275,8 @@ class _Replay:
                 case Solve() as asked:
                     solved = Solved(round=asked.round, plan=self._plan(asked), solve_s=0.0)
                     effects += self.core.handle(solved, now)
+                case Wake(at=at) if len(self.runs) > len(self.jobs) and now < at < inf:
+                    heapq.heappush(self.wakes, at)  # For data of tasks that are on their way.
                 case _:
                     pass
 
@@ -274,9 +296,10 @@ class _Replay:
         return plan
 
     def _refuse(self, number: int, reason: str) -> None:
-        self.result.outcome[number] = Outcome.REFUSED
-        self.result.reasons[number] = reason
-        self.done += 1
+        for run in self._runs_of(number):
+            self.result.outcome[run] = Outcome.REFUSED
+            self.result.reasons[run] = reason
+            self.done += 1
 
     def _order(self, cluster: str, order: Order, now: float) -> None:
         """Be an executor that does at once what it is told."""
@@ -294,8 +317,8 @@ class _Replay:
 
     def _run(self, job: str, nodes: Mapping[str, int], now: float) -> None:
         """All parts run: fix when the job ends."""
-        number = self.index[job]
-        logged = self.jobs[number]
+        number = self._run_of(job)
+        logged = self.runs[number]
         weakest = min(self.power[name] for name in nodes)
         planned = self.core.state.jobs[job].planned
         # Where the estimate is exact, so is the end: the sum of the same numbers.
@@ -317,8 +340,10 @@ class _Replay:
             reason = outlook.reason if outlook else ""
             detail = (outlook.detail if outlook else "") or reason or "no round placed it"
             never = reason == Reason.INFEASIBLE
-            self.result.outcome[number] = Outcome.REFUSED if never else Outcome.WAITING
-            self.result.reasons[number] = detail
+            for run in self._runs_of(number):
+                if self.result.outcome[run] == Outcome.WAITING:
+                    self.result.outcome[run] = Outcome.REFUSED if never else Outcome.WAITING
+                    self.result.reasons[run] = detail
 
 
 def _whose(logged: LoggedJob) -> tuple[str, str]:

@@ -15,7 +15,14 @@ from coalloc.model.plan import Reason
 from coalloc.policies.base import Budget
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.general import NO_SHARES, GeneralResult, SharingRule, replay_general
+from coalloc.simulation.flow_runs import runs_of
+from coalloc.simulation.general import (
+    NO_SHARES,
+    GeneralResult,
+    SharingRule,
+    Solver,
+    replay_general,
+)
 from coalloc.simulation.streaming import StreamResult, can_stream, replay_streaming
 from coalloc.simulation.trace import Outcome, Trace
 from coalloc.simulation.workload import Floats, Ints, SlotMap, Workload, map_slots
@@ -64,36 +71,34 @@ def replay(
     InputError
         If there is no such policy or option, or the chosen path cannot follow them.
     """
-    row = lookup(policy)
-    complete = read_options(options or {}, row.options)
+    complete = read_options(options or {}, lookup(policy).options)
     slot_map = map_slots(platform)
     streamed = can_stream(policy, complete) and workload.is_rigid and sharing == NO_SHARES
     if path == "stream" and not streamed:
-        what = "these options" if workload.is_rigid else "moldable jobs"
+        what = "these options"
+        if not workload.is_rigid:
+            flows = any(logged.flow is not None for logged in workload.jobs)
+            what = "workflows" if flows else "moldable jobs"
         raise InputError("--path", f"{policy} with {what} needs the general path")
     began = time.perf_counter()
     if streamed and path != "general":
         found = replay_streaming(workload, slot_map, policy, complete, on_progress)
-        elapsed = time.perf_counter() - began
-        stats = {"elapsed_s": elapsed, "instants": found.instants, "longest_queue": found.deepest}
-        return _from_stream(workload, slot_map, policy, found, stats)
-    budget = Budget(work=work, seed=seed, live=True, bounds=False)
-    result = replay_general(
-        workload,
-        slot_map,
-        lambda asked: row.solve(
-            asked.snapshot, complete, replace(budget, notes=asked.notes, history=asked.history)
-        ),
-        on_progress,
-        policy,
-        sharing,
+        return _from_stream(workload, slot_map, policy, found, time.perf_counter() - began)
+    solve = _solver(policy, complete, Budget(work=work, seed=seed, live=True, bounds=False))
+    result = replay_general(workload, slot_map, solve, on_progress, policy, sharing)
+    return _from_general(workload, slot_map, policy, result, time.perf_counter() - began)
+
+
+def _solver(policy: str, options: Mapping[str, Any], budget: Budget) -> Solver:
+    """The policy as the general path calls it, with what the core asks of each round."""
+    solve = lookup(policy).solve
+    return lambda asked: solve(
+        asked.snapshot, options, replace(budget, notes=asked.notes, history=asked.history)
     )
-    stats = {"elapsed_s": time.perf_counter() - began, "rounds": result.rounds}
-    return _from_general(workload, slot_map, policy, result, stats)
 
 
 def _from_stream(
-    workload: Workload, slot_map: SlotMap, policy: str, found: StreamResult, stats: dict[str, Any]
+    workload: Workload, slot_map: SlotMap, policy: str, found: StreamResult, elapsed_s: float
 ) -> Trace:
     count = len(workload.jobs)
     start, end = np.full(count, np.nan), np.full(count, np.nan)
@@ -129,12 +134,16 @@ def _from_stream(
         low=ranges[1],
         high=ranges[2],
         reasons=reasons,
-        stats=stats,
+        stats={
+            "elapsed_s": elapsed_s,
+            "instants": found.instants,
+            "longest_queue": found.deepest,
+        },
     )
 
 
 def _from_general(
-    workload: Workload, slot_map: SlotMap, policy: str, result: GeneralResult, stats: dict[str, Any]
+    workload: Workload, slot_map: SlotMap, policy: str, result: GeneralResult, elapsed_s: float
 ) -> Trace:
     outcome = np.array(result.outcome, np.int8)
     ran = outcome <= Outcome.KILLED
@@ -149,7 +158,7 @@ def _from_general(
     ]
     ranges = _slots(start, end, np.cumsum(counts) - counts, counts, use_node, use_slots, nodes)
     return Trace(
-        workload=workload,
+        workload=runs_of(workload),
         slot_map=slot_map,
         policy=policy,
         path="general",
@@ -160,7 +169,7 @@ def _from_general(
         low=ranges[1],
         high=ranges[2],
         reasons=result.reasons,
-        stats=stats,
+        stats={"elapsed_s": elapsed_s, "rounds": result.rounds},
         start_errors=result.start_errors,
     )
 

@@ -6,10 +6,10 @@ which a test holds it to; what differs is the cost: an instant costs what has ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.options import EASY_ORDERS, ORDERS
 from coalloc.policies.queue_orders import AGEING, KEYS, Traits
 from coalloc.simulation.workload import Floats, Ints, SlotMap, Workload
+
+if TYPE_CHECKING:
+    from coalloc.policies.simple import Laying
 
 CHUNK = 20_000
 """Instants between two reports of progress."""
@@ -102,62 +105,29 @@ def replay_streaming(
         Told the number of jobs that have ended or were refused.
     """
     # Loaded here: the compiler takes a moment, and help pages do not need it.
-    from coalloc.policies.kernel import state
-    from coalloc.policies.kernel.instance import arrays
-    from coalloc.policies.kernel.profiles import stream, stream_state
+    from coalloc.policies.kernel.profiles.stream_state import DEEPEST, INSTANTS
     from coalloc.policies.simple import laying
 
-    compiled_sample, item, reasons = _sampled(workload, slot_map, options)
+    sample, item, reasons = _sampled(workload, slot_map, options)
     index = np.flatnonzero(item >= 0)
-    problem = _problem(compiled_sample.problem, workload, index, item[index])
-    out = _outcome(state.Outcome, problem)
+    problem = _problem(sample.problem, workload, index, item[index])
     laid = laying(policy, options)
-    count, apart = len(index), laid.queue != laid.order
-    follow = stream_state.Stream(
-        key=_keys(laid.queue, problem),
-        scaled=(workload.run * workload.sigma)[index],
-        fixed=(workload.run * (1.0 - workload.sigma))[index],
-        exact=(workload.run == workload.estimate)[index],
-        queue=np.zeros(count, np.int64),
-        second=_keys(laid.order, problem) if apart else np.zeros(0),
-        line=np.zeros(count if apart else 0, np.int64),
-        heap_time=np.zeros(len(index) + 1),
-        heap_job=np.zeros(2 * len(index) + 1, np.int64),
-        start=np.full(len(index), np.nan),
-        end=np.full(len(index), np.nan),
-        counts=np.zeros(8, np.int64),
-    )
-    limit = inf if laid.wait_limit is None else laid.wait_limit
-    decoders = {
-        "strict": state.STRICT,
-        "event": state.EVENT,
-        "easy": state.EASY,
-        "insert": state.INSERT,
-    }
-    base = compiled_sample.base
-    profile = arrays.make_profile(problem, base)
-    scratch = arrays.make_scratch(problem)
-    fixed_mode = arrays.any_mode(len(index))
-    stream.clear_profile(problem, base, profile)
-    more = len(index) > 0
-    while more:
-        more = stream.advance(
-            problem, profile, scratch, out, fixed_mode, follow, decoders[laid.decoder], limit, CHUNK
-        )
+    log, out = _log(workload, index, problem, laid), _outcome(problem)
+    for ended in _replayed(sample.base, problem, log, out, laid):
         if on_progress:
-            on_progress(int(follow.counts[stream_state.ENDED]) + len(reasons))
+            on_progress(ended + len(reasons))
     return StreamResult(
         index=index,
-        start=follow.start,
-        end=follow.end,
+        start=log.start,
+        end=log.end,
         use_first=out.use_first,
         use_count=out.use_count,
         use_class=out.use_class,
         use_procs=out.use_procs,
-        class_nodes=compiled_sample.class_nodes,
+        class_nodes=sample.class_nodes,
         reasons=reasons,
-        instants=int(follow.counts[stream_state.INSTANTS]),
-        deepest=int(follow.counts[stream_state.DEEPEST]),
+        instants=int(log.counts[INSTANTS]),
+        deepest=int(log.counts[DEEPEST]),
     )
 
 
@@ -233,13 +203,36 @@ def _problem(sample: Any, workload: Workload, index: Ints, item: Ints) -> Any:
     )
 
 
-def _outcome(make: Any, problem: Any) -> Any:
+def _log(workload: Workload, index: Ints, problem: Any, laid: Laying) -> Any:
+    """Return the jobs as the kernel follows them, before the first has arrived."""
+    from coalloc.policies.kernel.profiles.stream_state import Stream
+
+    count, apart = len(index), laid.queue != laid.order
+    return Stream(
+        key=_keys(laid.queue, problem),
+        scaled=(workload.run * workload.sigma)[index],
+        fixed=(workload.run * (1.0 - workload.sigma))[index],
+        exact=(workload.run == workload.estimate)[index],
+        queue=np.zeros(count, np.int64),
+        second=_keys(laid.order, problem) if apart else np.zeros(0),
+        line=np.zeros(count if apart else 0, np.int64),
+        heap_time=np.zeros(count + 1),
+        heap_job=np.zeros(2 * count + 1, np.int64),
+        start=np.full(count, np.nan),
+        end=np.full(count, np.nan),
+        counts=np.zeros(8, np.int64),
+    )
+
+
+def _outcome(problem: Any) -> Any:
     """Return room for the answer, with a place of its own for every job's uses."""
+    from coalloc.policies.kernel.state import Outcome
+
     count = len(problem.item_group)
     most = np.minimum(problem.mode_procs, len(problem.class_power))
     ends = np.cumsum(most, dtype=np.int64)
     total = int(ends[-1]) if count else 1
-    return make(
+    return Outcome(
         start=np.full(count, np.nan),
         end=np.full(count, np.nan),
         mode=np.zeros(count, np.int64),
@@ -250,6 +243,24 @@ def _outcome(make: Any, problem: Any) -> Any:
         missing=np.zeros(count, np.int64),
         ready=np.zeros(count),
     )
+
+
+def _replayed(base: Any, problem: Any, log: Any, out: Any, laid: Laying) -> Iterator[int]:
+    """Let the kernel follow the log to its end; yields the jobs that have ended, now and then."""
+    from coalloc.policies.kernel.instance import arrays
+    from coalloc.policies.kernel.instance.decoding import DECODERS
+    from coalloc.policies.kernel.profiles import stream
+    from coalloc.policies.kernel.profiles.stream_state import ENDED
+
+    limit = inf if laid.wait_limit is None else laid.wait_limit
+    decoder = DECODERS[laid.decoder]
+    profile, scratch = arrays.make_profile(problem, base), arrays.make_scratch(problem)
+    modes = arrays.any_mode(len(log.start))
+    stream.clear_profile(problem, base, profile)
+    more = len(log.start) > 0
+    while more:
+        more = stream.advance(problem, profile, scratch, out, modes, log, decoder, limit, CHUNK)
+        yield int(log.counts[ENDED])
 
 
 def _keys(order: str, problem: Any) -> Floats:

@@ -34,6 +34,7 @@ class Trace:
     Attributes
     ----------
     workload : Workload
+        A task of a workflow is a job of its own, see `flow_runs`.
     slot_map : SlotMap
     policy : str
     path : str

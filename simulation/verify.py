@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from coalloc.adapters.formats.swf_jobs import LoggedJob
-from coalloc.model.jobs import MoldableJob, RigidJob
+from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import TableSpeedup
 from coalloc.policies.check import check
+from coalloc.simulation.flow_runs import as_it_was as flow_as_it_was
+from coalloc.simulation.flow_runs import wholes
 from coalloc.simulation.trace import Outcome, Trace
 
 _REASONS = {Outcome.REFUSED: Reason.INFEASIBLE, Outcome.WAITING: Reason.INSUFFICIENT}
@@ -35,26 +37,36 @@ def as_plan(trace: Trace) -> tuple[Snapshot, Plan]:
         for cluster in trace.slot_map.platform.clusters
     )
     procs = trace.procs.tolist()
-    queue = tuple(as_it_was(logged, procs[i]) for i, logged in enumerate(jobs))
+    queue: list[Job] = []
+    found = wholes(trace, all_jobs=True)
+    for a, b in zip(found.first.tolist(), found.last.tolist(), strict=True):
+        is_flow = bool(jobs[a].task)
+        queue.append(
+            flow_as_it_was(jobs[a:b], procs[a:b]) if is_flow else as_it_was(jobs[a], procs[a])
+        )
     placements, deferred = [], []
     starts, ends = trace.start.tolist(), trace.end.tolist()
     for i, logged in enumerate(jobs):
+        task = logged.task or None
+        name = logged.flow.id if task and logged.flow else logged.job.id
         if trace.outcome[i] > Outcome.KILLED:
             reason = _REASONS[Outcome(int(trace.outcome[i]))]
             detail = trace.reasons.get(i, "")
-            deferred.append(Deferred(job=logged.job.id, reason=reason, detail=detail))
+            deferred.append(Deferred(job=name, task=task, reason=reason, detail=detail))
             continue
         nodes = node_counts(trace, i)
-        placements.append(Placement(job=logged.job.id, start=starts[i], end=ends[i], nodes=nodes))
+        placements.append(Placement(job=name, task=task, start=starts[i], end=ends[i], nodes=nodes))
     makespan = max((p.end for p in placements), default=begin) - begin
     plan = Plan(
         policy=trace.policy,
         status=Status.HEURISTIC,
-        objective=Objective(name="makespan", value=makespan, deferred=len(deferred)),
+        objective=Objective(
+            name="makespan", value=makespan, deferred=len({one.job for one in deferred})
+        ),
         placements=tuple(placements),
         deferred=tuple(deferred),
     )
-    return Snapshot(time=begin, clusters=clusters, queue=queue), plan
+    return Snapshot(time=begin, clusters=clusters, queue=tuple(queue)), plan
 
 
 def as_it_was(logged: LoggedJob, procs: int) -> RigidJob | MoldableJob:

@@ -47,7 +47,7 @@ class Workload:
     @cached_property
     def is_rigid(self) -> bool:
         """Whether every job is rigid."""
-        return all(logged.moldable is None for logged in self.jobs)
+        return all(logged.moldable is None and logged.flow is None for logged in self.jobs)
 
     @cached_property
     def submit(self) -> Floats:

@@ -36,6 +36,7 @@ from typing import Any
 
 import tomli
 
+from coalloc.adapters.formats.files import read_bytes
 from coalloc.adapters.formats.safe_xml import parse_xml
 from coalloc.model.errors import InputError
 from coalloc.model.fields import array, mapping, shown
@@ -81,12 +82,7 @@ def read_platform(path: str | Path) -> Platform:
         With the file, the path of the value and the reason.
     """
     path = Path(path)
-    try:
-        with path.open("rb") as file:
-            raw = file.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise InputError(str(path), error.strerror or str(error)) from error
-    return parse_platform(raw, path.name, str(path))
+    return parse_platform(read_bytes(path, LARGEST_FILE + 1), path.name, str(path))
 
 
 def parse_platform(raw: bytes, file_name: str, where: str = "") -> Platform:

@@ -37,7 +37,7 @@ from math import isfinite
 from coalloc.adapters.formats.swf import SwfJob, SwfLog
 from coalloc.model.cost import base_time
 from coalloc.model.errors import InputError
-from coalloc.model.jobs import MoldableJob, RigidJob
+from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
 
 SHORTEST_RUN_S = 1.0
 CANCELLED = 5
@@ -159,6 +159,10 @@ class LoggedJob:
         In the log.
     moldable : MoldableJob or None
         What is submitted in place of `job`, which it equals on as many processes.
+    flow : WorkflowJob or None
+        What is submitted in place of `job`, with the same work; of a run, what it is a task of.
+    task : str
+        Of a run: which task of `flow` it is; else empty.
     user, application : str
         Whose job of what it was, as numbers; empty where the log does not know.
     waited_s : float
@@ -171,6 +175,8 @@ class LoggedJob:
     number: int
     line: int
     moldable: MoldableJob | None = None
+    flow: WorkflowJob | None = None
+    task: str = ""
     user: str = ""
     application: str = ""
     waited_s: float = 0.0

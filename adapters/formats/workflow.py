@@ -17,6 +17,7 @@ from typing import Any
 
 from coalloc.adapters.formats.dax import parse_dax
 from coalloc.adapters.formats.dot import is_dot, parse_dot
+from coalloc.adapters.formats.files import read_bytes
 from coalloc.adapters.formats.pegasus import read_pegasus
 from coalloc.adapters.formats.task_graph import ID, TEXT, WorkflowFile, named
 from coalloc.adapters.formats.wfformat import read_wfformat
@@ -43,12 +44,7 @@ def read_workflow(path: str | Path) -> WorkflowFile:
         With the file, the task and the reason.
     """
     path = Path(path)
-    try:
-        with path.open("rb") as file:
-            raw = file.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise InputError(str(path), error.strerror or str(error)) from error
-    return parse_workflow(raw, path.name, str(path))
+    return parse_workflow(read_bytes(path, LARGEST_FILE + 1), path.name, str(path))
 
 
 def is_workflow(path: str | Path) -> bool:
@@ -60,11 +56,7 @@ def is_workflow(path: str | Path) -> bool:
         It cannot be read.
     """
     path = Path(path)
-    try:
-        with path.open("rb") as file:
-            raw = file.read(4096)
-    except OSError as error:
-        raise InputError(str(path), error.strerror or str(error)) from error
+    raw = read_bytes(path, 4096)
     if raw.startswith(_GZIP) or b"\0" in raw:
         return False
     text = raw.decode("utf-8-sig", "replace").lstrip()

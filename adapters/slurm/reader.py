@@ -18,6 +18,7 @@ from coalloc.adapters.batch.node_load import Load, LoadWatch, effective_power
 from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.slurm.calibration import read_calibration
 from coalloc.adapters.slurm.commands import Slurm
+from coalloc.adapters.slurm.handover import handed_jobs, to_hold
 from coalloc.adapters.slurm.health import (
     clock_notice,
     clock_offset,
@@ -40,7 +41,6 @@ from coalloc.adapters.slurm.reading import (
     Answers,
     chosen_nodes,
     expected_nodes,
-    handed_jobs,
     kept_nodes,
     local_waiting,
     local_waits,
@@ -49,7 +49,6 @@ from coalloc.adapters.slurm.reading import (
     slots_of,
     states_of,
     suspended_parts,
-    to_hold,
     unknown_jobs,
 )
 from coalloc.adapters.slurm.records import (

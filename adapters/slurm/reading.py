@@ -28,17 +28,11 @@ from coalloc.adapters.slurm.records import (
 )
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.platform import NodeState
-from coalloc.model.reading import NativeJob
 from coalloc.model.snapshot import Reservation, Running
 
 ENDLESS_S = 365 * 86400.0
 """What Slurm itself takes for the end of a job without a time limit."""
 REMEMBERED_WAITS = 12
-SELF_HELD = frozenset({"JobHeldUser", "Dependency", "DependencyNeverSatisfied", "BeginTime"})
-SELF_HELD_ARRAY = frozenset({"JobArrayTaskLimit"})
-NOT_YET_JUDGED = "None"
-HELD_BACK = SELF_HELD | SELF_HELD_ARRAY | {"JobHeldAdmin", "PartitionDown", "PartitionInactive"}
-"""Reasons under which Slurm starts nothing by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,11 +279,6 @@ def expected_nodes(
     return tuple(found)
 
 
-def is_heterogeneous(entry: QueueEntry) -> bool:
-    """Whether it is a component of a job of several, which start together and are not ours to."""
-    return "+" in entry.id
-
-
 def is_handed(settings: SlurmSettings, entry: QueueEntry) -> bool:
     """Whether its user wants it ordered by us."""
     if parse_comment(entry.comment) is not None:
@@ -297,83 +286,6 @@ def is_handed(settings: SlurmSettings, entry: QueueEntry) -> bool:
     by_partition = settings.handover_partition and entry.partition == settings.handover_partition
     by_comment = settings.handover_comment and entry.comment == settings.handover_comment
     return bool(by_partition or by_comment)
-
-
-def handed_jobs(settings: SlurmSettings, answers: Answers) -> tuple[NativeJob, ...]:
-    """All that were handed over and have not begun."""
-    if not settings.hands_over:
-        return ()
-    found = []
-    for entry in answers.queue:
-        claimed = entry.id in answers.claimed
-        if not claimed and not (entry.state in WAITS and is_handed(settings, entry)):
-            continue
-        found.append(
-            NativeJob(
-                id=entry.id,
-                submitted=answers.now if entry.submitted is None else entry.submitted,
-                name=entry.name,
-                user=entry.user,
-                uid=entry.uid,
-                gid=entry.gid,
-                procs=_procs(settings, answers, entry),
-                time_limit=entry.time_limit,
-                features=simple_features(entry.features) or (),
-                waits="" if claimed else _waits(settings, entry, answers.now),
-                claimed=claimed,
-            )
-        )
-    return tuple(found)
-
-
-def _procs(settings: SlurmSettings, answers: Answers, entry: QueueEntry) -> int:
-    """The slots that a handed job takes."""
-    if settings.slots == "node":
-        return entry.node_count
-    if not entry.exclusive:
-        return entry.cpus
-    most = max((node.cpus for node in chosen_nodes(settings, answers.nodes)), default=1)
-    return max(entry.cpus, entry.node_count * most)
-
-
-def _waits(settings: SlurmSettings, entry: QueueEntry, now: float) -> str:
-    by_comment = bool(settings.handover_comment) and entry.comment == settings.handover_comment
-    if is_heterogeneous(entry):
-        return "heterogeneous job"
-    if entry.reason == "JobHeldUser" and by_comment:
-        return ""  # held for us: that is how it is handed over
-    if entry.reason in SELF_HELD | SELF_HELD_ARRAY:
-        return entry.reason
-    if entry.dependency:
-        return "Dependency"
-    if entry.reason == NOT_YET_JUDGED and entry.start is not None and entry.start > now:
-        return "BeginTime"
-    if simple_features(entry.features) is None:
-        return f"constraint {entry.features} is not a list of features"
-    if entry.required_nodes:
-        return f"asks for nodes {entry.required_nodes}"
-    return ""
-
-
-def simple_features(text: str) -> tuple[str, ...] | None:
-    """Features that every node must have; None where the constraint says more than that."""
-    if not text:
-        return ()
-    words = text.replace(",", "&").split("&")
-    return tuple(words) if all(word.replace("_", "").isalnum() for word in words) else None
-
-
-def to_hold(settings: SlurmSettings, queue: Iterable[QueueEntry]) -> list[str]:
-    """Handed jobs that Slurm could start by itself at any moment."""
-    return [
-        entry.id
-        for entry in queue
-        if entry.state == "PENDING"
-        and is_handed(settings, entry)
-        and not is_heterogeneous(entry)
-        # A hold would hide why it waits; and where it may start, it starts before it is judged.
-        and entry.reason not in HELD_BACK | {NOT_YET_JUDGED}
-    ]
 
 
 def local_waiting(settings: SlurmSettings, answers: Answers) -> list[QueueEntry]:

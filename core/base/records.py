@@ -288,6 +288,16 @@ class JobRecord:
         return self.batch.account
 
     @property
+    def nodes(self) -> dict[str, int]:
+        """Processes on each node of its parts, in rank order."""
+        return {node: count for part in self.parts for node, count in part.nodes.items()}
+
+    @property
+    def placed_procs(self) -> int:
+        """Processes of all its parts."""
+        return sum(sum(part.nodes.values()) for part in self.parts)
+
+    @property
     def is_waiting(self) -> bool:
         """Pending or held."""
         return self.state in WAITING

@@ -195,7 +195,7 @@ def _arranged(state: State, record: JobRecord, last: PartRecord, now: float) -> 
         return record
     place = meeting_place(state, record, record.parts)
     record = replace(record, arranged=True, rendezvous=place)
-    all_nodes = {node: count for part in record.parts for node, count in part.nodes.items()}
+    all_nodes = record.nodes
     for part in record.parts:
         order = Arrange(
             job=record.id, attempt=record.attempt, all_nodes=all_nodes, rendezvous=place

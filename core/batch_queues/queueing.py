@@ -31,7 +31,8 @@ from coalloc.core.deadlines import misses
 from coalloc.core.eligibility import offered, owner_of, verdict_of
 from coalloc.core.occupation import LINK_TOLERANCE, Occupation, loads_of, misfit_of_links
 from coalloc.core.placing import NOW_S, divisible, place, place_pieces, startable
-from coalloc.core.sharing.limits import LimitBook, are_on, holds, start_of, trimmed
+from coalloc.core.sharing.limit_book import LimitBook
+from coalloc.core.sharing.limits import are_on, holds, start_of, trimmed
 from coalloc.model.cost import piece_time, run_time
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob
 from coalloc.model.parts import PartState

@@ -164,7 +164,7 @@ def charged_proc_s(state: State, now: float) -> dict[Owner, float]:
             total += decayed_proc_s(procs, start, end, now, rule.half_life_s)
         begun = now if record.started is None else record.started
         left = min(max(begun + record.planned - now, 0.0), rule.ahead_s)
-        total += left * sum(sum(part.nodes.values()) for part in record.parts)
+        total += left * record.placed_procs
         out[owner] = total
     return out
 

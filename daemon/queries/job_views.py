@@ -95,7 +95,7 @@ def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
     if record.id in state.composites:
         nodes, clusters = workflow_views.occupied(state.composites[record.id], state)
     else:
-        nodes, clusters = workflow_views.nodes_of(record), workflow_views.clusters_of(record)
+        nodes, clusters = record.nodes, workflow_views.clusters_of(record)
     job = record.job
     return QueueRow(
         id=record.id,

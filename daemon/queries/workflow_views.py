@@ -85,7 +85,7 @@ def piece_rows(pieces: Iterable[JobRecord]) -> tuple[PieceRow, ...]:
             state=str(piece.state),
             attempt=piece.attempt,
             failures=piece.failures,
-            nodes=nodes_of(piece),
+            nodes=piece.nodes,
             clusters=clusters_of(piece),
             started=piece.started,
             ended=piece.ended,
@@ -99,11 +99,6 @@ def piece_rows(pieces: Iterable[JobRecord]) -> tuple[PieceRow, ...]:
         )
         for piece in pieces
     )
-
-
-def nodes_of(record: JobRecord) -> dict[str, int]:
-    """Processes on each node, in rank order."""
-    return {node: count for part in record.parts for node, count in part.nodes.items()}
 
 
 def clusters_of(record: JobRecord) -> tuple[str, ...]:
@@ -159,7 +154,7 @@ def task_rows(
                 state=NOT_RUN if reason == NOT_RUN else str(record.state),
                 attempt=record.attempt,
                 failures=record.failures,
-                nodes=nodes_of(record),
+                nodes=record.nodes,
                 clusters=clusters_of(record),
                 started=record.started,
                 ended=record.ended,

@@ -36,16 +36,17 @@ class Request(Struct, frozen=True, kw_only=True):
         Empty: explain.
     explain : str
         The job to explain.
+    options : dict
+        Of these, the policy gets those that it knows.
+    work, seed, previous, history, live, notes
+        See `coalloc.policies.base.Budget`.
     checked : bool
-        Send only plans that pass the checker.
+        Send only plans that pass the independent checker, in the solver's process, where plan and
+        snapshot need not be read again. A final plan that fails is an error.
     node_entries : int or None
-        Nodes a plan may name, see `coalloc.daemon.solver.answer.trimmed`; None: all.
-    previous : tuple of str
-        Jobs by their starts in the last plan, see `coalloc.policies.base.Budget`.
-    history : History
-        See there.
-    live, notes
-        See there.
+        A plan that names more nodes comes without the nodes of placements that start late; it
+        cannot be checked any more, so ask for `checked`. With 10,000 jobs on 10,000 nodes a whole
+        plan has 30 MB. None: all.
     nice : int
         Added to the niceness of the solver's processes.
     soft_at, hard_at : float

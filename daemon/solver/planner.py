@@ -13,6 +13,7 @@ from typing import Any
 
 from coalloc.core.base.effects import Solve
 from coalloc.core.base.events import Event, IncumbentFound, Solved, SolveFailed
+from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.solver.rule_costs import RuleCosts
 from coalloc.daemon.store.records_json import read_object
@@ -125,18 +126,18 @@ class RoundPlanner:
         UnusablePlanError
             With the reason.
         """
-        outcome = await self._solver.solve(
-            snapshot,
-            policy,
-            self._options(policy),
-            deadline_s=self.time_limit_s,
+        request = Request(
+            policy=policy,
+            options=self._options(policy),
             previous=self._previous,
             history=history,
             live=True,
-            notes=notes,
-            on_incumbent=on_incumbent,
+            notes=dict(notes or {}),
             checked=True,
             node_entries=NODE_ENTRIES,
+        )
+        outcome = await self._solver.solve(
+            snapshot, request, deadline_s=self.time_limit_s, on_incumbent=on_incumbent
         )
         if outcome.plan is None:
             raise UnusablePlanError(outcome.message or outcome.status, outcome.jobs)

@@ -13,17 +13,16 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from coalloc.daemon.solver.frames import PLAN, SNAPSHOT, FrameError, Request, frame
 from coalloc.daemon.solver.request import SolverRequest, cut_short, lines
-from coalloc.model.history import NO_HISTORY, History
 from coalloc.runtime.logs import get_logger
 
 GRACE_S = 0.2
@@ -155,20 +154,10 @@ class SolverPool:
     async def solve(
         self,
         snapshot: bytes,
-        policy: str,
-        options: Mapping[str, Any],
+        request: Request,
         *,
         deadline_s: float,
-        work: int | None = None,
-        seed: int = 0,
-        previous: tuple[str, ...] = (),
-        history: History = NO_HISTORY,
-        live: bool = False,
-        notes: Mapping[str, Any] | None = None,
         on_incumbent: Callable[[bytes], None] | None = None,
-        checked: bool = False,
-        node_entries: int | None = None,
-        nice: int = 0,
     ) -> SolveOutcome:
         """Plan a snapshot; never raises, and ends within `deadline_s` and a little.
 
@@ -176,62 +165,20 @@ class SolverPool:
         ----------
         snapshot : bytes
             ``coalloc-snapshot/1``.
-        options : mapping
-            Of these, the policy gets those that it knows.
+        request : Request
+            Its times are set here.
         deadline_s : float
             Seconds, finite; then the policy is told to stop, and killed 0.2 s later.
-        work, seed, previous, history, live, notes
-            See `coalloc.policies.base.Budget`.
         on_incumbent : callable, optional
             Receives better plans, ``coalloc-plan/1``, as they are found; the first at once, later
             ones so that sending them takes little of the search's time.
-        checked : bool
-            Whatever comes back has passed the independent checker, in the solver's process, where
-            plan and snapshot need not be read again. A final plan that fails is an ``error``.
-        node_entries : int, optional
-            A plan that names more nodes comes without the nodes of placements that start late; it
-            cannot be checked any more, so ask for `checked`. With 10,000 jobs on 10,000 nodes a
-            whole plan has 30 MB.
-        nice : int
-            Added to the solver's niceness.
         """
-        began = time.monotonic()
-        request = Request(
-            policy=policy,
-            options=dict(options),
-            work=work,
-            seed=seed,
-            previous=previous,
-            history=history,
-            live=live,
-            notes=dict(notes or {}),
-            checked=checked,
-            node_entries=node_entries,
-            nice=nice,
-            soft_at=began + deadline_s,
-            hard_at=began + deadline_s + GRACE_S,
-        )
-        last: bytes | None = None
-
-        def found(plan: bytes) -> None:
-            nonlocal last
-            last = plan
-            if on_incumbent is not None:
-                on_incumbent(plan)
-
-        talk = SolverRequest()
+        talk = SolverRequest(on_incumbent)
         parts = (frame(SNAPSHOT, snapshot),)
-        status, message, plan = await self._ask(talk, request, parts, found)
-        self.outcomes[status] += 1
-        if status in ("killed", "crashed") and last is not None:
-            plan = cut_short(last)
-        return SolveOutcome(
-            status=status,
-            plan=plan,
-            message=message,
-            elapsed_s=time.monotonic() - began,
-            jobs=talk.jobs,
-        )
+        outcome = await self._ask(talk, request, parts, deadline_s=deadline_s, grace_s=GRACE_S)
+        if outcome.status in ("killed", "crashed") and talk.incumbent is not None:
+            return replace(outcome, plan=cut_short(talk.incumbent))
+        return outcome
 
     async def explain(
         self, snapshot: bytes, rule: bytes, job: str, *, deadline_s: float, grace_s: float
@@ -243,14 +190,10 @@ class SolverPool:
         deadline_s, grace_s : float
             Seconds; until no further change is tried, and from then until it is killed.
         """
-        began = time.monotonic()
-        soft = began + deadline_s
-        request = Request(explain=job, soft_at=soft, hard_at=soft + grace_s)
         parts = (frame(SNAPSHOT, snapshot), frame(PLAN, rule))
-        status, message, body = await self._ask(SolverRequest(), request, parts, lambda body: None)
-        self.outcomes[status] += 1
-        return SolveOutcome(
-            status=status, plan=body, message=message, elapsed_s=time.monotonic() - began
+        request = Request(explain=job)
+        return await self._ask(
+            SolverRequest(), request, parts, deadline_s=deadline_s, grace_s=grace_s
         )
 
     async def _ask(
@@ -258,14 +201,34 @@ class SolverPool:
         talk: SolverRequest,
         request: Request,
         parts: Sequence[bytes],
-        found: Callable[[bytes], None],
+        *,
+        deadline_s: float,
+        grace_s: float,
+    ) -> SolveOutcome:
+        """Put a request to a process in time, and count how it ended."""
+        began = time.monotonic()
+        soft = began + deadline_s
+        timed = msgspec.structs.replace(request, soft_at=soft, hard_at=soft + grace_s)
+        status, message, body = await self._answer(talk, timed, parts)
+        self.outcomes[status] += 1
+        return SolveOutcome(
+            status=status,
+            plan=body,
+            message=message,
+            elapsed_s=time.monotonic() - began,
+            jobs=talk.jobs,
+        )
+
+    async def _answer(
+        self, talk: SolverRequest, request: Request, parts: Sequence[bytes]
     ) -> tuple[Literal["done", "killed", "crashed", "error"], str, bytes | None]:
+        """The answer of a process, or how it failed to give one: status, message, body."""
         try:
             async with asyncio.timeout_at(request.hard_at):
                 stream = self._hand_over()
                 try:
                     await talk.open(stream)
-                    return await talk.run(request, parts, found)
+                    return await talk.run(request, parts)
                 finally:
                     talk.close()
         except TimeoutError:

@@ -32,17 +32,26 @@ MAX_LINE = 2000
 class SolverRequest:
     """One request and what comes of it.
 
+    Parameters
+    ----------
+    on_incumbent : callable, optional
+        Receives better plans as they are found.
+
     Attributes
     ----------
     pid : int
         The process that took the request; 0 until it says so.
+    incumbent : bytes or None
+        The last of these plans.
     jobs : tuple of str
         Those that its plan is wrong about, where that is the error.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_incumbent: Callable[[bytes], None] | None = None) -> None:
         self.pid = 0
+        self.incumbent: bytes | None = None
         self.jobs: tuple[str, ...] = ()
+        self._on_incumbent = on_incumbent
         self._ended = False
         self._writer: asyncio.StreamWriter | None = None
         self._reader: asyncio.StreamReader | None = None
@@ -56,7 +65,7 @@ class SolverRequest:
             raise
 
     async def run(
-        self, request: Request, parts: Sequence[bytes], found: Callable[[bytes], None]
+        self, request: Request, parts: Sequence[bytes]
     ) -> tuple[Literal["done", "error"], str, bytes | None]:
         """Ask, pass on incumbents, and return the end: status, message, body.
 
@@ -76,7 +85,9 @@ class SolverRequest:
                 case _ if kind == BEGUN and body.isdigit() and not self.pid:
                     self.pid = int(body)
                 case _ if kind == INCUMBENT:
-                    found(body)
+                    self.incumbent = body
+                    if self._on_incumbent is not None:
+                        self._on_incumbent(body)
                 case _ if kind in (DONE, EXPLANATION):
                     self._ended = True
                     return "done", "", body

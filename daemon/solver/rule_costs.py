@@ -15,6 +15,7 @@ from typing import Any
 
 from coalloc.core.base.effects import Solve
 from coalloc.core.base.events import CostsWanted, Event
+from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.records_json import read_object
 from coalloc.model.plan import Plan
@@ -135,19 +136,18 @@ class _Plans:
         """The cost of a rule; where there is no plan without it, why."""
         # Large ones in a thread: the loop has others to serve.
         body = await asyncio.to_thread(lambda: encode(write_snapshot(without)))
-        outcome = await self._solver.solve(
-            body,
-            self._effect.policy,
-            {**self._options, **(NO_GUARD if rule == GUARD else {})},
-            deadline_s=self._limit_s,
+        request = Request(
+            policy=self._effect.policy,
+            options={**self._options, **(NO_GUARD if rule == GUARD else {})},
             previous=self._previous,
             history=self._effect.history,
             live=True,
-            notes=self._effect.notes,
+            notes=dict(self._effect.notes),
             checked=True,
             node_entries=0,
             nice=NICE,
         )
+        outcome = await self._solver.solve(body, request, deadline_s=self._limit_s)
         plan = outcome.plan
         if plan is None:
             return RuleCostRow(why=f"not computed: {outcome.message or outcome.status}")

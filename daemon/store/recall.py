@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import uuid
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from coalloc.core.after_restore import MARK
 from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.messages import Order
+from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import NOBODY
 from coalloc.core.base.usage import Owner, Usage
 from coalloc.core.batch_queues.waits import WAITS_KEY, kept_waits
@@ -22,6 +24,7 @@ from coalloc.daemon.store.records_json import (
     read_record,
     read_start_error,
 )
+from coalloc.daemon.store.rows import Loaded
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.wire.codec import decode_order
@@ -50,12 +53,7 @@ def recall(store: Store, keep_ended: int) -> RecalledStore:
 def _recall(store: Store, keep_ended: int) -> RecalledStore:
     # What a client's token has made is looked up when it is sent again.
     loaded = store.load(tokens_of=NOBODY)
-    jobs = [read_record(row.body) for row in loaded.jobs]
-    living = [job.id for job in jobs if isinstance(job.job, WorkflowJob | DivisibleJob)]
-    ended = [*reversed(store.finished(keep_ended))]
-    ended += [row for flow in living for row in store.tasks(flow) if row.ended is not None]
-    # Some of these are among the newest that ended.
-    jobs += [read_record(row.body) for row in {row.id: row for row in ended}.values()]
+    jobs = _jobs(store, loaded, keep_ended)
     meta = loaded.meta
     outbox = {
         cluster: {seq: decode_order(read_object(body)) for seq, body in orders.items()}
@@ -64,14 +62,11 @@ def _recall(store: Store, keep_ended: int) -> RecalledStore:
     epoch = int(meta.get("epoch", "0")) + 1
     name = meta.get("store") or uuid.uuid4().hex
     store.commit([SaveMeta(key="epoch", value=str(epoch)), SaveMeta(key="store", value=name)])
-    days: dict[Owner, dict[int, float]] = {}
-    for project, user, day, proc_s in loaded.days:
-        days.setdefault((project, user), {})[day] = proc_s
     history = {key: read_object(body) for key, body in loaded.history.items()}
     remembered = StoredState(
         jobs=jobs,
         tokens=loaded.tokens,
-        seqs={key[4:]: int(value) for key, value in meta.items() if key.startswith("seq.")},
+        seqs={key: int(value) for key, value in _under("seq.", meta).items()},
         unacked={cluster: min(orders) for cluster, orders in outbox.items() if orders},
         history={key: tuple(body["base_times"]) for key, body in history.items()},
         # Older stores have none.
@@ -81,27 +76,15 @@ def _recall(store: Store, keep_ended: int) -> RecalledStore:
             for key, body in history.items()
             if "runs" in body
         },
-        notes={
-            key[6:]: read_object(value) for key, value in meta.items() if key.startswith("notes.")
-        },
-        waits={
-            key.removeprefix(WAITS_KEY): kept_waits(value)
-            for key, value in meta.items()
-            if key.startswith(WAITS_KEY)
-        },
+        notes={key: read_object(value) for key, value in _under("notes.", meta).items()},
+        waits={key: kept_waits(value) for key, value in _under(WAITS_KEY, meta).items()},
         drained=drained_of(meta.get("drained", "")),
         reserved=read_reserved(meta.get(RESERVED, "")),
         paused=bool(meta.get("paused")),
-        unreconciled=frozenset(
-            key.removeprefix(MARK) for key, value in meta.items() if key.startswith(MARK) and value
-        ),
-        identities={
-            key.removeprefix(EXECUTOR): value
-            for key, value in meta.items()
-            if key.startswith(EXECUTOR)
-        },
+        unreconciled=frozenset(key for key, value in _under(MARK, meta).items() if value),
+        identities=_under(EXECUTOR, meta),
         usage={(project, user): Usage(proc_s, at) for project, user, proc_s, at in loaded.usage},
-        days=days,
+        days=_days(loaded.days),
         promises={job: read_promises(body) for job, body in loaded.promises.items()},
         start_errors=[read_start_error(body) for body in loaded.start_errors],
         epoch=epoch,
@@ -111,6 +94,29 @@ def _recall(store: Store, keep_ended: int) -> RecalledStore:
         last_round=0 if loaded.plan is None else loaded.plan.round,
     )
     return RecalledStore(remembered=remembered, outbox=outbox)
+
+
+def _jobs(store: Store, loaded: Loaded, keep_ended: int) -> list[JobRecord]:
+    """The jobs that have not ended, then those that ended last, and the tasks of what goes on."""
+    jobs = [read_record(row.body) for row in loaded.jobs]
+    living = [job.id for job in jobs if isinstance(job.job, WorkflowJob | DivisibleJob)]
+    ended = [*reversed(store.finished(keep_ended))]
+    ended += [row for flow in living for row in store.tasks(flow) if row.ended is not None]
+    # Some of these are among the newest that ended.
+    return jobs + [read_record(row.body) for row in {row.id: row for row in ended}.values()]
+
+
+def _under(prefix: str, meta: Mapping[str, str]) -> dict[str, str]:
+    """The entries whose keys begin so, by the rest of the key."""
+    return {key.removeprefix(prefix): v for key, v in meta.items() if key.startswith(prefix)}
+
+
+def _days(rows: Iterable[tuple[str, str, int, float]]) -> dict[Owner, dict[int, float]]:
+    """Processor seconds of each day, by who used them."""
+    days: dict[Owner, dict[int, float]] = {}
+    for project, user, day, proc_s in rows:
+        days.setdefault((project, user), {})[day] = proc_s
+    return days
 
 
 def drained_of(text: str) -> dict[str, str]:

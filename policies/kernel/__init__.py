@@ -2,8 +2,9 @@
 
 `instance` turns a snapshot into arrays and schedules into plans. `profiles`, `search` and `pool`
 are the schedule builders, by what they keep of the free slots. What all of them share is here:
-`state` (the decoders' arrays), `record`, `loads`, `acceptance`, `moves`, `xorshift`. What compiles
-is `jit`, `linking` (once, as a whole), `inference` (types) and `lowering` on `parts` (LLVM's code).
+`state` (the decoders' arrays), `record`, `loads`, `annealing_loop`, `moves`, `xorshift`. The
+compiler is `jit`, `linking` (once, as a whole), `inference` (types) and `lowering` on `parts`
+(LLVM's code).
 
 ================================  ========================  ======================================
 Schedule builder                  Modules                   Serves
@@ -25,6 +26,13 @@ way; O(log n) a start
 by prices on one pool             `pool_insertion`,         `bicriteria`
                                   `pool_reinsertion`
 ================================  ========================  ======================================
+
+Four searches anneal: `annealing`, `serial_annealing`, `list_annealing` and `pool_reinsertion`. Each
+has its moves; `annealing_loop` has the loop with acceptance and cooling, compiled once for each.
+
+All are given one encoding of the queue, `state.Problem`. Two others are made from it: `Jobs` and
+`Processors` of `pool`, which are one-dimensional, and which bounds of moldable jobs read where
+clusters differ; and `Model` of `branch_and_bound`, in which every allocation of an item is a row.
 
 Three searches build no schedules of their own: `branch_and_bound` (exact search of `oas`),
 `packing` (equal nodes) and `shelf_packing` (which jobs a shelf of `demt` holds).

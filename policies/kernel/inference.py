@@ -80,7 +80,7 @@ class _Context:
 
 
 class _Constraints(ConstraintNetwork):
-    """What the statements say of the types."""
+    """Constraints of the statements on the types."""
 
     def propagate(self, inferer: Any) -> list[Any]:
         """Apply all of them once; returns what failed."""

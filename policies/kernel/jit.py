@@ -1,7 +1,7 @@
 """The decorators of compiled functions, and the names under which numba caches them.
 
 A `kernel` is called from Python; a `helper` by compiled functions only. Both may be called by
-functions of other files.
+functions of other files. A template becomes a kernel of each module that has it `specialized`.
 
 Notes
 -----
@@ -18,6 +18,7 @@ import dis
 from collections.abc import Callable
 from functools import cache, partial
 from importlib.util import find_spec
+from types import FunctionType
 from typing import Any, Protocol, TypeVar, cast, overload
 from zlib import crc32
 
@@ -77,6 +78,18 @@ def helper(*, inline: bool = False) -> Callable[[Function], Function]:
         return cast(Function, compiled)
 
     return decorate
+
+
+def specialized(template: Function, module: str, **parts: Callable[..., Any]) -> Function:
+    """Compile a function anew, in which some names stand for the functions of a module.
+
+    A function that took them as arguments, or that was made around them, would not be cached. This
+    one is cached under the stamp of the module, which has to import the template.
+    """
+    known = {**template.__globals__, **parts, "__name__": module}
+    function = FunctionType(template.__code__, known, template.__name__)
+    function.__qualname__ = f"{module.rpartition('.')[2]}_{template.__name__}"
+    return cast(Function, kernel(function))
 
 
 def stamp(module: str) -> str:

@@ -1,6 +1,6 @@
 """The cost model in compiled code: loads of links, splits, reservations, arrival of data.
 
-Compiled into the decoders and into `listing` alike.
+Compiled into all schedule builders on counts.
 """
 
 from __future__ import annotations
@@ -78,6 +78,12 @@ def closes(problem: Problem, group: int, c: int, t: float) -> float:
         if problem.exempt[group, r] == 0 and problem.reserved[r, 1] > t:
             at = min(at, max(t, problem.reserved[r, 0]))
     return at
+
+
+@helper(inline=True)
+def shut(problem: Problem, group: int, c: int, t: float) -> bool:
+    """Whether a reservation closes a class to a group at t."""
+    return closes(problem, group, c, t) <= t
 
 
 @helper(inline=True)

@@ -276,7 +276,7 @@ class _Lower(Lower):
         return self.context.cast(self.builder, value, kind.types[place], resty)
 
     def _size(self, name: str) -> Any:
-        """How many items an array has."""
+        """The number of items of an array."""
         if not _is_simple(self.typeof(name)):
             return None
         array, builder = self._array(name), self.builder

@@ -116,7 +116,7 @@ def _unbox(kind: RecordType, value: Any, c: Any) -> NativeValue:
 
 
 def _parts_of_object(c: Any, kind: types.Array, entry: Any) -> list[Any]:
-    """Where the items of a NumPy array are, and its shape.
+    """The address of the items of a NumPy array, and its shape.
 
     Numba has a function for that, which also counts references and may fail: with an error to be
     looked for at each of eighty fields, that were a tenth of a kernel's code. That this is an array

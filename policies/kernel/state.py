@@ -21,8 +21,8 @@ MOST_LOAD = 64 * FULL
 """What a load counts as at most: sums of them stay whole numbers of 64 bits."""
 ROUNDING = 1 << 12
 """Load units by which the sum may pass: 2.3e-10, for the rounding of each load."""
-STRICT, INSERT, EVENT, EASY = 0, 1, 2, 3
-"""Decoders."""
+STRICT, INSERT, EVENT, EASY, RESERVE = 0, 1, 2, 3, 4
+"""Decoders; the last is EASY with a reservation for each job that does not fit now."""
 MAKESPAN, WEIGHING = 0, 1
 """Objectives of the searches: the last end, and the sum of weight x end."""
 

@@ -31,17 +31,16 @@ Blanco, Castella, Lerida, Guirado, "Multiple Job Allocation in Multicluster Syst
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from math import inf
 from typing import Any
 
 import pulp
 
-from coalloc.policies.allocation.placing import Allocation, link_totals, overloaded, slowdown
+from coalloc.policies.allocation.placing import Allocation, link_totals, slowdown
 from coalloc.policies.allocation.scene import Scene, load
 from coalloc.policies.mip.links import whole_row
-from coalloc.policies.mip.runner import End, Limits, Outcome, run
+from coalloc.policies.mip.runner import Outcome
 from coalloc.policies.mip.strata import strata_of
 
 
@@ -363,47 +362,6 @@ class ClassModel:
             return
         row = {"<=": left <= right, "==": left == right, ">=": left >= right}[sense]
         self.problem += row, name
-
-
-def solve_model(
-    model: ClassModel,
-    objective: list[tuple[Any, float]],
-    limits: Limits,
-    start: Allocation | None = None,
-    on_allocation: Callable[[Allocation], None] | None = None,
-    rank: Callable[[int], float] | None = None,
-) -> tuple[Outcome, Allocation | None]:
-    """Minimise an objective over a built model; the answer keeps the links exactly.
-
-    Returns
-    -------
-    outcome, allocation
-        Of the last run of the solver; None if it found no allocation.
-    """
-    model.problem.setObjective(pulp.LpAffineExpression(objective))
-    first = model.start(start) if start is not None else None
-    scene, threshold = model.scene, model.threshold
-
-    def offer(outcome: Outcome) -> None:
-        found = model.allocation(outcome, rank)
-        if on_allocation is not None and not overloaded(scene, found, threshold):
-            on_allocation(found)
-
-    nodes = 0
-    while True:
-        outcome = run(model.problem, limits.less(nodes), first, offer)
-        nodes += outcome.nodes
-        outcome = replace(outcome, nodes=nodes)
-        if outcome.values is None:
-            return outcome, None
-        found = model.allocation(outcome, rank)
-        over = overloaded(scene, found, threshold)
-        if not over:
-            return outcome, found
-        for k in over:
-            model.cut(found, k)
-        if outcome.end is not End.OPTIMAL:
-            return replace(outcome, values=None), None
 
 
 def _joined(terms: Iterable[tuple[Any, float]]) -> list[tuple[Any, float]]:

@@ -39,10 +39,11 @@ from coalloc.policies.allocation.placing import Allocation, link_totals, make_pl
 from coalloc.policies.allocation.scene import Scene, read_scene
 from coalloc.policies.allocation.selecting import select
 from coalloc.policies.base import Budget, OnIncumbent, Solve
-from coalloc.policies.mip.allocating import ClassModel, solve_model
+from coalloc.policies.mip.allocating import ClassModel
 from coalloc.policies.mip.links import LARGEST
 from coalloc.policies.mip.mbpc import Prover, limits_of
 from coalloc.policies.mip.runner import End
+from coalloc.policies.mip.solving import solve_model
 
 
 def traffic_of(scene: Scene, allocation: Allocation) -> Fraction:

@@ -37,8 +37,9 @@ from coalloc.policies.allocation.selecting import Selection, select
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.bounds import Bound
 from coalloc.policies.incumbent import Incumbent
-from coalloc.policies.mip.allocating import ClassModel, solve_model
+from coalloc.policies.mip.allocating import ClassModel
 from coalloc.policies.mip.runner import End, Limits, Outcome
+from coalloc.policies.mip.solving import solve_model
 
 SCALE = 1000.0
 SMALL, LARGEST = 2**16, 2**20

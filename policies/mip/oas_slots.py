@@ -28,7 +28,7 @@ from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.check import check
 from coalloc.policies.incumbent import Incumbent, Rank
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.kernel.search.lister import Lister, make_state
+from coalloc.policies.kernel.search.lister import Lister, domains_of
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.mip.mbpc import limits_of
 from coalloc.policies.mip.runner import End, run
@@ -91,7 +91,7 @@ def _saturating(planner: Planner) -> list[Schedule]:
     if threshold <= 1.0 or not planner.items:
         return []
     lister = Lister(planner, range(len(planner.items)), planner.decode([], "insert"))
-    loads = make_state(lister, 0, (1.0, threshold)).loads
+    loads = domains_of(lister, (1.0, threshold)).loads
     out = []
     for name in ORDERS:
         genes = lister.genes(sort_items(planner, name))

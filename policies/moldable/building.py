@@ -5,14 +5,28 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.kernel.acceptance import Cooling
-from coalloc.policies.kernel.pool.list_annealing import Decoding, anneal_list
+from coalloc.policies.kernel.annealing_loop import (
+    BEST,
+    COOLING,
+    LIMIT,
+    WARMTH,
+    Annealing,
+    make_annealing,
+    warm_up,
+)
+from coalloc.policies.kernel.pool.list_annealing import Decoding, ListSearch, anneal_list
 from coalloc.policies.kernel.pool.pool_insertion import Costs, Placed, insert_all, settle
 from coalloc.policies.kernel.pool.pool_list import Listing, ListRule, list_on_pool, lists_for
 from coalloc.policies.kernel.pool.pool_profile import Profile
-from coalloc.policies.kernel.pool.pool_reinsertion import MOST, Goal, Moved, improve
+from coalloc.policies.kernel.pool.pool_reinsertion import (
+    MOST,
+    TAKEN,
+    Goal,
+    Moved,
+    Reinsertion,
+    reinsert,
+)
 from coalloc.policies.kernel.pool.pricing import Priced, price_rows
-from coalloc.policies.kernel.xorshift import seeded
 from coalloc.policies.moldable.archive import Point
 from coalloc.policies.moldable.priced_bound import Ascent
 from coalloc.policies.moldable.queue import MoldableQueue
@@ -80,7 +94,7 @@ class Builder:
         )
         self._moved = Moved.empty()
         self._lists = lists_for(n, queue.capacity)
-        self._random = seeded(seed)
+        self._annealing = make_annealing(seed)
 
     def point(self) -> Point:
         """The schedule at hand."""
@@ -130,24 +144,24 @@ class Builder:
         waits : bool
             Each job gets its place before any later one, though processors wait for it.
         """
-        queue = self.queue
-        best = Listing(np.empty_like(order), np.empty_like(wanted))
+        queue, best = self.queue, Listing(order.copy(), wanted.copy())
         self.list(order, wanted, cap, *shares)
         scale = float(queue.weight @ self.end)
         self.work += trials * self.list_work
-        anneal_list(
+        search = ListSearch(
             queue.jobs,
             queue.processors,
-            Listing(order.copy(), wanted.copy()),
             ListRule(*shares, cap, np.inf),
             Decoding(late * scale, waits),
-            Cooling(trials, heats[0] * scale, heats[1] * scale),
-            self._random,
+            Listing(order.copy(), wanted.copy()),
+            best,
             self._lists,
             self._profile,
             self._now,
-            best,
         )
+        state = self._begin(*heats, scale, trials)
+        state.value[WARMTH] *= state.value[COOLING]  # the list as it is was the first trial
+        anneal_list(search, state, trials - 1, True)
         if waits:
             self.rows[:] = best.wanted
             self._clear()
@@ -181,20 +195,28 @@ class Builder:
             Jobs at once, at most.
         """
         scale = float(self.queue.weight @ self.end)
-        self.work += improve(
+        search = Reinsertion(
             self.queue.jobs,
             prices.costs,
             Goal(cap, scale),
-            Cooling(rounds, hot * scale, cold * scale),
             min(many, MOST),
-            self._random,
             self._profile,
             self._moved,
             self._now,
             self._best,
         )
+        state = self._begin(hot, cold, scale, rounds)
+        reinsert(search, state, rounds, True)
+        self.work += int(state.count[TAKEN])
         self.rows[:], self.start[:] = self._best.row, self._best.start
         self.settle()
+
+    def _begin(self, hot: float, cold: float, scale: float, trials: int) -> Annealing:
+        """An annealing that knows nothing yet; its draws go on from the one before."""
+        state = self._annealing
+        state.value[[BEST, LIMIT]], state.count[:] = np.inf, 0
+        warm_up(state, hot, cold, scale, trials)
+        return state
 
     def _clear(self) -> None:
         """Nothing is placed."""

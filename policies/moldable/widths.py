@@ -1,10 +1,14 @@
-"""Widths of moldable jobs that wait on line, under `auto`.
+"""Widths of moldable jobs and malleable tasks that wait on line, under `auto`.
 
-A decoder gives a moldable job the allotment with which it ends first, which is nearly always the
+A decoder gives what has a choice the allotment with which it ends first, which is nearly always the
 widest: good for that job, and bad for all that wait or are still to come. So before the orders of a
-round are tried, no moldable job keeps an allotment wider than that of the rolling form, by what a
+round are tried, none keeps an allotment wider than that of the rolling form, by what a
 processor-second costs at the moment (`rolling_rule`). The load, unlike there, is that of predicted
 run times: what users ask for is often several times what they need.
+
+A task is priced like a job of its own with the weight of its workflow. That is more than it is
+worth where others run beside it, and made users of workflows and others wait less than to share the
+weight among those (docs/policies/auto.md).
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from coalloc.model.jobs import MoldableJob
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.arrays import compile_intake
 from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.rolling import arrived, ready_now
 from coalloc.policies.moldable.rolling_load import Arrivals
@@ -28,18 +33,18 @@ from coalloc.policies.run_times import ratios
 
 
 def narrowed(planner: Planner, budget: Budget) -> tuple[Planner, Mapping[str, Any]]:
-    """Take from the moldable jobs of a round the allotments that cost the others too much.
+    """Take from what has a choice in a round the allotments that cost the others too much.
 
     The first overdue job keeps all of its own: nobody goes before it.
 
     Returns
     -------
     planner : Planner
-        The same one where no job is moldable.
+        The same one where nothing has a choice.
     notes : mapping
         Of the arrivals, for the next round.
     """
-    movable = np.array([isinstance(item.job, MoldableJob) for item in planner.items])
+    movable = np.array([_has_choice(item) for item in planner.items])
     movable[planner.guarded[:1]] = False
     if not movable.any() and not budget.notes:
         return planner, {}
@@ -60,6 +65,10 @@ def narrowed(planner: Planner, budget: Budget) -> tuple[Planner, Mapping[str, An
     narrow.intake = replace(planner.intake, items=items)
     narrow.compiled = compile_intake(narrow.intake, planner.options.get("power_step", 0.0))
     return narrow, arrivals.write()
+
+
+def _has_choice(item: Item) -> bool:
+    return isinstance(item.job, MoldableJob) or (item.task is not None and len(item.modes) > 1)
 
 
 def by_prediction(planner: Planner, queue: MoldableQueue, budget: Budget) -> MoldableQueue:

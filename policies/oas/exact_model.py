@@ -123,9 +123,6 @@ def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchMo
     price = share @ weights
     energy = np.minimum.reduceat(price * lasting[:, None], patterns.first[:-1], axis=0)
     weight = planner.weights[order]
-    after = _after(items, least)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(weight[:, None] > 0.0, energy[order] / weight[:, None], inf)
     kept = [r for _, r in rows]
     model = Model(
         classes=compiled.problem.class_power.size,
@@ -135,18 +132,9 @@ def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchMo
         shut=patterns.shut[index],
         reserved=reserved,
         items=_cells(items, order, patterns, units, weighted),
-        runs=np.stack(
-            (
-                [grid.up(items[i].release) for i in order],
-                weight,
-                (least + after)[order],
-                after[order],
-                least[order],
-            ),
-            axis=1,
-        ),
+        runs=_runs(items, order, least, weight, grid),
         energy=energy[order],
-        smith=np.argsort(ratio, axis=0, kind="stable").T.copy(),
+        smith=_smith(energy[order], weight),
         rows=np.hstack(
             (compiled.base.free.astype(np.int64), full_link + ROUNDING - compiled.base.load)
         )[kept],
@@ -168,6 +156,21 @@ def _cells(
         *np.pad(_digits(counts), ((0, 0), (0, 1))),
     )
     return np.stack(columns, axis=1)
+
+
+def _runs(items: Sequence[Item], order: Ints, least: Floats, weight: Floats, grid: Grid) -> Floats:
+    """Rows of `Model.runs`, in the order of the model; `least` is the shortest run of each item."""
+    after = _after(items, least)
+    release = [grid.up(items[i].release) for i in order]
+    columns = (release, weight, (least + after)[order], after[order], least[order])
+    return np.stack(columns, axis=1)
+
+
+def _smith(energy: Floats, weight: Floats) -> Ints:
+    """Smith's order of the items for each price vector: by energy over weight."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(weight[:, None] > 0.0, energy / weight[:, None], inf)
+    return np.argsort(ratio, axis=0, kind="stable").T.copy()
 
 
 def threshold_of(planner: Planner) -> float:

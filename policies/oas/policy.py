@@ -16,7 +16,7 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.kernel.search.lister import Lister, make_state
+from coalloc.policies.kernel.search.lister import Lister, domains_of
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.oas import scenario_search
 from coalloc.policies.oas.search import Search
@@ -53,7 +53,7 @@ def solve_balanced(
     planner = Planner(problem, options)
     booked = planner.decode([], "insert")
     lister = Lister(planner, sorted(ranked(planner, booked)), booked)
-    genes = balanced(lister, make_state(lister, budget.seed))
+    genes = balanced(lister, domains_of(lister))
     lister.evaluate(genes, MAKESPAN)
     schedule = planner.measure(lister.outcome(), len(planner.items))
     return planner.plan(schedule, "oas-balanced", budget.seed)

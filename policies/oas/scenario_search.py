@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import ceil, inf, log
+from math import ceil, inf
 from statistics import fmean
 from typing import Any
 
@@ -37,9 +37,18 @@ import numpy as np
 from coalloc.model.plan import Plan
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.incumbent import PROVED, Incumbent
+from coalloc.policies.kernel.annealing_loop import (
+    CURRENT,
+    IMPROVED,
+    LIMIT,
+    ROUNDING,
+    TRIALS,
+    Annealing,
+    warm_up,
+)
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
-from coalloc.policies.kernel.search.annealing import BEST, CURRENT, LAST, WARMTH
-from coalloc.policies.kernel.search.lister import Lister, copy_of, make_state
+from coalloc.policies.kernel.search.annealing import LAST, Choosing, try_move, undo_move
+from coalloc.policies.kernel.search.lister import Lister, begin_annealing, copy_of, domains_of
 from coalloc.policies.kernel.search.listing_state import Genes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.orders import THEN, begin, objective_of, try_orders
@@ -61,7 +70,6 @@ WARM, COLD = 0.002, 0.00005
 REPORT_AFTER = 20_000
 """Items placed, at least, between two incumbents."""
 PERCENTILE = 0.9
-ROUNDING = 1e-12
 
 Rank = tuple[float, float]
 
@@ -87,6 +95,7 @@ class Judge:
         self.allowed = len(scenarios) - ceil(PERCENTILE * len(scenarios) - 1e-9)
         self.least = [s.least if self.goal == MAKESPAN else 0.0 for s in scenarios]
         self.work = 0
+        self._worst = scenarios[0]
 
     def values(self, genes: Genes) -> list[float]:
         """The objective in each scenario, s."""
@@ -112,10 +121,16 @@ class Judge:
                 if self.measure is mean or failed > self.allowed:
                     return None
             left -= value - least
+            if inf > value >= max((x for x in found if x < inf), default=0.0):
+                self._worst = scenario
             found.append(value)
             if self.two:
                 second.append(scenario.weighted_completion())
         return self.measure(found), self.measure(second) if self.two else 0.0
+
+    def last_item(self) -> int:
+        """An item that ends last in the worst scenario of what was ranked last."""
+        return self._worst.last_item()
 
 
 def solve(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None = None) -> Plan:
@@ -296,41 +311,41 @@ class _ScenarioSearch:
 
     def anneal(self) -> None:
         """Look for better orders around the best."""
-        incumbent, judge = self.incumbent, self.judge
-        if self.best is None or judge is None:
+        if self.best is None or self.judge is None:
             return
-        count = len(judge.scenarios)
         steps = np.linspace(1.0, self.threshold, 5 if self.threshold > 1.0 else 1)
-        moves = make_state(self.lister, incumbent.budget.seed, steps.tolist())
-        # Every move is taken as it comes: what it is worth is for the scenarios to say.
-        moves.value[CURRENT], moves.value[BEST], moves.value[WARMTH] = 0.0, -inf, inf
-        rng = np.random.default_rng((incumbent.budget.seed, count))
-        size, scrap = len(self.inside), self.lister.genes()
+        search = Choosing(copy_of(self.best), domains_of(self.lister, steps.tolist()))
+        state, trials = begin_annealing(self.incumbent.budget.seed), CYCLE * len(self.inside)
+        while self._cycle(search, state, trials):
+            search = search._replace(genes=copy_of(self.best))
+            trials *= 2
+
+    def _cycle(self, search: Choosing, state: Annealing, trials: int) -> bool:
+        """So many moves from the best order; false once there should be no more."""
+        assert self.judge is not None
         patience = self.options["patience"]
-        patience = None if patience is None else -(-patience * size // count)
-        quiet, cycle = 0, CYCLE * size
-        while True:
-            current, at, last = copy_of(self.best), self.rank[0], -1
-            warmth, cooling = WARM * at, (COLD / WARM) ** (1.0 / cycle)
-            for _ in range(cycle):
-                if incumbent.spent or (patience is not None and quiet > patience):
-                    return
-                trial = copy_of(current)
-                moves.count[LAST] = last
-                self.lister.anneal(trial, scrap, moves, judge.goal, 1)
-                judge.work += size
-                limit = at - warmth * log(max(rng.random(), 1e-300))
-                rank = judge.rank(trial, limit)
-                self.moves, quiet, warmth = self.moves + 1, quiet + 1, warmth * cooling
-                self._count()
-                if rank is None or rank[0] > limit:
-                    continue
-                current, at, last = trial, rank[0], int(moves.count[LAST])
-                if rank < (self.rank[0] * (1.0 - 1e-12), self.rank[1]):
-                    self._keep(trial, rank, "annealing")
-                    quiet = 0
-                    self._report()
-            cycle *= 2
+        if patience is not None:
+            patience = -(-patience * len(self.inside) // len(self.judge.scenarios))
+        state.value[CURRENT], state.count[LAST] = self.rank[0], -1
+        warm_up(state, WARM, COLD, self.rank[0], trials)
+        for _ in range(trials):
+            quiet = state.count[TRIALS] - state.count[IMPROVED]
+            if self.incumbent.spent or (patience is not None and quiet > patience):
+                return False
+            move = try_move(search, state)
+            limit = float(state.value[LIMIT])
+            rank = self.judge.rank(search.genes, limit)
+            self.moves += 1
+            self._count()
+            if rank is None or rank[0] > limit:
+                undo_move(search, move)
+                continue
+            state.value[CURRENT], state.count[LAST] = rank[0], self.judge.last_item()
+            if rank < (self.rank[0] * (1.0 - ROUNDING), self.rank[1]):
+                self._keep(search.genes, rank, "annealing")
+                state.count[IMPROVED] = state.count[TRIALS]
+                self._report()
+        return True
 
     def _report(self) -> None:
         """Hand out the best plan, if the last one was some time ago."""

@@ -179,7 +179,7 @@ class Scenario:
         arrived = range(count, len(planner.items))
         self.lister = Lister(planner, [*inside, *arrived], planner.decode([], "insert"))
         self.lister.desk.measure[BLEND] = 0.0
-        self.size = len(inside) + len(arrived)
+        self._own, self.size = len(inside), len(inside) + len(arrived)
         self._genes = self.lister.genes()
         rows = self.lister.rows
         power = max(float(rows.able[0]), 1e-12)
@@ -205,6 +205,11 @@ class Scenario:
         if objective == MAKESPAN and found < inf:
             return float(self.lister.desk.measure[MADE])
         return found
+
+    def last_item(self) -> int:
+        """An item of the planner that ends last in what `value` listed to its end."""
+        own = self.lister.items[: self._own]
+        return int(own[np.argmax(self.lister.out.end[own])])
 
     def weighted_completion(self) -> float:
         """Of what `value` listed last, s."""

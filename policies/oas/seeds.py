@@ -13,7 +13,7 @@ import numpy as np
 
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.modes import Item
-from coalloc.policies.kernel.search.annealing import Anneal
+from coalloc.policies.kernel.search.annealing import Domains
 from coalloc.policies.kernel.search.lister import Lister
 from coalloc.policies.kernel.search.listing_state import Genes
 from coalloc.policies.simple import sort_items
@@ -70,7 +70,7 @@ def as_before(planner: Planner, items: Sequence[int], previous: Sequence[str]) -
     return sorted(items, key=lambda n: place.get(planner.items[n].job.id, len(place)))
 
 
-def balanced(lister: Lister, state: Anneal) -> Genes:
+def balanced(lister: Lister, domains: Domains) -> Genes:
     """Heavy items on powerful nodes, light ones on weak nodes.
 
     The items, heaviest first, share out the levels of power so that each level and the stronger
@@ -88,7 +88,7 @@ def balanced(lister: Lister, state: Anneal) -> Genes:
     for n in order:
         share = (done + 0.5 * area(planner.items[n])) / total
         done += area(planner.items[n])
-        choices = state.levels[n, 2 : 1 + state.levels[n, 0]]
+        choices = domains.levels[n, 2 : 1 + domains.levels[n, 0]]
         choices = choices[choices < able.size]
         fitting = choices[able[choices] >= share] if choices.size else choices
         if choices.size:

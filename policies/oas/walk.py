@@ -11,18 +11,10 @@ from math import inf
 import numpy as np
 
 from coalloc.policies.incumbent import Incumbent
+from coalloc.policies.kernel.annealing_loop import BEST, CURRENT, IMPROVED, TRIALS, warm_up
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
-from coalloc.policies.kernel.search.annealing import (
-    BEST,
-    COOLING,
-    CURRENT,
-    IMPROVED,
-    LAST,
-    LATEST,
-    TRIALS,
-)
-from coalloc.policies.kernel.search.annealing import WARMTH as STATE_WARMTH
-from coalloc.policies.kernel.search.lister import Lister, copy_of, make_state
+from coalloc.policies.kernel.search.annealing import LAST, LATEST
+from coalloc.policies.kernel.search.lister import Lister, begin_annealing, copy_of, domains_of
 from coalloc.policies.kernel.search.listing_state import MADE, Genes
 from coalloc.policies.kernel.state import MAKESPAN, TOL, WEIGHING
 from coalloc.policies.oas.orders import THEN, objective_of
@@ -68,7 +60,8 @@ class Walk:
         self.turns = objective_of(planner) == THEN
         self.phase = WEIGHING if objective_of(planner) == WEIGHTED else MAKESPAN
         steps = np.linspace(1.0, threshold, 5 if threshold > 1.0 else 1)
-        self.state = make_state(self.lister, incumbent.budget.seed, steps.tolist())
+        self.domains = domains_of(self.lister, steps.tolist())
+        self.state = begin_annealing(incumbent.budget.seed)
         self.cycle, self.left = FIRST_CYCLE * self.size, 0
         self.current = self.top = self.lister.genes()
         self.pending, self.first, self.calm = False, True, True
@@ -125,13 +118,13 @@ class Walk:
             seeds.append(lister.genes(as_before(planner, self.inside, previous)))
             seeds.append(copy_of(seeds[0]))
             seeds[1].block[:] = 1
-        seeds.append(balanced(lister, self.state))
+        seeds.append(balanced(lister, self.domains))
         seeds.append(self._like_best())
         for name in ("lpt", "bjf", "fpfs", "spt", "sjf", *RULES):
             seeds.append(lister.genes(by_rule(planner, self.inside, name)))
         if self.threshold > 1.0:
             for genes in seeds:
-                genes.sc[:] = np.where(self.state.loads > 0, self.threshold, 1.0)
+                genes.sc[:] = np.where(self.domains.loads > 0, self.threshold, 1.0)
         return seeds
 
     def _like_best(self) -> Genes:
@@ -157,7 +150,7 @@ class Walk:
             moves = max(min(moves, most), 1)
         if incumbent.budget.work is not None:
             moves = max(min(moves, (incumbent.budget.work - incumbent.work) // self.size), 1)
-        self.lister.anneal(self.current, self.top, state, self.phase, moves)
+        self.lister.anneal(self.current, self.top, self.domains, state, self.phase, moves)
         self.left -= moves
         incumbent.trials += moves
         incumbent.work += moves * self.size
@@ -176,8 +169,7 @@ class Walk:
         state.count[LAST] = self.lister.last_item()
         warm = WARM if self.calm else WARMER
         self.calm = not self.calm
-        state.value[STATE_WARMTH] = warm * self.energy
-        state.value[COOLING] = (COLD / warm) ** (1.0 / self.left)
+        warm_up(state, warm, COLD, self.energy, self.left)
 
     def _turn(self) -> None:
         """Change the phase; weighted completion keeps the makespan that was reached."""

@@ -16,15 +16,8 @@ from math import inf
 
 import numpy as np
 
-from coalloc.policies.kernel.search.serial_state import (
-    BEST,
-    BLEND,
-    COOLING,
-    CURRENT,
-    SPLIT,
-    WARMTH,
-    Genes,
-)
+from coalloc.policies.kernel.annealing_loop import BEST, COOLING, CURRENT, WARMTH, warm_up
+from coalloc.policies.kernel.search.serial_state import BLEND, SPLIT, Genes
 from coalloc.policies.workflow.search_case import Case, Search
 
 
@@ -126,9 +119,8 @@ class Track:
     ) -> Iterator[int]:
         """Cool after each move."""
         assert self.top is not None
-        value, current = self.listing.state.value, copy(self.top)
-        value[WARMTH] = course.hot * energy
-        value[COOLING] = (course.cold / course.hot) ** (1.0 / length)
+        current = copy(self.top)
+        warm_up(self.listing.state, course.hot, course.cold, energy, length)
         while length > 0:
             moves = min(chunk(), length)
             self.listing.run(current, self.top, moves)
@@ -194,7 +186,7 @@ def copy(genes: Genes) -> Genes:
 def tracks(case: Case, seed: int, objective: int) -> list[Track]:
     """One without splits but of what no cluster holds, and one with, where anything else splits."""
     items = case.items
-    widest = case.site.room[items.group].max(axis=1, initial=0)
+    widest = case.site.room[case.problem.item_group].max(axis=1, initial=0)
     needed = np.where(items.low > widest, items.splits, 0)
     whole = replace(case, items=items._replace(splits=needed))
     out = [Track(whole, seed, objective)]

@@ -62,11 +62,36 @@ def class_order(planner: Planner) -> Ints:
     return np.argsort(cluster, kind="stable").astype(np.int64)
 
 
-def site_of(planner: Planner, base: Base) -> Site:
-    """The platform, with what is free over time before anything is listed."""
-    problem = planner.compiled.problem
-    order = class_order(planner)
-    clusters = problem.link_gbps.size
+def problem_of(planner: Planner, begun: Begun) -> Problem:
+    """The planner's problem as the serial builder takes it: see `kernel.search.serial_state`."""
+    problem, order = planner.compiled.problem, class_order(planner)
+    closed = [problem.closed[problem.closed_first[c] : problem.closed_first[c + 1]] for c in order]
+    parent_first, parent, parent_gbit = compressed(begun.parents)
+    return problem._replace(
+        parent_first=parent_first,
+        parent=parent,
+        parent_gbit=parent_gbit,
+        need=np.ascontiguousarray(problem.need[:, order]),
+        group_class=np.argsort(order)[problem.group_class].astype(np.int64),
+        class_cluster=problem.class_cluster[order],
+        class_power=problem.class_power[order],
+        class_grain=problem.class_grain[order],
+        closed_first=np.concatenate(([0], np.cumsum([c.size for c in closed]))).astype(np.int64),
+        closed=np.concatenate([*closed, np.zeros(0, dtype=np.int64)]).astype(np.int64),
+    )
+
+
+def site_of(planner: Planner, problem: Problem, base: Base) -> Site:
+    """Free units over time before anything is listed.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of `problem_of`.
+    base : Base
+        In the planner's numbers of classes.
+    """
+    clusters, order = problem.link_gbps.size, class_order(planner)
     counts = np.bincount(problem.class_cluster, minlength=clusters)
     first = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
     bounds = np.unique(np.concatenate((base.time, problem.reserved.ravel())))
@@ -80,58 +105,28 @@ def site_of(planner: Planner, base: Base) -> Site:
     for k in range(clusters):
         mine = order[first[k] : first[k + 1]]
         table = np.concatenate((base.free[at][:, mine], base.load[at, k : k + 1]), axis=1)
-        closes = np.isin(bounds, problem.reserved[_covering(problem, mine)])
+        closes = np.isin(bounds, problem.reserved[_covering(problem, first[k], first[k + 1])])
         kept = np.concatenate(([True], (table[1:] != table[:-1]).any(axis=1) | closes[1:]))
         rows[k] = kept.sum()
         times[k, : rows[k]] = bounds[kept]
         frees[k, : rows[k], : mine.size] = table[kept, :-1]
         loads[k, : rows[k]] = table[kept, -1]
-    need = problem.need[:, order]
-    held = _capacity(planner)[order]
-    room = np.zeros((need.shape[0], clusters), dtype=np.int64)
-    fits = np.where(need > 0, held // np.maximum(need, 1), 0)
-    for k in range(clusters):
-        room[:, k] = fits[:, first[k] : first[k + 1]].sum(axis=1)
-    closed = [problem.closed[problem.closed_first[c] : problem.closed_first[c + 1]] for c in order]
-    return Site(
-        first=first,
-        power=problem.class_power[order],
-        rows=rows,
-        time=times,
-        free=frees,
-        load=loads,
-        need=np.ascontiguousarray(need),
-        room=room,
-        link=problem.link_gbps,
-        inverse_intra=problem.inverse_intra,
-        latency=problem.latency,
-        closed_first=np.concatenate(([0], np.cumsum([c.size for c in closed]))).astype(np.int64),
-        closed=np.concatenate([*closed, np.zeros(0, dtype=np.int64)]).astype(np.int64),
-        reserved=problem.reserved,
-        exempt=problem.exempt,
-    )
+    most = planner.compiled.base.free[:, order].max(axis=0, initial=0).astype(np.int64)
+    fits = np.where(problem.need > 0, most // np.maximum(problem.need, 1), 0)
+    room = np.zeros((len(fits), clusters), dtype=np.int64)
+    np.add.at(room.T, problem.class_cluster, fits.T)
+    return Site(first=first, rows=rows, time=times, free=frees, load=loads, room=room)
 
 
-def _covering(problem: Problem, classes: Ints) -> Ints:
-    found = [problem.closed[problem.closed_first[c] : problem.closed_first[c + 1]] for c in classes]
-    return np.unique(np.concatenate([*found, np.zeros(0, dtype=np.int64)])).astype(np.int64)
-
-
-def _capacity(planner: Planner) -> Ints:
-    """Most units of each class that are ever free."""
-    free = planner.compiled.base.free
-    return free.max(axis=0).astype(np.int64) if free.size else np.zeros(free.shape[1], np.int64)
+def _covering(problem: Problem, first: int, last: int) -> Ints:
+    """Reservations that close some of these classes."""
+    return np.unique(problem.closed[problem.closed_first[first] : problem.closed_first[last]])
 
 
 def items_of(
-    planner: Planner,
-    site: Site,
-    graph: Graph,
-    forms: Sequence[Form],
-    begun: Begun,
-    overhead: float,
+    planner: Planner, site: Site, graph: Graph, forms: Sequence[Form], overhead: float
 ) -> Items:
-    """What is to be placed.
+    """Read the items to be placed.
 
     Parameters
     ----------
@@ -139,7 +134,7 @@ def items_of(
         Share of a task's time that its communication between clusters may take.
     """
     problem, items = planner.compiled.problem, planner.items
-    count, clusters = len(items), site.link.size
+    count, clusters = len(items), problem.link_gbps.size
     tables = [form.table for form in forms]
     table = [mode for modes in tables for mode in modes]
     room = site.room[problem.item_group]
@@ -155,16 +150,13 @@ def items_of(
     low = np.array([form.low for form in forms], dtype=np.int64)
     high = np.array([form.high for form in forms], dtype=np.int64)
     high = np.minimum(high, np.where(splits > 0, wide, widest))
-    power = float(site.power.max(initial=1e-9))
-    intra = float(site.inverse_intra.min()) if clusters else 0.0
+    power = float(problem.class_power.max(initial=1e-9))
+    intra = float(problem.inverse_intra.min()) if clusters else 0.0
     shortest = np.array(
         [form.shortest(power, intra, int(n)) for form, n in zip(forms, high, strict=True)]
     )
     shortest = np.where(np.isfinite(shortest), shortest, 0.0) * (1.0 - 1e-12)
-    parent_first, parent, parent_gbit = compressed(begun.parents)
     return Items(
-        group=problem.item_group,
-        release=problem.item_release,
         scaled=np.array([form.scaled for form in forms], dtype=np.float64).reshape(-1, 2),
         fixed=np.array([form.fixed for form in forms], dtype=np.float64).reshape(-1, 2),
         comm=np.array([form.comm for form in forms], dtype=np.float64),
@@ -174,12 +166,6 @@ def items_of(
         table_procs=np.array([mode[0] for mode in table], dtype=np.int64),
         table_scaled=np.array([mode[1] for mode in table], dtype=np.float64),
         table_fixed=np.array([mode[2] for mode in table], dtype=np.float64),
-        parent_first=parent_first,
-        parent=parent,
-        parent_gbit=parent_gbit,
-        child_first=graph.child_first,
-        child=graph.child,
-        gbps=problem.item_gbps,
         splits=splits,
         weight=planner.weights,
         job=planner.numbers,
@@ -188,15 +174,15 @@ def items_of(
     )
 
 
-def desk_of(site: Site, items: Items, begun: Begun, jobs: int) -> Desk:
-    """Working memory for these items; nothing is listed on it."""
-    clusters, size = site.link.size, items.group.size
+def desk_of(problem: Problem, site: Site, begun: Begun, jobs: int) -> Desk:
+    """Working memory for a problem's items; nothing is listed on it."""
+    clusters, size = problem.link_gbps.size, problem.item_group.size
     return Desk(
         rows=np.array(site.rows),
         time=np.array(site.time),
         free=np.array(site.free),
         load=np.array(site.load),
-        least=np.zeros(site.power.size, dtype=np.int64),
+        least=np.zeros(problem.class_power.size, dtype=np.int64),
         want=np.zeros(clusters, dtype=np.int64),
         best=np.zeros(clusters, dtype=np.int64),
         place=np.zeros(size + len(begun.tasks), dtype=np.int64),
@@ -206,14 +192,15 @@ def desk_of(site: Site, items: Items, begun: Begun, jobs: int) -> Desk:
     )
 
 
-def out_of(planner: Planner, site: Site, most: Ints, begun: Begun) -> Out:
+def out_of(planner: Planner, most: Ints, begun: Begun) -> Out:
     """Room for the places of items of at most so many processes; of what has begun, its ends."""
-    size, count = most.size, most.size + len(begun.tasks)
+    problem, size = planner.compiled.problem, most.size
+    count = size + len(begun.tasks)
     number = {cluster.name: k for k, cluster in enumerate(planner.snapshot.clusters)}
-    parts = np.zeros((count, site.link.size), dtype=np.int64)
+    parts = np.zeros((count, problem.link_gbps.size), dtype=np.int64)
     for x, task in enumerate(begun.tasks):
         parts[size + x, [number[name] for name in task.clusters if name in number]] = 1
-    pool = int(np.minimum(most, site.power.size).sum()) + 1
+    pool = int(np.minimum(most, problem.class_power.size).sum()) + 1
     return Out(
         start=np.full(size, inf),
         end=np.array([*[inf] * size, *(task.end for task in begun.tasks)], dtype=np.float64),

@@ -68,7 +68,7 @@ class Allotments:
         self.mapper = mapper
         used = costs.power[costs.slots > 0]
         power = float(used.min(initial=1.0))
-        intra = float(mapper.site.inverse_intra[costs.slots > 0].max(initial=0.0))
+        intra = float(mapper.problem.inverse_intra[costs.slots > 0].max(initial=0.0))
         run = costs.scaled / power + costs.fixed + costs.gbit * intra
         self.seconds = np.maximum(run, SHORTEST)
         self.total = float((costs.slots * costs.power).sum() / power)

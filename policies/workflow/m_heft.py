@@ -67,13 +67,13 @@ def mean_delays(mapper: Mapper) -> Floats:
     Two tasks on the same cluster pass data for nothing: these pairs count as well. Clusters whose
     link carries nothing are left out.
     """
-    site, graph = mapper.site, mapper.graph
-    used = np.flatnonzero((mapper.costs.slots > 0) & (site.link > 0.0))
+    problem, graph = mapper.problem, mapper.graph
+    used = np.flatnonzero((mapper.costs.slots > 0) & (problem.link_gbps > 0.0))
     out = np.zeros(graph.child.size)
     if not used.size:
         return out
     apart = ~np.eye(used.size, dtype=np.bool_)
-    links, waits = site.link[used], site.latency[used]
+    links, waits = problem.link_gbps[used], problem.latency[used]
     slowest = np.minimum(links[:, None], links[None, :])
     per_gbit = float(np.where(apart, 1.0 / slowest, 0.0).mean())
     latency = float(np.where(apart, np.maximum(waits[:, None], waits[None, :]), 0.0).mean())

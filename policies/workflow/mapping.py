@@ -25,6 +25,7 @@ from coalloc.policies.workflow.arrays import (
     items_of,
     out_of,
     outcome_of,
+    problem_of,
     site_of,
 )
 from coalloc.policies.workflow.costs import Costs, costs_of
@@ -57,11 +58,12 @@ class Mapper:
         self.graph: Graph = graph_of(planner.items)
         problem, begun = planner.compiled.problem, begun_of(planner)
         forms = [form_of(item) for item in planner.items]
-        self.site = site_of(planner, planner.compiled.base)
-        self.items = items_of(planner, self.site, self.graph, forms, begun, 0.0)
+        self.problem = problem_of(planner, begun)
+        self.site = site_of(planner, self.problem, planner.compiled.base)
+        self.items = items_of(planner, self.site, self.graph, forms, 0.0)
         most = np.array([form.high for form in forms], dtype=np.int64)
-        self.desk = desk_of(self.site, self.items, begun, 0)
-        self.out = out_of(planner, self.site, most, begun)
+        self.desk = desk_of(self.problem, self.site, begun, 0)
+        self.out = out_of(planner, most, begun)
         self.capacity = self.costs.capacity[problem.item_group].reshape(-1, problem.link_gbps.size)
         self.single = self.costs.last_rows(self.capacity)
         self.wide_row = np.full(len(planner.items), -1, dtype=np.int64)
@@ -142,6 +144,7 @@ class Mapper:
             wide_want=self.wide_want if wide_want is None else wide_want,
         )
         self._work += map_items(
+            self.problem,
             self.site,
             self.items,
             self.desk,
@@ -163,11 +166,11 @@ class Mapper:
 
     def free_from(self, n: int, time: float) -> Ints:
         """Processes of an item that each cluster could take for good from a time on."""
-        site, desk = self.site, self.desk
-        made = np.zeros(site.link.size, dtype=np.int64)
+        problem, site, desk = self.problem, self.site, self.desk
+        made = np.zeros(problem.link_gbps.size, dtype=np.int64)
         for k in range(made.size):
             mine, rows = slice(site.first[k], site.first[k + 1]), int(desk.rows[k])
-            need = site.need[self.items.group[n], mine]
+            need = problem.need[problem.item_group[n], mine]
             at = max(int(np.searchsorted(desk.time[k, :rows], time, side="right")) - 1, 0)
             least = desk.free[k, at:rows, : need.size].min(axis=0)
             made[k] = np.where(need > 0, least // np.maximum(need, 1), 0).sum()

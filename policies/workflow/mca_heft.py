@@ -130,7 +130,7 @@ class Allocation:
         self.volumes = [volume_of(item) for item in items]
         costs = mapper.costs
         used = costs.slots > 0
-        intra = float(mapper.site.inverse_intra[used].max(initial=0.0))
+        intra = float(mapper.problem.inverse_intra[used].max(initial=0.0))
         weight = np.array([v.work + GBIT * v.gb * intra for v in self.volumes], dtype=np.float64)
         delay = mean_delays(mapper) if options["edge_data"] else None
         self.rank = mapper.graph.bottom(weight, delay)
@@ -211,9 +211,9 @@ class LevelMapping:
 
     def _left(self, n: int) -> Ints:
         """Processes that are free for good when the item's parents have ended."""
-        items, out = self.mapper.items, self.mapper.out
-        mine = slice(int(items.parent_first[n]), int(items.parent_first[n + 1]))
-        ready = max(out.end[items.parent[mine]].max(initial=-inf), items.release[n])
+        problem, out = self.mapper.problem, self.mapper.out
+        mine = slice(int(problem.parent_first[n]), int(problem.parent_first[n + 1]))
+        ready = max(out.end[problem.parent[mine]].max(initial=-inf), problem.item_release[n])
         return self.mapper.free_from(n, float(ready))
 
     def _place_soonest(self, n: int, used: Ints, free: Ints) -> bool:

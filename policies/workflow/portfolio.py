@@ -97,7 +97,7 @@ class _Growth:
         self.forms = case.forms
         self.power = case.mean_power
         self.most = np.minimum(
-            case.items.high, case.site.room[case.items.group].max(axis=1, initial=0)
+            case.items.high, case.site.room[case.problem.item_group].max(axis=1, initial=0)
         )
         self.procs = np.array(case.items.low)
         size = len(planner.items)
@@ -162,7 +162,7 @@ def of_program(case: Case, bound: WorkflowBound, share: float) -> Ints | None:
         return None
     procs = np.array(case.items.low)
     power, intra = case.mean_power, case.mean_intra
-    widest = case.site.room[case.items.group].max(axis=1, initial=0)
+    widest = case.site.room[case.problem.item_group].max(axis=1, initial=0)
     for n in case.inside.tolist():
         form, most = case.forms[n], int(min(case.items.high[n], widest[n]))
         if form.table:

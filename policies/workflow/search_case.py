@@ -1,4 +1,4 @@
-"""What `serial_annealing` is given for a queue, its calls, and schedules from its results."""
+"""Arguments of `serial_annealing` for a queue, its calls, and schedules from its results."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from math import inf
 
 import numpy as np
 
+from coalloc.policies.kernel.annealing_loop import LIMIT, make_annealing
 from coalloc.policies.kernel.instance.arrays import Ints
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.kernel.search.serial_annealing import search
+from coalloc.policies.kernel.search.serial_annealing import SerialSearch, anneal
 from coalloc.policies.kernel.search.serial_state import (
     ANY,
     APPEND,
     BLEND,
-    LIMIT,
+    CHAIN,
+    IDLE,
     MADE,
     PACK,
     SPLIT,
@@ -22,11 +24,9 @@ from coalloc.policies.kernel.search.serial_state import (
     Genes,
     Items,
     Site,
-    State,
 )
 from coalloc.policies.kernel.split import TOLERANCE, low_side, split
-from coalloc.policies.kernel.state import MAKESPAN, Outcome
-from coalloc.policies.kernel.xorshift import seeded
+from coalloc.policies.kernel.state import MAKESPAN, Outcome, Problem
 from coalloc.policies.workflow.arrays import (
     Begun,
     begun_of,
@@ -34,6 +34,7 @@ from coalloc.policies.workflow.arrays import (
     items_of,
     out_of,
     outcome_of,
+    problem_of,
     site_of,
 )
 from coalloc.policies.workflow.forms import Form, form_of
@@ -63,6 +64,7 @@ class Case:
     """
 
     planner: Planner
+    problem: Problem
     site: Site
     items: Items
     inside: Ints
@@ -91,15 +93,17 @@ def read_case(planner: Planner, overhead: float) -> Case:
     booked = planner.decode([], "insert").outcome
     inside = np.flatnonzero(np.isnan(booked.end)).astype(np.int64)
     graph, begun = graph_of(planner.items), begun_of(planner)
-    site = site_of(planner, planner.availability())
+    problem = problem_of(planner, begun)
+    site = site_of(planner, problem, planner.availability())
     forms = [form_of(item) for item in planner.items]
-    items = items_of(planner, site, graph, forms, begun, overhead)
-    power = planner.compiled.problem.class_power
-    intra = site.inverse_intra[planner.compiled.problem.class_cluster]
-    last = planner.compiled.base.free[-1].astype(np.float64) // planner.compiled.problem.class_grain
+    items = items_of(planner, site, graph, forms, overhead)
+    given = planner.compiled.problem
+    power, intra = given.class_power, given.inverse_intra[given.class_cluster]
+    last = planner.compiled.base.free[-1].astype(np.float64) // given.class_grain
     slots = float(last.sum())
     return Case(
         planner=planner,
+        problem=problem,
         site=site,
         items=items,
         inside=inside,
@@ -119,15 +123,12 @@ class Search:
     def __init__(self, case: Case, seed: int, objective: int, blend: float) -> None:
         self.case, self.objective = case, objective
         jobs = len(case.planner.snapshot.queue)
-        self.desk = desk_of(case.site, case.items, case.begun, jobs)
+        self.desk = desk_of(case.problem, case.site, case.begun, jobs)
         most = np.array([form.high for form in case.forms], dtype=np.int64)
-        self.out = out_of(case.planner, case.site, most, case.begun)
+        self.out = out_of(case.planner, most, case.begun)
         self._settle()
-        self.state = State(
-            value=np.array([inf, inf, 0.0, 1.0, blend, 0.0, 0.0, inf]),
-            count=np.zeros(8, dtype=np.int64),
-            random=seeded(seed),
-        )
+        self.state = make_annealing(seed)
+        self.state.value[BLEND] = blend
 
     def _settle(self) -> None:
         """The times and clusters of what is booked."""
@@ -139,14 +140,15 @@ class Search:
 
     def genes(self, order: Ints, procs: Ints) -> Genes:
         """Every item where it ends earliest, on at most so many processes."""
-        size, clusters = len(self.case.planner.items), self.case.site.link.size
+        size, clusters = len(self.case.planner.items), self.case.problem.link_gbps.size
         home = np.full(size, ANY, dtype=np.int64)
         parts = np.zeros((size, clusters), dtype=np.int64)
-        items, room = self.case.items, self.case.site.room[self.case.items.group]
+        problem, items = self.case.problem, self.case.items
+        room = self.case.site.room[problem.item_group]
         for n in np.flatnonzero((room.max(axis=1, initial=0) < items.low) & (items.splits > 0)):
             low = [
-                low_side(int(procs[n]), float(items.gbps[n]), float(link), float(link) * TOLERANCE)
-                for link in self.case.site.link
+                low_side(int(procs[n]), float(problem.item_gbps[n]), link, link * TOLERANCE)
+                for link in problem.link_gbps.tolist()
             ]
             found = split(int(procs[n]), room[n].tolist(), low)
             if found is not None:
@@ -169,13 +171,18 @@ class Search:
         return float(self.state.value[MADE if self.objective == MAKESPAN else SUM])
 
     def run(self, genes: Genes, best: Genes, trials: int) -> float:
-        """So many moves."""
-        return float(
-            search(
-                self.case.site, self.case.items, genes, best, self.desk, self.out, self.state,
-                self.objective, trials,
-            )
-        )  # fmt: skip
+        """Schedule genes, then so many moves; the energy of what was scheduled last.
+
+        The best genes are left in `best`; `out` is the schedule of the last trial.
+        """
+        case, state = self.case, self.state
+        self.desk.place[:] = -1
+        self.desk.place[genes.order] = np.arange(genes.order.size)
+        state.value[LIMIT], state.count[CHAIN], state.count[IDLE] = inf, 0, 0
+        search = SerialSearch(
+            case.problem, case.site, case.items, genes, best, self.desk, self.out, self.objective
+        )
+        return anneal(search, state, trials, True)
 
     def genes_of(self, out: Outcome) -> Genes:
         """Choices of another schedule: by start, each on the processes and clusters it had."""
@@ -191,7 +198,7 @@ class Search:
                 made.parts[n] = np.bincount(
                     cluster[out.use_class[uses]],
                     weights=out.use_procs[uses],
-                    minlength=case.site.link.size,
+                    minlength=case.problem.link_gbps.size,
                 )
                 self._set_home(made, n)
         return made
@@ -223,4 +230,4 @@ class Search:
         )
 
 
-__all__ = ["BLEND", "LIMIT", "Case", "Search", "read_case"]
+__all__ = ["Case", "Search", "read_case"]

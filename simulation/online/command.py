@@ -19,15 +19,22 @@ from coalloc.simulation.online.pieces import (
     find_data,
 )
 from coalloc.simulation.online.report import write_report
-from coalloc.simulation.online.scenarios import EVERY, MOLDABLE, SCENARIOS, STUDY, Scenario
+from coalloc.simulation.online.scenarios import (
+    EVERY,
+    MOLDABLE,
+    SCENARIOS,
+    STUDY,
+    WORKFLOWS,
+    Scenario,
+)
 
 NAME = "online"
 DOC = "how long users wait under each policy, on pieces of real logs"
 POLICIES = (
-    *("fcfs", "easy", "conservative", "easy-spf", "easy-saf"),
+    *("fcfs", "easy", "conservative", "easy-spf", "easy-saf", "easy-sjbf"),
     *("easy-f1", "easy-f2", "easy-f3", "easy-f4", "auto"),
 )
-STUDIES = {"coallocation": STUDY, "moldable": MOLDABLE}
+STUDIES = {"coallocation": STUDY, "moldable": MOLDABLE, "workflows": WORKFLOWS}
 """Words that stand for all scenarios of a study."""
 QUICK_LOGS, QUICK_PIECES, QUICK_JOBS = ("KTH-SP2", "METACENTRUM"), 2, 300
 
@@ -44,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scenarios",
         metavar="S[,S...]",
         help=f"of {', '.join(SCENARIOS)} (default: all)"
-        "; or coallocation: when jobs on several clusters pay; or moldable: what widths gain",
+        "; or coallocation: when jobs on several clusters pay; or moldable: what widths gain"
+        "; or workflows: how long they and others wait",
     )
     add("--pieces", metavar="N", type=int, help="of each log, evenly spread (default: all)")
     add(

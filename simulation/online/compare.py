@@ -148,3 +148,10 @@ def mean_of(table: Table, policy: str, column: str) -> float | None:
 def policies_of(rows: Sequence[Row]) -> list[str]:
     """The policies, in the order in which they come."""
     return list(dict.fromkeys(row["policy"] for row in rows))
+
+
+def shown(ratio: Ratio | None) -> str:
+    """A ratio with its interval, as tables have it."""
+    if ratio is None:
+        return "–"
+    return f"{ratio.mean:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"

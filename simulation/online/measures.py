@@ -5,6 +5,10 @@ Notes
 Classes of jobs: *wide* runs on more than `WIDE` of all slots, *long* for more than `LONG_S`.
 Fairness: how much later than under conservative backfilling of the same jobs a job started; a job
 that started earlier counts as 0. What bounded slowdown and utilisation are, `metrics` says.
+
+A workflow is one job: its run time is its critical path, by the run times that it had, and its wait
+is what passed beyond that between its submission and its end (`flow_runs`). Its width is that of
+its widest task. Jobs that are no workflows are *others*.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from coalloc.simulation.flow_runs import wholes
 from coalloc.simulation.metrics import TAU_S, measure
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.workload import Floats
@@ -21,6 +26,12 @@ from coalloc.simulation.workload import Floats
 WIDE = 1 / 16
 LONG_S = 3600.0
 CLASSES = ("narrow_short", "narrow_long", "wide_short", "wide_long")
+SORTS = ("flows", "others")
+BY_SORT: Mapping[str, str] = {
+    "wait": "mean wait",
+    "response": "mean response",
+    "slowdown": "mean bounded slowdown",
+}
 
 FIGURES: Mapping[str, str] = {
     "jobs": "jobs that ran",
@@ -45,6 +56,11 @@ FIGURES: Mapping[str, str] = {
         f"slowdown_{one}": f"mean bounded slowdown of {one.replace('_', ', ')} jobs"
         for one in CLASSES
     },
+    **{
+        f"{one}_{sort}": f"{words} of {'workflows' if sort == 'flows' else 'other jobs'}"
+        for sort in SORTS
+        for one, words in BY_SORT.items()
+    },
     "elapsed_s": "wall time of the replay, s",
 }
 """Columns of a row beside its piece, scenario and policy."""
@@ -52,16 +68,18 @@ FIGURES: Mapping[str, str] = {
 
 def figures(trace: Trace, conservative: Trace) -> dict[str, Any]:
     """Compute the figures of a replay; None where no job is of a class."""
-    ran = trace.ran
-    submit, start, end = trace.workload.submit[ran], trace.start[ran], trace.end[ran]
-    wait, length = start - submit, end - start
+    every = wholes(trace, all_jobs=True)
+    ran = ~np.isnan(every.end)
+    submit, start, end = every.submit[ran], every.begin[ran], every.end[ran]
+    length = every.length[ran]
+    wait = start - submit
     slowdown = np.maximum(1.0, (end - submit) / np.maximum(length, TAU_S))
-    later = np.maximum(start - conservative.start[ran], 0.0)
+    later = np.maximum(start - wholes(conservative, all_jobs=True).begin[ran], 0.0)
     later = later[~np.isnan(later)]
     known = measure(trace)
     out: dict[str, Any] = {
         "jobs": int(ran.sum()),
-        "refused": known.refused + known.waiting,
+        "refused": int((~ran).sum()),
         **_summary("wait", wait),
         "response_mean": _mean(end - submit),
         "response_p95": _percentile(end - submit, 95),
@@ -72,12 +90,19 @@ def figures(trace: Trace, conservative: Trace) -> dict[str, Any]:
         "later_max": float(later.max(initial=0.0)),
         "coallocated": known.coallocated_share,
     }
-    wide = trace.procs[ran] > WIDE * trace.slot_map.slots
-    long = trace.workload.run[ran] > LONG_S
+    widest = np.maximum.reduceat(trace.procs, every.first) if len(ran) else trace.procs
+    wide = widest[ran] > WIDE * trace.slot_map.slots
+    real = np.where(every.is_flow, every.length, trace.workload.run[every.first])
+    long = real[ran] > LONG_S
     members = (~wide & ~long, ~wide & long, wide & ~long, wide & long)
     for name, mine in zip(CLASSES, members, strict=True):
         out[f"wait_{name}"] = _mean(wait[mine]) if mine.any() else None
         out[f"slowdown_{name}"] = _mean(slowdown[mine]) if mine.any() else None
+    flows = every.is_flow[ran]
+    figure = {"wait": wait, "response": end - submit, "slowdown": slowdown}
+    for sort, mine in zip(SORTS, (flows, ~flows), strict=True):
+        for name, values in figure.items():
+            out[f"{name}_{sort}"] = _mean(values[mine]) if mine.any() else None
     return out | {"elapsed_s": float(trace.stats["elapsed_s"])}
 
 

@@ -13,18 +13,19 @@ from coalloc.simulation.online.compare import (
     BETTER,
     RULES,
     SOME_WAIT_S,
-    Ratio,
     Table,
     by_piece,
     compare,
     compare_tables,
     mean_of,
     policies_of,
+    shown,
     waiting,
 )
 from coalloc.simulation.online.measures import CLASSES, FIGURES, LONG_S, WIDE
 from coalloc.simulation.online.pieces import CHOOSE, REPORT
 from coalloc.simulation.online.scenarios import MOLDABLE, PAIRS, Scenario
+from coalloc.simulation.online.workflow_table import workflow_table
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.rows import table, to_csv
 
@@ -131,6 +132,7 @@ def to_markdown(bench: Bench, rows: Sequence[Row]) -> str:
     parts += [
         *_coallocation(bench, rows),
         *_moldable(bench, rows),
+        *workflow_table([scenario.name for scenario in bench.scenarios], rows, BASE),
         "## By log",
         "Mean wait in seconds and mean bounded slowdown, means over all pieces of a log.",
         *(_logs(scenario, _of(rows, scenario)) for scenario in bench.scenarios),
@@ -191,7 +193,7 @@ def _scenario(scenario: Scenario, found: Table) -> str:
     policies = policies_of([row for rows in found.values() for row in rows.values()])
     lines = []
     for policy in policies:
-        cells = [_ratio(compare(busy, policy, BASE, column)) for column in SHOWN]
+        cells = [shown(compare(busy, policy, BASE, column)) for column in SHOWN]
         used = _number(mean_of(found, policy, "utilisation"), mean_of(found, BASE, "utilisation"))
         later = mean_of(busy, policy, "later_mean")
         lines.append((f"`{policy}`", *cells, used, "–" if later is None else f"{later:,.0f} s"))
@@ -210,7 +212,7 @@ def _better(scenario: Scenario, found: Table) -> str:
         cells = []
         for column in ("wait_mean", "slowdown_mean", "wait_p95", "wait_max"):
             ratio = compare(busy, policy, BETTER, column)
-            cells.append(_ratio(ratio))
+            cells.append(shown(ratio))
             if column in ("wait_mean", "slowdown_mean"):
                 cells.append("–" if ratio is None else f"{ratio.above:.0%}")
                 cells.append("–" if ratio is None else f"{ratio.worst:.2f} ({ratio.where})")
@@ -246,7 +248,7 @@ def _coallocation(bench: Bench, rows: Sequence[Row]) -> list[str]:
         busy = waiting(base)
         for policy in policies_of([row for found in mine.values() for row in found.values()]):
             cells = [
-                _ratio(compare_tables(mine, busy, policy, column))
+                shown(compare_tables(mine, busy, policy, column))
                 for column in ("wait_mean", "wait_p95", "wait_max", "slowdown_mean")
             ]
             grown = sum(
@@ -265,22 +267,22 @@ def _moldable(bench: Bench, rows: Sequence[Row]) -> list[str]:
     """Responses where policies choose widths, by those where users did."""
     users, *chosen = MOLDABLE
     names = {scenario.name for scenario in bench.scenarios}
-    shown = [name for name in chosen if {users, name} <= names]
-    if not shown:
+    present = [name for name in chosen if {users, name} <= names]
+    if not present:
         return []
     logs = list(dict.fromkeys(row["log"] for row in rows))
     base = _of_name(rows, users)
     lines = []
-    for name in shown:
+    for name in present:
         mine = _of_name(rows, name)
         for policy in policies_of([row for found in mine.values() for row in found.values()]):
             cells = [
-                _ratio(compare_tables(mine, base, policy, column))
+                shown(compare_tables(mine, base, policy, column))
                 for column in ("response_mean", "response_p95")
             ]
             for log in logs:
                 part = {piece: each for piece, each in base.items() if piece.startswith(f"{log}@")}
-                cells.append(_ratio(compare_tables(mine, part, policy, "response_mean")))
+                cells.append(shown(compare_tables(mine, part, policy, "response_mean")))
             lines.append((f"`{name}`", f"`{policy}`", *cells))
     return [
         "## What widths gain",
@@ -300,7 +302,7 @@ def _by_log(rows: Sequence[Row], pairs: Sequence[tuple[str, str]]) -> str:
         cells = []
         for log in logs:
             part = {piece: found for piece, found in busy.items() if piece.startswith(f"{log}@")}
-            cells.append(_ratio(compare_tables(mine, part, BASE, "wait_mean")))
+            cells.append(shown(compare_tables(mine, part, BASE, "wait_mean")))
         lines.append((f"`{name}` by `{other}`", *cells))
     return f"Mean waits under EASY by log:\n\n{table(('', *logs), lines)}"
 
@@ -351,12 +353,6 @@ def _speeds(rows: Sequence[Row]) -> str:
             (f"`{policy}`", f"{jobs / max(seconds, 1e-9):,.0f}", f"{speed:,.0f} ({where})")
         )
     return table(("", "jobs replayed in a second", "slowest replay"), lines)
-
-
-def _ratio(ratio: Ratio | None) -> str:
-    if ratio is None:
-        return "–"
-    return f"{ratio.mean:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"
 
 
 def _number(value: float | None, base: float | None) -> str:

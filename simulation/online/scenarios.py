@@ -13,6 +13,10 @@ keeps them, so that the same jobs run whether co-allocation is forbidden or not.
 Where jobs are moldable, that is a share of them, drawn by the piece's number; their speed-up is
 Amdahl's with a parallel fraction drawn from `PARALLEL`, and they take as long as in the log on as
 many processors as there.
+
+Where jobs are workflows or arrays, that is a share of those that ran for ten minutes or longer,
+drawn by the piece's number; `simulation.workflows` says how they are drawn. Shapes of real
+workflows come from the folder ``workflows/dax`` beside that of the logs.
 """
 
 from __future__ import annotations
@@ -27,11 +31,15 @@ from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.model.platform import NodeState
 from coalloc.simulation.moldable import Shape, make_moldable
 from coalloc.simulation.online.pieces import PIECE_JOBS, Piece, several, single, take
+from coalloc.simulation.workflows import Mix, make_workflows
 from coalloc.simulation.workload import Workload
 
 SIGMA = (0.3, 1.0)
 GBPS = (0.0, 0.02)
 PARALLEL = (0.8, 0.98)
+NO_MIX = Mix()
+SHAPES = Path("workflows", "dax")
+"""Folder of workflow files, beside that of the logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +66,8 @@ class Scenario:
         What ended in the log before the piece begins is known; else the site is in its first week.
     moldable : float
         Share of the jobs that are.
+    mix : Mix
+        Shares of the jobs that are workflows or arrays.
     """
 
     name: str
@@ -70,6 +80,7 @@ class Scenario:
     wide: bool = False
     history: bool = True
     moldable: float = 0.0
+    mix: Mix = NO_MIX
 
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -146,7 +157,39 @@ MOLDABLE: Mapping[str, Scenario] = {
     )
 }
 """What is replayed to see what policies make of moldable jobs; the first has users' widths."""
-EVERY: Mapping[str, Scenario] = {**SCENARIOS, **STUDY, **MOLDABLE}
+WORKFLOWS: Mapping[str, Scenario] = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario(
+            name="workflows-10",
+            doc="a load of 0.8, a tenth of the jobs of ten minutes or longer are workflows",
+            load=0.8,
+            mix=Mix(flows=0.1),
+        ),
+        Scenario(
+            name="workflows-30",
+            doc="the same, three tenths are workflows",
+            load=0.8,
+            mix=Mix(flows=0.3),
+        ),
+        Scenario(
+            name="workflows-malleable",
+            doc="the same three tenths, their tasks on 1 to as many processors as the job",
+            load=0.8,
+            mix=Mix(flows=0.3, malleable=True),
+        ),
+        Scenario(
+            name="mixture",
+            doc="a load of 0.8, a quarter of the jobs moldable; of others of ten minutes or longer "
+            "a fifth are workflows and a fifth arrays",
+            load=0.8,
+            moldable=0.25,
+            mix=Mix(flows=0.2, arrays=0.2),
+        ),
+    )
+}
+"""What is replayed to see how long users of workflows wait, and others beside them."""
+EVERY: Mapping[str, Scenario] = {**SCENARIOS, **STUDY, **MOLDABLE, **WORKFLOWS}
 
 
 def stage(
@@ -166,6 +209,9 @@ def stage(
     if scenario.moldable:
         shape = Shape(model="amdahl", values=PARALLEL, share=scenario.moldable)
         workload = make_moldable(workload, shape, platform.slots, piece.number)
+    if scenario.mix != NO_MIX:
+        shapes = folder.parent / SHAPES
+        workload = make_workflows(workload, scenario.mix, shapes, piece.number)
     return workload, platform
 
 

@@ -9,6 +9,7 @@ The paper draws MCA-HEFT, M-HEFT and the critical path. Here stand every form of
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from math import exp, log
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -86,23 +87,39 @@ def _bounds_table(rows: Sequence[Row], sets: Sequence[str]) -> str:
     )
 
 
-def _describe(rows: Sequence[Row]) -> Story:
-    sets = distinct(rows, "set")
-    mean = {
-        (name, policy, baseline): fmean(gains(where(rows, set=name), policy, baseline))
-        for name in sets
-        for policy, baseline in COMPARED
-    }
+def _gained(
+    rows: Sequence[Row], sets: Sequence[str], policy: str, baseline: str = "m-heft"
+) -> list[str]:
+    """Mean gain of a policy on another in each set."""
+    return [_percent(fmean(gains(where(rows, set=name), policy, baseline))) for name in sets]
 
-    def gained(policy: str, baseline: str = "m-heft") -> list[str]:
-        return [_percent(mean[name, policy, baseline]) for name in sets]
 
-    worst = max(
-        row["makespan_s"] / other["makespan_s"] - 1.0
+def _gains_table(rows: Sequence[Row], sets: Sequence[str]) -> str:
+    return table(
+        ("", *(SET_NAMES[name] for name in sets)),
+        [
+            ["the paper's", *(_percent(PAPER_GAINS[name]) for name in sets)],
+            *(
+                [f"`{policy}` against `{baseline}`", *_gained(rows, sets, policy, baseline)]
+                for policy, baseline in COMPARED
+            ),
+        ],
+    )
+
+
+def _worst(rows: Sequence[Row], policy: str) -> float:
+    """Share by which a policy is longer than another at the most, on one workflow."""
+    return max(
+        float(row["makespan_s"] / other["makespan_s"] - 1.0)
         for group in grouped(rows, "set", "number", "draw").values()
-        for row in where(group, policy="workflow")
+        for row in where(group, policy=policy)
         for other in group
     )
+
+
+def _describe(rows: Sequence[Row]) -> Story:
+    sets = distinct(rows, "set")
+    gained, worst = partial(_gained, rows, sets), _worst(rows, "workflow")
     return Story(
         headline="MCA-HEFT against plain M-HEFT: " + ", ".join(gained("mca-heft")),
         claims=(
@@ -113,16 +130,7 @@ def _describe(rows: Sequence[Row]) -> Story:
         ),
         measured=(
             "How much shorter the first is than the second, mean over the workflows of a set:",
-            table(
-                ("", *(SET_NAMES[name] for name in sets)),
-                [
-                    ["the paper's", *(_percent(PAPER_GAINS[name]) for name in sets)],
-                    *(
-                        [f"`{policy}` against `{baseline}`", *gained(policy, baseline)]
-                        for policy, baseline in COMPARED
-                    ),
-                ],
-            ),
+            _gains_table(rows, sets),
             "Makespan by the lower bound, geometric mean:",
             _bounds_table(rows, sets),
             f"`workflow` is at worst {_percent(worst)} longer than any other policy on the same "

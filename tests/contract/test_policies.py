@@ -193,6 +193,40 @@ def test_jobs_that_may_not_start_yet_keep_no_others_waiting(name: str) -> None:
         assert deferred["follows"][0] == deferred["child"][0] == "dependency"
 
 
+@pytest.mark.parametrize("eligible", ["jobs", "workflow"])
+@pytest.mark.parametrize("name", POLICIES)
+def test_on_line_what_may_not_start_yet_is_in_no_order(name: str, eligible: str) -> None:
+    """Jobs and workflows with a begin time, behind others, or held; heavy, and passed over."""
+    policy, heavy = lookup(name), {"weight": 1e6, "passed_over": 50, "submitted": -1e6}
+    tasks = {
+        "kind": "workflow",
+        "tasks": [{"id": f"t{n}", "work": 60.0, "min_procs": 8, "max_procs": 8} for n in (1, 2)],
+        "edges": [{"from": "t1", "to": "t2"}],
+    }
+    queue = [job for job in EARLY["queue"] if job["id"] in ("first", "second")]
+    if eligible == "workflow":
+        queue[1] = {**tasks, "id": "second", "tasks": [{"id": "t1", "work": 60.0}], "edges": []}
+    kept_back = [
+        {"id": f"{kind} {why}", **what, **heavy, **fields}
+        for kind, what in (("job", {**RIGID, "procs": 8}), ("flow", tasks))
+        for why, fields in (
+            ("begins", {"earliest": 3700.0}),
+            ("follows", {"after": ["runs"]}),
+            ("child", {"after": ["first"]}),
+            ("held", {"held": True}),
+        )
+    ]
+    begun = []
+    for jobs in (queue, [*kept_back[:4], *queue, *kept_back[4:]]):
+        snapshot = read_snapshot({**EARLY, "queue": jobs})
+        budget = Budget(seed=7, work=WORK, live=True)
+        plan = policy.solve(snapshot, read_options({}, policy.options), budget)
+        assert check(snapshot, plan).violations == ()
+        begun.append({p.job for p in plan.placements if p.start == EARLY["time"]})
+    assert begun[1] == begun[0]
+    assert begun[0] <= {"first", "second"}
+
+
 @pytest.mark.parametrize("name", POLICIES)
 def test_nothing_can_ever_run(name: str) -> None:
     snapshot = read_snapshot(

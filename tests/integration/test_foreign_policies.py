@@ -17,6 +17,7 @@ import pytest
 
 import coalloc
 from coalloc.daemon.settings import check_policies
+from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolveOutcome, SolverPool
 from coalloc.model.errors import InputError
 from coalloc.policies import foreign
@@ -223,7 +224,8 @@ def test_the_solvers_process_takes_them(
         await pool.start()
         try:
             assert await pool.wait_warm(60.0)
-            return await pool.solve(text, name, {"patience": 2}, deadline_s=60.0)
+            request = Request(policy=name, options={"patience": 2})
+            return await pool.solve(text, request, deadline_s=60.0)
         finally:
             await pool.stop()
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from coalloc.daemon.solver import pool as solver_module
+from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolveOutcome, SolverPool
 from coalloc.model.plan import Status
 from coalloc.model.plan_json import read_plan
@@ -52,7 +53,8 @@ async def pool(**settings: Any) -> AsyncIterator[SolverPool]:
 async def solve(
     processes: SolverPool, policy: str, deadline_s: float = WAIT_S, **options: Any
 ) -> SolveOutcome:
-    return await processes.solve(TEXT, policy, options, deadline_s=deadline_s)
+    request = Request(policy=policy, options=options)
+    return await processes.solve(TEXT, request, deadline_s=deadline_s)
 
 
 def status(outcome: SolveOutcome) -> Status:
@@ -78,9 +80,8 @@ def is_alive(pid: int) -> bool:
 def test_plans_come_back() -> None:
     async def test() -> None:
         async with pool() as processes:
-            outcome = await processes.solve(
-                TEXT, "good", {"x": 1}, deadline_s=WAIT_S, work=100, seed=7
-            )
+            request = Request(policy="good", options={"x": 1}, work=100, seed=7)
+            outcome = await processes.solve(TEXT, request, deadline_s=WAIT_S)
             assert (outcome.status, outcome.message) == ("done", "")
             assert outcome.plan is not None
             plan = read_plan(json.loads(outcome.plan))
@@ -110,7 +111,9 @@ def test_incumbents_stream_and_the_soft_limit_ends_the_search() -> None:
                 first.set()
 
             solving = asyncio.create_task(
-                processes.solve(TEXT, "improving", {}, deadline_s=SOFT_S, on_incumbent=found)
+                processes.solve(
+                    TEXT, Request(policy="improving"), deadline_s=SOFT_S, on_incumbent=found
+                )
             )
             async with asyncio.timeout(WAIT_S):
                 await first.wait()
@@ -233,7 +236,7 @@ def test_bad_snapshots_are_told() -> None:
                 (b'{"format": "x"}', "InputError: format: 'x' is not one of"),
                 (b"", "DecodeError"),
             ):
-                outcome = await processes.solve(text, "good", {}, deadline_s=WAIT_S)
+                outcome = await processes.solve(text, Request(policy="good"), deadline_s=WAIT_S)
                 assert outcome.status == "error"
                 assert message in outcome.message
 
@@ -246,8 +249,7 @@ def test_many_incumbents_do_not_hold_up_the_search() -> None:
             values: list[float] = []
             outcome = await processes.solve(
                 TEXT,
-                "eager",
-                {},
+                Request(policy="eager"),
                 deadline_s=1.0,
                 on_incumbent=lambda text: values.append(json.loads(text)["objective"]["value"]),
             )
@@ -265,13 +267,9 @@ def test_only_plans_that_pass_the_check_come_back() -> None:
         async with pool() as processes:
             for to_the_end in (False, True):
                 values: list[bytes] = []
+                request = Request(policy="cheat", options={"to the end": to_the_end}, checked=True)
                 outcome = await processes.solve(
-                    TEXT,
-                    "cheat",
-                    {"to the end": to_the_end},
-                    deadline_s=WAIT_S,
-                    on_incumbent=values.append,
-                    checked=True,
+                    TEXT, request, deadline_s=WAIT_S, on_incumbent=values.append
                 )
                 for text in values:
                     plan = read_plan(json.loads(text))
@@ -294,9 +292,8 @@ def test_large_plans_are_trimmed_where_they_start_late() -> None:
         text = json.dumps(SNAPSHOT | {"queue": jobs}).encode()
         async with pool() as processes:
             for entries, expected in ((10, 5), (5, 2), (0, 0)):
-                outcome = await processes.solve(
-                    text, "spread", {}, deadline_s=WAIT_S, checked=True, node_entries=entries
-                )
+                request = Request(policy="spread", checked=True, node_entries=entries)
+                outcome = await processes.solve(text, request, deadline_s=WAIT_S)
                 assert outcome.plan is not None, outcome.message
                 plan = read_plan(json.loads(outcome.plan))
                 assert [p.job for p in plan.placements] == ["1", "2", "3", "4", "5"]

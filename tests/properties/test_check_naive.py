@@ -21,76 +21,81 @@ NODES = ("a1", "a2", "b1", "b2", "c1")
 CLUSTERS = ("a", "b", "c")
 
 
+WHOLE = st.integers(0, END - 1)
+COUNTS = st.dictionaries(st.sampled_from(NODES), st.integers(1, 2), min_size=1, max_size=3)
+
+
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Snapshot, list[Placement]]:
     """Draw whole seconds only, so that no tolerance decides; overloads are frequent."""
-    whole = st.integers(0, END - 1)
-    clusters = tuple(
-        Cluster(
-            name=name,
-            link_gbps=draw(st.sampled_from([inf, 0.25, 0.5, 1.0])),
-            nodes=tuple(
-                Node(
-                    name=node,
-                    slots=draw(st.integers(1, 3)),
-                    memory_mb=draw(st.none() | st.integers(1, 12)),
-                )
-                for node in NODES
-                if node[0] == name
-            ),
-        )
-        for name in CLUSTERS
-    )
-    counts = st.dictionaries(st.sampled_from(NODES), st.integers(1, 2), min_size=1, max_size=3)
-    jobs: list[RigidJob | MoldableJob] = []
-    placements = []
-    for i in range(draw(st.integers(0, 6))):
-        nodes = draw(counts)
-        start, length = draw(whole), draw(st.integers(0, 4))
-        fields: dict[str, Any] = {
-            "id": str(i),
-            "proc_gbps": draw(st.sampled_from([0.0, 0.125, 0.25])),
-            "memory_mb_per_proc": draw(st.integers(0, 4)),
-        }
-        if draw(st.booleans()):
-            jobs.append(RigidJob(procs=sum(nodes.values()), base_time=1.0, **fields))
-        else:
-            speedup = AmdahlSpeedup(time_1=1.0, parallel_fraction=0.5)
-            jobs.append(MoldableJob(speedup=speedup, min_procs=1, max_procs=9, **fields))
-        sc = draw(st.sampled_from([1.0, 1.0, 1.5, 2.0]))
-        placements.append(
-            Placement(job=str(i), start=start, end=start + length, nodes=nodes, sc=sc)
-        )
-    running = tuple(
-        Running(
-            id=f"r{i}",
-            nodes=draw(counts),
-            start=-1.0,
-            end=draw(whole),
-            link_gbps=draw(
-                st.dictionaries(st.sampled_from(CLUSTERS), st.sampled_from([0.0, 0.125, 0.5]))
-            ),
-        )
-        for i in range(draw(st.integers(0, 2)))
-    )
-    reservations = tuple(
-        Reservation(
-            id=f"s{i}",
-            nodes=tuple(draw(st.sets(st.sampled_from(NODES), min_size=1, max_size=2))),
-            start=(first := draw(whole)),
-            end=first + draw(st.integers(1, 3)),
-            jobs=tuple(draw(st.sets(st.sampled_from("0123")))),
-        )
-        for i in range(draw(st.integers(0, 2)))
-    )
+    clusters = tuple(draw_cluster(draw, name) for name in CLUSTERS)
+    drawn = [draw_job(draw, str(i)) for i in range(draw(st.integers(0, 6)))]
+    running = tuple(draw_running(draw, f"r{i}") for i in range(draw(st.integers(0, 2))))
+    reservations = tuple(draw_reservation(draw, f"s{i}") for i in range(draw(st.integers(0, 2))))
     snapshot = Snapshot(
         clusters=clusters,
-        queue=tuple(jobs),
+        queue=tuple(job for job, _ in drawn),
         running=running,
         reservations=reservations,
         overrun_s=draw(st.sampled_from([0.0, 1.0, 3.0])),
     )
-    return snapshot, placements
+    return snapshot, [placement for _, placement in drawn]
+
+
+def draw_cluster(draw: st.DrawFn, name: str) -> Cluster:
+    return Cluster(
+        name=name,
+        link_gbps=draw(st.sampled_from([inf, 0.25, 0.5, 1.0])),
+        nodes=tuple(
+            Node(
+                name=node,
+                slots=draw(st.integers(1, 3)),
+                memory_mb=draw(st.none() | st.integers(1, 12)),
+            )
+            for node in NODES
+            if node[0] == name
+        ),
+    )
+
+
+def draw_job(draw: st.DrawFn, id: str) -> tuple[RigidJob | MoldableJob, Placement]:
+    """A job with its placement."""
+    nodes = draw(COUNTS)
+    start, length = draw(WHOLE), draw(st.integers(0, 4))
+    fields: dict[str, Any] = {
+        "id": id,
+        "proc_gbps": draw(st.sampled_from([0.0, 0.125, 0.25])),
+        "memory_mb_per_proc": draw(st.integers(0, 4)),
+    }
+    job: RigidJob | MoldableJob
+    if draw(st.booleans()):
+        job = RigidJob(procs=sum(nodes.values()), base_time=1.0, **fields)
+    else:
+        speedup = AmdahlSpeedup(time_1=1.0, parallel_fraction=0.5)
+        job = MoldableJob(speedup=speedup, min_procs=1, max_procs=9, **fields)
+    sc = draw(st.sampled_from([1.0, 1.0, 1.5, 2.0]))
+    return job, Placement(job=id, start=start, end=start + length, nodes=nodes, sc=sc)
+
+
+def draw_running(draw: st.DrawFn, id: str) -> Running:
+    gbps = st.sampled_from([0.0, 0.125, 0.5])
+    return Running(
+        id=id,
+        nodes=draw(COUNTS),
+        start=-1.0,
+        end=draw(WHOLE),
+        link_gbps=draw(st.dictionaries(st.sampled_from(CLUSTERS), gbps)),
+    )
+
+
+def draw_reservation(draw: st.DrawFn, id: str) -> Reservation:
+    return Reservation(
+        id=id,
+        nodes=tuple(draw(st.sets(st.sampled_from(NODES), min_size=1, max_size=2))),
+        start=(first := draw(WHOLE)),
+        end=first + draw(st.integers(1, 3)),
+        jobs=tuple(draw(st.sets(st.sampled_from("0123")))),
+    )
 
 
 def naive(snapshot: Snapshot, placements: list[Placement]) -> Iterator[tuple[str, ...]]:

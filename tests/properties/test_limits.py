@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coalloc.core.sharing import limits
+from coalloc.core.sharing import limit_book, limits
+from coalloc.core.sharing.limit_book import LimitBook
 from tests.properties.limit_cases import play
 
 
@@ -37,13 +38,13 @@ def test_the_judge_finds_planted_defects(planted: str, monkeypatch: pytest.Monke
         case "max_procs":
             monkeypatch.setattr(limits, "holds", lambda *_: False)
         case "take":
-            monkeypatch.setattr(limits.LimitBook, "take", lambda *_: None)
+            monkeypatch.setattr(LimitBook, "take", lambda *_: None)
         case "days":
-            monkeypatch.setattr(limits.LimitBook, "_count_days", lambda *_: None)
+            monkeypatch.setattr(LimitBook, "_count_days", lambda *_: None)
         case "waiting":
             monkeypatch.setattr(limits, "waiting_refusal", lambda *_: "")
         case _:
-            monkeypatch.setattr(limits, "whole", lambda record: "all")
+            monkeypatch.setattr(limit_book, "whole", lambda record: "all")
     with pytest.raises(AssertionError):
         judge_some(200)
 

@@ -11,6 +11,7 @@ from coalloc.model.jobs import WorkflowJob
 from coalloc.model.plan import Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
+from coalloc.policies.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
 from tests.properties.plan_promises import (
@@ -100,6 +101,24 @@ def test_names_of_equal_nodes_do_not_matter(
 @given(snapshot=snapshots(), options=OPTIONS)
 def test_auto_is_never_worse_than_easy(snapshot: Snapshot, options: dict[str, Any]) -> None:
     assert_never_worse_than_easy(snapshot, options)
+
+
+@settings(max_examples=80)
+@given(snapshot=snapshots(), waited=st.sampled_from([0.0, 60.0, 2e5]), seed=st.integers(0, 3))
+def test_auto_on_line_plans_every_kind_of_job(snapshot: Snapshot, waited: float, seed: int) -> None:
+    """What the checker lets pass, twice the same, and no bound above the objective."""
+    policy = POLICIES["auto"]
+    queue = tuple(
+        replace(job, submitted=snapshot.time - (waited if n % 4 == seed else 0.0))
+        for n, job in enumerate(snapshot.queue)
+    )
+    snapshot = replace(snapshot, queue=queue)
+    options, budget = read_options({}, policy.options), Budget(live=True, work=WORK)
+    plan = policy.solve(snapshot, options, budget)
+    assert check(snapshot, plan).violations == ()
+    assert policy.solve(snapshot, options, budget) == plan
+    bound = plan.objective.bound
+    assert bound is None or bound <= plan.objective.value * (1.0 + 1e-9)
 
 
 @settings(max_examples=50)

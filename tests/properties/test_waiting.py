@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -15,9 +16,10 @@ from hypothesis import strategies as st
 
 from coalloc.adapters.formats.platforms import Platform
 from coalloc.adapters.formats.swf_jobs import LoggedJob
-from coalloc.model.jobs import RigidJob
+from coalloc.model.jobs import Edge, RigidJob, Task, WorkflowJob
 from coalloc.model.platform import Cluster, Node
 from coalloc.policies import auto, online
+from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.simulation.replay import replay
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
@@ -29,8 +31,14 @@ PLANTED_WITHIN = 12
 """Worlds in which a planted defect is found."""
 
 
-def world(seed: int) -> tuple[Workload, Platform]:
-    """More work than nodes, users whose jobs take a tenth of what they say, and equal jobs."""
+def world(seed: int, flows: float = 0.0) -> tuple[Workload, Platform]:
+    """More work than nodes, users whose jobs take a tenth of what they say, and equal jobs.
+
+    Parameters
+    ----------
+    flows : float
+        Share of the jobs that are workflows of two to four tasks as long and wide as the job.
+    """
     draw = Random(seed)
     sizes = [6] if draw.random() < 0.5 else [4, 3]
     powers = draw.choice([(1.0, 1.0), (1.0, 0.5)])
@@ -58,29 +66,61 @@ def world(seed: int) -> tuple[Workload, Platform]:
         logged = LoggedJob(
             job=job, run_s=run, killed=False, number=number, line=number, user=str(user)
         )
+        if flows and draw.random() < flows:
+            logged = replace(logged, flow=flow_of(job, draw.randint(2, 4), draw.random() < 0.5))
         jobs.append(logged)
     return Workload(name=str(seed), jobs=tuple(jobs)), Platform(name="w", clusters=clusters)
 
 
-def replayed(seed: int) -> Trace:
-    trace = replay(*world(seed), "auto", {"wait_limit": WAIT_LIMIT_S})
+def flow_of(job: RigidJob, count: int, chained: bool) -> WorkflowJob:
+    """A chain of tasks like this job, or a fork; no wider than the smallest cluster."""
+    names, width = [f"t{n}" for n in range(count)], min(job.procs, 3)
+    tasks = tuple(
+        Task(id=name, work=job.base_time, min_procs=width, max_procs=width) for name in names
+    )
+    edges = tuple(
+        Edge(parent=names[n - 1] if chained else names[0], child=names[n]) for n in range(1, count)
+    )
+    return WorkflowJob(
+        id=job.id, submitted=job.submitted, earliest=job.earliest, tasks=tasks, edges=edges
+    )
+
+
+def replayed(seed: int, flows: float = 0.0, coallocation: str = "sooner") -> Trace:
+    options = {"wait_limit": WAIT_LIMIT_S, "coallocation": coallocation}
+    trace = replay(*world(seed, flows), "auto", options)
     assert verify(trace) == []
     return trace
 
 
 def waited_too_long(trace: Trace) -> list[str]:
-    """Jobs that started after the bound that `policies.online` states."""
+    """Jobs, and tasks, that started after the bound that `policies.online` states."""
     jobs = [logged.job for logged in trace.workload.jobs]
-    submit = np.array([job.submitted for job in jobs])
+    submit = since(trace)
     weakest = min(n.power for c in trace.slot_map.platform.clusters for n in c.nodes)
     longest = max(job.base_time for job in jobs) / weakest
     found = []
     for j in np.flatnonzero(trace.ran):
         late = submit[j] + WAIT_LIMIT_S
-        before = int((trace.start[:j] > late).sum())
+        if trace.start[j] <= late:
+            continue
+        sooner = (submit < submit[j]) | ((submit == submit[j]) & (np.arange(len(jobs)) < j))
+        before = int(((trace.start > late) & sooner).sum())
         if trace.start[j] > late + (before + 1) * longest + SAME_S:
             found.append(jobs[j].id)
     return found
+
+
+def since(trace: Trace) -> online.Floats:
+    """Times since which jobs wait: their submission; of tasks, the end of their last parent."""
+    runs = trace.workload.jobs
+    out = np.array([logged.job.submitted for logged in runs])
+    row = {(one.flow.id, one.task): n for n, one in enumerate(runs) if one.flow and one.task}
+    for n, one in enumerate(runs):
+        for edge in one.flow.edges if one.flow and one.task else ():
+            if edge.child == one.task and one.flow:
+                out[n] = max(out[n], trace.end[row[one.flow.id, edge.parent]])
+    return out
 
 
 def overtaken(trace: Trace) -> list[str]:
@@ -88,6 +128,8 @@ def overtaken(trace: Trace) -> list[str]:
     latest: dict[tuple[str, int, float], float] = {}
     found = []
     for logged, start in zip(trace.workload.jobs, trace.start, strict=True):
+        if logged.task:
+            continue
         sort = (logged.user, logged.job.procs, logged.job.base_time)
         if start < latest.get(sort, start) - SAME_S:
             found.append(logged.job.id)
@@ -102,6 +144,34 @@ def test_waits_are_bounded_and_equal_jobs_start_as_they_came(seed: int) -> None:
     assert trace.ran.all()
     assert waited_too_long(trace) == []
     assert overtaken(trace) == []
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=8)
+def test_waits_of_tasks_are_bounded(seed: int) -> None:
+    trace = replayed(seed, 0.3)
+    assert trace.ran.all()
+    assert waited_too_long(trace) == []
+    assert overtaken(trace) == []
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=8)
+def test_it_is_so_where_no_job_may_be_split(seed: int) -> None:
+    """There all that waits has reservations."""
+    trace = replayed(seed, coallocation="forbidden")
+    largest = max(len(cluster.nodes) for cluster in trace.slot_map.platform.clusters)
+    assert trace.ran.tolist() == [one.job.procs <= largest for one in trace.workload.jobs]
+    assert waited_too_long(trace) == []
+    assert overtaken(trace) == []
+
+
+def test_tasks_that_are_never_overdue_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_is(planner: Planner, wait_limit: float | None) -> online.Ints:
+        return online.NONE
+
+    monkeypatch.setattr(auto, "overdue_tasks", none_is)
+    assert any(waited_too_long(replayed(seed, 0.3)) for seed in range(PLANTED_WITHIN))
 
 
 def _latest_first(queue: online.Queue) -> Iterator[tuple[str, online.Ints]]:

@@ -34,7 +34,7 @@ from coalloc.core.base import composites, state
 from coalloc.core.batch_queues import moving, negotiating, queueing
 from coalloc.core.executor import machine as executor
 from coalloc.core.executor import turn as executor_turn
-from coalloc.core.sharing import accounting, limits
+from coalloc.core.sharing import accounting, limit_book, limits
 from coalloc.daemon import outbox
 from coalloc.daemon.store import restore
 from tests.simulation import daemon as shell
@@ -356,7 +356,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Throttles of arrays, and deadlines
     "throttles-ignored": Mutant(
-        of=limits.LimitBook._scopes, old="if record.throttle and record.array:", new="if False:"
+        of=limit_book.LimitBook._scopes, old="if record.throttle and record.array:", new="if False:"
     ),
     "throttles-of-waiting-members-only": Mutant(
         of=updating.update, old="            if record.is_placed:\n", new="            if False:\n"

@@ -40,6 +40,36 @@ class UnsettledError(AssertionError):
     """Faults have ceased, and something never ends."""
 
 
+def drawn_settings(seed: int, *, queues: bool, is_wider: bool) -> Settings:
+    """The daemon's settings in the world of this seed."""
+    settings = Settings(
+        clusters=tuple(ClusterSettings(name=n, link_gbps=SITE[n][2]) for n in SITE),
+        triggers=(
+            Trigger(kind="timer"),
+            Trigger(kind="queue_length"),
+            Trigger(kind="job_finished"),
+            Trigger(kind="cluster_returned"),
+        ),
+        fallbacks=("plain",),
+        min_interval_s=0.2,
+        prepare_timeout_s=8.0,
+        lease_s=LEASE_S,
+        max_waiting=4,
+        max_wait_s=300.0,
+        move_margin_s=0.0,
+        max_idle_node_s=10.0,
+        backoff_first_s=0.5,
+        backoff_max_s=4.0,
+        keep_ended=10_000,
+    )
+    if is_wider:
+        settings = replace(settings, projects=PROJECTS, priority=PRIORITY)
+    moves = random.Random(f"moves {seed}")
+    if queues and moves.random() < 0.6:
+        settings = replace(settings, move_margin_s=moves.choice([1.0, 5.0, 40.0]))
+    return settings
+
+
 class World:
     """Daemon, executors, users, and everything between them.
 
@@ -66,33 +96,9 @@ class World:
         self.tell = tell
         names = tuple(SITE)
         self.network = Network(names, self.dice)
-        settings = Settings(
-            clusters=tuple(ClusterSettings(name=n, link_gbps=SITE[n][2]) for n in names),
-            triggers=(
-                Trigger(kind="timer"),
-                Trigger(kind="queue_length"),
-                Trigger(kind="job_finished"),
-                Trigger(kind="cluster_returned"),
-            ),
-            fallbacks=("plain",),
-            min_interval_s=0.2,
-            prepare_timeout_s=8.0,
-            lease_s=LEASE_S,
-            max_waiting=4,
-            max_wait_s=300.0,
-            move_margin_s=0.0,
-            max_idle_node_s=10.0,
-            backoff_first_s=0.5,
-            backoff_max_s=4.0,
-            keep_ended=10_000,
-        )
         wider = Wider(seed, names) if random.Random(f"wider {seed}").random() < 0.5 else None
-        if wider is not None:
-            settings = replace(settings, projects=PROJECTS, priority=PRIORITY)
         queues = random.Random(f"queues {seed}").random() < 0.5
-        moves = random.Random(f"moves {seed}")
-        if queues and moves.random() < 0.6:
-            settings = replace(settings, move_margin_s=moves.choice([1.0, 5.0, 40.0]))
+        settings = drawn_settings(seed, queues=queues, is_wider=wider is not None)
         self.moves = MovesKept(settings.move_margin_s)
         self.capacity = {name: SITE[name][2] for name in names}
         self.daemon = DaemonHost(settings, self.network, self.dice, self._committed, self.moves)
@@ -100,31 +106,10 @@ class World:
         bounded = Bounded(seed, self.now) if bounds else None
         self.users = Users(self.dice, JOBS, names, wider, bounded)
         self.daemon.planner.slow = random.Random(f"slow {seed}") if bounds else None
-        readied: dict[tuple[str, int], dict[int, int]] = {}
-        starts: dict[str, dict[int, set[int]]] = {}
+        self._are_full = queues and random.Random(f"full {seed}").random() < 0.3
         self.batches: dict[str, Batch] = {}
         self.executors: dict[str, ExecutorHost] = {}
-        for name, (nodes, slots, _) in SITE.items():
-            read = reading(name, nodes, slots=slots)
-            self._are_full = queues and random.Random(f"full {seed}").random() < 0.3
-            read = replace(read, queues=queues)
-            batch = Batch(
-                {node.name: node.slots for node in read.nodes},
-                self.dice,
-                readied,
-                starts,
-                partial(self._started, name),
-                waits=random.Random(f"waits {seed} {name}"),
-                queues=queues,
-                is_strict=queues,  # it grants what the daemon does not know of yet
-                preempts=random.Random(f"preempts {seed} {name}") if wider else None,
-                on_claim=partial(self._claimed, name),
-                leaves=random.Random(f"leaves {seed} {name}"),
-            )
-            self.batches[name] = batch
-            self.executors[name] = ExecutorHost(
-                name, batch, self.network, read, Troubles(f"{seed} {name}")
-            )
+        self._set_up(seed, queues=queues, preempts=wider is not None)
         self.restorations = Restorations(
             seed if restores else None, self.daemon, self.executors, self.batches, self.users
         )
@@ -138,6 +123,30 @@ class World:
         self.daemon.boot(self.now)
         for executor in self.executors.values():
             executor.boot(self.now)
+
+    def _set_up(self, seed: int, *, queues: bool, preempts: bool) -> None:
+        """Make each cluster's batch system and its executor."""
+        readied: dict[tuple[str, int], dict[int, int]] = {}
+        starts: dict[str, dict[int, set[int]]] = {}
+        for name, (nodes, slots, _) in SITE.items():
+            read = replace(reading(name, nodes, slots=slots), queues=queues)
+            batch = Batch(
+                {node.name: node.slots for node in read.nodes},
+                self.dice,
+                readied,
+                starts,
+                partial(self._started, name),
+                waits=random.Random(f"waits {seed} {name}"),
+                queues=queues,
+                is_strict=queues,  # it grants what the daemon does not know of yet
+                preempts=random.Random(f"preempts {seed} {name}") if preempts else None,
+                on_claim=partial(self._claimed, name),
+                leaves=random.Random(f"leaves {seed} {name}"),
+            )
+            self.batches[name] = batch
+            self.executors[name] = ExecutorHost(
+                name, batch, self.network, read, Troubles(f"{seed} {name}")
+            )
 
     def set_faults(self, faults: float) -> None:
         """How often things go wrong from now on."""

@@ -77,6 +77,16 @@ def shown(cluster: Any, field: str) -> str:
     return str(cluster.run("squeue", "-h", "-O", f"{field}:60")).strip()
 
 
+@contextmanager
+def runs(site: SlurmSite, job: dict[str, Any], **batch: str) -> Iterator[str]:
+    """A job of one process that runs meanwhile, and is cancelled in the end."""
+    number = site.submit(["sleep", "60"], 1, job=job, batch=batch)
+    site.until(lambda: site.job(number)["state"] == "running")
+    yield number
+    site.ask("cancel", job=number)
+    site.wait(number)
+
+
 def test_rules_of_a_site_are_known_told_and_passed_on(root: Path) -> None:
     with running(root) as (made, site):
         there = {"clusters": ["a"]}
@@ -93,51 +103,28 @@ def test_rules_of_a_site_are_known_told_and_passed_on(root: Path) -> None:
         assert "no node there has --gres=gpu:9" in told(site, gres="gpu:9")
 
         # The node of the least weight among equals; the account's name in each cluster.
-        job = site.submit(["sleep", "60"], 1, job=there, batch={"account": "bio"})
-        site.until(lambda: site.job(job)["state"] == "running")
-        assert list(site.job(job)["nodes"]) == ["a3"], site.job(job)["nodes"]
-        assert shown(made["a"], "Account") == "bio"
-        site.ask("cancel", job=job)
-        site.wait(job)
-
-        job = site.submit(
-            ["sleep", "60"],
-            1,
-            job=there,
-            batch={"gres": "gpu:fake:1", "qos": "tiny", "partition": "chem", "licenses": "matlab"},
-        )
-        site.until(lambda: site.job(job)["state"] == "running")
-        assert list(site.job(job)["nodes"]) == ["a1"]
-        assert shown(made["a"], "tres-per-node") == "gres:gpu:fake:1"
-        assert shown(made["a"], "QOS") == "tiny"
-        assert shown(made["a"], "Partition") == "chem"
-        assert shown(made["a"], "Licenses") == "matlab"
-        site.ask("cancel", job=job)
-        site.wait(job)
-
-        job = site.submit(["sleep", "60"], 1, job={"clusters": ["b"]}, batch={"account": "chem"})
-        site.until(lambda: site.job(job)["state"] == "running")
-        assert shown(made["b"], "Account") == "guest"
-        site.ask("cancel", job=job)
-        site.wait(job)
-
-        job = site.submit(["sleep", "60"], 1, batch={"constraint": "rack1|rack2"}, job=there)
-        site.until(lambda: site.job(job)["state"] == "running")
-        assert list(site.job(job)["nodes"]) == ["a2"]
-        site.ask("cancel", job=job)
-        site.wait(job)
+        with runs(site, there, account="bio") as job:
+            assert list(site.job(job)["nodes"]) == ["a3"], site.job(job)["nodes"]
+            assert shown(made["a"], "Account") == "bio"
+        asked = {"gres": "gpu:fake:1", "qos": "tiny", "partition": "chem", "licenses": "matlab"}
+        with runs(site, there, **asked) as job:
+            assert list(site.job(job)["nodes"]) == ["a1"]
+            assert shown(made["a"], "tres-per-node") == "gres:gpu:fake:1"
+            assert shown(made["a"], "QOS") == "tiny"
+            assert shown(made["a"], "Partition") == "chem"
+            assert shown(made["a"], "Licenses") == "matlab"
+        with runs(site, {"clusters": ["b"]}, account="chem"):
+            assert shown(made["b"], "Account") == "guest"
+        with runs(site, there, constraint="rack1|rack2") as job:
+            assert list(site.job(job)["nodes"]) == ["a2"]
 
         # Its limit would run into the maintenance of the node of least weight.
         words = ("StartTime=now+4minutes", "Duration=10", "Nodes=a3", "Users=root", "Flags=MAINT")
         made["a"].run("scontrol", "create", "reservation", "ReservationName=maint", *words)
         site.until(lambda: "of its nodes" not in told(site, on="a", reservation="maint"))
-        long = {**there, "time_limit": 600.0}
-        job = site.submit(["sleep", "60"], 1, job=long)
-        site.until(lambda: site.job(job)["state"] == "running")
-        assert list(site.job(job)["nodes"]) == ["a2"]
-        assert site.job(job)["attempt"] == 1
-        site.ask("cancel", job=job)
-        site.wait(job)
+        with runs(site, {**there, "time_limit": 600.0}) as job:
+            assert list(site.job(job)["nodes"]) == ["a2"]
+            assert site.job(job)["attempt"] == 1
 
         # What the rules that were read do not tell is learnt from the refusal.
         job = site.submit(["true"], 1, batch={"constraint": "rack1|rack9"}, job=there)

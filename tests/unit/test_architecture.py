@@ -73,11 +73,11 @@ WITHIN = {
             ),
             "profiles": ("kernel.jit", "kernel.loads", "kernel.record", "kernel.state"),
             "search": (
-                *("kernel.acceptance", "kernel.instance", "kernel.jit", "kernel.loads"),
+                *("kernel.annealing_loop", "kernel.instance", "kernel.jit", "kernel.loads"),
                 *("kernel.moves", "kernel.record", "kernel.state", "kernel.xorshift"),
             ),
             "pool": (
-                *("kernel.acceptance", "kernel.jit", "kernel.moves", "kernel.record"),
+                *("kernel.annealing_loop", "kernel.jit", "kernel.moves", "kernel.record"),
                 "kernel.xorshift",
             ),
         }.items()

@@ -6,15 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coalloc.policies.kernel.acceptance import Cooling, accepts
-from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.annealing_loop import Annealing, annealer
+from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.moves import shift
 from coalloc.policies.kernel.pool.pool_insertion import Placed, place_in_turn
 from coalloc.policies.kernel.pool.pool_jobs import Jobs, Processors
 from coalloc.policies.kernel.pool.pool_list import Listing, ListRule, Lists, decode
 from coalloc.policies.kernel.pool.pool_profile import Profile
 from coalloc.policies.kernel.record import Floats, record
-from coalloc.policies.kernel.xorshift import State, draw, pick
+from coalloc.policies.kernel.xorshift import draw, pick
+
+Move = tuple[int, int, int]
 
 
 @record
@@ -23,6 +25,24 @@ class Decoding(NamedTuple):
 
     late: float  # what a makespan of twice the rule's cap costs
     waits: bool  # processors may wait for a job though another fits
+
+
+class ListSearch(NamedTuple):
+    """A list that changes, and what its schedule needs.
+
+    With `decoding.waits` places are given `in_turn`: lists never let processors wait, and not every
+    optimum is a list.
+    """
+
+    jobs: Jobs
+    there: Processors
+    rule: ListRule
+    decoding: Decoding
+    listing: Listing
+    best: Listing
+    lists: Lists  # working memory
+    profile: Profile  # working memory
+    out: Placed
 
 
 @helper(inline=True)
@@ -48,11 +68,12 @@ def in_turn(jobs: Jobs, there: Processors, listing: Listing, profile: Profile, o
 
 
 @helper(inline=True)
-def propose(jobs: Jobs, random: State, listing: Listing) -> tuple[int, int, int]:
+def propose(search: ListSearch, state: Annealing) -> tuple[bool, Move]:
     """Change a job's place in the order, its allotment, or both.
 
-    Returns its places before and after, and its allotment before.
+    A move is its places before and after, and its allotment before.
     """
+    jobs, listing, random = search.jobs, search.listing, state.random
     order, wanted, n = listing.order, listing.wanted, listing.order.size
     x = pick(random, n)
     y, u = x, draw(random)
@@ -65,61 +86,48 @@ def propose(jobs: Jobs, random: State, listing: Listing) -> tuple[int, int, int]
         a = before + (1 if draw(random) < 0.5 else -1) * (1 + int(3.0 * draw(random) ** 2))
         wanted[i] = min(max(a, jobs.first[i]), jobs.first[i + 1] - 1)
     shift(order, x, y)
-    return x, y, before
+    return y != x or wanted[i] != before, (x, y, before)
 
 
-@kernel
-def anneal_list(
-    jobs: Jobs,
-    there: Processors,
-    listing: Listing,
-    rule: ListRule,
-    decoding: Decoding,
-    cooling: Cooling,
-    random: State,
-    lists: Lists,
-    profile: Profile,
-    out: Placed,
-    best_listing: Listing,
-) -> None:
-    """Change the order and the allotments of a list a little, so many times.
-
-    Parameters
-    ----------
-    jobs, there, rule, decoding, cooling, random : Jobs, Processors, ...
-        With `decoding.waits` places are given `in_turn`: lists never let processors wait, and not
-        every optimum is a list.
-    listing : Listing
-        Where to begin; the last accepted on return.
-    lists, profile, out : Lists, Profile and Placed
-        Working memory.
-    best_listing : Listing
-        The answer.
-    """
-    current, best = np.inf, np.inf
-    for trial in range(cooling.trials):
-        x, y, before = 0, 0, 0
-        if trial > 0:
-            x, y, before = propose(jobs, random, listing)
-            if y == x and listing.wanted[listing.order[x]] == before:
-                continue
-        value, makespan = np.inf, 0.0
-        if decoding.waits:
-            in_turn(jobs, there, listing, profile, out)
-        else:
-            makespan, _ = decode(jobs, there, listing, rule, lists, out)
-        if makespan < np.inf:
-            value = measure(jobs.weight, out.end, rule.cap, decoding.late)
-        if trial == 0 or accepts(cooling, trial, current, value, random):
-            current = value
-            if value < best:
-                best = value
-                for j in range(listing.order.size):
-                    best_listing.order[j] = listing.order[j]
-                    best_listing.wanted[j] = listing.wanted[j]
-        else:
-            shift(listing.order, y, x)
-            listing.wanted[listing.order[x]] = before
+@helper(inline=True)
+def undo(search: ListSearch, move: Move) -> None:
+    """Take back what `propose` did."""
+    x, y, before = move
+    order, wanted = search.listing.order, search.listing.wanted
+    shift(order, y, x)
+    wanted[order[x]] = before
 
 
-__all__ = ["Decoding", "anneal_list"]
+@helper(inline=True)
+def evaluate(search: ListSearch, state: Annealing) -> float:
+    """The value of the list; inf where a job finds no place."""
+    jobs, there, listing, out = search.jobs, search.there, search.listing, search.out
+    rule, decoding, makespan = search.rule, search.decoding, 0.0
+    if decoding.waits:
+        in_turn(jobs, there, listing, search.profile, out)
+    else:
+        makespan, _ = decode(jobs, there, listing, rule, search.lists, out)
+    if makespan == np.inf:
+        return np.inf
+    return measure(jobs.weight, out.end, rule.cap, decoding.late)
+
+
+@helper(inline=True)
+def accept(search: ListSearch, state: Annealing, value: float) -> float:
+    """There is nothing else to know about a list than its value."""
+    return value
+
+
+@helper(inline=True)
+def keep(search: ListSearch) -> None:
+    """Copy the list: it is the best so far."""
+    listing, best = search.listing, search.best
+    for j in range(listing.order.size):
+        best.order[j], best.wanted[j] = listing.order[j], listing.wanted[j]
+
+
+anneal_list = annealer(
+    __name__, propose=propose, evaluate=evaluate, accept=accept, keep=keep, undo=undo
+)
+
+__all__ = ["Decoding", "ListSearch", "anneal_list"]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coalloc.policies.kernel.acceptance import Cooling, accepts
-from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.annealing_loop import Annealing, annealer
+from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.pool.pool_insertion import Costs, Placed, place
 from coalloc.policies.kernel.pool.pool_jobs import Jobs
 from coalloc.policies.kernel.pool.pool_profile import Profile, book
@@ -22,6 +22,8 @@ MOST = 24
 """Jobs that are taken out at once, at most."""
 LATE = 2.0
 """Weight of a makespan's relative excess, in shares of the weighted completion."""
+MADE, TRIED, TAKEN = 5, 6, 3
+"""Of an `Annealing`: the makespans now and of what is tried, s; placements tried so far."""
 
 
 @record
@@ -47,6 +49,19 @@ class Moved(NamedTuple):
         """Working memory."""
         whole_numbers, floats = np.zeros((2, MOST), dtype=np.int64), np.zeros((3, MOST))
         return Moved(whole_numbers[0], floats[0], whole_numbers[1], floats[1], floats[2])
+
+
+class Reinsertion(NamedTuple):
+    """A schedule that changes, and what moves need."""
+
+    jobs: Jobs
+    costs: Costs
+    goal: Goal
+    many: int  # jobs at once, at most
+    profile: Profile  # with the schedule
+    moved: Moved  # working memory
+    now: Placed
+    best: Placed
 
 
 @helper(inline=True)
@@ -155,61 +170,52 @@ def put_back(procs: Ints, got: int, now: Placed, profile: Profile, moved: Moved)
 
 
 @helper(inline=True)
-def keep(now: Placed, best: Placed) -> None:
-    """Copy the schedule at hand."""
+def propose(search: Reinsertion, state: Annealing) -> tuple[bool, int]:
+    """Take a few jobs out and put them back; the move is how many."""
+    jobs, now, profile, moved = search.jobs, search.now, search.profile, search.moved
+    cap, random = search.goal.cap, state.random
+    got = choose(now, cap, state.value[MADE], search.many, random, moved.job)
+    state.count[TAKEN] += got
+    rule, u = draw(random), draw(random)
+    share = 1.0 if u < 0.5 else 0.6 if u < 0.8 else 0.3
+    arrange(jobs, now.row, got, rule, random, moved)
+    take_out(jobs.procs, got, now, profile, moved.job)
+    same = put_in(jobs, search.costs, got, share, cap, now, profile, moved)
+    return not same, got
+
+
+@helper(inline=True)
+def undo(search: Reinsertion, got: int) -> None:
+    """Put the jobs back where they were."""
+    procs, now, profile, moved = search.jobs.procs, search.now, search.profile, search.moved
+    take_out(procs, got, now, profile, moved.job)
+    put_back(procs, got, now, profile, moved)
+
+
+@helper(inline=True)
+def evaluate(search: Reinsertion, state: Annealing) -> float:
+    """The objective of the schedule at hand."""
+    value, state.value[TRIED] = judge(search.jobs.weight, search.now.end, search.goal)
+    return value
+
+
+@helper(inline=True)
+def accept(search: Reinsertion, state: Annealing, value: float) -> float:
+    """Remember the makespan."""
+    state.value[MADE] = state.value[TRIED]
+    return value
+
+
+@helper(inline=True)
+def keep(search: Reinsertion) -> None:
+    """Copy the schedule at hand: it is the best so far."""
+    now, best = search.now, search.best
     for j in range(now.row.size):
         best.row[j], best.start[j], best.end[j] = now.row[j], now.start[j], now.end[j]
 
 
-@kernel
-def improve(
-    jobs: Jobs,
-    costs: Costs,
-    goal: Goal,
-    cooling: Cooling,
-    many: int,
-    random: State,
-    profile: Profile,
-    moved: Moved,
-    now: Placed,
-    best: Placed,
-) -> int:
-    """Take a few jobs out and put them back, so many times; returns the placements tried.
+reinsert = annealer(
+    __name__, propose=propose, evaluate=evaluate, accept=accept, keep=keep, undo=undo
+)
 
-    Parameters
-    ----------
-    jobs, costs, goal, cooling, profile : Jobs, Costs, Goal, Cooling and Profile
-    many : int
-        Jobs at once, at most.
-    random : State
-    moved : Moved
-        Working memory.
-    now, best : Placed
-        The schedule in the profile, the last accepted on return; the best schedule.
-    """
-    current, makespan = judge(jobs.weight, now.end, goal)
-    least = current
-    keep(now, best)
-    work = 0
-    for trial in range(cooling.trials):
-        got = choose(now, goal.cap, makespan, many, random, moved.job)
-        work += got
-        rule, u = draw(random), draw(random)
-        share = 1.0 if u < 0.5 else 0.6 if u < 0.8 else 0.3
-        arrange(jobs, now.row, got, rule, random, moved)
-        take_out(jobs.procs, got, now, profile, moved.job)
-        if put_in(jobs, costs, got, share, goal.cap, now, profile, moved):
-            continue
-        value, longest = judge(jobs.weight, now.end, goal)
-        if accepts(cooling, trial, current, value, random):
-            current, makespan = value, longest
-            if value < least:
-                least = value
-                keep(now, best)
-        else:
-            take_out(jobs.procs, got, now, profile, moved.job)
-            put_back(jobs.procs, got, now, profile, moved)
-    return work
-
-
-__all__ = ["MOST", "Goal", "Moved", "Placed", "improve"]
+__all__ = ["MOST", "TAKEN", "Goal", "Moved", "Placed", "Reinsertion", "reinsert"]

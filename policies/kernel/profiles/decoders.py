@@ -1,4 +1,4 @@
-"""The decoders: strict and insert (`serial`), event and easy (`events`)."""
+"""The decoders: strict and insert (`serial`), event, easy and reserve (`events`)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from coalloc.policies.kernel.state import (
     EASY,
     INSERT,
     REMEMBERED,
+    RESERVE,
     STAMP,
     STRICT,
     USES,
@@ -115,6 +116,6 @@ def decode(
     if decoder <= INSERT:
         serial(problem, profile, scratch, out, fixed_mode, order, decoder == STRICT)
     else:
-        now, easy = base.time[0], decoder == EASY
-        events(problem, profile, scratch, out, fixed_mode, order, now, easy, queue)
+        now, easy, every = base.time[0], decoder >= EASY, decoder == RESERVE
+        events(problem, profile, scratch, out, fixed_mode, order, now, easy, every, queue)
     return int(scratch.counters[WINDOWS])

@@ -114,9 +114,12 @@ def events(
     order: Any,
     t: float,
     easy: bool,
+    every: bool,
     queue: Ints,
 ) -> None:
     """At each event start what fits now, in this order; `easy`: the head books its place.
+
+    `every`: so does each other item that does not fit now, in this order.
 
     The first item that does not fit now is the head: in this order, or in that of `queue` where
     that is not empty. Its booking stands until it starts: nothing that starts beside it delays it,
@@ -149,7 +152,7 @@ def events(
             tried = now and procs[pos] <= stair[0, whole[pos]]
             if tried and steps > 1 and procs[pos] > stair[steps - 1, whole[pos]]:
                 tried = lasts(stair, times, steps, procs[pos], whole[pos], t + top[pos])
-            heads = now and easy and head < 0
+            heads = now and easy and (head < 0 or every)
             if tried or heads:
                 item = live[pos]
                 group = problem.item_group[item]

@@ -2,44 +2,59 @@
 
 Notes
 -----
-A move changes a choice of one item or its place in the order, the schedule is listed anew, and
-stays if its value is at most the current one + temperature * -ln(u), u drawn before: so the listing
-can end as soon as it passes that. A tenth of the moves take an item that ends last in the current
-schedule. The temperature falls geometrically. `Anneal.state` keeps all
-between calls: a search goes on where it was, and gives the same however it is cut into calls.
+A move changes a choice of one item or its place in the order, and the schedule is listed anew: up
+to the limit. A tenth of the moves take an item that ends last in the current schedule. A search
+gives the same however it is cut into calls.
 """
 
 from __future__ import annotations
 
-from math import inf
 from typing import Any, NamedTuple
 
-from coalloc.policies.kernel.acceptance import acceptable
+from coalloc.policies.kernel.annealing_loop import LIMIT, Annealing, annealer, cooled, draw_limit
 from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.moves import shift
 from coalloc.policies.kernel.record import Floats, Ints, record
 from coalloc.policies.kernel.search.listing import listing
 from coalloc.policies.kernel.search.listing_state import MADE, Desk, Genes, Rows
 from coalloc.policies.kernel.state import MAKESPAN, Outcome, Problem
-from coalloc.policies.kernel.xorshift import State, draw, pick
+from coalloc.policies.kernel.xorshift import draw, pick
 
-CURRENT, BEST, WARMTH, COOLING, LATEST = 0, 1, 2, 3, 4
-TRIALS, PLACED, IMPROVED, ACCEPTED, LAST = 0, 1, 2, 3, 4
+LATEST, LAST = 5, 3
+"""Of an `Annealing`: what no end may pass, s; and the item that ends last, -1 is not known."""
 STAYED, SHIFTED, SWAPPED = 0, 1, 2
+Move = tuple[int, int, int, int, int, int, int, int, float]
 
 
 @record
-class Anneal(NamedTuple):
-    """State of a search between calls."""
+class Domains(NamedTuple):
+    """Values that the choices of each item may have."""
 
-    value: Floats  # CURRENT, BEST, WARMTH, COOLING, LATEST
-    count: Any  # TRIALS, PLACED, IMPROVED (trial), ACCEPTED, LAST (item; -1 not known)
-    random: State  # 1, uint64
     levels: Ints  # N x (2 + 2 C): how many levels an item may have, and which
     homes: Ints  # N x (3 + K): how many homes, and which
     modes: Ints  # N, how many
     sc: Floats  # S, values of sc
     loads: Ints  # N, whether sc matters
+
+
+class ListingSearch(NamedTuple):
+    """Records that the moves change, and the listing reads and writes."""
+
+    problem: Problem
+    rows: Rows
+    genes: Genes
+    best: Genes
+    desk: Desk
+    out: Outcome
+    domains: Domains
+    objective: int
+
+
+class Choosing(NamedTuple):
+    """Records that the moves alone read and write."""
+
+    genes: Genes
+    domains: Domains
 
 
 @helper(inline=True)
@@ -75,14 +90,14 @@ def copy_genes(source: Genes, target: Genes) -> None:
 
 
 @helper(inline=True)
-def propose(state: Anneal, genes: Genes) -> tuple[int, int, int, int, int, int, int, int, float]:
-    """Change one item's choices or place; what `undo` takes back.
+def propose(search: ListingSearch | Choosing, state: Annealing) -> tuple[bool, Move]:
+    """Change one item's choices or place.
 
-    That is how its place changed (STAYED, SHIFTED, SWAPPED), its places before and after, the item,
-    and its choices before.
+    A move is how its place changed (STAYED, SHIFTED, SWAPPED), its places before and after, the
+    item, and its choices before.
     """
-    random, order = state.random, genes.order
-    size = order.size
+    domains, genes, random = search.domains, search.genes, state.random
+    order, size = genes.order, genes.order.size
     kind = draw(random)
     x = pick(random, size)
     if draw(random) < 0.1 and state.count[LAST] >= 0:
@@ -91,16 +106,16 @@ def propose(state: Anneal, genes: Genes) -> tuple[int, int, int, int, int, int, 
     a, b, moved = x, x, STAYED
     level, home, block = genes.level[item], genes.home[item], genes.block[item]
     mode, sc = genes.mode[item], genes.sc[item]
-    if kind < 0.12 and state.levels[item, 0] > 1:
-        genes.level[item] = state.levels[item, 1 + pick(random, state.levels[item, 0])]
-    elif kind < 0.22 and state.homes[item, 0] > 1:
-        genes.home[item] = state.homes[item, 1 + pick(random, state.homes[item, 0])]
+    if kind < 0.12 and domains.levels[item, 0] > 1:
+        genes.level[item] = domains.levels[item, 1 + pick(random, domains.levels[item, 0])]
+    elif kind < 0.22 and domains.homes[item, 0] > 1:
+        genes.home[item] = domains.homes[item, 1 + pick(random, domains.homes[item, 0])]
     elif kind < 0.30:
         genes.block[item] = 1 - block
-    elif kind < 0.45 and state.modes[item] > 1:
-        genes.mode[item] = pick(random, state.modes[item])
-    elif kind < 0.52 and state.loads[item] > 0:
-        genes.sc[item] = state.sc[pick(random, state.sc.size)]
+    elif kind < 0.45 and domains.modes[item] > 1:
+        genes.mode[item] = pick(random, domains.modes[item])
+    elif kind < 0.52 and domains.loads[item] > 0:
+        genes.sc[item] = domains.sc[pick(random, domains.sc.size)]
     elif size > 1:
         b = pick(random, size - 1)
         if b >= a:
@@ -114,14 +129,14 @@ def propose(state: Anneal, genes: Genes) -> tuple[int, int, int, int, int, int, 
         else:
             moved = SHIFTED
             shift(order, a, b)
-    return moved, a, b, item, level, home, block, mode, sc
+    return True, (moved, a, b, item, level, home, block, mode, sc)
 
 
 @helper(inline=True)
-def undo(genes: Genes, move: Any) -> None:
+def undo(search: ListingSearch | Choosing, move: Move) -> None:
     """Take back what `propose` did."""
     moved, a, b, item, level, home, block, mode, sc = move
-    order = genes.order
+    genes, order = search.genes, search.genes.order
     if moved == SHIFTED:
         shift(order, b, a)
     elif moved == SWAPPED:
@@ -131,56 +146,46 @@ def undo(genes: Genes, move: Any) -> None:
 
 
 @helper(inline=True)
-def accept(
-    state: Anneal, genes: Genes, best: Genes, desk: Desk, out: Outcome, objective: int, value: float
-) -> None:
-    """Go on from a schedule that was just listed; keep its choices if it is the best."""
-    state.count[ACCEPTED] += 1
-    state.value[CURRENT] = value
-    state.count[LAST] = last_item(genes.order, out)
-    if objective == MAKESPAN:
-        value = desk.measure[MADE]
-    if value < state.value[BEST] * (1.0 - 1e-12):
-        state.value[BEST] = value
-        state.count[IMPROVED] = state.count[TRIALS]
-        copy_genes(genes, best)
+def evaluate(search: ListingSearch, state: Annealing) -> float:
+    """List everything by these choices; inf where that passes LIMIT or LATEST."""
+    return listing(
+        search.problem,
+        search.rows,
+        search.genes,
+        search.desk,
+        search.out,
+        search.objective,
+        state.value[LIMIT],
+        state.value[LATEST],
+    )
+
+
+@helper(inline=True)
+def accept(search: ListingSearch, state: Annealing, value: float) -> float:
+    """Remember what ends last in what was just listed; the makespan or weighted completion."""
+    state.count[LAST] = last_item(search.genes.order, search.out)
+    return search.desk.measure[MADE] if search.objective == MAKESPAN else value
+
+
+@helper(inline=True)
+def keep(search: ListingSearch) -> None:
+    """Copy the choices: they are the best so far."""
+    copy_genes(search.genes, search.best)
+
+
+anneal = annealer(__name__, propose=propose, evaluate=evaluate, accept=accept, keep=keep, undo=undo)
 
 
 @kernel
-def anneal(
-    problem: Problem,
-    rows: Rows,
-    genes: Genes,
-    best: Genes,
-    desk: Desk,
-    out: Outcome,
-    state: Anneal,
-    objective: int,
-    trials: int,
-) -> float:
-    """So many moves; the best choices are left in `best`.
+def try_move(search: Choosing, state: Annealing) -> Move:
+    """Make a move, and draw LIMIT, for a search that evaluates and accepts by itself."""
+    heat = cooled(state)
+    _, move = propose(search, state)
+    draw_limit(state, heat)
+    return move
 
-    With 0 trials the choices are listed as they are, up to CURRENT and LATEST, and nothing else
-    changes: a kernel of its own for that would compile `listing` once more.
 
-    Returns
-    -------
-    float
-        The energy of what was listed last; inf where that passed what it may be.
-    """
-    value = inf
-    for _ in range(max(trials, 1)):
-        cutoff, move = state.value[CURRENT], (STAYED, 0, 0, 0, 0, 0, 0, 0, 1.0)
-        if trials > 0:
-            state.count[TRIALS] += 1
-            move = propose(state, genes)
-            cutoff = acceptable(cutoff, state.value[WARMTH], state.random)
-        value = listing(problem, rows, genes, desk, out, objective, cutoff, state.value[LATEST])
-        if trials > 0:
-            state.count[PLACED] += genes.order.size
-            if value <= cutoff:
-                accept(state, genes, best, desk, out, objective, value)
-            else:
-                undo(genes, move)
-            state.value[WARMTH] *= state.value[COOLING]
-    return value
+@kernel
+def undo_move(search: Choosing, move: Move) -> None:
+    """Take back what `try_move` did."""
+    undo(search, move)

@@ -18,72 +18,80 @@ from typing import Any
 from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.search.serial_sgs import book, meet, ready, run_time
 from coalloc.policies.kernel.search.serial_state import Choices, Desk, Items, Out, Site
-from coalloc.policies.kernel.state import FINEST, TOL
+from coalloc.policies.kernel.state import FINEST, TOL, Problem
 
 
 @helper(inline=True)
-def weaker(site: Site, desk: Desk, group: int, power: float) -> float:
+def weaker(problem: Problem, site: Site, desk: Desk, group: int, power: float) -> float:
     """The strongest nodes that are weaker, on the clusters that are wanted; 0 if there are none."""
     found = 0.0
-    for k in range(site.link.size):
+    for k in range(problem.link_gbps.size):
         if desk.want[k] > 0:
             for c in range(site.first[k], site.first[k + 1]):
-                if site.need[group, c] > 0 and found < site.power[c] < power:
-                    found = site.power[c]
+                if problem.need[group, c] > 0 and found < problem.class_power[c] < power:
+                    found = problem.class_power[c]
     return found
 
 
 @helper(inline=True)
-def weakest(site: Site, desk: Desk, group: int) -> float:
+def weakest(problem: Problem, site: Site, desk: Desk, group: int) -> float:
     """The power of the weakest nodes on the clusters that are wanted; inf if there are none."""
     found = inf
-    for k in range(site.link.size):
+    for k in range(problem.link_gbps.size):
         if desk.want[k] > 0:
             for c in range(site.first[k], site.first[k + 1]):
-                if site.need[group, c] > 0:
-                    found = min(found, site.power[c])
+                if problem.need[group, c] > 0:
+                    found = min(found, problem.class_power[c])
     return found
 
 
 @helper(inline=True)
 def finish(
-    site: Site, items: Items, desk: Desk, out: Out, item: int, n: int, append: Any, limit: float
+    problem: Problem,
+    site: Site,
+    items: Items,
+    desk: Desk,
+    out: Out,
+    item: int,
+    n: int,
+    append: Any,
+    limit: float,
 ) -> Any:
     """Earliest end before `limit` of `desk.want`: end, start, least power; the end is inf if none.
 
     Of equal ends the earlier start.
     """
     end, start, low = inf, inf, 0.0
-    group = items.group[item]
-    level, first = weaker(site, desk, group, inf), ready(site, items, out, item, desk.want)
-    last = weakest(site, desk, group)
+    group = problem.item_group[item]
+    level, first = weaker(problem, site, desk, group, inf), ready(problem, out, item, desk.want)
+    last = weakest(problem, site, desk, group)
     tried = 0
     while level > 0.0 and first < inf:
-        d = run_time(site, items, item, n, level, desk.want)
+        d = run_time(problem, items, item, n, level, desk.want)
         if tried == 1 and level > last:  # none of all levels starts before this
-            first = meet(site, items, desk, item, n, last, first, d, append)
+            first = meet(problem, site, desk, item, n, last, first, d, append)
         if first + max(d, FINEST * abs(first)) >= min(limit, end):
             break
-        t = meet(site, items, desk, item, n, level, first, d, append)
+        t = meet(problem, site, desk, item, n, level, first, d, append)
         ended = t + max(d, FINEST * abs(t))
         if t < inf and ended < limit and (ended < end or (ended == end and t < start)):
             end, start, low = ended, t, level
         if t <= first:
             break
         tried += 1
-        level = weaker(site, desk, group, level)
+        level = weaker(problem, site, desk, group, level)
     return end, start, low
 
 
 @helper(inline=True)
-def spend_idle(site: Site, items: Items, desk: Desk, out: Out, item: int) -> None:
+def spend_idle(problem: Problem, site: Site, desk: Desk, out: Out, item: int) -> None:
     """Take an item's nodes before its start too: their idle time is over."""
     first = out.use_first[item]
     for x in range(first, first + out.use_count[item]):
         c, k = out.use_class[x], 0
         while site.first[k + 1] <= c:
             k += 1
-        units = out.use_procs[x] * site.need[items.group[item], c]
+        units = out.use_procs[x] * problem.need[problem.item_group[item], c]
         s = 0
         while desk.time[k, s] < out.start[item]:
             desk.free[k, s, c - site.first[k]] = max(desk.free[k, s, c - site.first[k]] - units, 0)
@@ -92,6 +100,7 @@ def spend_idle(site: Site, items: Items, desk: Desk, out: Out, item: int) -> Non
 
 @kernel
 def map_items(
+    problem: Problem,
     site: Site,
     items: Items,
     desk: Desk,
@@ -115,7 +124,7 @@ def map_items(
     Ties go to fewer processes, then to one cluster, then to the first. One that finds no place is
     left at inf, and so are its children.
     """
-    clusters, looks, append = site.link.size, 0, not insertion
+    clusters, looks, append = problem.link_gbps.size, 0, not insertion
     for x in range(order.size):
         item = order[x]
         if out.end[item] < inf:
@@ -132,7 +141,7 @@ def map_items(
                 if home < clusters:
                     desk.want[home] = n
                 limit = best + TOL if n < fewest else best - TOL
-                end, start, level = finish(site, items, desk, out, item, n, append, limit)
+                end, start, level = finish(problem, site, items, desk, out, item, n, append, limit)
                 looks += 1
                 if end < inf:
                     best, begun, fewest, low = end, start, n, level
@@ -141,7 +150,7 @@ def map_items(
                 row -= 1
         if best < inf:
             out.start[item], out.end[item] = begun, best
-            book(site, items, desk, out, item, fewest, low, append)
+            book(problem, site, items, desk, out, item, fewest, low, append)
             if least_loaded and append:
-                spend_idle(site, items, desk, out, item)
+                spend_idle(problem, site, desk, out, item)
     return looks

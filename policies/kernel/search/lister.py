@@ -7,12 +7,12 @@ from math import inf
 
 import numpy as np
 
+from coalloc.policies.kernel.annealing_loop import BEST, LIMIT, Annealing, make_annealing
 from coalloc.policies.kernel.instance.arrays import Floats, Ints, make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.kernel.search.annealing import CURRENT, LATEST, Anneal, anneal
+from coalloc.policies.kernel.search.annealing import LAST, LATEST, Domains, ListingSearch, anneal
 from coalloc.policies.kernel.search.listing_state import Desk, Genes, Rows
 from coalloc.policies.kernel.state import Outcome
-from coalloc.policies.kernel.xorshift import seeded
 
 ANY, WHOLE = -1, -2
 """Homes: any clusters; any one cluster."""
@@ -39,7 +39,8 @@ class Lister:
         self.rows = self._rows(booked.outcome)
         self.desk = self._desk()
         self.out = make_outcome(self.problem)
-        self._still = _annealing(seed=0)
+        self._still = begin_annealing(seed=0)
+        self._still.value[BEST] = -inf  # nothing is kept
         self._settle()
 
     def _settle(self) -> None:
@@ -147,17 +148,25 @@ class Lister:
     ) -> float:
         """List by these choices into `out`; the objective, inf if it passes a limit."""
         still = self._still
-        still.value[CURRENT], still.value[LATEST] = cutoff, latest
-        return self.anneal(genes, genes, still, objective, 0)
+        still.value[LIMIT], still.value[LATEST] = cutoff, latest
+        search = self._search(genes, genes, NO_DOMAINS, objective)
+        return anneal(search, still, 0, True)
 
     def anneal(
-        self, genes: Genes, best: Genes, state: Anneal, objective: int, trials: int
-    ) -> float:
-        """So many moves of an annealing; the energy of what was listed last."""
-        return float(
-            anneal(
-                self.problem, self.rows, genes, best, self.desk, self.out, state, objective, trials
-            )
+        self,
+        genes: Genes,
+        best: Genes,
+        domains: Domains,
+        state: Annealing,
+        objective: int,
+        trials: int,
+    ) -> None:
+        """So many moves of an annealing; the best choices are left in `best`."""
+        anneal(self._search(genes, best, domains, objective), state, trials, False)
+
+    def _search(self, genes: Genes, best: Genes, domains: Domains, objective: int) -> ListingSearch:
+        return ListingSearch(
+            self.problem, self.rows, genes, best, self.desk, self.out, domains, objective
         )
 
     def last_item(self) -> int:
@@ -174,8 +183,15 @@ def copy_of(genes: Genes) -> Genes:
     return Genes._make(np.array(entry) for entry in genes)
 
 
-def make_state(lister: Lister, seed: int, sc: Sequence[float] = (1.0,)) -> Anneal:
-    """The state of an annealing that has not begun, with what each item may choose.
+def begin_annealing(seed: int) -> Annealing:
+    """The state of an annealing that has not begun."""
+    state = make_annealing(seed)
+    state.value[LATEST], state.count[LAST] = inf, -1
+    return state
+
+
+def domains_of(lister: Lister, sc: Sequence[float] = (1.0,)) -> Domains:
+    """Choices of each item.
 
     Parameters
     ----------
@@ -216,7 +232,7 @@ def make_state(lister: Lister, seed: int, sc: Sequence[float] = (1.0,)) -> Annea
             chosen = [ANY, *several, *whole]
             homes[item, 1 : 1 + len(chosen)] = chosen
             homes[item, 0] = len(chosen)
-    return _annealing(seed)._replace(
+    return Domains(
         levels=levels,
         homes=homes,
         modes=np.diff(problem.mode_first),
@@ -225,15 +241,11 @@ def make_state(lister: Lister, seed: int, sc: Sequence[float] = (1.0,)) -> Annea
     )
 
 
-def _annealing(seed: int) -> Anneal:
-    """The state of an annealing that has not begun and changes nothing."""
-    return Anneal(
-        value=np.array([inf, inf, 0.0, 1.0, inf]),
-        count=np.array([0, 0, 0, 0, -1], dtype=np.int64),
-        random=seeded(seed),
-        levels=np.zeros((0, 2), dtype=np.int64),
-        homes=np.zeros((0, 3), dtype=np.int64),
-        modes=np.zeros(0, dtype=np.int64),
-        sc=np.ones(1),
-        loads=np.zeros(0, dtype=np.int64),
-    )
+NO_DOMAINS = Domains(
+    levels=np.zeros((0, 2), dtype=np.int64),
+    homes=np.zeros((0, 3), dtype=np.int64),
+    modes=np.zeros(0, dtype=np.int64),
+    sc=np.ones(1),
+    loads=np.zeros(0, dtype=np.int64),
+)
+"""Of an annealing that changes nothing."""

@@ -4,44 +4,51 @@ Notes
 -----
 A move changes the place of an item in the order, its cluster, its processes or how it is split, or
 it hands processes of one item to another that runs at the same time; half of them concern an item
-of a chain that ends last. It stays if the energy is at most the current one + temperature * -ln(u),
-u drawn before, so that a schedule may end as soon as it passes that: the energy is the makespan + a
-small share of the mean end, or the weighted completion. `State` keeps all between calls, so that
-the next one goes on with the temperature and the draws.
+of a chain that ends last. The energy is the makespan + a small share of the mean end, or the
+weighted completion.
 """
 
 from __future__ import annotations
 
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
-from coalloc.policies.kernel.acceptance import acceptable
-from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.annealing_loop import ACCEPTED, Annealing, annealer
+from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.moves import shift
 from coalloc.policies.kernel.search.serial_sgs import schedule
 from coalloc.policies.kernel.search.serial_state import (
-    ACCEPTED,
     ANY,
-    BEST,
     CHAIN,
-    COOLING,
-    CURRENT,
-    IMPROVED,
-    LIMIT,
+    IDLE,
     MADE,
     SPLIT,
     SUM,
-    TRIALS,
-    WARMTH,
     Desk,
     Genes,
     Items,
     Out,
     Site,
-    State,
 )
-from coalloc.policies.kernel.state import MAKESPAN
+from coalloc.policies.kernel.state import MAKESPAN, Problem
 from coalloc.policies.kernel.xorshift import draw
+
+REFRESH = 8
+"""Accepted moves after which the chain that ends last is sought anew."""
+Move = tuple[int, int, int, int, float, int]
+
+
+class SerialSearch(NamedTuple):
+    """Records that moves change and the builder reads and writes; with places in desk.place."""
+
+    problem: Problem
+    site: Site
+    items: Items
+    genes: Genes
+    best: Genes
+    desk: Desk
+    out: Out
+    objective: int
 
 
 @helper(inline=True)
@@ -54,7 +61,7 @@ def meets(out: Out, one: int, other: int) -> bool:
 
 
 @helper()
-def find_chain(site: Site, items: Items, genes: Genes, desk: Desk, out: Out) -> int:
+def find_chain(problem: Problem, genes: Genes, desk: Desk, out: Out) -> int:
     """Write into desk.chain a chain of items, each waiting for the next, from the last end on."""
     order, length = genes.order, 0
     item = order[0]
@@ -65,8 +72,8 @@ def find_chain(site: Site, items: Items, genes: Genes, desk: Desk, out: Out) -> 
         desk.chain[length] = item
         length += 1
         begun, found = out.start[item], -1
-        for x in range(items.parent_first[item], items.parent_first[item + 1]):
-            parent = items.parent[x]
+        for x in range(problem.parent_first[item], problem.parent_first[item + 1]):
+            parent = problem.parent[x]
             if desk.place[parent] >= 0 and (found < 0 or out.end[parent] > out.end[found]):
                 found = parent
         if found < 0 or out.end[found] < begun - 1e-9 * (1.0 + abs(begun)):
@@ -93,13 +100,13 @@ def move_to(order: Any, place: Any, source: int, target: int) -> None:
 
 
 @helper()
-def new_place(items: Items, genes: Genes, desk: Desk, random: Any, item: int) -> Any:
+def new_place(problem: Problem, genes: Genes, desk: Desk, random: Any, item: int) -> Any:
     """Another place in the order, behind the parents and before the children."""
     a, b, size = 0, genes.order.size - 1, genes.order.size
-    for x in range(items.parent_first[item], items.parent_first[item + 1]):
-        a = max(a, desk.place[items.parent[x]] + 1)
-    for x in range(items.child_first[item], items.child_first[item + 1]):
-        other = desk.place[items.child[x]]
+    for x in range(problem.parent_first[item], problem.parent_first[item + 1]):
+        a = max(a, desk.place[problem.parent[x]] + 1)
+    for x in range(problem.child_first[item], problem.child_first[item + 1]):
+        other = desk.place[problem.child[x]]
         if other >= 0:
             b = min(b, other - 1)
     if draw(random) < 0.5:
@@ -185,9 +192,11 @@ def hand_over(items: Items, genes: Genes, out: Out, random: Any, item: int) -> A
 
 
 @helper()
-def change_split(site: Site, items: Items, genes: Genes, random: Any, item: int) -> None:
+def change_split(
+    problem: Problem, site: Site, items: Items, genes: Genes, random: Any, item: int
+) -> None:
     """Move processes of an item to, from or between clusters; join them if one is left."""
-    clusters, group = site.link.size, items.group[item]
+    clusters, group = problem.link_gbps.size, problem.item_group[item]
     lay_open(genes, item)
     source, target = int(draw(random) * clusters), int(draw(random) * clusters)
     parts, kind = genes.parts[item], draw(random)
@@ -210,13 +219,15 @@ def change_split(site: Site, items: Items, genes: Genes, random: Any, item: int)
 
 
 @helper()
-def change(site: Site, items: Items, genes: Genes, random: Any, item: int, kind: float) -> None:
+def change(
+    problem: Problem, site: Site, items: Items, genes: Genes, random: Any, item: int, kind: float
+) -> None:
     """Change where an item runs, or on how many processes."""
-    clusters, group = site.link.size, items.group[item]
+    clusters, group = problem.link_gbps.size, problem.item_group[item]
     n, home = genes.procs[item], genes.home[item]
     if home == SPLIT or (kind > 0.88 and items.splits[item] > 0 and home >= 0):
         if kind < 0.7 or kind > 0.88:
-            change_split(site, items, genes, random, item)
+            change_split(problem, site, items, genes, random, item)
             return
         best = 0
         for k in range(1, clusters):
@@ -239,7 +250,7 @@ def change(site: Site, items: Items, genes: Genes, random: Any, item: int, kind:
         genes.home[item] = home
         if home >= 0 and site.first[home + 1] > site.first[home] + 1:
             count = site.first[home + 1] - site.first[home]
-            genes.low[item] = site.power[site.first[home] + int(draw(random) * count)]
+            genes.low[item] = problem.class_power[site.first[home] + int(draw(random) * count)]
         else:
             genes.low[item] = 0.0
     most = items.high[item]
@@ -251,47 +262,45 @@ def change(site: Site, items: Items, genes: Genes, random: Any, item: int, kind:
 
 
 @helper(inline=True)
-def propose(site: Site, items: Items, genes: Genes, desk: Desk, out: Out, state: State) -> Any:
-    """Change one item's place or choices, or two items'; what `undo` takes back.
+def propose(search: SerialSearch, state: Annealing) -> tuple[bool, Move]:
+    """Change one item's place or choices, or two items'.
 
-    That is the item, its place, processes, home and least power before, and who gave it processes,
-    or -1. Its parts before are left in desk.saved.
+    A move is the item, its place, processes, home and least power before, and who gave it
+    processes, or -1. Its parts before are left in desk.saved. IDLE says whether nothing changed:
+    such a move is rejected, since it may have written parts that are not in use.
     """
+    problem, site, items, genes = search.problem, search.site, search.items, search.genes
+    desk, out = search.desk, search.out
     random, size = state.random, genes.order.size
     item = genes.order[min(int(draw(random) * size), size - 1)]
     if state.count[CHAIN] > 0 and draw(random) < 0.5:
         item = desk.chain[int(draw(random) * state.count[CHAIN])]
     before, n = desk.place[item], genes.procs[item]
     home, low = genes.home[item], genes.low[item]
-    for k in range(site.link.size):
+    for k in range(problem.link_gbps.size):
         desk.saved[k] = genes.parts[item, k]
     u, other = draw(random), -1
     if u < 0.35 and size > 1:
-        target = new_place(items, genes, desk, random, item)
+        target = new_place(problem, genes, desk, random, item)
         move_to(genes.order, desk.place, before, target)
     elif u < 0.5:
         other = hand_over(items, genes, out, random, item)
     else:
-        change(site, items, genes, random, item, draw(random))
-    return item, before, n, home, low, other
-
-
-@helper(inline=True)
-def is_nothing(genes: Genes, desk: Desk, move: Any) -> bool:
-    """Whether a move has left all as it was."""
-    item, before, n, home, low, _ = move
-    return (
+        change(problem, site, items, genes, random, item, draw(random))
+    state.count[IDLE] = (
         desk.place[item] == before
         and genes.procs[item] == n
         and genes.home[item] == home
         and genes.low[item] == low
         and home != SPLIT
     )
+    return True, (item, before, n, home, low, other)
 
 
 @helper(inline=True)
-def undo(genes: Genes, desk: Desk, move: Any) -> None:
+def undo(search: SerialSearch, move: Move) -> None:
     """Take back what `propose` did."""
+    genes, desk = search.genes, search.desk
     item, before, n, home, low, other = move
     clusters = genes.parts.shape[1]
     if desk.place[item] != before:
@@ -312,13 +321,35 @@ def undo(genes: Genes, desk: Desk, move: Any) -> None:
 
 
 @helper(inline=True)
-def keep(genes: Genes, best: Genes, state: State, objective: int) -> None:
-    """Copy all choices if the schedule that was just made is the best."""
-    reached = state.value[MADE] if objective == MAKESPAN else state.value[SUM]
-    if reached >= state.value[BEST] * (1.0 - 1e-12):
-        return
-    state.value[BEST] = reached
-    state.count[IMPROVED] = state.count[TRIALS]
+def evaluate(search: SerialSearch, state: Annealing) -> float:
+    """Schedule everything; inf where that passes LIMIT, or the last move has changed nothing."""
+    if state.count[IDLE] > 0:
+        return inf
+    return schedule(
+        search.problem,
+        search.site,
+        search.items,
+        search.genes,
+        search.desk,
+        search.out,
+        state,
+        search.objective,
+    )
+
+
+@helper(inline=True)
+def accept(search: SerialSearch, state: Annealing, value: float) -> float:
+    """Find the chain that ends last, now and then; the makespan or weighted completion."""
+    genes, count = search.genes, state.count
+    if genes.order.size > 0 and (count[CHAIN] == 0 or count[ACCEPTED] % REFRESH == 0):
+        count[CHAIN] = find_chain(search.problem, genes, search.desk, search.out)
+    return state.value[MADE] if search.objective == MAKESPAN else state.value[SUM]
+
+
+@helper(inline=True)
+def keep(search: SerialSearch) -> None:
+    """Copy all choices: they are the best so far."""
+    genes, best = search.genes, search.best
     for x in range(genes.order.size):
         best.order[x] = genes.order[x]
     for y in range(genes.procs.size):
@@ -328,52 +359,4 @@ def keep(genes: Genes, best: Genes, state: State, objective: int) -> None:
             best.parts[y, k] = genes.parts[y, k]
 
 
-@kernel
-def search(
-    site: Site,
-    items: Items,
-    genes: Genes,
-    best: Genes,
-    desk: Desk,
-    out: Out,
-    state: State,
-    objective: int,
-    trials: int,
-) -> float:
-    """Schedule the genes, then so many moves; the energy of the first schedule.
-
-    The genes with the least makespan (or weighted completion) are left in `best`, the current ones
-    in `genes`; `out` is the schedule of the last trial. With 0 trials, that of the genes.
-    """
-    for x in range(desk.place.size):
-        desk.place[x] = -1
-    for x in range(genes.order.size):
-        desk.place[genes.order[x]] = x
-    first, move = inf, (0, 0, 0, 0, 0.0, -1)
-    state.count[CHAIN] = 0
-    state.value[LIMIT] = inf
-    for trial in range(-1, trials):
-        if trial >= 0:
-            move = propose(site, items, genes, desk, out, state)
-            current = state.value[CURRENT]
-            state.value[LIMIT] = acceptable(current, state.value[WARMTH], state.random)
-        value = inf
-        if trial < 0 or not is_nothing(genes, desk, move):
-            value = schedule(site, items, genes, desk, out, state, objective)
-        if trial < 0:
-            first = value
-            state.value[CURRENT] = value
-            if trials > 0:
-                state.count[CHAIN] = find_chain(site, items, genes, desk, out)
-            continue
-        if value <= state.value[LIMIT]:
-            state.count[ACCEPTED] += 1
-            state.value[CURRENT] = value
-            if state.count[ACCEPTED] % 8 == 0:
-                state.count[CHAIN] = find_chain(site, items, genes, desk, out)
-            keep(genes, best, state, objective)
-        else:
-            undo(genes, desk, move)
-        state.count[TRIALS] += 1
-        state.value[WARMTH] *= state.value[COOLING]
-    return first
+anneal = annealer(__name__, propose=propose, evaluate=evaluate, accept=accept, keep=keep, undo=undo)

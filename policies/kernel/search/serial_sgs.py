@@ -19,12 +19,13 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+from coalloc.policies.kernel.annealing_loop import LIMIT, Annealing
 from coalloc.policies.kernel.jit import helper
+from coalloc.policies.kernel.loads import load_units, shut
 from coalloc.policies.kernel.search.serial_state import (
     ANY,
     APPEND,
     BLEND,
-    LIMIT,
     MADE,
     PACK,
     SPLIT,
@@ -34,9 +35,8 @@ from coalloc.policies.kernel.search.serial_state import (
     Items,
     Out,
     Site,
-    State,
 )
-from coalloc.policies.kernel.state import FINEST, FULL, MAKESPAN, ROUNDING, SHORTEST
+from coalloc.policies.kernel.state import FINEST, FULL, MAKESPAN, ROUNDING, SHORTEST, Problem
 
 
 @helper(inline=True)
@@ -65,16 +65,6 @@ def offered(items: Items, item: int, n: int) -> Any:
 
 
 @helper(inline=True)
-def shut(site: Site, group: int, c: int, t: float) -> bool:
-    """Whether a class is reserved for others at t."""
-    for x in range(site.closed_first[c], site.closed_first[c + 1]):
-        r = site.closed[x]
-        if site.exempt[group, r] == 0 and site.reserved[r, 0] <= t < site.reserved[r, 1]:
-            return True
-    return False
-
-
-@helper(inline=True)
 def stretch(desk: Desk, k: int, t: float) -> Any:
     """The stretch of a cluster's profile that holds t."""
     a, b = 0, desk.rows[k]
@@ -88,7 +78,9 @@ def stretch(desk: Desk, k: int, t: float) -> Any:
 
 
 @helper(inline=True)
-def behind(site: Site, desk: Desk, group: int, k: int, n: int, low: float, ask: int) -> Any:
+def behind(
+    problem: Problem, site: Site, desk: Desk, group: int, k: int, n: int, low: float, ask: int
+) -> Any:
     """The first stretch from which on n processes are always free, but for reservations."""
     base, last = site.first[k], site.first[k + 1]
     for c in range(base, last):
@@ -97,9 +89,9 @@ def behind(site: Site, desk: Desk, group: int, k: int, n: int, low: float, ask: 
     while s > 0 and (ask == 0 or desk.load[k, s - 1] + ask <= FULL + ROUNDING):
         total = 0
         for c in range(base, last):
-            if site.need[group, c] > 0 and site.power[c] >= low:
+            if problem.need[group, c] > 0 and problem.class_power[c] >= low:
                 desk.least[c] = min(desk.least[c], desk.free[k, s - 1, c - base])
-                total += desk.least[c] // site.need[group, c]
+                total += desk.least[c] // problem.need[group, c]
         if total < n:
             break
         s -= 1
@@ -108,27 +100,28 @@ def behind(site: Site, desk: Desk, group: int, k: int, n: int, low: float, ask: 
 
 @helper(inline=True)
 def look(
+    problem: Problem,
     site: Site,
     desk: Desk,
-    group: int,
+    item: int,
+    procs: int,
     k: int,
-    n: int,
     low: float,
-    ask: int,
     t: float,
     d: float,
     append: Any,
 ) -> Any:
-    """Earliest start from t on of n processes for d seconds on one cluster; inf never.
+    """Earliest start from t on of `desk.want` on one cluster, for d seconds; inf never.
 
     With `append` they are free behind that, too, but for reservations.
     """
-    base, last = site.first[k], site.first[k + 1]
-    rows = desk.rows[k]
+    base, last, rows = site.first[k], site.first[k + 1], desk.rows[k]
+    group, n = problem.item_group[item], desk.want[k]
+    ask = load_units(problem.item_gbps[item], procs, n, problem.link_gbps[k])
     begin = stretch(desk, k, t)
     if append:
-        begin = max(begin, behind(site, desk, group, k, n, low, ask))
-        if site.closed.size == 0:
+        begin = max(begin, behind(problem, site, desk, group, k, n, low, ask))
+        if problem.closed.size == 0:
             return max(t, desk.time[k, begin]) if begin < rows else inf
     while begin < rows:
         t = max(t, desk.time[k, begin])
@@ -138,11 +131,11 @@ def look(
         while s < rows and (s == begin or append or desk.time[k, s] < t + d):
             total, here, within = 0, 0, s == begin or desk.time[k, s] < t + d
             for c in range(base, last):
-                need = site.need[group, c]
-                if need == 0 or site.power[c] < low:
+                need = problem.need[group, c]
+                if need == 0 or problem.class_power[c] < low:
                     continue
                 free = desk.free[k, s, c - base]
-                if site.closed.size > 0 and within and shut(site, group, c, desk.time[k, s]):
+                if within and shut(problem, group, c, desk.time[k, s]):
                     free = 0
                 here += free // need
                 desk.least[c] = min(desk.least[c], free)
@@ -181,31 +174,32 @@ def cut(site: Site, desk: Desk, k: int, t: float) -> Any:
 
 
 @helper(inline=True)
-def between(site: Site, items: Items, item: int, n: int, want: Any) -> float:
+def between(problem: Problem, items: Items, item: int, n: int, want: Any) -> float:
     """Seconds that a task's communication between clusters takes."""
     longest = 0.0
-    for k in range(site.link.size):
+    for k in range(problem.link_gbps.size):
         if 0 < want[k] < n and items.comm[item] > 0.0:
             gbit = items.comm[item] * (want[k] / n) * ((n - want[k]) / (n - 1.0))
-            longest = max(longest, gbit / site.link[k] if site.link[k] > 0.0 else inf)
+            link = problem.link_gbps[k]
+            longest = max(longest, gbit / link if link > 0.0 else inf)
     return longest
 
 
 @helper(inline=True)
-def ready(site: Site, items: Items, out: Out, item: int, want: Any) -> float:
+def ready(problem: Problem, out: Out, item: int, want: Any) -> float:
     """Release of an item, and arrival of the data of all parents where it is wanted, s."""
-    t = items.release[item]
-    for x in range(items.parent_first[item], items.parent_first[item + 1]):
-        parent, gbit = items.parent[x], items.parent_gbit[x]
+    t = problem.item_release[item]
+    for x in range(problem.parent_first[item], problem.parent_first[item + 1]):
+        parent, gbit = problem.parent[x], problem.parent_gbit[x]
         delay = 0.0
         if gbit >= 0.0:
             same, slowest, latency = True, inf, 0.0
-            for k in range(site.link.size):
+            for k in range(problem.link_gbps.size):
                 theirs, here = out.parts[parent, k] > 0, want[k] > 0
                 same &= theirs == here
                 if theirs or here:
-                    slowest = min(slowest, site.link[k])
-                    latency = max(latency, site.latency[k])
+                    slowest = min(slowest, problem.link_gbps[k])
+                    latency = max(latency, problem.latency[k])
             if not same:
                 delay = latency
                 if gbit > 0.0:
@@ -215,18 +209,9 @@ def ready(site: Site, items: Items, out: Out, item: int, want: Any) -> float:
 
 
 @helper(inline=True)
-def load_of(site: Site, items: Items, item: int, n: int, inside: int, k: int) -> int:
-    """Load on a cluster's link in its units: gbps * x * (n - x) / (n - 1)."""
-    if items.gbps[item] <= 0.0 or n <= 1 or inside == n or inside == 0 or site.link[k] == inf:
-        return 0
-    load = items.gbps[item] * inside * (n - inside) / (n - 1)
-    return 64 * FULL if load >= 64.0 * site.link[k] else int(load / site.link[k] * FULL + 0.5)
-
-
-@helper(inline=True)
 def meet(
+    problem: Problem,
     site: Site,
-    items: Items,
     desk: Desk,
     item: int,
     n: int,
@@ -236,15 +221,14 @@ def meet(
     append: Any,
 ) -> Any:
     """Earliest start from t on, on all clusters at once, of `desk.want` for d seconds."""
-    clusters, pieces, good, k = site.link.size, 0, 0, 0
+    clusters, pieces, good, k = problem.link_gbps.size, 0, 0, 0
     for j in range(clusters):
         pieces += desk.want[j] > 0
     while good < pieces and t < inf:
         if d < FINEST * abs(t):  # too short so far from 0, and all is looked at again
             d, good = 2.0 * FINEST * abs(t), 0
         if desk.want[k] > 0:
-            ask = load_of(site, items, item, n, desk.want[k], k)
-            at = look(site, desk, items.group[item], k, desk.want[k], low, ask, t, d, append)
+            at = look(problem, site, desk, item, n, k, low, t, d, append)
             good = good + 1 if at == t else 1
             t = at
         k = k + 1 if k + 1 < clusters else 0
@@ -253,13 +237,13 @@ def meet(
 
 @helper(inline=True)
 def take(
-    site: Site, items: Items, desk: Desk, out: Out, item: int, low: float, append: Any
+    problem: Problem, site: Site, desk: Desk, out: Out, item: int, low: float, append: Any
 ) -> float:
     """Choose nodes for `desk.best`, on each cluster the weakest free ones; the weakest's power."""
     t, latest = out.start[item], out.end[item]
-    group, weakest, top = items.group[item], inf, out.used[0]
+    group, weakest, top = problem.item_group[item], inf, out.used[0]
     out.use_first[item] = top
-    for k in range(site.link.size):
+    for k in range(problem.link_gbps.size):
         left = desk.best[k]
         out.parts[item, k] = left
         if left == 0:
@@ -267,14 +251,14 @@ def take(
         base, rows = site.first[k], desk.rows[k]
         begin = stretch(desk, k, t)
         for c in range(site.first[k + 1] - 1, base - 1, -1):
-            need = site.need[group, c]
-            if left == 0 or need == 0 or site.power[c] < low:
+            need = problem.need[group, c]
+            if left == 0 or need == 0 or problem.class_power[c] < low:
                 continue
             least, s = desk.free[k, begin, c - base], begin
             while s < rows and (s == begin or append or desk.time[k, s] < latest):
                 least = min(least, desk.free[k, s, c - base])
                 within = s == begin or desk.time[k, s] < latest
-                if site.closed.size > 0 and within and shut(site, group, c, desk.time[k, s]):
+                if within and shut(problem, group, c, desk.time[k, s]):
                     least = 0
                 s += 1
             count = min(left, least // need)
@@ -282,43 +266,51 @@ def take(
                 out.use_class[top], out.use_procs[top] = c, count
                 top += 1
                 left -= count
-                weakest = min(weakest, site.power[c])
+                weakest = min(weakest, problem.class_power[c])
     out.use_count[item] = top - out.use_first[item]
     out.used[0] = top
     return weakest
 
 
 @helper(inline=True)
-def run_time(site: Site, items: Items, item: int, n: int, power: float, want: Any) -> float:
+def run_time(problem: Problem, items: Items, item: int, n: int, power: float, want: Any) -> float:
     """Seconds on n processes of this power, communication within and between clusters included."""
     slowest = 0.0
-    for k in range(site.link.size):
+    for k in range(problem.link_gbps.size):
         if want[k] > 0:
-            slowest = max(slowest, site.inverse_intra[k])
+            slowest = max(slowest, problem.inverse_intra[k])
     d = seconds(items, item, n, power) + items.comm[item] / n * slowest
-    return max(d + between(site, items, item, n, want), SHORTEST)
+    return max(d + between(problem, items, item, n, want), SHORTEST)
 
 
 @helper(inline=True)
 def book(
-    site: Site, items: Items, desk: Desk, out: Out, item: int, n: int, low: float, append: Any
+    problem: Problem,
+    site: Site,
+    items: Items,
+    desk: Desk,
+    out: Out,
+    item: int,
+    n: int,
+    low: float,
+    append: Any,
 ) -> None:
     """Take `desk.best` from out.start[item] on, and set the end."""
-    t, group = out.start[item], items.group[item]
-    weakest = take(site, items, desk, out, item, low, append)
-    d = run_time(site, items, item, n, weakest, desk.best)
+    t, group = out.start[item], problem.item_group[item]
+    weakest = take(problem, site, desk, out, item, low, append)
+    d = run_time(problem, items, item, n, weakest, desk.best)
     out.end[item] = t + max(d, FINEST * abs(t))
     use, last = out.use_first[item], out.used[0]
-    for k in range(site.link.size):
+    for k in range(problem.link_gbps.size):
         if desk.best[k] > 0:
             begin = cut(site, desk, k, t)
             ended = cut(site, desk, k, out.end[item])
-            units = load_of(site, items, item, n, desk.best[k], k)
+            units = load_units(problem.item_gbps[item], n, desk.best[k], problem.link_gbps[k])
             for s in range(begin, ended):
                 desk.load[k, s] += units
             while use < last and out.use_class[use] < site.first[k + 1]:
                 c = out.use_class[use]
-                taken = out.use_procs[use] * site.need[group, c]
+                taken = out.use_procs[use] * problem.need[group, c]
                 for s in range(begin, ended):
                     desk.free[k, s, c - site.first[k]] -= taken
                 use += 1
@@ -326,15 +318,22 @@ def book(
 
 @helper(inline=True)
 def seek(
-    site: Site, items: Items, genes: Genes, desk: Desk, out: Out, item: int, flags: Any
+    problem: Problem,
+    site: Site,
+    items: Items,
+    genes: Genes,
+    desk: Desk,
+    out: Out,
+    item: int,
+    flags: Any,
 ) -> int:
     """Find the place of an item; its processes, or 0 if there is none.
 
     Of several clusters the one where it ends earliest; then the fewest processes with which it
     starts earlier and ends no later, where `flags` ask for that.
     """
-    clusters = site.link.size
-    home, low, group = genes.home[item], genes.low[item], items.group[item]
+    clusters = problem.link_gbps.size
+    home, low, group = genes.home[item], genes.low[item], problem.item_group[item]
     chosen = 0
     out.start[item], out.end[item] = inf, inf
     tries = clusters if home == ANY else 1
@@ -356,17 +355,17 @@ def seek(
                     continue
                 pieces += 1
                 for c in range(site.first[k], site.first[k + 1]):
-                    if site.need[group, c] > 0 and site.power[c] >= low:
-                        power = min(power, site.power[c])
+                    if problem.need[group, c] > 0 and problem.class_power[c] >= low:
+                        power = min(power, problem.class_power[c])
             if power == inf:
                 break
-            d = run_time(site, items, item, n, power, desk.want)
+            d = run_time(problem, items, item, n, power, desk.want)
             if pieces > 1:
-                more = between(site, items, item, n, desk.want)
+                more = between(problem, items, item, n, desk.want)
                 if more > items.overhead[0] * (d - more):
                     break
-            t = ready(site, items, out, item, desk.want)
-            t = meet(site, items, desk, item, n, low, t, d, flags[APPEND])
+            t = ready(problem, out, item, desk.want)
+            t = meet(problem, site, desk, item, n, low, t, d, flags[APPEND])
             d = max(d, FINEST * abs(t)) if t < inf else d
             if t + d < out.end[item] or (t < began and t + d <= out.end[item]):
                 began = t
@@ -384,11 +383,18 @@ def seek(
 
 @helper()
 def schedule(
-    site: Site, items: Items, genes: Genes, desk: Desk, out: Out, state: State, objective: int
+    problem: Problem,
+    site: Site,
+    items: Items,
+    genes: Genes,
+    desk: Desk,
+    out: Out,
+    state: Annealing,
+    objective: int,
 ) -> float:
     """Place everything; its energy, or inf where that passes the limit or an item has no place."""
     now = site.time[0, 0]
-    for k in range(site.link.size):
+    for k in range(problem.link_gbps.size):
         desk.rows[k] = site.rows[k]
         for s in range(site.rows[k]):
             desk.time[k, s] = site.time[k, s]
@@ -403,10 +409,10 @@ def schedule(
     made, total, weighted = 0.0, 0.0, 0.0
     for x in range(size):
         item = genes.order[x]
-        n = seek(site, items, genes, desk, out, item, state.count)
+        n = seek(problem, site, items, genes, desk, out, item, state.count)
         if n == 0 or out.end[item] == inf:
             return inf
-        book(site, items, desk, out, item, n, genes.low[item], state.count[APPEND])
+        book(problem, site, items, desk, out, item, n, genes.low[item], state.count[APPEND])
         wait, job = out.end[item] - now, items.job[item]
         made = max(made, wait)
         total += wait

@@ -1,45 +1,38 @@
-"""The arrays of the serial builder, of its annealing and of the mapping by earliest finish."""
+"""The arrays of the serial builder, of its annealing and of the mapping by earliest finish.
+
+All of them read a `Problem` whose classes are numbered cluster by cluster, and in which tasks that
+have started are parents like others, B of them, numbered behind its N items.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from coalloc.policies.kernel.record import Counts, Floats, Ints, record
-from coalloc.policies.kernel.xorshift import State as RandomState
 
 ANY, SPLIT = -1, -2
-CURRENT, BEST, WARMTH, COOLING, BLEND, MADE, SUM, LIMIT = 0, 1, 2, 3, 4, 5, 6, 7
-TRIALS, IMPROVED, ACCEPTED, CHAIN, APPEND, PACK = 0, 1, 2, 3, 4, 5
+BLEND, MADE, SUM = 5, 6, 7
+CHAIN, APPEND, PACK, IDLE = 3, 4, 5, 6
+"""Of an `Annealing`: see `serial_sgs` and `serial_annealing`."""
 
 
 @record
 class Site(NamedTuple):
-    """The platform before anything is listed: K clusters, C classes cluster by cluster."""
+    """Free slots before anything is listed: K clusters, C classes numbered cluster by cluster."""
 
     first: Ints  # K + 1, classes of each cluster, by falling power
-    power: Floats  # C
     rows: Ints  # K, stretches
     time: Floats  # K x T, s
     free: Counts  # K x T x classes of a cluster
     load: Ints  # K x T, units of the link
-    need: Ints  # G x C, units a process
     room: Ints  # G x K, processes on an empty cluster
-    link: Floats  # K, Gbit/s
-    inverse_intra: Floats  # K, s / Gbit
-    latency: Floats  # K, s
-    closed_first: Ints  # C + 1
-    closed: Ints
-    reserved: Floats  # R x 2, s
-    exempt: Ints  # G x R
 
 
 @record
 class Items(NamedTuple):
-    """N items to be placed, B tasks that have started; times are s at power 1, n the processes."""
+    """N items to be placed, beside what the problem says; times are s at power 1."""
 
-    group: Ints
-    release: Floats  # N, s
-    scaled: Floats  # N x 2: a + b / n
+    scaled: Floats  # N x 2: a + b / n, n the processes
     fixed: Floats  # N x 2
     comm: Floats  # Gbit of the all-to-all
     low: Ints
@@ -48,12 +41,6 @@ class Items(NamedTuple):
     table_procs: Ints
     table_scaled: Floats
     table_fixed: Floats
-    parent_first: Ints  # N + 1
-    parent: Ints  # N and more are tasks that have started
-    parent_gbit: Floats  # below 0: no data, no latency
-    child_first: Ints  # N + 1
-    child: Ints
-    gbps: Floats  # of one process, where a plain job is split
     splits: Ints
     weight: Floats  # of its job
     job: Ints
@@ -112,12 +99,3 @@ class Choices(NamedTuple):
     high: Ints  # N x K, last row; below the first if there is none
     wide_row: Ints  # N, a row that may also be spread over clusters; -1 if there is none
     wide_want: Ints  # N x K, the processes on each cluster then
-
-
-@record
-class State(NamedTuple):
-    """State of a search between calls."""
-
-    value: Floats
-    count: Any
-    random: RandomState

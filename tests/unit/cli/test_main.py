@@ -69,7 +69,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["plan", "--snapshot", "s.json"], "plan: --snapshot needs PLAN"),
         (["snapshot", "--workload", "x.swf"], "snapshot: --workload and --platform belong"),
         (["snapshot", "--limit", "5"], "snapshot: --limit needs --workload"),
-        (["solve", "x.json"], "solve: the following arguments are required: --policy"),
+        (["solve"], "solve: the following arguments are required: SNAPSHOT"),
         (["policies", "best"], "policy: there is no policy 'best'; there are auto"),
     ],
 )

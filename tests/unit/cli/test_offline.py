@@ -94,6 +94,13 @@ def test_solve_writes_to_standard_output_and_reads_standard_input(
     assert not err
 
 
+def test_solve_plans_with_auto_where_no_policy_is_named(
+    snapshot: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("solve", str(snapshot), "--work", "100") == 0
+    assert json.loads(capsys.readouterr().out)["policy"] == "auto"
+
+
 def test_check_lists_violations(
     snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 import pytest
@@ -45,21 +43,21 @@ class FakePool:
 
     def __init__(self, *, is_warm: bool = True, fails: str = "") -> None:
         self.is_warm, self.fails = is_warm, fails
-        self.asked: list[Mapping[str, Any]] = []
+        self.asked: list[Request] = []
 
     async def wait_warm(self, timeout_s: float) -> bool:
         self.is_warm = True
         return True
 
-    async def solve(
-        self, snapshot: bytes, policy: str, options: Mapping[str, Any], **kw: Any
-    ) -> SolveOutcome:
-        self.asked.append({"options": options, **kw})
+    async def solve(self, snapshot: bytes, request: Request, *, deadline_s: float) -> SolveOutcome:
+        self.asked.append(request)
         if self.fails and len(self.asked) == 1:
             return SolveOutcome(status="killed", plan=None, message=self.fails, elapsed_s=0.0)
         view = read_snapshot(msgspec.json.decode(snapshot))
-        plan = solved(view, lookup(policy).solve, Request(policy=policy, options=dict(options)))
-        body = encoded(trimmed(plan, kw["node_entries"]))
+        asked = Request(policy=request.policy, options=request.options)
+        plan = solved(view, lookup(request.policy).solve, asked)
+        assert request.node_entries is not None
+        body = encoded(trimmed(plan, request.node_entries))
         return SolveOutcome(status="done", plan=body, message="", elapsed_s=0.0)
 
 
@@ -100,11 +98,11 @@ def test_a_limit_and_the_guard_are_costed(monkeypatch: pytest.MonkeyPatch) -> No
     assert pause == pytest.approx(found.spent_s * (1 / rule_costs.SHARE - 1), rel=0.1, abs=1e-3)
     assert offered == [CostsWanted()]
     with_rule, without_guard = pool.asked
-    assert with_rule["options"] == {"wait_limit": 5.0}
-    assert without_guard["options"]["wait_limit"] is None
+    assert with_rule.options == {"wait_limit": 5.0}
+    assert without_guard.options["wait_limit"] is None
     for asked in pool.asked:
-        assert (asked["checked"], asked["previous"]) == (True, ("2",))
-        assert asked["nice"] == rule_costs.NICE
+        assert (asked.checked, asked.previous) == (True, ("2",))
+        assert asked.nice == rule_costs.NICE
     (line,) = lines
     assert (line["event"], line["round"]) == ("rule_costs_computed", 7)
     assert line["limits"] == {"cost": -100.0, "at_most": None, "of": 200.0, "held": 1}

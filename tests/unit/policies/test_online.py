@@ -154,6 +154,44 @@ def test_over_several_clusters_no_prediction_delays_the_head() -> None:
     assert start_of(plan, "other") == pytest.approx(900.0)
 
 
+@pytest.mark.parametrize(
+    ("rule", "starts"),
+    [
+        # the second has the free node of b, and the third is there after it
+        ("forbidden", {"first": 300.0, "second": 90.0, "third": 490.0}),
+        # only the first has a reservation, on a: the third takes that node now
+        ("sooner", {"first": 300.0, "second": 1_000.0, "third": 0.0}),
+    ],
+)
+def test_each_job_has_a_reservation_where_none_may_be_split(
+    rule: str, starts: dict[str, float]
+) -> None:
+    clusters = (machine("a", 4), machine("b", 2))
+    work = (
+        Running(id="ra", nodes={f"a{n}": 1 for n in range(4)}, start=-60.0, end=300.0),
+        Running(id="rb", nodes={"b0": 1}, start=-60.0, end=90.0),
+    )
+    queue = (
+        job("first", 4, 1_200.0, submitted=-9.0, weight=1e6),
+        job("second", 2, 400.0, submitted=-8.0, weight=1e3),
+        job("third", 1, 1_000.0, submitted=-7.0),
+    )
+    plan = round_of(Snapshot(clusters=clusters, queue=queue, running=work), coallocation=rule)
+    assert {name: start_of(plan, name) for name in starts} == starts
+
+
+def test_reservations_of_all_do_not_delay_the_first_overdue_job() -> None:
+    """It is last by the orders, and its reservation is as if it were alone."""
+    clusters = (machine("a", 4), machine("b", 2))
+    work = (Running(id="r", nodes={"a0": 1, "a1": 1}, start=-60.0, end=300.0),)
+    late = job("late", 4, 9_000.0, submitted=-DAY - 1.0)
+    others = tuple(job(f"{n}", 2, 200.0 + n, submitted=-9.0 + n, weight=1e3) for n in range(5))
+    snapshot = Snapshot(clusters=clusters, queue=(late, *others), running=work)
+    plan = round_of(snapshot, coallocation="forbidden")
+    assert start_of(plan, "late") == 300.0
+    assert start_of(round_of(snapshot, coallocation="forbidden", wait_limit=None), "late") > 300.0
+
+
 def test_only_the_first_overdue_job_leaves_the_order() -> None:
     queue = tuple(
         job(name, 4, seconds, submitted=-DAY - since)

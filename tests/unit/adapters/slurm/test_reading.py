@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from coalloc.adapters.slurm.handover import handed_jobs, simple_features, to_hold
 from coalloc.adapters.slurm.native_job import (
     LAYOUT,
     NativePart,
@@ -23,15 +24,12 @@ from coalloc.adapters.slurm.reading import (
     Answers,
     chosen_nodes,
     expected_nodes,
-    handed_jobs,
     kept_nodes,
     local_waiting,
     local_waits,
     running_jobs,
-    simple_features,
     states_of,
     suspended_parts,
-    to_hold,
     unknown_jobs,
 )
 from coalloc.adapters.slurm.records import (

@@ -16,7 +16,7 @@ from coalloc.core.base.requests import (
     Submit,
     Update,
 )
-from coalloc.core.sharing.limits import OVERBOOKED
+from coalloc.core.sharing.limit_book import OVERBOOKED
 from coalloc.core.snapshots import snapshot
 from coalloc.daemon.queries.job_views import expectation, why
 from tests.support.core_site import Site

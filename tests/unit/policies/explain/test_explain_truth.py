@@ -77,8 +77,21 @@ def edit(
     body: dict[str, Any], options: dict[str, Any], job: str, change: Mapping[str, Any]
 ) -> None:
     mine = next(entry for entry in body["queue"] if entry["id"] == job)
+    if not edit_job(mine, body["time"], change) and not edit_site(body, change):
+        match change["kind"]:
+            case "split":
+                options["coallocation"] = "sooner"
+                if mine["kind"] == "moldable" and mine.get("proc_gbps") is None:
+                    mine["proc_gbps"] = 0.0
+            case "slots":
+                add_slots(body, mine, change)
+            case kind:
+                pytest.fail(f"unknown change {kind}")
+
+
+def edit_job(mine: dict[str, Any], now: float, change: Mapping[str, Any]) -> bool:
+    """Change what the job itself asks for; False where that is not the change."""
     names, after = change["names"], change["after"]
-    clusters = {cluster["name"]: cluster for cluster in body["clusters"]}
     match change["kind"]:
         case "release":
             mine["held"] = False
@@ -87,9 +100,9 @@ def edit(
         case "tasks":
             for one in mine["started"]:
                 if one["task"] in names:
-                    one["end"] = body["time"]
+                    one["end"] = now
         case "earliest":
-            mine["earliest"] = body["time"]
+            mine["earliest"] = now
         case "procs" if mine["kind"] == "rigid":
             mine["base_time"] *= mine["procs"] / after
             mine["procs"] = int(after)
@@ -103,10 +116,16 @@ def edit(
             mine["clusters"] = [*mine["clusters"], *names]
         case "bandwidth":
             mine["proc_gbps"] = after
-        case "split":
-            options["coallocation"] = "sooner"
-            if mine["kind"] == "moldable" and mine.get("proc_gbps") is None:
-                mine["proc_gbps"] = 0.0
+        case _:
+            return False
+    return True
+
+
+def edit_site(body: dict[str, Any], change: Mapping[str, Any]) -> bool:
+    """Change what is around the job; False where that is not the change."""
+    names = change["names"]
+    clusters = {cluster["name"]: cluster for cluster in body["clusters"]}
+    match change["kind"]:
         case "link":
             for name in names:
                 clusters[name]["link_gbps"] = None
@@ -126,18 +145,23 @@ def edit(
                         node.update(state="up", free_at=body["time"])
         case "reservation":
             body["reservations"] = [r for r in body["reservations"] if r["id"] not in names]
-        case "slots":
-            node = {
-                "name": "own",
-                "power": change["power"],
-                "slots": int(after),
-                "features": mine.get("features", []),
-            }
-            clusters[names[0]]["nodes"].append(node)
-            own = {"id": "own", "nodes": ["own"], "start": body["time"], "jobs": [job]}
-            body.setdefault("reservations", []).append({**own, "end": NEVER})
-        case kind:
-            pytest.fail(f"unknown change {kind}")
+        case _:
+            return False
+    return True
+
+
+def add_slots(body: dict[str, Any], mine: Mapping[str, Any], change: Mapping[str, Any]) -> None:
+    """Add a node that only this job may have."""
+    node = {
+        "name": "own",
+        "power": change["power"],
+        "slots": int(change["after"]),
+        "features": mine.get("features", []),
+    }
+    cluster = next(c for c in body["clusters"] if c["name"] == change["names"][0])
+    cluster["nodes"].append(node)
+    own = {"id": "own", "nodes": ["own"], "start": body["time"], "jobs": [mine["id"]]}
+    body.setdefault("reservations", []).append({**own, "end": NEVER})
 
 
 def fewer_moldable(mine: dict[str, Any], count: int) -> None:

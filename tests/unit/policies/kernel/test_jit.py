@@ -1,6 +1,8 @@
 """The names under which compiled functions are cached."""
 
 import compileall
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -93,3 +95,55 @@ def test_compiled_modules_depend_on_each_other_only() -> None:
         for line in TEXTS[name].splitlines():
             if line.startswith(("from coalloc", "import coalloc")):
                 assert line.startswith(f"from {HOME}."), f"{name}: {line}"
+
+
+TEMPLATE = """
+def step(x):
+    raise NotImplementedError
+
+def twice(x):
+    return step(step(x))
+"""
+PART = """
+from HOME.{low} import by
+from HOME.template import twice as template
+from coalloc.policies.kernel.jit import helper, specialized
+
+@helper()
+def step(x):
+    return {formula}
+
+twice = specialized(template, __name__, step=step)
+"""
+CALL = """
+from sixth import adding, doubling
+for twice in (adding.twice, doubling.twice):
+    result = twice(3)
+    print(result, twice.stats.cache_hits.total(), twice.stats.cache_misses.total())
+"""
+
+
+def test_specialized_templates_are_cached_by_their_parts(packages: Path) -> None:
+    write(
+        packages / "sixth",
+        template=TEMPLATE,
+        adding=PART.format(low="one", formula="x + by"),
+        doubling=PART.format(low="two", formula="x * by"),
+        one="by = 1",
+        two="by = 2",
+    )
+    paths = [str(packages), *sys.path]
+    around = {"PYTHONPATH": os.pathsep.join(paths), "NUMBA_CACHE_DIR": str(packages / "cache")}
+
+    def called() -> list[str]:
+        """Of each template its result, and what came from the cache, and what did not."""
+        command = [sys.executable, "-c", CALL]
+        done = subprocess.run(
+            command, env={**os.environ, **around}, capture_output=True, text=True, check=True
+        )
+        return done.stdout.splitlines()
+
+    assert called() == ["5 0 1", "12 0 1"]
+    assert called() == ["5 1 0", "12 1 0"]
+    (packages / "sixth" / "two.py").write_text("by = 3")
+    assert called() == ["5 1 0", "27 0 1"]

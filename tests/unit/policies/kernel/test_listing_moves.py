@@ -1,4 +1,4 @@
-"""The annealing's moves: which item ends last, and that a listing changes no candidate."""
+"""The moves of `annealing`: what they change and take back, and which item ends last."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from math import inf
 import numpy as np
 import pytest
 
+from coalloc.policies.kernel.annealing_loop import CURRENT, IMPROVED, LIMIT, TRIALS, WARMTH, warm_up
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.kernel.search.annealing import CURRENT, LAST, WARMTH
-from coalloc.policies.kernel.search.lister import Lister, copy_of, make_state
+from coalloc.policies.kernel.search.annealing import LAST, Choosing, try_move, undo_move
+from coalloc.policies.kernel.search.lister import Lister, begin_annealing, copy_of, domains_of
+from coalloc.policies.kernel.search.listing_state import Genes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
 
@@ -20,18 +22,23 @@ def lister_of(jobs: int) -> Lister:
     return Lister(planner, range(jobs), planner.decode([], "insert"))
 
 
+def same(one: Genes, other: Genes) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
 @pytest.mark.parametrize("objective", [MAKESPAN, WEIGHING])
 def test_the_item_that_ends_last_is_that_of_the_current_schedule(objective: int) -> None:
     lister = lister_of(20)
-    state, current, best = make_state(lister, seed=3), lister.genes(), lister.genes()
+    state, current, best = begin_annealing(seed=3), lister.genes(), lister.genes()
+    domains = domains_of(lister)
     state.value[CURRENT] = lister.evaluate(current, objective)
     state.value[WARMTH] = 0.002 * state.value[CURRENT]
     state.count[LAST] = lister.last_item()
     rejected = 0
     for _ in range(400):
         before = copy_of(current)
-        lister.anneal(current, best, state, objective, 1)
-        rejected += all(np.array_equal(a, b) for a, b in zip(before, current, strict=True))
+        lister.anneal(current, best, domains, state, objective, 1)
+        rejected += same(before, current)
         lister.evaluate(copy_of(current), objective)
         ends = lister.outcome().end
         assert ends[state.count[LAST]] == ends.max()
@@ -46,6 +53,41 @@ def test_a_choice_that_leaves_no_place_is_kept_and_listed_without() -> None:
     before = copy_of(genes)
     for cutoff in (inf, free / 2.0):
         lister.evaluate(genes, MAKESPAN, cutoff)
-        assert all(np.array_equal(a, b) for a, b in zip(before, genes, strict=True))
+        assert same(before, genes)
     assert lister.evaluate(genes, MAKESPAN) < inf
     assert not np.isnan(lister.outcome().end).any()
+
+
+def test_an_undone_move_leaves_all_as_it_was() -> None:
+    lister = lister_of(20)
+    genes = lister.genes()
+    search, state = Choosing(genes, domains_of(lister)), begin_annealing(seed=3)
+    state.value[CURRENT] = 50.0
+    warm_up(state, 0.1, 0.01, 50.0, 500)
+    changed = 0
+    for number in range(500):
+        before = copy_of(genes)
+        move = try_move(search, state)
+        assert state.value[LIMIT] >= 50.0
+        changed += not same(before, genes)
+        if number % 2 == 0:
+            undo_move(search, move)
+            assert same(before, genes)
+    assert changed > 300
+    assert state.count[TRIALS] == 500
+    assert state.value[WARMTH] == pytest.approx(0.5)
+
+
+def test_an_annealing_is_the_same_however_it_is_cut_into_calls() -> None:
+    found = []
+    for pieces in ([400], [1] * 400, [150, 250]):
+        lister = lister_of(20)
+        state, genes, best = begin_annealing(seed=5), lister.genes(), lister.genes()
+        state.value[CURRENT] = lister.evaluate(genes, MAKESPAN)
+        warm_up(state, 0.01, 0.0001, float(state.value[CURRENT]), 400)
+        for trials in pieces:
+            lister.anneal(genes, best, domains_of(lister), state, MAKESPAN, trials)
+        found.append([*genes, *best, *state])
+    for other in found[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(found[0], other, strict=True))
+    assert found[0][-2][IMPROVED] > 0

@@ -13,7 +13,7 @@ from coalloc.policies.kernel import state
 from coalloc.policies.kernel.instance.arrays import make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.search import annealing, listing_state
-from coalloc.policies.kernel.search.lister import Lister, make_state
+from coalloc.policies.kernel.search.lister import Lister, domains_of
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
 
 FIELD = re.compile(r"^    (\w+): \w+  # ([^,:;\n]+)", re.MULTILINE)
@@ -44,7 +44,7 @@ def arrays() -> list[tuple[str, Any]]:
         ("Rows", lister.rows),
         ("Genes", lister.genes()),
         ("Desk", lister.desk),
-        ("Anneal", make_state(lister, 0, (1.0, 1.5))),
+        ("Domains", domains_of(lister, (1.0, 1.5))),
     ]
 
 
@@ -56,7 +56,7 @@ def test_shapes_are_those_that_are_written(name: str, given: Any) -> None:
     if name in ("Base", "Rows"):
         sizes["T"] = given.time.size
     module = {"Rows": listing_state, "Genes": listing_state, "Desk": listing_state}
-    kind = getattr(module.get(name, annealing if name == "Anneal" else state), name)
+    kind = getattr(module.get(name, annealing if name == "Domains" else state), name)
     told = written(kind, sizes)
     assert told
     shapes = {field: np.shape(getattr(given, field)) for field in told}
