@@ -14,8 +14,9 @@ profile of free slots over time   on `profile`, `fit`,      `auto` on line, roun
                                   `seek`, `allotment`       `stream` replays whole logs on it
 parallel, on what is free now     `listing`, annealed by    `oas`, `oas-balanced`, `oas-slots`
                                   `annealing`
-serial with insertion, on a       `serial_sgs`, annealed    `workflow`; `auto` where tasks wait
-profile of each cluster           by `serial_annealing`
+serial with insertion, on a       `serial_sgs` on           `workflow`; `auto` where one workflow
+profile of each cluster           `serial_fit`, annealed    is all that waits
+                                  by `serial_annealing`
                                   the same; by earliest     `m-heft*`, `hcpa`, `mcpa`, `mca-heft`
                                   finish over levels of
                                   power `earliest_finish`;

@@ -16,7 +16,8 @@ from math import inf
 from typing import Any
 
 from coalloc.policies.kernel.jit import helper, kernel
-from coalloc.policies.kernel.search.serial_sgs import book, meet, ready, run_time
+from coalloc.policies.kernel.search.serial_fit import meet, ready, run_time
+from coalloc.policies.kernel.search.serial_sgs import book
 from coalloc.policies.kernel.search.serial_state import Choices, Desk, Items, Out, Site
 from coalloc.policies.kernel.state import FINEST, TOL, Problem
 
