@@ -46,7 +46,7 @@ CORRECTIONS_S = (
     *(60.0, 300.0, 900.0, 1800.0),
     *(3600.0, 7200.0, 18_000.0, 36_000.0, 72_000.0, 180_000.0, 360_000.0),
 )
-"""What work that has outlived its prediction is given."""
+"""Seconds more for work that has outlived its prediction."""
 LEAST = 1e-3
 """A prediction is at least this share of the planned time."""
 
