@@ -16,8 +16,8 @@ from tests.support.core_site import Site
 
 from coalloc.core.base.projects import Limits, Project
 from coalloc.core.base.settings import PrioritySettings
+from coalloc.core.rounds.snapshots import snapshot
 from coalloc.core.sharing.limits import hold_back
-from coalloc.core.snapshots import snapshot
 
 USERS, PROJECTS = 500, 50
 REPEATS = 5

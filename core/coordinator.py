@@ -10,19 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coalloc.core import (
-    after_restore,
-    deadlines,
-    dispatch,
-    isolating,
-    operating,
-    presence,
-    queue,
-    requeueing,
-    reserving,
-    rounds,
-    updating,
-)
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.effects import Effect, Wake
 from coalloc.core.base.events import (
@@ -67,8 +54,18 @@ from coalloc.core.base.speedup_fit import Run
 from coalloc.core.base.start_intervals import Calibration, Promise, StartError
 from coalloc.core.base.state import State, arrival, forget_tokens
 from coalloc.core.base.usage import Owner, Usage
+from coalloc.core.clusters import presence
+from coalloc.core.commands import operators as operating
+from coalloc.core.commands import queue
+from coalloc.core.commands import reservations as reserving
+from coalloc.core.commands import updates as updating
+from coalloc.core.jobs import after_restore, deadlines
 from coalloc.core.learning import promises
+from coalloc.core.rounds import dispatch
+from coalloc.core.rounds import isolation as isolating
+from coalloc.core.rounds import round as rounds
 from coalloc.core.sharing import accounting
+from coalloc.core.starts import requeue as requeueing
 from coalloc.model.reserved import Reserved
 
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from coalloc.core import snapshots
 from coalloc.core.base.state import State
+from coalloc.core.jobs.occupation import occupation
 from coalloc.core.learning.accuracy import StartAccuracy
-from coalloc.core.occupation import occupation
+from coalloc.core.rounds import snapshots
 from coalloc.model.platform import NodeState
 
 EVERY_S = 5.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable
 
-from coalloc.core import reserving
 from coalloc.core.base.events import Disconnected, StatementReceived
 from coalloc.core.base.messages import Ping, Statement
 from coalloc.core.base.state import State
-from coalloc.core.batch_queues.queueing import wanted_slots
+from coalloc.core.commands import reservations as reserving
+from coalloc.core.starts.queued_claims import wanted_slots
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.outbox import Delivery
 from coalloc.wire.server import ExecutorPeer

@@ -17,7 +17,7 @@ from coalloc.core.base.settings import (
     Settings,
     Trigger,
 )
-from coalloc.core.batch_accounts import check_accounts
+from coalloc.core.jobs.batch_accounts import check_accounts
 from coalloc.daemon.foreign_options import check_foreign_options, check_options
 from coalloc.model.errors import InputError
 from coalloc.model.fields import shown

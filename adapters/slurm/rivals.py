@@ -1,7 +1,7 @@
 """Claims that bear a mark of coalloc's, where another service has some in the queue too.
 
 Two services know nothing of each other but what the queue shows of both: by that they decide, each
-for itself and in the same way, which of two jobs gives way (`core.batch_queues.rivals`).
+for itself and in the same way, which of two jobs gives way (`core.starts.rivals`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Submit:
     job : mapping
         Fields of a job as in the snapshot format, without ``id`` and ``submitted``.
     needs : tuple of (kind, id)
-        A kind of `core.dependencies` and a job's id.
+        A kind of `core.jobs.dependencies` and a job's id.
     array : tuple of int
         Indices; one job for each.
     hold_infeasible : bool

@@ -117,7 +117,7 @@ class RoundControl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aside:
-    """Reason for which rounds leave a job out, see `core.isolating`.
+    """Reason for which rounds leave a job out, see `core.rounds.isolation`.
 
     Attributes
     ----------

@@ -50,7 +50,7 @@ class ClusterSettings:
     Attributes
     ----------
     accounts : mapping
-        From jobs' accounts to those of its batch system: see `core.batch_accounts`.
+        From jobs' accounts to those of its batch system: see `core.jobs.batch_accounts`.
     """
 
     name: str
@@ -143,7 +143,7 @@ class Settings:
         Then a claim that waits is given up for another combination; doubles with each try.
     move_margin_s : float
         A claim that waits is withdrawn where another placement starts its job earlier by more than
-        this, and twice as much with each further move; 0: none is (`core.batch_queues.moving`).
+        this, and twice as much with each further move; 0: none is (`core.starts.late_moves`).
     max_idle_node_s : float
         Node-seconds that the parts of a job may hold in one attempt, while others wait.
     backoff_first_s, backoff_max_s : float

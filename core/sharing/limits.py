@@ -22,7 +22,7 @@ from math import inf
 from coalloc.core.base.projects import ITS_ARRAY, Scope
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
-from coalloc.core.dependencies import open_needs
+from coalloc.core.jobs.dependencies import open_needs
 from coalloc.core.sharing.limit_book import HOUR_S, TOLERANCE_S, LimitBook, Use, over_hours
 from coalloc.core.sharing.priority import factors, is_on, project_of
 from coalloc.model.cost import base_time

@@ -9,11 +9,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from coalloc.core import rules, snapshots
 from coalloc.core.base.composites import flow_of, named
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
-from coalloc.core.workflows import first_record
+from coalloc.core.jobs.workflows import first_record
+from coalloc.core.rounds import rules, snapshots
 from coalloc.daemon.queries import accounts, accuracy, job_views, shares, workflow_views
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError
 from coalloc.daemon.queries.reservation_rows import reservation_rows

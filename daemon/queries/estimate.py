@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from coalloc.core import snapshots
-from coalloc.core.admission import never_fits
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.requests import Submit
 from coalloc.core.base.start_intervals import FIRST, Calibration
-from coalloc.core.deadlines import DEADLINE, impossible, misses
-from coalloc.core.eligibility import owner_of
-from coalloc.core.placing import NOW_S
-from coalloc.core.queue import submitted_job
+from coalloc.core.commands.admission import never_fits
+from coalloc.core.commands.queue import submitted_job
+from coalloc.core.jobs.deadlines import DEADLINE, impossible, misses
+from coalloc.core.jobs.eligibility import owner_of
+from coalloc.core.rounds import snapshots
 from coalloc.core.sharing import limits
+from coalloc.core.starts.placements import NOW_S
 from coalloc.daemon.queries.answers import Sources
 from coalloc.daemon.queries.caller import QueryRefusedError
 from coalloc.daemon.solver.planner import RoundPlanner

@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
-from coalloc.core import snapshots
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State, arrival, procs_of
-from coalloc.core.batch_queues import negotiating
-from coalloc.core.deadlines import DEADLINE, TOLERANCE_S
-from coalloc.core.dependencies import is_open
+from coalloc.core.jobs.deadlines import DEADLINE, TOLERANCE_S
+from coalloc.core.jobs.dependencies import is_open
+from coalloc.core.jobs.occupation import occupation
 from coalloc.core.learning import promises
-from coalloc.core.occupation import occupation
+from coalloc.core.rounds import snapshots
 from coalloc.core.sharing import limits
 from coalloc.core.sharing.priority import project_of
+from coalloc.core.starts import negotiation as negotiating
 from coalloc.daemon.queries import workflow_views
 from coalloc.model.job_json import write_job
 from coalloc.model.jobs import MoldableJob, RigidJob

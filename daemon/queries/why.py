@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from coalloc.core import snapshots
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
+from coalloc.core.rounds import snapshots
 from coalloc.daemon.queries import job_views
 from coalloc.daemon.solver.planner import RoundPlanner, guard
 from coalloc.daemon.solver.pool import SolverPool

@@ -10,7 +10,7 @@ from dataclasses import replace
 from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.records import ENDED, PLACED, JobRecord, JobState
 from coalloc.core.base.state import State
-from coalloc.core.workflows import first_record
+from coalloc.core.jobs.workflows import first_record
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Plan
 from coalloc.wire.job_rows import PieceRow, Progress, TaskRow

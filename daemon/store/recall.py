@@ -7,17 +7,17 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from coalloc.core.after_restore import MARK
 from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.messages import Order
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import NOBODY
 from coalloc.core.base.usage import Owner, Usage
-from coalloc.core.batch_queues.waits import WAITS_KEY, kept_waits
+from coalloc.core.clusters.presence import MARK as EXECUTOR
+from coalloc.core.commands.reservations import META as RESERVED
+from coalloc.core.commands.reservations import read_reserved
 from coalloc.core.coordinator import StoredState
-from coalloc.core.presence import MARK as EXECUTOR
-from coalloc.core.reserving import META as RESERVED
-from coalloc.core.reserving import read_reserved
+from coalloc.core.jobs.after_restore import MARK
+from coalloc.core.starts.waits import WAITS_KEY, kept_waits
 from coalloc.daemon.store.records_json import (
     read_object,
     read_promises,

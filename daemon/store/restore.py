@@ -12,7 +12,7 @@ successor of itself:
   are dropped, since an executor may have carried them out long ago;
 - a job that was being prepared waits again, one attempt earlier: whether that attempt ran is for
   its executor to say;
-- every cluster is marked as unreconciled (`coalloc.core.after_restore`), and rounds are paused
+- every cluster is marked as unreconciled (`coalloc.core.jobs.after_restore`), and rounds are paused
   until an operator has had a look.
 """
 
@@ -30,8 +30,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from coalloc.core.after_restore import MARK
 from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.jobs.after_restore import MARK
 from coalloc.daemon.store.backup import is_store
 from coalloc.daemon.store.disk import make_private, synchronise
 from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError, error_of

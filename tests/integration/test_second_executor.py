@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 from coalloc.core.base.messages import Goodbye, Hello, Ping, Read, TurnedAway
-from coalloc.core.presence import SECOND
+from coalloc.core.clusters.presence import SECOND
 from coalloc.wire.codec import decode_for_executor, encode_message
 from tests.support.live_site import Running
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from coalloc.core.after_restore import MARK as RESTORED
 from coalloc.core.base.effects import (
     AddUsage,
     AppendEvent,
@@ -28,10 +27,11 @@ from coalloc.core.base.messages import Order
 from coalloc.core.base.records import JobRecord, Launch
 from coalloc.core.base.start_intervals import Promise, StartError
 from coalloc.core.base.usage import Owner, Usage
+from coalloc.core.clusters.presence import MARK as EXECUTOR
+from coalloc.core.commands.reservations import META as RESERVED
+from coalloc.core.commands.reservations import read_reserved
 from coalloc.core.coordinator import StoredState
-from coalloc.core.presence import MARK as EXECUTOR
-from coalloc.core.reserving import META as RESERVED
-from coalloc.core.reserving import read_reserved
+from coalloc.core.jobs.after_restore import MARK as RESTORED
 from coalloc.daemon.store.recall import drained_of
 from coalloc.daemon.store.restore import highest, renumbered, unprepared
 

@@ -14,27 +14,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from coalloc.core import (
-    after_restore,
-    committing,
-    coordinator,
-    deadlines,
-    dependencies,
-    native_jobs,
-    occupation,
-    placing,
-    presence,
-    queue,
-    requeueing,
-    starting,
-    updating,
-    workflows,
-)
+from coalloc.core import coordinator
 from coalloc.core.base import composites, state
-from coalloc.core.batch_queues import moving, negotiating, queueing
+from coalloc.core.clusters import native_jobs, presence
+from coalloc.core.commands import queue
+from coalloc.core.commands import updates as updating
 from coalloc.core.executor import machine as executor
 from coalloc.core.executor import turn as executor_turn
+from coalloc.core.jobs import after_restore, deadlines, dependencies, occupation, workflows
+from coalloc.core.rounds import commitment as committing
 from coalloc.core.sharing import accounting, limit_book, limits
+from coalloc.core.starts import late_moves as moving
+from coalloc.core.starts import negotiation as negotiating
+from coalloc.core.starts import placements as placing
+from coalloc.core.starts import queued_claims as queueing
+from coalloc.core.starts import requeue as requeueing
+from coalloc.core.starts import two_phase as starting
 from coalloc.daemon import outbox
 from coalloc.daemon.store import restore
 from tests.simulation import daemon as shell

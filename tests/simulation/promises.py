@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coalloc.core.base.messages import Prepare
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.core.deadlines import DEADLINE
+from coalloc.core.jobs.deadlines import DEADLINE
 from coalloc.model.cost import link_loads
 from coalloc.model.jobs import DivisibleJob, RigidJob, WorkflowJob
 from coalloc.model.parts import PartState

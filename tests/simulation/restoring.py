@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import random
 
-from coalloc.core.after_restore import OVERTAKEN
 from coalloc.core.base.messages import Prepare
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Cancel, Command, Release, ResumeRounds
 from coalloc.core.executor.effects import Key
+from coalloc.core.jobs.after_restore import OVERTAKEN
 from coalloc.model.parts import PartState
 from tests.simulation.daemon import DaemonHost
 from tests.simulation.disk import Disk

@@ -20,7 +20,7 @@ from coalloc.core.base.requests import (
     Update,
 )
 from coalloc.core.base.settings import PrioritySettings
-from coalloc.core.reserving import META, read_reserved
+from coalloc.core.commands.reservations import META, read_reserved
 from coalloc.model.batch_options import BatchOptions
 from coalloc.model.reserved import Reserved
 from tests.simulation.disk import Disk

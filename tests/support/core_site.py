@@ -11,9 +11,9 @@ from coalloc.core.base.messages import Hello, Order, Read, Report
 from coalloc.core.base.records import JobRecord, Launch
 from coalloc.core.base.requests import Answer, Command, Done, Submit, SubmitWorkflow
 from coalloc.core.base.settings import ClusterSettings, Settings, Trigger
+from coalloc.core.commands.reservations import META as RESERVED
+from coalloc.core.commands.reservations import read_reserved
 from coalloc.core.coordinator import Coordinator, StoredState
-from coalloc.core.reserving import META as RESERVED
-from coalloc.core.reserving import read_reserved
 from coalloc.model.cost import piece_time
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.parts import PartReport, PartState

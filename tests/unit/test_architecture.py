@@ -58,12 +58,18 @@ MAY_IMPORT = {
         "coalloc.dashboard",
     ),
 }
+# The rooms of the core from the top: each imports only those after it.
+CORE_ROOMS = (
+    *("rounds", "clusters", "starts", "commands"),
+    *("sharing", "jobs", "learning", "base"),
+)
 # Sub-folders that import nothing of their package but themselves and what is named.
 WITHIN = {
-    "core/base": (),
-    "core/sharing": ("coalloc.core.base", "coalloc.core.dependencies"),
     "core/executor": ("coalloc.core.base",),
-    "core/learning": ("coalloc.core.base",),
+    **{
+        f"core/{room}": tuple(f"coalloc.core.{below}" for below in CORE_ROOMS[n + 1 :])
+        for n, room in enumerate(CORE_ROOMS)
+    },
     **{
         f"policies/kernel/{folder}": tuple(f"coalloc.policies.{name}" for name in names)
         for folder, names in {

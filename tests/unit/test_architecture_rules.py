@@ -20,7 +20,7 @@ from tests.unit.test_architecture import (
 @pytest.mark.parametrize(
     ("package", "source"),
     [
-        ("model", "import coalloc.core.queue"),
+        ("model", "import coalloc.core.commands.queue"),
         ("model", "from coalloc import __version__"),
         ("core", "from coalloc import policies"),
         ("core", "from ..policies import checker"),  # relative, out of the package
@@ -67,7 +67,7 @@ def test_layer_rule_can_pass(package: str, source: str) -> None:
         ("daemon/main.py", "import zmq.asyncio"),
         ("daemon/main.py", "from apscheduler.schedulers.asyncio import AsyncIOScheduler"),
         ("daemon/probe.py", "import psutil"),  # the right name in the wrong folder
-        ("core/queue.py", "import sqlite3"),
+        ("core/commands/queue.py", "import sqlite3"),
         ("policies/oas.py", "def f():\n    import pulp"),
         ("policies/oas.py", "from numba import njit"),
         ("adapters/slurm/adapter.py", "import subprocess"),
@@ -172,7 +172,7 @@ def test_folder_rule_can_fail(tmp_path: Path) -> None:
         ("core/sharing/limits.py", "from coalloc.core.executor import machine", 1),
         ("core/sharing/limits.py", "from coalloc.core.base.state import State", 0),
         ("core/sharing/limits.py", "from coalloc.core.sharing import priority", 0),
-        ("core/queue.py", "from coalloc.core.sharing import limits", 0),
+        ("core/commands/queue.py", "from coalloc.core.sharing import limits", 0),
     ],
 )
 def test_sub_folders_do_not_reach_up(path: str, source: str, faults: int) -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from coalloc.core import snapshots
 from coalloc.core.base.effects import ResendOrders, SaveLaunch, Solve
 from coalloc.core.base.events import (
     Disconnected,
@@ -19,7 +18,8 @@ from coalloc.core.base.messages import Goodbye, Prepare, Read, Report
 from coalloc.core.base.records import JobState, Launch
 from coalloc.core.base.requests import Cancel, Done, Refused, RoundNow, Submit
 from coalloc.core.base.settings import ClusterSettings, Trigger
-from coalloc.core.presence import STALLED_S, UNKNOWN_CLUSTERS_NAMED
+from coalloc.core.clusters.presence import STALLED_S, UNKNOWN_CLUSTERS_NAMED
+from coalloc.core.rounds import snapshots
 from coalloc.model.parts import PartState
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Running

@@ -16,8 +16,8 @@ from coalloc.core.base.requests import (
     Submit,
     Update,
 )
+from coalloc.core.rounds.snapshots import snapshot
 from coalloc.core.sharing.limit_book import OVERBOOKED
-from coalloc.core.snapshots import snapshot
 from coalloc.daemon.queries.job_views import expectation, why
 from tests.support.core_site import Site
 from tests.unit.core.base.test_usage import run

@@ -44,7 +44,7 @@ def found(site: Site) -> dict[str, Factors]:
 
 def planned(site: Site) -> dict[str, Job]:
     """The queue of the next round."""
-    from coalloc.core.snapshots import snapshot
+    from coalloc.core.rounds.snapshots import snapshot
 
     return {job.id: job for job in snapshot(site.state, site.now).queue}
 

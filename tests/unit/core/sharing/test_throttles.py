@@ -7,8 +7,8 @@ import pytest
 from coalloc.core.base.projects import Limits, UserLimits
 from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Cancel, Done, Refused, Submit, Update
+from coalloc.core.rounds.snapshots import snapshot
 from coalloc.core.sharing.limits import held_back
-from coalloc.core.snapshots import snapshot
 from coalloc.daemon.queries.job_views import expectation
 from tests.support.core_site import Site
 

@@ -23,7 +23,7 @@ from coalloc.core.base.effects import (
 )
 from coalloc.core.base.messages import Abort
 from coalloc.core.base.records import Wait
-from coalloc.core.batch_queues.waits import WAITS_KEY
+from coalloc.core.starts.waits import WAITS_KEY
 from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.records_json import read_record, write_launch

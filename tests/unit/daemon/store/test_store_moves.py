@@ -11,7 +11,7 @@ from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.restore import restore
 from coalloc.daemon.store.schema import MIGRATIONS
 from coalloc.daemon.store.sqlite import Store
-from tests.unit.core.batch_queues.test_moving import open_up, waiting
+from tests.unit.core.starts.test_late_moves import open_up, waiting
 
 
 def test_the_order_and_its_mark_are_recalled_together(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from coalloc.core.base.effects import SaveJob, SaveLaunch
 from coalloc.core.base.messages import Prepare
 from coalloc.core.base.records import JobRecord, JobState, Launch
-from coalloc.core.workflows import first_record
+from coalloc.core.jobs.workflows import first_record
 from coalloc.daemon.launches import Launches
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.records_json import write_record

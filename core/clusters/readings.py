@@ -1,0 +1,178 @@
+"""Readings of clusters, as the daemon takes them in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from coalloc.core.base.clusters import ClusterState
+from coalloc.core.base.messages import Read
+from coalloc.core.base.power import updated
+from coalloc.core.base.state import State
+from coalloc.core.clusters import native_jobs
+from coalloc.core.jobs.avoided_nodes import forget_changed
+from coalloc.model.platform import NodeState
+from coalloc.model.reading import ClusterReading, NodeReading
+
+CLOCKS_COMPARED = 10
+"""Messages by which clocks are compared: one that was late makes a clock look behind."""
+OLD_READINGS_S = 15.0
+"""For this long after a reading, older ones of another run of the executor are dropped; then it
+was restarted with its clock set back."""
+
+
+def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> None:
+    """Use what an executor has read of its cluster, or note why it could not."""
+    if read.sent:
+        cluster.clock_leads_s = (*cluster.clock_leads_s, read.sent - now)[-CLOCKS_COMPARED:]
+    if read.reading is None:
+        if not cluster.error:
+            state.log("reading_failed", level="warning", cluster=read.cluster, why=read.error)
+        cluster.error = read.error
+        return
+    if _is_late(cluster, read, now):
+        return
+    if clash := _clash(state, read.cluster, read.reading):
+        if cluster.error != clash:
+            state.log("reading_refused", level="error", cluster=read.cluster, why=clash)
+        cluster.error = clash
+        return
+    was_stale = cluster.is_stale(now, state.settings.reading_max_age_s)
+    before, reading = cluster.reading, read.reading
+    _forget_outdated(state, cluster, reading, now)
+    _use(state, cluster, read, reading, now)
+    if before is not None and _queue_moved(before, reading):
+        _try_those_behind(state, read.cluster, now)
+    is_crowded = reading.queues and reading.waiting > 0
+    if is_crowded and state.pending_jobs and not (before and before.waiting):
+        state.rounds.want("queue_moved")
+    is_of_now = read.epoch in {0, state.epoch}
+    native_jobs.taken_in(state, cluster, reading, now, is_of_now=is_of_now)
+    _name_unknown(state, cluster, reading)
+    for notice in reading.notices:
+        if before is None or notice not in before.notices:
+            state.log("cluster_noticed", level="warning", cluster=read.cluster, what=notice)
+    _say_way_in(state, before, reading)
+    _say_passed(state, before, reading)
+    if was_stale and cluster.connected:
+        slots = sum(node.slots for node in reading.nodes)
+        state.log("cluster_returned", cluster=read.cluster, nodes=len(reading.nodes), slots=slots)
+        state.rounds.happened("cluster_returned")
+    elif before is not None and _more_usable(before.nodes, reading.nodes):
+        state.rounds.happened("cluster_returned")
+    elif before is not None and len(before.running) > len(reading.running):
+        state.rounds.happened("job_finished")
+
+
+def _forget_outdated(
+    state: State, cluster: ClusterState, reading: ClusterReading, now: float
+) -> None:
+    """Forget what was concluded from nodes and rules that are other ones now."""
+    before = cluster.reading
+    if before is None or before.nodes != reading.nodes:
+        state.suitable.clear()
+        cluster.openings.clear()
+    if before is None or before.rules != reading.rules:
+        state.suitable.clear()
+        cluster.verdicts.clear()
+        if before is not None:
+            state.rounds.happened("cluster_returned")
+    forget_changed(cluster, reading, now)
+
+
+def _use(
+    state: State, cluster: ClusterState, read: Read, reading: ClusterReading, now: float
+) -> None:
+    """Make a reading the one that counts from now on."""
+    cluster.reading, cluster.read_at, cluster.error = reading, now, ""
+    cluster.reading_at, cluster.reading_run = read.at, read.run
+    limits = state.settings
+    cluster.powers = {
+        node.name: updated(
+            cluster.powers.get(node.name),
+            node.power,
+            step=limits.power_step,
+            hysteresis=limits.power_hysteresis,
+            smoothing=limits.power_smoothing,
+        )
+        for node in reading.nodes
+    }
+    cluster.drained_nodes = {n.name for n in reading.nodes if n.name in state.drained}
+
+
+def _say_way_in(state: State, before: ClusterReading | None, now: ClusterReading) -> None:
+    """Log how parts get in beside local jobs, and that they do not for a while, when it changes."""
+    if now.way and (before is None or before.way != now.way):
+        state.log("way_in_chosen", cluster=now.cluster, starts=now.way)
+    paused = before.share.paused if before is not None and before.share is not None else ""
+    why = now.share.paused if now.share is not None else ""
+    if why and not paused:
+        state.log("claims_paused", level="warning", cluster=now.cluster, why=why)
+    elif paused and not why:
+        state.log("claims_resumed", cluster=now.cluster)
+
+
+def _say_passed(state: State, before: ClusterReading | None, now: ClusterReading) -> None:
+    """Log which reservations the batch system has too, and which not, when it changes."""
+    told = {} if before is None else {each.name: each for each in before.passed}
+    for each in now.passed:
+        old = told.get(each.name)
+        if old is not None and (old.why, bool(old.running)) == (each.why, bool(each.running)):
+            continue
+        fields = {"cluster": now.cluster, "name": each.name}
+        if each.why:
+            state.log("reservation_not_passed", level="warning", **fields, why=each.why)
+        else:
+            state.log("reservation_passed", **fields, local_jobs=",".join(each.running))
+
+
+def _queue_moved(before: ClusterReading, after: ClusterReading) -> bool:
+    """Jobs that are not ours have started or ended, or fewer wait, or none."""
+    if after.waiting == 0 or after.waiting < before.waiting:
+        return True
+    return {job.id for job in before.running} != {job.id for job in after.running}
+
+
+def _try_those_behind(state: State, name: str, now: float) -> None:
+    """Let the jobs be tried again that this cluster refused because others went first."""
+    behind = [
+        record
+        for record in (state.jobs[job] for job in state.backing_off)
+        if record.behind == name and record.not_before > now
+    ]
+    for record in behind:
+        state.put(replace(record, not_before=now))
+    if behind:
+        state.rounds.want("queue_moved")
+
+
+def _is_late(cluster: ClusterState, read: Read, now: float) -> bool:
+    """Older than the reading in use, or that one a second time."""
+    if not 0.0 < read.at <= cluster.reading_at:
+        return False
+    same_clock = read.run != "" and read.run == cluster.reading_run
+    return same_clock or now - cluster.read_at <= OLD_READINGS_S
+
+
+def _name_unknown(state: State, cluster: ClusterState, reading: ClusterReading) -> None:
+    """Log each word that an adapter does not know, once."""
+    words = {w: n for w, n in reading.unknown.items() if w not in cluster.unknown}
+    if words:
+        cluster.unknown |= frozenset(words)
+        state.log("unknown_words_read", level="warning", cluster=reading.cluster, words=words)
+
+
+def _clash(state: State, name: str, reading: ClusterReading) -> str:
+    """Reason why a reading cannot be used beside those of the other clusters; empty if it can."""
+    mine = {node.name for node in reading.nodes}
+    for other, cluster in state.clusters.items():
+        if other != name and cluster.reading is not None:
+            both = next((n.name for n in cluster.reading.nodes if n.name in mine), None)
+            if both is not None:
+                return f"node {both} is a node of {other} too; names must differ"
+    return ""
+
+
+def _more_usable(before: Iterable[NodeReading], after: Iterable[NodeReading]) -> bool:
+    usable = {node.name for node in before if node.state is NodeState.UP}
+    return any(node.state is NodeState.UP and node.name not in usable for node in after)

@@ -1,0 +1,293 @@
+"""Admission of a submit, and of a job to clusters that refuse it.
+
+The formats say what a job is (`model.job_json`); this is what is refused besides: what a kind of
+job may not ask for, and what can never run. A job that a cluster will not take goes elsewhere, or
+is held with the reasons of all. A refusal that lasts (no association, a partition or a QOS that is
+forbidden) is not tried again. One that may be owed to the moment as well (over a limit of
+accounts) counts as lasting when it has been given `TRIES` times. `release` lets a job try every
+cluster again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from coalloc.core.base.effects import Wake
+from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.requests import Submit, SubmitWorkflow
+from coalloc.core.base.state import State
+from coalloc.core.jobs import deadlines
+from coalloc.core.jobs.eligibility import (
+    MOST_KEPT,
+    UNKNOWN_OWNER,
+    Owner,
+    bound_text,
+    nodes_text,
+    offered,
+    open_nodes,
+    owner_of,
+    verdict_of,
+    widest,
+)
+from coalloc.model.errors import InputError
+from coalloc.model.jobs import (
+    DivisibleJob,
+    Job,
+    MoldableJob,
+    RigidJob,
+    WorkflowJob,
+    stays_whole,
+)
+from coalloc.model.refusals import LASTING, OVER_LIMIT
+from coalloc.model.split import TOLERANCE, low_side, split
+
+TRIES = 3
+NOT_ACCEPTED = "not_accepted"
+"""Why a job is held: no cluster takes it."""
+
+
+def check(command: Submit, job: Job, max_tasks: int) -> None:
+    """Refuse what could be queued, and could not be run as it is asked for.
+
+    Parameters
+    ----------
+    max_tasks : int
+        Of one workflow.
+
+    Raises
+    ------
+    InputError
+    """
+    _check_retries(command, job)
+    if command.throttle < 0:
+        raise InputError("throttle", f"{command.throttle} is below 0")
+    if command.throttle and not command.array:
+        raise InputError("throttle", "is for arrays")
+    deadlines.check(command.finish_by)
+    if command.once and not isinstance(job, RigidJob | MoldableJob):
+        raise InputError("once", "is for rigid and moldable jobs")
+    if isinstance(job, WorkflowJob):
+        _check_workflow(command, job, max_tasks)
+    elif isinstance(command, SubmitWorkflow):
+        raise InputError("job.kind", "is not workflow")
+    elif isinstance(job, DivisibleJob):
+        _check_divisible(command, job)
+
+
+def _check_retries(command: Submit, job: Job) -> None:
+    """Refuse tries of what has no parts to be tried again.
+
+    Raises
+    ------
+    InputError
+    """
+    if command.retries < 0:
+        raise InputError("retries", f"{command.retries} is below 0")
+    if not isinstance(job, WorkflowJob | DivisibleJob) and (command.retries or command.keep_going):
+        option = "retries" if command.retries else "keep_going"
+        raise InputError(option, "is for workflows and divisible jobs")
+
+
+def _check_divisible(command: Submit, job: DivisibleJob) -> None:
+    """Refuse a divisible job whose pieces cannot be run.
+
+    Raises
+    ------
+    InputError
+    """
+    if command.array:
+        raise InputError("array", "a divisible job cannot be an array")
+    if job.time_limit is not None and job.time_limit < job.chunk_s:
+        limit = f"the time limit of a piece, {job.time_limit:g} s"
+        raise InputError("job.chunk_s", f"{job.chunk_s:g} s is longer than {limit}")
+
+
+def _check_workflow(command: Submit, job: WorkflowJob, max_tasks: int) -> None:
+    """Refuse a workflow whose tasks cannot all be run.
+
+    Raises
+    ------
+    InputError
+    """
+    if not isinstance(command, SubmitWorkflow):
+        raise InputError("job.kind", "a workflow is submitted with submit_workflow")
+    if job.started:
+        raise InputError("job.started", "is set by the daemon")
+    if len(job.tasks) > max_tasks:
+        many = f"{len(job.tasks)} tasks, at most {max_tasks}"
+        raise InputError("job.tasks", many)
+    if command.array:
+        raise InputError("array", "a workflow cannot be an array")
+    names = {task.id for task in job.tasks}
+    unknown = next((name for name in command.commands if name not in names), None)
+    if unknown is not None:
+        raise InputError(f"commands.{unknown}", "there is no such task")
+    if not command.launch.argv:
+        missing = next((task.id for task in job.tasks if not command.commands.get(task.id)), None)
+        if missing is not None:
+            raise InputError(f"commands.{missing}", "is missing: nothing says what this task runs")
+
+
+def never_fits(state: State, job: Job, owner: Owner = UNKNOWN_OWNER) -> str:
+    """Reason why the job cannot run on all that exists, whatever its state; empty if it can.
+
+    Parameters
+    ----------
+    owner : Owner, optional
+        By whom the rules of batch systems judge it; absent: they have done so.
+    """
+    slots = suitable_slots(state, job, owner)
+    if slots is None:
+        return ""  # Unknown is not "no": the cluster may have what is asked for.
+    lacking = _lacking(state, job, slots)
+    rules = _rules_against(state, job, owner) if lacking else ""
+    if not rules:
+        return lacking
+    # Where no cluster takes it at all, its size is not what it lacks.
+    return f"{lacking} ({rules})" if any(slots.values()) else rules
+
+
+def _rules_against(state: State, job: Job, owner: Owner) -> str:
+    """Objections of the clusters' batch systems to a job, cluster by cluster."""
+    told = []
+    for name, cluster in state.clusters.items():
+        is_named = job.clusters is None or name in job.clusters
+        if not cluster.configured or not is_named or cluster.reading is None:
+            continue
+        verdict = verdict_of(cluster, job, owner)
+        why = verdict.never or bound_text(verdict, job)
+        if not why and not open_nodes(cluster, verdict, owner.batch):
+            why = f"no node there has {nodes_text(verdict, owner.batch)}"
+        if why:
+            told.append(f"{name}: {why}")
+    return "; ".join(told)
+
+
+def _lacking(state: State, job: Job, slots: Mapping[str, int]) -> str:
+    """Reason why the job cannot run on these slots, however free; empty if it can."""
+    match job:
+        case RigidJob(procs=procs, proc_gbps=gbps):
+            exist = _reachable(job, slots)
+        case MoldableJob(min_procs=procs, proc_gbps=wanted):
+            exist = _reachable(job, slots)
+            gbps = wanted or 0.0
+        case WorkflowJob(tasks=tasks):
+            widest = max(tasks, key=lambda task: task.min_procs)
+            procs, gbps, exist = widest.min_procs, 0.0, sum(slots.values())
+            if procs > exist:
+                return f"task {widest.id} needs {procs} processes; {exist} slots exist"
+            return ""
+        case DivisibleJob():
+            procs, gbps, exist = 1, 0.0, sum(slots.values())
+    if procs <= exist:
+        return _never_carried(state, procs, gbps, slots)
+    what = "1 process" if procs == 1 else f"{procs} processes"
+    unknown = _features_of_no_node(state, job)
+    if unknown:
+        where = f" on {', '.join(job.clusters)}" if job.clusters else ""
+        return f"needs {what} with {'&'.join(job.features)}; no node{where} has {unknown}"
+    suitable = "suitable " if job.features or job.memory_mb_per_proc or job.clusters else ""
+    if isinstance(job, RigidJob | MoldableJob) and job.one_cluster and procs <= sum(slots.values()):
+        return f"needs {what} on one cluster; the largest has {exist} {suitable}slots"
+    return f"needs {what}; {exist} {suitable}slots exist"
+
+
+def _reachable(job: RigidJob | MoldableJob, slots: Mapping[str, int]) -> int:
+    """Slots that one start of a job may use: of all clusters, or of the largest."""
+    return max(slots.values(), default=0) if stays_whole(job) else sum(slots.values())
+
+
+def _features_of_no_node(state: State, job: Job) -> str:
+    """The features a job asks for that no node of its clusters has."""
+    known: set[str] = set()
+    for name, cluster in state.clusters.items():
+        if cluster.reading is not None and (job.clusters is None or name in job.clusters):
+            known.update(*(node.features for node in cluster.reading.nodes))
+    return ", ".join(name for name in job.features if name not in known)
+
+
+def _never_carried(state: State, procs: int, gbps: float, slots: Mapping[str, int]) -> str:
+    """Reason why the idle links cannot carry the job however it is split; empty if they can."""
+    largest = max(slots.values(), default=0)
+    if procs <= largest:
+        return ""
+    links = [state.clusters[name].settings.link_gbps for name in slots]
+    low = [low_side(procs, gbps, link, link * TOLERANCE) for link in links]
+    if split(procs, list(slots.values()), low) is not None:
+        return ""
+    narrow = ", ".join(f"{name} {link:g}" for name, link in zip(slots, links, strict=True))
+    return (
+        f"needs {procs} processes, and no cluster has more than {largest} suitable slots; "
+        f"at {gbps:g} Gbit/s each, no split of them fits the links ({narrow} Gbit/s)"
+    )
+
+
+def suitable_slots(state: State, job: Job, owner: Owner = UNKNOWN_OWNER) -> dict[str, int] | None:
+    """Slots with the features and memory a job asks for, by cluster; None if one is unread.
+
+    Kept until a cluster is read again: a stream of submits asks for the same few kinds.
+    """
+    rules = () if owner is UNKNOWN_OWNER else (owner, job.time_limit, widest(job))
+    key = (job.clusters, job.features, job.memory_mb_per_proc, rules)
+    if key not in state.suitable:
+        if len(state.suitable) >= MOST_KEPT:
+            state.suitable.clear()
+        state.suitable[key] = _counted(state, job, owner)
+    return state.suitable[key]
+
+
+def _counted(state: State, job: Job, owner: Owner) -> dict[str, int] | None:
+    slots: dict[str, int] = {}
+    wanted = set(job.features)
+    for name, cluster in state.clusters.items():
+        if not cluster.configured:
+            continue
+        if cluster.reading is None:
+            return None
+        if job.clusters is not None and name not in job.clusters:
+            continue
+        slots[name] = 0
+        verdict = verdict_of(cluster, job, owner)
+        if verdict.never:
+            continue
+        for node in offered(cluster, job, owner, verdict, {}):
+            if wanted.issubset(node.features):
+                fitting = node.slots
+                if node.memory_mb is not None and job.memory_mb_per_proc:
+                    fitting = min(fitting, node.memory_mb // job.memory_mb_per_proc)
+                slots[name] += fitting
+    return slots
+
+
+def bar(
+    state: State, record: JobRecord, now: float, cluster: str, reason: str, detail: str
+) -> bool:
+    """Take in a refusal of a part; whether it lasts, and was seen to here.
+
+    Tasks, pieces and jobs that were handed over are left to their back-off.
+    """
+    lasts = reason in LASTING or (reason == OVER_LIMIT and record.refusals + 1 >= TRIES)
+    if not lasts or record.flow or record.foreign:
+        return False
+    barred = {**record.barred, cluster: detail or reason}
+    allowed = record.job.clusters
+    names = state.clusters if allowed is None else allowed
+    left = tuple(name for name in names if name not in barred and name in state.clusters)
+    rest = replace(record.job, clusters=left)
+    lacking = never_fits(state, rest, owner_of(record)) if left else ""
+    told = "; ".join(f"{name}: {why}" for name, why in barred.items())
+    record = replace(record.unplaced(), refusals=0, not_before=now, barred=barred)
+    if left and not lacking:
+        detail = f"{cluster}: {detail or reason}"
+        state.put(replace(record, reason="backing_off", detail=detail))
+        state.emit(now, "job_requeued", record.id, detail=detail, pause_s=0.0)
+        state.log("cluster_barred", level="warning", job=record.id, cluster=cluster, why=detail)
+        state.backing_off.add(record.id)
+        state.out.append(Wake(at=now))
+        return True
+    why = f"{told}; without {', '.join(barred)} it {lacking}" if lacking else told
+    state.put(replace(record, state=JobState.HELD, reason=NOT_ACCEPTED, detail=why))
+    state.emit(now, "job_held", record.id, why=why)
+    state.log("job_held", level="warning", job=record.id, why=why)
+    return True

@@ -1,0 +1,388 @@
+"""Submit, cancel, hold, release: what users do to jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from coalloc.core.base.composites import WorkflowState, flow_of, named
+from coalloc.core.base.effects import Reply, SaveLaunch, SaveMeta, SaveToken
+from coalloc.core.base.events import Requested
+from coalloc.core.base.records import Cancellation, JobRecord, JobState, Launch
+from coalloc.core.base.requests import (
+    Answer,
+    Cancel,
+    Done,
+    Hold,
+    Refused,
+    Release,
+    SetPriority,
+    Submit,
+    SubmitWorkflow,
+)
+from coalloc.core.base.state import State
+from coalloc.core.commands import admission
+from coalloc.core.jobs import deadlines, dependencies, workflows
+from coalloc.core.jobs.eligibility import Owner
+from coalloc.core.jobs.ends import abort_parts, begin_cancelling, end_waiting
+from coalloc.core.learning.estimates import best_known, completed, history_keys
+from coalloc.core.learning.programs import program_of
+from coalloc.core.sharing import limits
+from coalloc.model.batch_options import check_options
+from coalloc.model.errors import InputError
+from coalloc.model.job_json import read_job
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
+
+MOST_PRIORITY = 30.0
+"""Doublings of a weight that an operator may give or take."""
+LONGEST_REASON = 500
+"""Of a cancellation, characters."""
+REPAIRED = "repaired"
+"""Among the sources: what was repaired of the speed-up a user gave."""
+
+
+def answered(state: State, event: Requested, answer: Answer) -> None:
+    """Reply to the client, after the commit."""
+    state.out.append(Reply(origin=event.origin, answer=answer))
+
+
+def submit(state: State, event: Requested, command: Submit, now: float) -> None:
+    """Queue a job, or say why not; a known token answers with the job it made."""
+    known = state.tokens.get((event.user, command.token))
+    if known is not None:
+        ids = [known] if not command.array else [f"{known}_{i}" for i in command.array]
+        answered(state, event, Done(body={"job": known, "jobs": ids, "again": True}))
+        return
+    answered(state, event, _too_many(state, event, command) or _queued(state, event, command, now))
+
+
+def _queued(state: State, event: Requested, command: Submit, now: float) -> Answer:
+    """Queue a job, or every member of an array, under the next number; or why not."""
+    name = command.name or _program(command)
+    needs = dependencies.resolved(
+        state, command.needs, user=event.user, name=name, array=command.array or (None,)
+    )
+    if isinstance(needs, Refused):
+        return needs
+    base = _admitted(state, event, command, name, now)
+    if isinstance(base, Refused):
+        return base
+    state.last_job += 1
+    number = str(state.last_job)
+    ids = [f"{number}_{i}" for i in command.array] or [number]
+    state.out.append(SaveMeta(key="last_job", value=number))
+    state.out.append(SaveToken(user=event.user, token=command.token, job=number))
+    state.tokens[event.user, command.token] = number
+    state.out.append(SaveLaunch(job=number, launch=command.launch))
+    if isinstance(command, SubmitWorkflow) and isinstance(base.job, WorkflowJob):
+        _save_commands(state, number, command, base.job)
+    for job_id, index in zip(ids, command.array or (None,), strict=True):
+        record = replace(
+            base,
+            id=job_id,
+            job=replace(base.job, id=job_id),
+            needs=needs[index],
+            array_index=index,
+        )
+        state.put(record)
+        state.emit(now, "job_submitted", job_id, user=event.user, name=record.name)
+        if record.state is JobState.PENDING:
+            state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
+    warnings = [f"job {number}: {base.sources[REPAIRED]}"] if REPAIRED in base.sources else []
+    body = {"job": number, "jobs": ids, "again": False, "warnings": warnings}
+    return Done(body=body)
+
+
+def _admitted(
+    state: State,
+    event: Requested,
+    command: Submit,
+    name: str,
+    now: float,
+) -> JobRecord | Refused:
+    """The record of a job that may be queued, of an array the first member's; or why not."""
+    if why := state.tree.refusal(command.batch.account, event.user):
+        return Refused(code="not_allowed", message=f"account: {why}")
+    try:
+        job, sources = submitted_job(state, event.user, command, now)
+    except InputError as error:
+        return Refused(code="bad_request", message=str(error))
+    project = state.tree.project(command.batch.account, event.user)
+    owner = Owner(
+        user=event.user,
+        uid=event.uid,
+        gid=event.gid,
+        batch=command.batch,
+        once=command.once,
+    )
+    lacking = admission.never_fits(state, job, owner) or limits.never_fits(
+        state, project, event.user, job
+    )
+    if lacking and not command.hold_infeasible:
+        return Refused(code="infeasible", message=lacking)
+    record = JobRecord(
+        id="new",
+        job=job,
+        name=name,
+        user=event.user,
+        uid=event.uid,
+        gid=event.gid,
+        command=_program(command),
+        submitted=now,
+        sources=sources,
+        state=JobState.HELD if command.hold or lacking else JobState.PENDING,
+        reason="infeasible" if lacking else "",
+        detail=lacking,
+        retries=command.retries,
+        keep_going=command.keep_going,
+        requeue=command.requeue,
+        once=command.once,
+        batch=command.batch,
+        throttle=command.throttle,
+        finish_by=command.finish_by,
+    )
+    if why := deadlines.impossible(state, record, now):
+        return Refused(code="bad_request", message=why)
+    return record
+
+
+def _save_commands(state: State, number: str, command: SubmitWorkflow, job: WorkflowJob) -> None:
+    """Keep what each task runs, where that is not one command for all of them."""
+    if command.launch.argv:
+        return
+    for place, task in enumerate(job.tasks, 1):
+        launch = Launch(argv=tuple(command.commands[task.id]), cwd="")
+        state.out.append(SaveLaunch(job=f"{number}.{place}", launch=launch))
+
+
+def _program(command: Submit) -> str:
+    return program_of(command.launch.argv) or command.name
+
+
+def submitted_job(
+    state: State, user: str, command: Submit, now: float
+) -> tuple[Job, Mapping[str, str]]:
+    """The job of a submit as the planner will see it, and where its figures came from.
+
+    Raises
+    ------
+    InputError
+    """
+    program = _program(command)
+    launcher = command.launch.argv[0].rpartition("/")[2] if command.launch.argv else ""
+    job, sources = planned_job(
+        state,
+        user,
+        command.job,
+        now,
+        program=program,
+        name=command.name or program,
+        launcher=launcher,
+    )
+    admission.check(command, job, state.settings.max_tasks)
+    if command.once and isinstance(job, RigidJob | MoldableJob):
+        job = replace(job, one_cluster=True)
+    check_options(command.batch)
+    return job, sources
+
+
+def planned_job(
+    state: State,
+    user: str,
+    asked: Mapping[str, Any],
+    now: float,
+    *,
+    program: str,
+    name: str,
+    launcher: str = "",
+) -> tuple[Job, Mapping[str, str]]:
+    """A job with what its user left out, and where its figures came from.
+
+    Raises
+    ------
+    InputError
+    """
+    for key in ("id", "submitted", "passed_over", "held", "after", "priority"):
+        if key in asked:
+            raise InputError(f"job.{key}", "is set by the daemon")
+    keys = history_keys(user, program, name)
+    fields, sources = completed(
+        asked,
+        user=user,
+        command=program,
+        defaults=state.settings.defaults,
+        launcher=launcher,
+        history=best_known(state.history, keys),
+        runs=best_known(state.runs, keys),
+        fallback_base_time=state.settings.fallback_base_time,
+    )
+    body: dict[str, Any] = {**fields, "id": "new"}
+    for cluster in body.get("clusters") or ():
+        if cluster not in state.clusters or not state.clusters[cluster].configured:
+            raise InputError("job.clusters", f"there is no cluster {cluster!r}")
+    job, warnings = read_job(body, "job", now)
+    if warnings:
+        sources[REPAIRED] = "; ".join(warnings).removeprefix("job new: ")
+    if job.earliest < now:
+        job = replace(job, earliest=now)
+    return job, sources
+
+
+def _too_many(state: State, event: Requested, command: Submit) -> Refused | None:
+    if len(command.array) > state.settings.max_array:
+        return Refused(
+            code="too_many",
+            message=f"array has {len(command.array)} jobs, at most {state.settings.max_array}",
+        )
+    if len(set(command.array)) != len(command.array) or any(i < 0 for i in command.array):
+        return Refused(code="bad_request", message="array: indices must differ and not be negative")
+    limit = state.settings.max_jobs_per_user
+    if limit:
+        waiting = (state.jobs[job] for job in state.waiting)
+        mine = sum(record.user == event.user and record.is_waiting for record in waiting)
+        if mine + max(1, len(command.array)) > limit:
+            return Refused(
+                code="too_many", message=f"{event.user} has {mine} waiting jobs, at most {limit}"
+            )
+    project = state.tree.project(command.batch.account, event.user)
+    more = max(1, len(command.array))
+    if why := limits.waiting_refusal(state, project, event.user, more):
+        return Refused(code="too_many", message=why)
+    return None
+
+
+def _own(state: State, event: Requested, job: str) -> JobRecord | Refused:
+    record = state.jobs.get(job)
+    if record is None:
+        return Refused(code="not_found", message=f"there is no job {job}")
+    if record.user != event.user and not event.operator:
+        return Refused(code="not_allowed", message=f"job {job} belongs to {record.user}")
+    return record
+
+
+def chosen_jobs(state: State, event: Requested, job: str) -> list[JobRecord] | Refused:
+    """The job that a caller may change, or all jobs of the array of that number."""
+    number, task = flow_of(job)
+    flow = state.composites.get(number)
+    if flow is not None:
+        owner = _own(state, event, number)
+        if isinstance(owner, Refused):
+            return owner
+        if not isinstance(flow, WorkflowState):
+            absent = Refused(code="not_found", message=f"job {number} has no piece {task}")
+            return [state.jobs[job]] if job in state.jobs else absent
+        place = named(owner.job, task)
+        if place is None:
+            return Refused(code="not_found", message=f"workflow {number} has no task {task}")
+        return [workflows.task_record(state, flow, place[1])]
+    if job in state.jobs or "_" in job:
+        found = _own(state, event, job)
+        return found if isinstance(found, Refused) else [found]
+    members = [_own(state, event, name) for name in dependencies.members_of(state, job)]
+    records = [record for record in members if isinstance(record, JobRecord)]
+    if records:
+        return records
+    return next(
+        (r for r in members if isinstance(r, Refused)),
+        Refused(code="not_found", message=f"there is no job {job}"),
+    )
+
+
+def cancel(state: State, event: Requested, command: Cancel, now: float) -> None:
+    """End a job: at once if it waits, else through its executors."""
+    if len(command.reason) > LONGEST_REASON or not command.reason.isprintable():
+        message = f"reason: is not one line of at most {LONGEST_REASON} characters"
+        answered(state, event, Refused(code="bad_request", message=message))
+        return
+    chosen = chosen_jobs(state, event, command.job)
+    if isinstance(chosen, Refused):
+        answered(state, event, chosen)
+        return
+    living = [record for record in chosen if not record.is_ended]
+    if not living:
+        message = f"job {command.job} has ended already ({chosen[0].state})"
+        answered(state, event, Refused(code="wrong_state", message=message))
+        return
+    by = Cancellation(user=event.user, reason=command.reason)
+    for record in living:
+        if record.id in state.composites:
+            workflows.cancel(state, record, by, now)
+        elif record.flow in state.composites:
+            workflows.cancel_task(state, record, by, now)
+        elif record.is_waiting:
+            end_waiting(state, record, now, JobState.CANCELLED, by.words)
+        elif record.state is JobState.PREPARING:
+            abort_parts(state, record, by.words)
+            end_waiting(state, record, now, JobState.CANCELLED, by.words)
+        elif not record.cancelled_by:
+            begin_cancelling(state, record, by, now)
+            abort_parts(state, record, by.words)
+    answered(state, event, Done(body={"jobs": [record.id for record in living]}))
+
+
+def hold(state: State, event: Requested, command: Hold, now: float) -> None:
+    """Keep waiting jobs from being planned."""
+    _switch(state, event, command.job, now, JobState.PENDING, JobState.HELD, "job_held")
+
+
+def release(state: State, event: Requested, command: Release, now: float) -> None:
+    """Let held jobs be planned."""
+    _switch(state, event, command.job, now, JobState.HELD, JobState.PENDING, "job_released")
+    state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
+    if command.job in state.composites:
+        state.rounds.want("released")
+
+
+def set_priority(state: State, event: Requested, command: SetPriority, now: float) -> None:
+    """Give waiting jobs another place among the others."""
+    chosen = chosen_jobs(state, event, command.job)
+    if isinstance(chosen, Refused):
+        answered(state, event, chosen)
+        return
+    if not abs(command.priority) <= MOST_PRIORITY:
+        what = f"priority: {command.priority:g} is outside -{MOST_PRIORITY:g}..{MOST_PRIORITY:g}"
+        answered(state, event, Refused(code="bad_request", message=what))
+        return
+    waiting = [record for record in chosen if record.is_waiting or record.id in state.composites]
+    if not waiting:
+        message = f"job {command.job} is {chosen[0].state}, and waits no more"
+        answered(state, event, Refused(code="wrong_state", message=message))
+        return
+    for record in waiting:
+        state.put(replace(record, priority=command.priority))
+        state.emit(now, "job_priority_set", record.id, user=event.user, priority=command.priority)
+    state.rounds.want("priority_set")
+    answered(state, event, Done(body={"jobs": [record.id for record in waiting]}))
+
+
+def _switch(
+    state: State, event: Requested, job: str, now: float, old: JobState, new: JobState, kind: str
+) -> None:
+    chosen = chosen_jobs(state, event, job)
+    if isinstance(chosen, Refused):
+        answered(state, event, chosen)
+        return
+    if any(record.flow for record in chosen):
+        part, whole = ("piece", "job") if chosen[0].chunks else ("task", "workflow")
+        message = f"a {part} is neither held nor released by itself; its {whole} is"
+        answered(state, event, Refused(code="wrong_state", message=message))
+        return
+    fitting = [record for record in chosen if _is_in(record, old)]
+    if not fitting and not any(record.state is new for record in chosen):
+        message = f"job {job} is {chosen[0].state}, not {old}"
+        answered(state, event, Refused(code="wrong_state", message=message))
+        return
+    for record in fitting:
+        begun = new is JobState.PENDING and record.started is not None
+        to = JobState.RUNNING if begun else new
+        state.put(replace(record, state=to, reason="", detail="", barred={}))
+        state.emit(now, kind, record.id, user=event.user)
+    answered(state, event, Done(body={"jobs": [record.id for record in chosen]}))
+
+
+def _is_in(record: JobRecord, state: JobState) -> bool:
+    """Test for a state; a job with tasks or pieces counts as held also while it runs."""
+    divided = isinstance(record.job, WorkflowJob | DivisibleJob)
+    running = divided and record.state is JobState.RUNNING
+    return record.state is state or (running and state is JobState.PENDING)

@@ -1,0 +1,251 @@
+"""Reservations that operators make: nodes kept for some users, or for nobody, for a time."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, replace
+from math import inf
+from typing import Any
+
+from coalloc.core.base.effects import SaveMeta, Wake
+from coalloc.core.base.events import Requested
+from coalloc.core.base.requests import Done, Refused, Reserve, Unreserve
+from coalloc.core.base.state import State
+from coalloc.core.commands.queue import answered
+from coalloc.model.platform import NodeState
+from coalloc.model.ranges import EVENT
+from coalloc.model.reserved import Reserved
+from coalloc.model.snapshot import Reservation
+
+META = "reservations"
+MOST = 1000
+"""Reservations at once."""
+
+
+def reserve(state: State, event: Requested, command: Reserve, now: float) -> None:
+    """Keep nodes, or say why not."""
+    made = _made(state, event, command, now)
+    if isinstance(made, Refused):
+        answered(state, event, made)
+        return
+    state.reserved[made.name] = made
+    _save(state)
+    _wake(state)
+    if state.round is not None:  # its plan does not know of this
+        state.round.changed.update(state.waiting)
+    fields: dict[str, Any] = {"name": made.name, "nodes": ",".join(made.nodes), "start": made.start}
+    fields |= {"end": None if made.end >= EVENT.high else made.end, "users": ",".join(made.users)}
+    fields |= {"user": event.user, "reason": made.reason}
+    state.emit(now, "reserved", **fields)
+    state.log("reserved", **fields)
+    state.rounds.want("reserved")
+    overlapping = _still_running(state, made)
+    answered(
+        state,
+        event,
+        Done(body={"reservation": made.name, "nodes": list(made.nodes), "running": overlapping}),
+    )
+
+
+def unreserve(state: State, event: Requested, command: Unreserve, now: float) -> None:
+    """Take a reservation back."""
+    if command.name not in state.reserved:
+        message = f"there is no reservation {command.name}"
+        answered(state, event, Refused(code="not_found", message=message))
+        return
+    _end(state, command.name, now, event.user)
+    answered(state, event, Done(body={}))
+
+
+def end_due(state: State, now: float) -> None:
+    """Forget the reservations whose time is over."""
+    for name in [name for name, kept in state.reserved.items() if kept.end <= now]:
+        _end(state, name, now, "")
+    _wake(state)
+
+
+def views(state: State, known: Collection[str]) -> list[Reservation]:
+    """The reservations as planning sees them, those of known nodes."""
+    if not state.reserved:
+        return []
+    of: dict[str, list[str]] = defaultdict(list)
+    if any(kept.users for kept in state.reserved.values()):
+        for record in (*state.waiting_records(), *state.placed_records()):
+            of[record.user].append(record.id)
+    found = []
+    for kept in state.reserved.values():
+        nodes = tuple(node for node in kept.nodes if node in known)
+        jobs = tuple(job for user in kept.users for job in of[user])
+        if nodes:
+            found.append(
+                Reservation(id=kept.name, nodes=nodes, start=kept.start, end=kept.end, jobs=jobs)
+            )
+    return found
+
+
+def of_cluster(state: State, name: str) -> tuple[Reserved, ...] | None:
+    """The reservations with nodes of a cluster, and those nodes; None: its nodes are not known."""
+    reading = state.clusters[name].reading
+    if reading is None:
+        return None
+    here = {node.name for node in reading.nodes} if state.reserved else set()
+    found = (
+        replace(kept, nodes=tuple(node for node in kept.nodes if node in here))
+        for kept in state.reserved.values()
+    )
+    return tuple(kept for kept in found if kept.nodes)
+
+
+def is_kept_from(state: State, user: str, nodes: Collection[str], start: float, end: float) -> bool:
+    """Test if one of the nodes is kept for others at some time in [start, end)."""
+    return any(
+        kept.start < end
+        and kept.end > start
+        and user not in kept.users
+        and any(node in nodes for node in kept.nodes)
+        for kept in state.reserved.values()
+    )
+
+
+def read_reserved(text: str) -> dict[str, Reserved]:
+    """Reservations from the store."""
+    return {
+        row["name"]: Reserved(**{**row, "nodes": tuple(row["nodes"]), "users": tuple(row["users"])})
+        for row in json.loads(text or "[]")
+    }
+
+
+def _wake(state: State) -> None:
+    """Be called when the next of them ends."""
+    due = min((kept.end for kept in state.reserved.values()), default=EVENT.high)
+    if due != state.reserved_due and due < EVENT.high:
+        state.out.append(Wake(at=due))
+    state.reserved_due = due
+
+
+def _save(state: State) -> None:
+    rows = [asdict(kept) for kept in state.reserved.values()]
+    state.out.append(SaveMeta(key=META, value=json.dumps(rows, separators=(",", ":"))))
+
+
+def _end(state: State, name: str, now: float, user: str) -> None:
+    del state.reserved[name]
+    _save(state)
+    state.emit(now, "unreserved", name=name, user=user)
+    state.log("unreserved", name=name, user=user)
+    state.rounds.want("unreserved")
+
+
+def _made(state: State, event: Requested, command: Reserve, now: float) -> Reserved | Refused:
+    """The reservation that is asked for; nothing is kept yet."""
+    name = command.name or _free_name(state)
+    if name in state.reserved:
+        return Refused(code="wrong_state", message=f"there is a reservation {name} already")
+    if len(state.reserved) >= MOST:
+        return Refused(code="too_many", message=f"there are {MOST} reservations already")
+    start = now if command.start is None else command.start
+    end = EVENT.high if command.duration_s is None else start + command.duration_s
+    if not (EVENT.holds(start) and now <= end <= EVENT.high and start < end < inf):
+        return Refused(code="bad_request", message="its time is over, or has no length")
+    nodes = _nodes(state, command, start, end)
+    if isinstance(nodes, Refused):
+        return nodes
+    for kept in state.reserved.values():
+        both = sorted(set(kept.nodes) & set(nodes))
+        if both and kept.start < end and kept.end > start:
+            message = f"{both[0]} is in reservation {kept.name} then"
+            return Refused(code="wrong_state", message=message)
+    return Reserved(
+        name=name,
+        nodes=nodes,
+        start=max(start, now),
+        end=end,
+        users=tuple(dict.fromkeys(command.users)),
+        by=event.user,
+        reason=" ".join(command.reason.split()),
+    )
+
+
+def _free_name(state: State) -> str:
+    number = 1
+    while f"r{number}" in state.reserved:
+        number += 1
+    return f"r{number}"
+
+
+def _nodes(state: State, command: Reserve, start: float, end: float) -> tuple[str, ...] | Refused:
+    """The nodes that are named, or as many of them as are asked for."""
+    cluster_of = state.node_cluster()
+    named: dict[str, None] = {}
+    for target in command.targets:
+        if target in state.clusters:
+            members = [node for node, cluster in cluster_of.items() if cluster == target]
+            if not members:
+                message = f"cluster {target} has not been read; name its nodes when it has"
+                return Refused(code="wrong_state", message=message)
+            named |= dict.fromkeys(members)
+        elif target in cluster_of:
+            named[target] = None
+        else:
+            message = f"there is no cluster and no node {target}"
+            return Refused(code="not_found", message=message)
+    if not named:
+        return Refused(code="bad_request", message="targets: no node is named")
+    if command.count is None:
+        return tuple(named)
+    if not 1 <= command.count <= len(named):
+        message = f"count: {command.count} is outside 1..{len(named)}, the nodes that are named"
+        return Refused(code="bad_request", message=message)
+    return _freest(state, named, command.count, start, end)
+
+
+def _freest(
+    state: State, nodes: Collection[str], count: int, start: float, end: float
+) -> tuple[str, ...]:
+    """So many of the nodes: up, not reserved then, and free the soonest."""
+    busy = _busy_until(state)
+    up = {
+        node.name
+        for cluster in state.clusters.values()
+        if cluster.reading is not None
+        for node in cluster.reading.nodes
+        if node.state is NodeState.UP
+    }
+    taken = {
+        node
+        for kept in state.reserved.values()
+        if kept.start < end and kept.end > start
+        for node in kept.nodes
+    }
+    ranked = sorted(
+        nodes, key=lambda node: (node in taken, node not in up, max(busy.get(node, start), start))
+    )
+    return tuple(sorted(ranked[:count], key=list(nodes).index))
+
+
+def _busy_until(state: State) -> Mapping[str, float]:
+    """Expected end of the work on each node, of the nodes that have some."""
+    busy: dict[str, float] = {}
+    for record in state.placed_records():
+        begun = record.started if record.started is not None else record.submitted
+        for part in record.parts:
+            for node in part.nodes:
+                busy[node] = max(busy.get(node, 0.0), begun + record.planned)
+    for cluster in state.clusters.values():
+        for work in () if cluster.reading is None else cluster.reading.running:
+            for node in work.nodes:
+                busy[node] = max(busy.get(node, 0.0), work.end)
+    return busy
+
+
+def _still_running(state: State, made: Reserved) -> list[str]:
+    """Our jobs of other users that may run into it, by their time limits; they are not ended."""
+    return [
+        record.id
+        for record in state.placed_records()
+        if record.user not in made.users
+        and (record.started or made.start) + (record.job.time_limit or record.planned) > made.start
+        and any(node in made.nodes for part in record.parts for node in part.nodes)
+    ]

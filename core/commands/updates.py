@@ -1,0 +1,246 @@
+"""Changes of waiting jobs, with the checks of a submit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from coalloc.core.base.events import Requested
+from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.requests import Done, Refused, Update
+from coalloc.core.base.state import State
+from coalloc.core.commands import admission
+from coalloc.core.commands.queue import answered, chosen_jobs, planned_job
+from coalloc.core.jobs import deadlines, dependencies
+from coalloc.core.jobs.eligibility import owner_of
+from coalloc.core.jobs.offers import Offers
+from coalloc.core.learning import promises
+from coalloc.core.sharing import limits
+from coalloc.model.batch_options import NAMES, BatchOptions, check_options
+from coalloc.model.errors import InputError
+from coalloc.model.job_json import write_job
+from coalloc.model.jobs import DivisibleJob, Job, WorkflowJob
+
+FIXED = frozenset({"kind", "tasks", "edges", "started", "work", "chunk_s", "one_cluster"})
+"""What a job is, rather than what it asks for."""
+_SET_BY_DAEMON = frozenset({"id", "submitted", "held", "after", "passed_over", "priority"})
+_INSTEAD_OF = {"speedup": ("times",), "times": ("speedup",)}
+
+
+def update(state: State, event: Requested, command: Update, now: float) -> None:
+    """Change a waiting job, or those members of an array that wait, all of them or none."""
+    chosen = chosen_jobs(state, event, command.job)
+    if isinstance(chosen, Refused):
+        answered(state, event, chosen)
+        return
+    waiting = [record for record in chosen if record.is_waiting]
+    if not waiting:
+        message = f"job {command.job} is {chosen[0].state}; only a waiting job can be changed"
+        answered(state, event, Refused(code="wrong_state", message=message))
+        return
+    if command.throttle is not None and (refused := _not_throttled(chosen, command)):
+        answered(state, event, refused)
+        return
+    changed = []
+    offers: dict[float, Offers] = {}
+    for record in waiting:
+        outcome = _changed(state, record, command, now, offers)
+        if isinstance(outcome, Refused):
+            answered(state, event, outcome)
+            return
+        changed.append(outcome)
+    if looped := _circle(state, command, changed):
+        answered(state, event, looped)
+        return
+    changes = _in_words(command)
+    if command.throttle is not None:
+        for record in chosen:  # What runs counts, and may have to run again.
+            if record.is_placed:
+                state.put(replace(record, throttle=command.throttle))
+    for record in changed:
+        state.put(record)
+        state.limited.pop(record.id, None)
+        state.outlook.pop(record.id, None)
+        promises.withdraw(state, record.id)
+        if state.round is not None:
+            state.round.changed.add(record.id)
+        state.emit(now, "job_updated", record.id, user=event.user, changes=changes)
+        state.log("job_updated", job=record.id, user=event.user, changes=changes)
+    state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
+    answered(state, event, Done(body={"jobs": [record.id for record in changed]}))
+
+
+def _not_throttled(chosen: list[JobRecord], command: Update) -> Refused | None:
+    """The refusal of a throttle for what is not an array, or only a member of one."""
+    if (command.throttle or 0) < 0:
+        message = f"throttle: {command.throttle} is below 0"
+    elif not chosen[0].array:
+        message = f"throttle: job {command.job} is no array"
+    elif command.job != chosen[0].array:
+        message = f"throttle: is one for the whole array; change job {chosen[0].array}"
+    else:
+        return None
+    return Refused(code="bad_request", message=message)
+
+
+def _changed(
+    state: State, record: JobRecord, command: Update, now: float, offers: dict[float, Offers]
+) -> JobRecord | Refused:
+    """The record with its changes; nothing is kept yet."""
+    if why := _fixed(record):
+        return Refused(code="wrong_state", message=why)
+    name = command.name if command.name is not None else record.name
+    needs = _needs(state, record, command, name)
+    if isinstance(needs, Refused):
+        return needs
+    try:
+        batch = _with_options(record.batch, command.batch)
+        job, sources = record.job, record.sources
+        if command.fields:
+            job, sources = _planned(state, record, command.fields, now)
+        deadlines.check(command.finish_by or None)
+    except InputError as error:
+        return Refused(code="bad_request", message=str(error))
+    project = state.tree.project(batch.account, record.user)
+    if why := state.tree.refusal(batch.account, record.user):
+        return Refused(code="not_allowed", message=f"account: {why}")
+    owner = owner_of(replace(record, batch=batch))
+    lacking = admission.never_fits(state, job, owner) or limits.never_fits(
+        state, project, record.user, job
+    )
+    if lacking:
+        return Refused(code="infeasible", message=lacking)
+    finish_by = record.finish_by
+    if command.finish_by is not None:
+        finish_by = command.finish_by or None
+    is_timed_anew = command.finish_by is not None or bool(command.fields)
+    timed = replace(record, job=job, finish_by=finish_by)
+    if is_timed_anew and (why := deadlines.impossible(state, timed, now, offers)):
+        return Refused(code="bad_request", message=why)
+    was_infeasible = record.state is JobState.HELD and record.reason == "infeasible"
+    return replace(
+        record,
+        job=job,
+        sources=sources,
+        name=name,
+        needs=needs,
+        batch=batch,
+        throttle=record.throttle if command.throttle is None else command.throttle,
+        finish_by=finish_by,
+        state=JobState.PENDING if was_infeasible else record.state,
+        reason="" if was_infeasible or record.state is JobState.PENDING else record.reason,
+        detail="" if was_infeasible or record.state is JobState.PENDING else record.detail,
+        barred={},
+        behind="",
+        late=(),
+    )
+
+
+def _fixed(record: JobRecord) -> str:
+    """Reason why nothing of a waiting job can be changed; empty where it can."""
+    if record.flow:
+        return f"a {'piece' if record.chunks else 'task'} is not changed by itself"
+    if record.foreign:
+        return f"job {record.id} is {record.origin}'s own job {record.foreign}; change it there"
+    if isinstance(record.job, WorkflowJob | DivisibleJob) and record.started is not None:
+        return f"job {record.id} has begun; only a job that has not can be changed"
+    return ""
+
+
+def _needs(
+    state: State, record: JobRecord, command: Update, name: str
+) -> tuple[tuple[str, str], ...] | Refused:
+    """Dependencies of the job with its changes, none of them on itself."""
+    if command.needs is None:
+        return record.needs
+    found = dependencies.resolved(
+        state, command.needs, user=record.user, name=name, array=(record.array_index,)
+    )
+    if isinstance(found, Refused):
+        return found
+    return tuple((k, n) for k, n in found[record.array_index] if n != record.id)
+
+
+def _circle(state: State, command: Update, changed: list[JobRecord]) -> Refused | None:
+    """The refusal of changes by which a job would wait for itself."""
+    if command.needs is None:
+        return None
+    needs = {record.id: record.needs for record in changed}
+    for record in changed:
+        if looped := dependencies.circle(state, record.id, needs):
+            message = f"dependency: job {looped} waits for job {record.id}"
+            return Refused(code="bad_request", message=message)
+    return None
+
+
+def _planned(
+    state: State, record: JobRecord, changes: Mapping[str, Any], now: float
+) -> tuple[Job, Mapping[str, str]]:
+    """The job with its changes, estimated again where the user named no run time.
+
+    Raises
+    ------
+    InputError
+    """
+    for key in changes:
+        if key in FIXED:
+            raise InputError(f"job.{key}", "cannot be changed; submit another job")
+    old = write_job(record.job)
+    fields = {
+        key: value
+        for key, value in old.items()
+        if key not in _SET_BY_DAEMON
+        and (key not in record.sources or record.sources[key] == "user")
+    }
+    for key, value in changes.items():
+        for other in _INSTEAD_OF.get(key, ()):
+            fields.pop(other, None)
+        fields[key] = value
+    fields = {key: value for key, value in fields.items() if value is not None}
+    job, sources = planned_job(
+        state, record.user, fields, now, program=record.command, name=record.name
+    )
+    earliest = job.earliest if "earliest" in changes else record.job.earliest
+    return replace(job, id=record.id, submitted=record.job.submitted, earliest=earliest), sources
+
+
+def _with_options(old: BatchOptions, changes: Mapping[str, str]) -> BatchOptions:
+    """Options for the batch systems, with its changes.
+
+    Raises
+    ------
+    InputError
+    """
+    for name in changes:
+        if name not in NAMES:
+            raise InputError(f"batch.{name}", f"is not one of {', '.join(NAMES)}")
+    new = replace(old, **changes)
+    check_options(new)
+    return new
+
+
+def _in_words(command: Update) -> str:
+    """Changes in words, for the event and the log: ``time_limit=60 procs=2``."""
+    out: dict[str, object] = {**command.fields, **command.batch}
+    if command.name is not None:
+        out["name"] = command.name
+    if command.needs is not None:
+        out["needs"] = ",".join(f"{kind}:{job}" for kind, job in command.needs)
+    if command.throttle is not None:
+        out["throttle"] = command.throttle or None
+    if command.finish_by is not None:
+        out["finish_by"] = command.finish_by or None
+    return " ".join(f"{key}={_plain(value)}" for key, value in out.items())
+
+
+def _plain(value: object) -> str:
+    match value:
+        case None | "" | [] | ():
+            return "none"
+        case list() | tuple():
+            return ",".join(map(_plain, value))
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)

@@ -1,0 +1,1 @@
+"""Jobs: where each may run, what it waits for, how it ends."""

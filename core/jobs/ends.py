@@ -1,0 +1,67 @@
+"""Ends of jobs that never ran, and of those that depend on a job that has ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coalloc.core.base.messages import Abort, Dismiss
+from coalloc.core.base.records import Cancellation, JobRecord, JobState
+from coalloc.core.base.state import State
+from coalloc.core.jobs.dependencies import cannot_be_met
+from coalloc.model.parts import PART_ENDED
+
+
+def abort_parts(state: State, record: JobRecord, reason: str) -> None:
+    """Have every part that has not ended released or ended."""
+    for part in record.parts:
+        if part.state not in PART_ENDED:
+            state.send(part.cluster, Abort(job=record.id, attempt=record.attempt, reason=reason))
+
+
+def begin_cancelling(state: State, record: JobRecord, by: Cancellation, now: float) -> None:
+    """Note who ends a job that runs, and why."""
+    state.put(replace(record, cancelled_by=by.user, cancel_reason=by.reason))
+    given = {"reason": by.reason} if by.reason else {}
+    state.emit(now, "job_cancelling", record.id, user=by.user, **given)
+    state.log("job_cancelling", job=record.id, user=by.user, **given)
+
+
+def end_waiting(
+    state: State, record: JobRecord, now: float, end: JobState, detail: str, reason: str = ""
+) -> None:
+    """End a job that never ran, and those that can no longer run without it."""
+    _end_unrun(state, record, now, end, detail, reason)
+    release_dependents(state, record.id, now)
+
+
+def _end_unrun(
+    state: State, record: JobRecord, now: float, end: JobState, detail: str, reason: str
+) -> None:
+    state.put(
+        replace(record, state=end, ended=now, reason=reason or str(end), detail=detail, parts=())
+    )
+    state.emit(now, "job_ended", record.id, state=str(end), detail=detail)
+    state.log("job_ended", job=record.id, state=str(end), exit_code=None, detail=detail)
+    if record.foreign and reason != "cancelled_there":
+        dismiss(state, record)
+
+
+def dismiss(state: State, record: JobRecord) -> None:
+    """Have a handed job cancelled where its user submitted it."""
+    if record.origin in state.clusters:
+        order = Dismiss(job=record.id, attempt=record.attempt, foreign=record.foreign)
+        state.send(record.origin, order)
+
+
+def release_dependents(state: State, job: str, now: float) -> None:
+    """End the jobs whose dependency on this one can no longer be met, and those behind them."""
+    ended = [job]
+    while ended:
+        record = state.jobs[ended.pop()]
+        for other in tuple(state.dependents.get(record.id, ())):
+            waiting = state.jobs[other]
+            whys = (cannot_be_met(k, record) for k, needed in waiting.needs if needed == record.id)
+            why = next(filter(None, whys), "")
+            if why:
+                _end_unrun(state, waiting, now, JobState.CANCELLED, why, "dependency")
+                ended.append(other)

@@ -1,0 +1,229 @@
+"""Offers of the clusters to the waiting jobs of one snapshot: where each may start, and from when.
+
+Nodes that only some of the jobs may have get a feature that those jobs then ask for (`Marks`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from coalloc.core.base.records import JobRecord
+from coalloc.core.base.state import State
+from coalloc.core.jobs.avoided_nodes import avoided, shape_of
+from coalloc.core.jobs.eligibility import (
+    Owner,
+    is_capped,
+    narrowest,
+    offered,
+    owner_of,
+    reservation_of,
+    run_into,
+    run_into_reserved,
+    verdict_of,
+    widest,
+)
+from coalloc.model.cost import shortest_time
+from coalloc.model.jobs import Job, MoldableJob, RigidJob
+from coalloc.model.platform import NodeState
+from coalloc.model.ranges import EVENT
+from coalloc.model.reading import NodeReading
+
+OF_NODES = frozenset({"partition", "gres", "constraint"})
+"""Options that say on which nodes a job may run."""
+TOLERANCE = 1e-9
+
+
+@dataclass(slots=True)
+class Marks:
+    """Features by which a snapshot says which nodes a job may have.
+
+    Attributes
+    ----------
+    of_nodes : dict of node name to list of str
+        To be added to their own.
+    """
+
+    of_nodes: dict[str, list[str]] = field(default_factory=dict)
+    _names: dict[Hashable, str] = field(default_factory=dict)
+    _used: Counter[str] = field(default_factory=Counter)
+
+    def named(self, key: Hashable, label: str, nodes: Iterable[NodeReading]) -> str:
+        """The feature that these nodes have and no others do; equal keys are equal nodes."""
+        if key not in self._names:
+            self._used[label] += 1
+            number = self._used[label]
+            name = self._names[key] = label if number == 1 else f"{label}#{number}"
+            for node in nodes:
+                self.of_nodes.setdefault(node.name, []).append(name)
+        return self._names[key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """Offer of the clusters to a job.
+
+    Attributes
+    ----------
+    refusing : mapping of cluster to reason
+        Those that do not take it now, or never.
+    mark : str
+        Feature of the nodes that it may have; empty: all.
+    earliest : float
+        Before this it would be refused, seconds.
+    """
+
+    refusing: Mapping[str, str]
+    mark: str = ""
+    earliest: float = -inf
+
+
+NO_OFFER = Offer(refusing={})
+
+
+@dataclass(slots=True, kw_only=True)
+class Offers:
+    """Offers to the jobs of one snapshot; jobs of one kind get the same.
+
+    Attributes
+    ----------
+    now : float
+        Seconds.
+    busy : mapping of node name to slots
+        Taken now.
+    marks : Marks
+    """
+
+    state: State
+    now: float
+    busy: Mapping[str, int]
+    marks: Marks = field(default_factory=Marks)
+    _kept: dict[Hashable, Offer] = field(default_factory=dict)
+    _are_needed: bool | None = None
+
+    def of(self, record: JobRecord) -> Offer:
+        """Offer of the clusters to a waiting job."""
+        if self._are_needed is None:
+            self._are_needed = bool(self.state.reserved) or any(
+                cluster.refused or (cluster.reading is not None and cluster.reading.rules)
+                for cluster in self.state.clusters.values()
+            )
+        is_timed = record.finish_by is not None and record.job.time_limit is None
+        if not (self._are_needed or is_timed or record.once) or record.foreign:
+            return NO_OFFER
+        job = record.job
+        who = (record.user, record.uid, record.gid, record.once, record.id if is_timed else "")
+        key = (who, shape_of(record), job.time_limit, widest(job), job.clusters)
+        if key not in self._kept:
+            self._kept[key] = self._made(record)
+        return self._kept[key]
+
+    def _made(self, record: JobRecord) -> Offer:
+        owner, job = owner_of(record), record.job
+        refusing: dict[str, str] = {}
+        kinds: list[Hashable] = []
+        chosen: list[NodeReading] = []
+        ahead: dict[str, float] = {}
+        refused: frozenset[str] = frozenset()
+        earliest, is_bounded = -inf, False
+        least = _least_power(record, self.now)
+        for name, cluster in self.state.clusters.items():
+            if cluster.reading is None or (job.clusters is not None and name not in job.clusters):
+                continue
+            verdict = verdict_of(cluster, job, owner)
+            if why := verdict.never or verdict.closed:
+                refusing[name] = why
+                continue
+            nodes = offered(cluster, job, owner, verdict, self.busy)
+            own = reservation_of(cluster, owner.batch)
+            if own is not None:
+                nodes = tuple(node for node in nodes if node.name in own.nodes)
+                earliest = max(earliest, own.start)
+            if least:
+                step = self.state.settings.power_step
+                nodes = tuple(node for node in nodes if cluster.power_of(node, step) >= least)
+            is_bounded |= len(nodes) < len(cluster.reading.nodes)
+            chosen += nodes
+            ahead |= run_into(cluster, job, verdict, self.now, own)
+            ahead |= run_into_reserved(self.state, name, record, self.now)
+            refused |= avoided(cluster, record, self.now)
+            cap = (job.features, verdict.limits) if is_capped(verdict, job) else None
+            kinds.append((name, verdict.partitions, cap))
+        clear = [node for node in chosen if node.name not in ahead]
+        if len(clear) < len(chosen):
+            later = _later(job, clear, chosen, ahead)
+            if later is None:
+                chosen, is_bounded = clear, True
+            else:
+                earliest = max(earliest, later)
+        untried = [node for node in chosen if node.name not in refused]
+        if len(untried) < len(chosen) and _rooms(job, untried) >= narrowest(job):
+            chosen, is_bounded = untried, True
+        if not is_bounded:
+            return Offer(refusing=refusing, earliest=earliest)
+        told = owner.batch
+        key = (
+            tuple(kinds),
+            told.gres,
+            told.constraint,
+            told.reservation,
+            frozenset(ahead),
+            refused,
+            least,
+        )
+        mark = self.marks.named((key, len(chosen)), _label(owner, ahead, least), chosen)
+        return Offer(refusing=refusing, mark=mark, earliest=earliest)
+
+
+def _later(
+    job: Job,
+    clear: Iterable[NodeReading],
+    nodes: Iterable[NodeReading],
+    ahead: Mapping[str, float],
+) -> float | None:
+    """Time from which reservations leave a job enough nodes; None: they do now, or never will."""
+    needed = narrowest(job)
+    room = _rooms(job, clear)
+    if room >= needed:
+        return None
+    ending = (n for n in nodes if ahead.get(n.name, EVENT.high) < EVENT.high)
+    for node in sorted(ending, key=lambda n: ahead[n.name]):
+        room += room_on(job, node)
+        if room >= needed:
+            return ahead[node.name]
+    return None
+
+
+def _rooms(job: Job, nodes: Iterable[NodeReading]) -> int:
+    return sum(room_on(job, node) for node in nodes)
+
+
+def room_on(job: Job, node: NodeReading) -> int:
+    """Processes of a job that a node can take when it is idle."""
+    if node.state is not NodeState.UP or not set(job.features).issubset(node.features):
+        return 0
+    if node.memory_mb is None or not job.memory_mb_per_proc:
+        return node.slots
+    return min(node.slots, node.memory_mb // job.memory_mb_per_proc)
+
+
+def _least_power(record: JobRecord, now: float) -> float:
+    """Power below which a job without a time limit ends after its deadline; 0: none is too low."""
+    job = record.job
+    is_timed = record.finish_by is not None and job.time_limit is None
+    if not is_timed or not isinstance(job, RigidJob | MoldableJob):
+        return 0.0
+    shortest = shortest_time(job)
+    left_s = (record.finish_by or 0.0) - max(now, record.opens(now)) - (1.0 - job.sigma) * shortest
+    return job.sigma * shortest / left_s * (1.0 - TOLERANCE) if left_s > 0.0 else inf
+
+
+def _label(owner: Owner, ahead: Mapping[str, float], least: float) -> str:
+    asked = [f"{k}={v}" for k, v in owner.batch.given() if k in OF_NODES]
+    if least:
+        asked.append("fast enough for its deadline")
+    if ahead:
+        asked.append("no reservation ahead")
+    return "&".join(asked) or "offered"

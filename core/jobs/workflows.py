@@ -1,0 +1,259 @@
+"""Workflows: tasks that end, are tried again, or take the rest with them; the end of the whole.
+
+Divisible jobs are treated alike: a piece is a task that nothing stands behind (`core.composites`).
+
+Rules
+-----
+- A task that fails, runs out of time or is lost is tried again as often as `retries` says, each
+  time after a longer pause. A cancelled task is not.
+- Then what stands behind it never runs. Without `keep_going` no further task is started at all;
+  those that run go on to their ends.
+- A workflow ends when nothing of it runs and nothing of it will: *completed* when every task
+  completed, else *failed*, with the first task that failed and why; *cancelled* when somebody
+  asked for that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from coalloc.core.base.composites import ChunkPool, WorkflowState, is_stopping, part_fields, spans
+from coalloc.core.base.effects import Wake
+from coalloc.core.base.records import Cancellation, JobRecord, JobState
+from coalloc.core.base.state import State
+from coalloc.core.jobs.dependencies import has_started
+from coalloc.core.jobs.ends import abort_parts, begin_cancelling, release_dependents
+from coalloc.model.jobs import RigidJob
+
+RETRIED = frozenset({JobState.FAILED, JobState.TIMEOUT, JobState.LOST})
+TASK_FAILED = "task_failed"
+PIECE_FAILED = "piece_failed"
+
+
+def task_record(state: State, flow: WorkflowState, task: str) -> JobRecord:
+    """The record of a task; a new one where it was never placed."""
+    known = state.jobs.get(flow.job_of(task))
+    return known or first_record(state.jobs[flow.id], task, flow.numbers[task])
+
+
+def first_record(workflow: JobRecord, task: str, number: int) -> JobRecord:
+    """A task's record before it is placed: a rigid job of its own, with its workflow's owner."""
+    record = part_record(workflow, number)
+    return replace(record, name=f"{workflow.name}.{task}", task=task)
+
+
+def part_record(workflow: JobRecord, number: int) -> JobRecord:
+    """The record of a task or a piece of this number, as far as it follows from the whole."""
+    whole = workflow.job
+    job = f"{workflow.id}.{number}"
+    return JobRecord(
+        id=job,
+        job=RigidJob(
+            id=job,
+            procs=1,
+            base_time=1.0,
+            weight=whole.weight,
+            submitted=workflow.submitted,
+            earliest=workflow.submitted,
+            time_limit=whole.time_limit,
+            clusters=whole.clusters,
+            features=whole.features,
+            memory_mb_per_proc=whole.memory_mb_per_proc,
+        ),
+        name=workflow.name,
+        user=workflow.user,
+        uid=workflow.uid,
+        gid=workflow.gid,
+        command=workflow.command,
+        submitted=workflow.submitted,
+        flow=workflow.id,
+        batch=workflow.batch,
+    )
+
+
+def begin(state: State, workflow: JobRecord, first: JobRecord, now: float) -> None:
+    """A workflow runs from when the first of its tasks is placed."""
+    if workflow.started is not None:
+        return
+    state.put(replace(workflow, state=JobState.RUNNING, started=now))
+    has_started(state, workflow)
+    state.emit(now, "job_started", workflow.id, **part_fields(first))
+    state.log("job_started", job=workflow.id, **part_fields(first))
+
+
+def tries_again(state: State, record: JobRecord, now: float) -> bool:
+    """Have a task that ended badly wait for another try, if it has one left.
+
+    Parameters
+    ----------
+    record : JobRecord
+        With the state it would end in.
+    """
+    flow, workflow = state.composites.get(record.flow), state.jobs.get(record.flow)
+    if flow is None or workflow is None or record.state not in RETRIED:
+        return False
+    if record.failures >= workflow.retries or is_stopping(workflow, flow):
+        return False
+    failures = record.failures + 1
+    limits = state.settings
+    pause = min(limits.backoff_max_s, limits.backoff_first_s * 2.0 ** min(failures - 1, 60))
+    why = record.detail or record.reason
+    state.put(
+        replace(
+            record,
+            state=JobState.PENDING,
+            failures=failures,
+            not_before=now + pause,
+            parts=(),
+            link_gbps={},
+            started=None,
+            ended=None,
+            exit_code=None,
+            skew_s=None,
+            reason="tried_again",
+            detail=why,
+        )
+    )
+    fields: dict[str, Any] = {**part_fields(record), "failures": failures, "pause_s": pause}
+    fields |= {"exit_code": record.exit_code, "detail": why}
+    if record.chunks:
+        state.emit(now, "piece_tried_again", record.id, **fields)
+    else:
+        state.emit(now, "task_tried_again", record.id, **fields)
+    kind = "piece_tried_again" if record.chunks else "task_tried_again"
+    state.log(kind, level="warning", job=record.id, **fields)
+    state.backing_off.add(record.id)
+    state.out.append(Wake(at=now + pause))
+    state.rounds.outdated()
+    return True
+
+
+def task_ended(state: State, record: JobRecord, now: float) -> None:
+    """Draw the consequences of a task's end, which is on its record, for its workflow."""
+    flow, workflow = state.composites.get(record.flow), state.jobs.get(record.flow)
+    if flow is None or workflow is None:
+        return
+    if record.state is not JobState.COMPLETED:
+        if not workflow.cancelled_by and not workflow.reason:
+            reason, why = _first_failure(state, flow)
+            state.put(replace(workflow, reason=reason, detail=why))
+        state.rounds.outdated()
+    elif _is_off(state, record):
+        state.rounds.outdated()
+    if record.chunks:
+        state.rounds.happened("job_finished")  # No plan says what comes next on its nodes.
+    settle(state, flow, now)
+
+
+def _first_failure(state: State, flow: WorkflowState | ChunkPool) -> tuple[str, str]:
+    """Reason and detail of a workflow, some task of which has ended otherwise than completed."""
+    failed = [state.jobs[flow.job_of(task)] for task in flow.failed]
+    first = min(failed, key=lambda record: record.ended or 0.0)
+    which = " ".join(*part_fields(first).items())
+    why = f"{which} {first.state}: {first.detail or first.reason}"
+    return PIECE_FAILED if first.chunks else TASK_FAILED, why
+
+
+def _is_off(state: State, record: JobRecord) -> bool:
+    """Its run time was not the planned one."""
+    if record.started is None or record.ended is None:
+        return True
+    limits = state.settings
+    off = abs(record.ended - record.started - record.planned)
+    return off > max(limits.task_tolerance_s, limits.task_tolerance * record.planned)
+
+
+def settle(state: State, flow: WorkflowState | ChunkPool, now: float) -> None:
+    """End a workflow of which nothing runs, and nothing will."""
+    workflow = state.jobs[flow.id]
+    if flow.placed or (flow.open and not is_stopping(workflow, flow)):
+        return
+    end = _end_of(state, workflow, flow)
+    for task in tuple(flow.open):
+        record = state.jobs.get(flow.job_of(task))
+        if record is not None:
+            why = "its job was stopped" if record.chunks else "its workflow was stopped"
+            state.put(
+                replace(record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why)
+            )
+            state.emit(now, "job_ended", record.id, state="cancelled", detail=why)
+    state.put(replace(end, ended=now))
+    fields: dict[str, Any] = {"state": str(end.state), "exit_code": end.exit_code}
+    fields["detail"] = end.detail
+    state.emit(now, "job_ended", flow.id, **fields)
+    state.log("job_ended", job=flow.id, **fields)
+    release_dependents(state, flow.id, now)
+    state.rounds.happened("job_finished")
+
+
+def _end_of(state: State, workflow: JobRecord, flow: WorkflowState | ChunkPool) -> JobRecord:
+    if workflow.cancelled_by:
+        why = f"{workflow.cancellation.words}; {_tally(flow)}"
+        return replace(workflow, state=JobState.CANCELLED, reason="cancelled", detail=why)
+    if not flow.failed:
+        return replace(workflow, state=JobState.COMPLETED, reason="", detail="", exit_code=0)
+    failed = [state.jobs[flow.job_of(task)] for task in flow.failed]
+    codes = [record.exit_code for record in failed if record.exit_code]
+    reason, why = _first_failure(state, flow)
+    return replace(
+        workflow,
+        state=JobState.FAILED,
+        reason=reason,
+        detail=f"{why}; {_tally(flow)}",
+        exit_code=codes[0] if codes else None,
+    )
+
+
+def _tally(flow: WorkflowState | ChunkPool) -> str:
+    if isinstance(flow, ChunkPool):
+        text = f"{flow.done} of {flow.total} chunks completed"
+        return f"{text}, failed: {spans(flow, flow.failed)}" if flow.failed else text
+    total, done, failed = len(flow.tasks), len(flow.completed), len(flow.failed)
+    text = f"{done} of {total} tasks completed"
+    if failed > 1:
+        text += f", {failed} failed"
+    not_run = total - done - failed
+    return f"{text}, {not_run} not run" if not_run else text
+
+
+def cancel(state: State, workflow: JobRecord, by: Cancellation, now: float) -> None:
+    """End what runs of a workflow, and start nothing more of it."""
+    flow = state.composites[workflow.id]
+    if not workflow.cancelled_by:
+        begin_cancelling(state, workflow, by, now)
+    for task in tuple(flow.placed):
+        end_placed(state, state.jobs[flow.job_of(task)], by, now)
+    if workflow.id in state.composites:
+        settle(state, flow, now)
+
+
+def cancel_task(state: State, record: JobRecord, by: Cancellation, now: float) -> None:
+    """End one task or piece that has not ended; what stands behind it never runs."""
+    if record.is_placed:
+        end_placed(state, record, by, now)
+        return
+    why = by.words
+    record = replace(
+        record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why, parts=()
+    )
+    state.put(record)
+    state.emit(now, "job_ended", record.id, state=str(record.state), detail=why)
+    state.log("job_ended", job=record.id, state=str(record.state), exit_code=None, detail=why)
+    task_ended(state, record, now)
+
+
+def end_placed(state: State, record: JobRecord, by: Cancellation, now: float) -> None:
+    """End a job that occupies nodes, at once where it has not been told to start."""
+    why = by.words
+    abort_parts(state, record, why)
+    if record.state is JobState.PREPARING:
+        ended = replace(
+            record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why, parts=()
+        )
+        state.put(ended)
+        state.emit(now, "job_ended", record.id, state=str(ended.state), detail=why)
+        state.log("job_ended", job=record.id, state=str(ended.state), exit_code=None, detail=why)
+        task_ended(state, ended, now)
+    elif not record.cancelled_by:
+        begin_cancelling(state, record, by, now)

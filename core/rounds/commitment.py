@@ -1,0 +1,168 @@
+"""The commitment of a plan: what starts now and still fits, what is queued, what fills the rest."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+
+from coalloc.core.base.records import JobRecord, JobState, Outlook
+from coalloc.core.base.state import RoundState, State, arrival
+from coalloc.core.commands.reservations import is_kept_from
+from coalloc.core.jobs import deadlines
+from coalloc.core.jobs.dependencies import open_needs
+from coalloc.core.jobs.occupation import Occupation, misfit, occupation
+from coalloc.core.sharing import limits
+from coalloc.core.sharing.limit_book import LimitBook
+from coalloc.core.starts import queued_claims as queueing
+from coalloc.core.starts.placements import NOW_S, divisible, place_pieces, startable
+from coalloc.core.starts.waits import waiting_claims
+from coalloc.model.plan import Placement, Plan, Reason
+from coalloc.model.snapshot import Snapshot
+
+
+def start_now(state: State, plan: Plan, now: float) -> None:
+    """Start what the plan has now and still fits."""
+    current = state.round
+    if current is None:
+        return
+    time = current.snapshot.time
+    view = occupation(state, now)
+    claims = waiting_claims(state)
+    book = LimitBook(state, now) if limits.are_on(state) else None
+    started: list[str] = []
+    for placement in plan.placements:
+        if placement.start > time + NOW_S or placement.chunks is not None:
+            continue
+        record = startable(state, placement, now)
+        if record is None:
+            continue
+        why = _obstacle(state, placement, record, view, now)
+        if why and record.flow:
+            continue  # It starts along the plan when its nodes are free.
+        if why:
+            _superseded(state, current, record.id, why)
+            continue
+        placement = queueing.gathered(state, record, placement, view, now)
+        if deadlines.misses(record, now, placement.end - placement.start):
+            deadlines.withhold(state, record.id, current.number)
+            continue
+        if book is not None and limits.holds(state, book, record, placement):
+            continue
+        queued = queueing.may_wait(state, record, placement, view, claims)
+        if not queued and not record.foreign and queueing.must_wait(state, placement, view):
+            continue  # As many claims as may wait there already, and others go first.
+        queueing.commit(
+            state, current, record, placement, view, claims, now, policy=plan.policy, queued=queued
+        )
+        if book is not None:
+            book.take(record, *limits.start_of(record, placement))
+        started.append(record.id)
+    if started:
+        _count_passed_over(state, started, now)
+
+
+def _obstacle(
+    state: State, placement: Placement, record: JobRecord, view: Occupation, now: float
+) -> str:
+    """Reason why a placement cannot start now; empty if it can.
+
+    The plan knows of reservations, but its clock may have been set forward since.
+    """
+    why = misfit(placement, record, view)
+    if not why and is_kept_from(state, record.user, placement.nodes, now, now):
+        why = "one of its nodes is reserved for others"
+    return why
+
+
+def queue_up(state: State, plan: Plan, now: float) -> None:
+    """Send what the final plan has later into the queues of clusters where others go first."""
+    current = state.round
+    if current is None:
+        return
+    queueing.queue_up(state, current, plan, occupation(state, now), now)
+
+
+def _superseded(state: State, current: RoundState, job: str, why: str) -> None:
+    outlook = Outlook(round=current.number, reason=Reason.SUPERSEDED, detail=why)
+    state.outlook[job] = outlook
+    state.log("start_superseded", job=job, why=why)
+    state.rounds.want("superseded")
+
+
+def fill(state: State, plan: Plan, now: float) -> None:
+    """Start the pieces of divisible jobs that the final plan has now, in what others leave free.
+
+    Earlier incumbents start none: a better plan may want those nodes for other jobs.
+    """
+    current = state.round
+    if current is None:
+        return
+    begun = current.snapshot.time + NOW_S
+    pieces = [p for p in plan.placements if p.chunks is not None and p.start <= begun]
+    if not pieces:
+        return
+    view, starts = occupation(state, now), _starts(current.snapshot, plan)
+    claims = waiting_claims(state)
+    for planned in pieces:
+        pool = divisible(state, planned, now)
+        if pool is None:
+            continue
+        placement = limits.trimmed(state, state.jobs[pool.id], planned, now)
+        if placement is None:
+            continue
+        why = _obstacle(state, placement, state.jobs[pool.id], view, now)
+        if why:
+            _superseded(state, current, pool.id, why)
+            continue
+        whole = state.jobs[pool.id]
+        queued = queueing.may_wait(state, whole, placement, view, claims)
+        if not queued and queueing.must_wait(state, placement, view):
+            continue  # As many claims as may wait there already, and others go first.
+        later = [start for node in placement.nodes for start in starts.get(node, ())]
+        placed = place_pieces(
+            *(state, pool, placement, view, later, now),
+            policy=plan.policy,
+            round=current.number,
+            queued=queued,
+        )
+        queueing.count_claims(state, claims, placed)
+        current.committed.update(placed)
+
+
+def _starts(snapshot: Snapshot, plan: Plan) -> dict[str, list[float]]:
+    """Starts on each node after the plan's own time, of jobs and reservations, not of pieces."""
+    starts: dict[str, list[float]] = {}
+    others = [(p.start, p.nodes) for p in plan.placements if p.chunks is None]
+    others += [(kept.start, dict.fromkeys(kept.nodes, 1)) for kept in snapshot.reservations]
+    for start, nodes in others:
+        if start > snapshot.time + NOW_S:
+            for node in nodes:
+                starts.setdefault(node, []).append(start)
+    return starts
+
+
+def _count_passed_over(state: State, started: list[str], now: float) -> None:
+    """Waiting jobs that arrived before one that was started now were passed over.
+
+    Those that may not start yet were not: they are in no order. Nor were they by a job whose turn
+    it was before theirs, see `core.priority`.
+    """
+    current = state.round
+    first = {} if current is None else {job.id: job.priority for job in current.snapshot.queue}
+    begun = sorted((first.get(job.partition(".")[0], 0.0), arrival(job)) for job in started)
+    levels = [level for level, _ in begun]
+    latest = list(accumulate((arrived for _, arrived in begun), max))
+    for job in state.waiting:
+        not_before = bisect_right(levels, first.get(job, 0.0))
+        is_over = not_before > 0 and arrival(job) < latest[not_before - 1]
+        if is_over and _is_eligible(state, state.jobs[job], now):
+            state.passed_over[job] = state.passed_over.get(job, 0) + 1
+
+
+def _is_eligible(state: State, record: JobRecord, now: float) -> bool:
+    """Whether a waiting job may start now, if there is room."""
+    if record.state is not JobState.PENDING or record.opens(now) > now:
+        return False
+    if record.throttle and record.id in state.limited:
+        return False
+    return not open_needs(state, record)

@@ -1,0 +1,104 @@
+"""The jobs with which a policy fails: found, and set aside, so that the others are planned.
+
+A plan that fails the check names jobs: the policy is asked again without those. A policy that
+raises, dies or hangs names none: the shortest beginning of the queue, in arrival order, with which
+it fails is looked for by halving, and the last job of that is the one. A job that is alone, or the
+last one left, is the cause if the policy can plan an empty queue. Either way nothing is set aside
+before the same policy has planned all others well. A failure that has nothing to do with a
+job, such as a solver that cannot be started, is not blamed on one: every attempt fails then.
+
+A job that was set aside is tried again when it, the clusters or the settings change, or when the
+daemon starts again. Where nothing else waits, `plain` starts it, and no other policy is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from coalloc.core.base.round_control import Aside, Isolation
+from coalloc.core.base.state import RoundState, State
+from coalloc.core.jobs.offers import Offers
+from coalloc.core.rounds import snapshots
+from coalloc.core.rounds.waiting_jobs import waiting_view
+from coalloc.model.job_json import outside
+
+MOST_ATTEMPTS = 16
+"""Of one round, after the one that failed first: enough to halve a queue of 10,000 jobs."""
+MOST_S = 30.0
+"""No attempt begins later in a round, seconds."""
+SET_ASIDE = "set_aside"
+OUT_OF_RANGE = "out_of_range"
+
+
+def first_attempt(state: State, current: RoundState, named: Collection[str], why: str) -> bool:
+    """Begin to look for the jobs with which the round's policy failed; False if it is no use."""
+    search = Isolation(queue=[job.id for job in current.snapshot.queue], why=why)
+    search.attempts = current.attempts
+    current.search = search
+    return search.begin(named)
+
+
+def may_go_on(current: RoundState, search: Isolation, now: float) -> bool:
+    """Whether the round has time for another attempt."""
+    current.attempts = search.attempts
+    return search.attempts < MOST_ATTEMPTS and now - current.started < MOST_S
+
+
+def set_aside(state: State, current: RoundState, search: Isolation, now: float) -> None:
+    """Leave the causes out of the next rounds, and say so."""
+    for job in search.causes:
+        if job not in state.waiting:
+            continue
+        detail = f"left out of planning, since with it {current.policy} fails: {search.why}"
+        state.aside[job] = Aside(reason=SET_ASIDE, detail=detail, seen=_seen(state, job, now))
+        state.emit(now, "job_set_aside", job, policy=current.policy, why=search.why)
+        state.log(
+            "job_set_aside",
+            level="warning",
+            round=current.number,
+            job=job,
+            policy=current.policy,
+            why=search.why,
+        )
+    if not search.others:
+        state.rounds.want(SET_ASIDE)
+
+
+def still_aside(state: State, now: float) -> set[str]:
+    """The jobs to leave out of a round; those of which something has changed are tried again."""
+    for job, aside in list(state.aside.items()):
+        if job not in state.waiting:
+            del state.aside[job]
+        elif aside.seen is not None and aside.seen != _seen(state, job, now):
+            del state.aside[job]
+            state.log("job_tried_again", job=job)
+    return set(state.aside)
+
+
+def set_aside_outside(state: State) -> None:
+    """Set aside what an earlier release admitted, and no policy can plan now."""
+    for record in state.waiting_records():
+        if fault := outside(record.job):
+            detail = f"admitted by an earlier release, and not planned by this one: {fault}"
+            state.aside[record.id] = Aside(reason=OUT_OF_RANGE, detail=detail, seen=None)
+            state.log("job_out_of_range", level="warning", job=record.id, why=fault)
+
+
+def _seen(state: State, job: str, now: float) -> Sequence[object]:
+    """Facts about a job and the clusters of which a change is worth another try."""
+    names = frozenset(state.clusters)
+    there = {*state.waiting, *state.placed}
+    offers = Offers(state=state, now=now, busy={})
+    view = waiting_view(state.jobs[job], state, names, there, now, offers)
+    if view is not None:
+        view = replace(view, passed_over=0, submitted=0.0, earliest=0.0)
+    clusters = [
+        snapshots.cluster_view(name, cluster, state, now)
+        for name, cluster in state.clusters.items()
+    ]
+    platform = tuple(
+        replace(cluster, nodes=tuple(replace(node, free_at=0.0) for node in cluster.nodes))
+        for cluster in clusters
+    )
+    return view, platform

@@ -1,0 +1,258 @@
+"""One scheduling round, as the daemon's core sees it.
+
+1. assemble the snapshot  2. have it solved  3. on the first incumbent and on the final plan,
+commit the placements that start now and still fit  4. keep the rest as start estimates; tasks
+of workflows start along it without another round (`core.rounds.dispatch`).
+Where a policy fails, the job is looked for with which it does (`core.rounds.isolation`); if none is
+found, the next policy of the fallback chain has its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coalloc.core.base.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
+from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
+from coalloc.core.base.records import Outlook
+from coalloc.core.base.round_control import OPERATOR
+from coalloc.core.base.state import RoundState, State
+from coalloc.core.clusters import presence
+from coalloc.core.jobs import deadlines
+from coalloc.core.jobs.eligibility import refused_by_all, reserved_text
+from coalloc.core.learning import promises
+from coalloc.core.learning.estimates import history_for, history_keys
+from coalloc.core.rounds import commitment as committing
+from coalloc.core.rounds import dispatch, rules, snapshots
+from coalloc.core.rounds import isolation as isolating
+from coalloc.core.sharing import limits
+from coalloc.core.starts import late_moves as moving
+from coalloc.core.starts.placements import NOW_S
+from coalloc.model.history import NO_HISTORY
+from coalloc.model.plan import NOTES, Plan, Reason
+from coalloc.model.plan_json import write_plan
+from coalloc.model.snapshot import Snapshot
+
+NO_SNAPSHOTS: Mapping[str, Snapshot] = {}
+
+
+def begin_if_due(state: State, now: float) -> None:
+    """Start the round that is wanted, if its time has come; else ask to be woken then."""
+    due = state.rounds.due_at()
+    if due is None:
+        return
+    if state.rounds.wanted != OPERATOR and presence.is_gathering(state, now):
+        due = state.gathers_until
+    if due > now:
+        state.out.append(Wake(at=due))
+        return
+    trigger, policy = state.rounds.take(now)
+    aside = isolating.still_aside(state, now)
+    limits.hold_back(state, now)
+    snapshot = snapshots.snapshot(state, now, held=False, without=aside.union(state.limited))
+    wanted = policy or state.settings.policy
+    chain = [wanted, *(name for name in state.settings.fallbacks if name != wanted)]
+    if not snapshot.queue:
+        chain = ["plain"]  # Nothing to decide: no need to wake the solver.
+        if aside:
+            snapshot = snapshots.snapshot(state, now, held=False, without=state.limited)
+    state.last_round += 1
+    state.round = RoundState(
+        number=state.last_round,
+        trigger=trigger,
+        policy=chain[0],
+        started=now,
+        queued=len(snapshot.queue),
+        stale=sum(cluster.stale for cluster in snapshot.clusters),
+        chain=chain[1:],
+        snapshot=snapshot,
+    )
+    lifted = NO_SNAPSHOTS
+    if state.rounds.costs_wanted and state.waiting:
+        lifted = rules.without_each_rule(state, now)
+        state.rounds.costs_wanted = not lifted
+    state.out.append(_solve(state, snapshot, chain[0], lifted))
+
+
+def _solve(
+    state: State, snapshot: Snapshot, policy: str, lifted: Mapping[str, Snapshot] = NO_SNAPSHOTS
+) -> Solve:
+    """Ask for a plan, with how long jobs like those at hand ran."""
+    history = NO_HISTORY
+    if state.ratios:
+        views = (snapshot, *lifted.values())
+        names = dict.fromkeys(job.id for view in views for job in (*view.queue, *view.running))
+        records = [state.jobs[name] for name in names if name in state.jobs]
+        keys = {r.id: history_keys(r.user, r.command, r.name) for r in records}
+        history = history_for(state.ratios, keys)
+    return Solve(
+        round=state.last_round,
+        snapshot=snapshot,
+        policy=policy,
+        history=history,
+        notes=state.notes.get(policy, {}),
+        lifted=lifted,
+    )
+
+
+def incumbent(state: State, event: IncumbentFound, now: float) -> None:
+    """Commit what the first incumbent starts now."""
+    current = state.round
+    if current is None or current.number != event.round or current.committed or current.search:
+        return
+    if state.settings.commit_first_incumbent:
+        committing.start_now(state, deadlines.in_time(state, event.plan, now), now)
+
+
+def solved(state: State, event: Solved, now: float) -> None:
+    """Commit the final plan and end the round."""
+    current = state.round
+    if current is None or current.number != event.round:
+        return
+    if current.search is not None:
+        if current.search.planned() and _attempt(state, current, now):
+            return
+        if current.search.attempt == "beginning":
+            _next_policy(state, current, now)  # There was no time for more than a beginning.
+            return
+        isolating.set_aside(state, current, current.search, now)
+    plan = deadlines.in_time(state, event.plan, now)
+    committing.start_now(state, plan, now)
+    committing.queue_up(state, plan, now)
+    committing.fill(state, plan, now)
+    moving.order_moves(state, current.snapshot, plan, now)
+    _look_ahead(state, plan)
+    dispatch.adopt(state, plan, current.number)
+    body = write_plan(event.plan)
+    state.plan, state.plan_time = event.plan, current.started
+    state.out.append(SavePlan(round=current.number, time=now, body=body))
+    _keep_notes(state, event.plan)
+    summary = {key: body[key] for key in ("policy", "status", "objective")}
+    state.out.append(Publish(topic="round", body={"round": current.number, **summary}))
+    _finish(state, event.plan, event.solve_s, now)
+
+
+def _keep_notes(state: State, plan: Plan) -> None:
+    """Remember what a policy wants to know in its next round; a plan without notes keeps them."""
+    notes = plan.stats.get(NOTES)
+    if isinstance(notes, Mapping) and notes != state.notes.get(plan.policy):
+        state.notes[plan.policy] = notes
+        state.out.append(SaveNotes(policy=plan.policy, notes=notes))
+
+
+def failed(state: State, event: SolveFailed, now: float) -> None:
+    """Look for the job with which the policy fails, or fall back to the next of the chain."""
+    current = state.round
+    if current is None or current.number != event.round:
+        return
+    if event.policy != current.policy:
+        return
+    if current.search is None:
+        current.why = event.why
+        goes_on = isolating.first_attempt(state, current, event.jobs, event.why)
+    else:
+        goes_on = current.search.failed(event.jobs)
+    if not (goes_on and _attempt(state, current, now)):
+        _next_policy(state, current, now)
+
+
+def _attempt(state: State, current: RoundState, now: float) -> bool:
+    """Ask the same policy without some jobs, if the round has the time."""
+    search = current.search
+    if search is None or not isolating.may_go_on(current, search, now):
+        return False
+    without = {*search.left_out(), *state.aside, *state.limited}
+    current.snapshot = snapshots.snapshot(state, now, held=False, without=without)
+    state.out.append(_solve(state, current.snapshot, current.policy))
+    return True
+
+
+def _next_policy(state: State, current: RoundState, now: float) -> None:
+    """Fall back, with all jobs."""
+    searched = current.search is not None and current.search.attempts > 0
+    if current.search is not None:
+        current.attempts, current.search = current.search.attempts, None
+    following = current.chain.pop(0) if current.chain else ""
+    state.log(
+        "policy_failed",
+        level="error",
+        round=current.number,
+        policy=current.policy,
+        why=current.why,
+        fallback=following or "none",
+        **({"cause": "no job was found that causes it"} if searched else {}),
+    )
+    if following:
+        current.policy = following
+        if current.committed or searched:
+            without = {*state.aside, *state.limited}
+            current.snapshot = snapshots.snapshot(state, now, held=False, without=without)
+        snapshot = current.snapshot
+        state.out.append(_solve(state, snapshot, following))
+        return
+    state.log("round_failed", level="error", round=current.number, queued=current.queued)
+    state.round = None
+    state.rounds.finished(now, placed=False, jobs=state.pending_jobs, procs=state.pending_procs)
+
+
+def _look_ahead(state: State, plan: Plan) -> None:
+    """Keep start estimates and reasons for the jobs that wait."""
+    current = state.round
+    if current is None:
+        return
+    for deferred in plan.deferred:
+        if deferred.job in state.waiting:
+            reason, detail = str(deferred.reason), deferred.detail
+            refused = refused_by_all(state, state.jobs[deferred.job])
+            if not refused:
+                refused = reserved_text(state, state.jobs[deferred.job], current.snapshot.time)
+            if refused and deferred.task is None:
+                reason, detail = str(Reason.INSUFFICIENT), refused
+            state.outlook[deferred.job] = Outlook(
+                round=current.number, reason=reason, detail=detail
+            )
+    starts: dict[str, float] = {}
+    for placement in sorted(plan.placements, key=lambda p: p.start, reverse=True):
+        if placement.job in state.waiting and placement.start > current.snapshot.time + NOW_S:
+            starts[placement.job] = placement.start
+            state.outlook[placement.job] = Outlook(
+                round=current.number, start=placement.start, nodes=placement.nodes, reason="planned"
+            )
+    promises.keep(state, starts, current.snapshot.time)
+
+
+def _finish(state: State, plan: Plan, solve_s: float, now: float) -> None:
+    current = state.round
+    if current is None:
+        return
+    state.round = None
+    objective = plan.objective
+    gap = objective.gap
+    state.out.append(
+        RoundFinished(
+            policy=plan.policy,
+            status=str(plan.status),
+            solve_s=solve_s,
+            gap=gap,
+            stale=current.stale,
+        )
+    )
+    state.log(
+        "round_finished",
+        round=current.number,
+        trigger=current.trigger,
+        policy=plan.policy,
+        status=str(plan.status),
+        queued=current.queued,
+        placed=len(plan.placements),
+        started=len(current.committed),
+        coallocated=current.coallocated,
+        stale=current.stale,
+        objective=round(objective.value, 6),
+        bound=None if objective.bound is None else round(objective.bound, 6),
+        gap=None if gap is None else round(gap, 6),
+        solve_s=round(solve_s, 4),
+        total_s=round(now - current.started, 4),
+    )
+    state.rounds.finished(
+        now, placed=bool(current.committed), jobs=state.pending_jobs, procs=state.pending_procs
+    )

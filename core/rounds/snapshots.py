@@ -1,0 +1,300 @@
+"""The snapshot of a round, from what the daemon knows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from coalloc.core.base.clusters import ClusterState, ViewedNodes
+from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.state import State
+from coalloc.core.commands import reservations as reserving
+from coalloc.core.jobs.offers import Offers
+from coalloc.core.rounds.waiting_jobs import waiting_view
+from coalloc.core.sharing import guarantees, limits, priority
+from coalloc.core.sharing.limit_book import LimitBook
+from coalloc.model.jobs import Job
+from coalloc.model.parts import PART_ENDED
+from coalloc.model.platform import Cluster, Node, NodeState
+from coalloc.model.ranges import EVENT, POWER
+from coalloc.model.reading import NodeReading
+from coalloc.model.snapshot import Reservation, Running, Snapshot
+
+SHARES, LIMITS, GUARANTEES = RULES = ("shares", "limits", "guarantees")
+"""What a site lays down that may make a plan worse, see `core.rounds.rules`."""
+
+
+def snapshot(
+    state: State,
+    now: float,
+    *,
+    held: bool = True,
+    without: Collection[str] = (),
+    also: JobRecord | None = None,
+    lifted: Collection[str] = (),
+) -> Snapshot:
+    """Clusters, queue and running work at this instant.
+
+    Parameters
+    ----------
+    held : bool
+        A round leaves held jobs out: there is nothing to decide of them.
+    without : collection of str
+        Jobs to leave out, with all that wait for them.
+    also : JobRecord, optional
+        A job that was not submitted, behind the others.
+    lifted : collection of str
+        Rules of `RULES` that do not count, to see what they cost.
+
+    Notes
+    -----
+    Work that was committed but has not started yet, undelivered decisions included, counts
+    as running from now on. Left out is what waits for a job that is neither in the queue nor
+    running.
+    """
+    clusters = tuple(
+        cluster_view(name, cluster, state, now) for name, cluster in state.clusters.items()
+    )
+    known = {node.name for cluster in clusters for node in cluster.nodes}
+    waiting = (*state.waiting_records(), *(() if also is None else (also,)))
+    running = _running(state, known, now)
+    reservations = _reservations(state, waiting, known, now)
+    planned = [
+        record
+        for record in waiting
+        if record.id not in without and (held or record.state is not JobState.HELD)
+    ]
+    offers = Offers(state=state, now=now, busy=_busy(state))
+    views = _waiting(state, planned, offers, now)
+    if LIMITS not in lifted:
+        views = _capped(state, views, now)
+    queue = _weighted(state, views, now, shared=SHARES not in lifted)
+    if GUARANTEES not in lifted:
+        reservations += guarantees.reservations(state, views, clusters, running, now)
+    return Snapshot(
+        time=now,
+        clusters=_marked(clusters, offers.marks.of_nodes),
+        queue=tuple(queue),
+        running=tuple(running),
+        reservations=tuple(reservations),
+        overrun_s=state.settings.overrun_s,
+    )
+
+
+def _running(state: State, known: set[str], now: float) -> list[Running]:
+    """The placed jobs and the clusters' native ones; `known`: the nodes that are read."""
+    running = [running_view(record, known, now) for record in state.placed_records()]
+    for cluster in state.clusters.values():
+        if cluster.reading is not None:
+            running += map(_told_running, cluster.reading.running)
+    return running
+
+
+def _reservations(
+    state: State, waiting: Iterable[JobRecord], known: set[str], now: float
+) -> list[Reservation]:
+    """Claims that wait, then the clusters' reservations, then the daemon's own."""
+    users = _users_of_reservations(waiting, state)
+    found = [kept for record in state.placed_records() for kept in _expected(record, known, now)]
+    for cluster in state.clusters.values():
+        if cluster.reading is not None:
+            found += (
+                _told_reservation(kept, users.get(kept.id, ()))
+                for kept in cluster.reading.reservations
+            )
+    return [*found, *reserving.views(state, known)]
+
+
+def _waiting(
+    state: State, records: Iterable[JobRecord], offers: Offers, now: float
+) -> list[tuple[JobRecord, Job]]:
+    """The waiting jobs with their views; what a job waits for has arrived before it."""
+    names = frozenset(state.clusters)
+    seen = set(state.placed)
+    views: list[tuple[JobRecord, Job]] = []
+    for record in records:
+        view = waiting_view(record, state, names, seen, now, offers)
+        if view is not None:
+            views.append((record, view))
+            seen.add(view.id)
+    return views
+
+
+def _capped(
+    state: State, views: list[tuple[JobRecord, Job]], now: float
+) -> list[tuple[JobRecord, Job]]:
+    """The waiting jobs, no wider than their limits leave room for."""
+    if not state.tree.has_limits:
+        return views
+    book = LimitBook(state, now)
+    return [(record, limits.capped(book, record, job)) for record, job in views]
+
+
+def _weighted(
+    state: State, views: Sequence[tuple[JobRecord, Job]], now: float, *, shared: bool
+) -> list[Job]:
+    """The waiting jobs with their effective weights, in which shares may not count."""
+    jobs = [job for _, job in views]
+    if not priority.is_on(state):
+        return jobs
+    made = priority.factors(state, (record for record, _ in views), now)
+    return [
+        replace(job, weight=found.weight, priority=found.precedence)
+        if shared
+        else replace(job, weight=found.unshared, priority=found.operator)
+        for job, (_, found) in zip(jobs, made, strict=True)
+    ]
+
+
+def _busy(state: State) -> dict[str, int]:
+    """Slots that are taken, by node, as far as offers of few nodes go by them."""
+    taken: Counter[str] = Counter()
+    for cluster in state.clusters.values():
+        if cluster.reading is not None:
+            for work in cluster.reading.running:
+                taken.update(work.nodes)
+    for record in state.placed_records():
+        for part in record.parts:
+            if part.state not in PART_ENDED and not part.is_waiting:
+                taken.update(part.nodes)
+    return taken
+
+
+def _marked(
+    clusters: tuple[Cluster, ...], marks: Mapping[str, Collection[str]]
+) -> tuple[Cluster, ...]:
+    """The clusters with further features of their nodes."""
+    if not marks:
+        return clusters
+    return tuple(
+        replace(
+            cluster,
+            nodes=tuple(
+                replace(node, features=(*node.features, *marks[node.name]))
+                if node.name in marks
+                else node
+                for node in cluster.nodes
+            ),
+        )
+        for cluster in clusters
+    )
+
+
+def cluster_view(name: str, cluster: ClusterState, state: State, now: float) -> Cluster:
+    """A cluster as planning sees it: powers in steps, drained nodes, staleness."""
+    site = cluster.settings
+    return Cluster(
+        name=name,
+        nodes=_nodes(cluster, state.settings.power_step),
+        link_gbps=site.link_gbps,
+        intra_gbps=site.intra_gbps,
+        link_latency_s=site.link_latency_s,
+        intra_latency_s=site.intra_latency_s,
+        stale=cluster.is_stale(now, state.settings.reading_max_age_s),
+    )
+
+
+def _nodes(cluster: ClusterState, power_step: float) -> tuple[Node, ...]:
+    """The nodes as planning sees them, made anew only where what they depend on has changed."""
+    kept, drained = cluster.viewed, (cluster.drained, frozenset(cluster.drained_nodes))
+    if (
+        kept is None
+        or kept.reading is not cluster.reading
+        or kept.powers is not cluster.powers
+        or (kept.drained, kept.power_step) != (drained, power_step)
+    ):
+        read = () if cluster.reading is None else cluster.reading.nodes
+        kept = cluster.viewed = ViewedNodes(
+            reading=cluster.reading,
+            powers=cluster.powers,
+            drained=drained,
+            power_step=power_step,
+            nodes=tuple(_node(cluster, node, power_step) for node in read),
+        )
+    return kept.nodes
+
+
+def _node(cluster: ClusterState, read: NodeReading, power_step: float) -> Node:
+    is_drained = (
+        cluster.drained or read.name in cluster.drained_nodes or bool(weakness(cluster, read))
+    )
+    return Node(
+        name=read.name,
+        power=max(cluster.power_of(read, power_step), POWER.low),
+        slots=read.slots,
+        features=read.features,
+        memory_mb=read.memory_mb,
+        state=NodeState.DRAINING if is_drained and read.state is NodeState.UP else read.state,
+    )
+
+
+def _told_running(work: Running) -> Running:
+    """Run of a native job as its batch system has it; a time far away is only known to be far."""
+    if EVENT.holds(work.start) and EVENT.holds(work.end):
+        return work
+    return replace(work, start=_within(work.start), end=_within(work.end))
+
+
+def _told_reservation(kept: Reservation, jobs: Collection[str]) -> Reservation:
+    if EVENT.holds(kept.start) and EVENT.holds(kept.end) and not jobs:
+        return kept
+    start, end = _within(kept.start), _within(kept.end)
+    return replace(kept, start=start, end=end, jobs=(*kept.jobs, *jobs))
+
+
+def _users_of_reservations(records: Iterable[JobRecord], state: State) -> dict[str, list[str]]:
+    """The jobs that name a reservation of a batch system, by its id."""
+    users: dict[str, list[str]] = {}
+    for record in records:
+        if record.batch.reservation:
+            for name in state.clusters:
+                users.setdefault(f"{name}:{record.batch.reservation}", []).append(record.id)
+    return users
+
+
+def _within(time: float) -> float:
+    return min(max(time, EVENT.low), EVENT.high)
+
+
+def weakness(cluster: ClusterState, node: NodeReading) -> str:
+    """Reason why so weak a node gets no new work: it would run for years; empty where it does."""
+    steps = cluster.powers.get(node.name)
+    power = node.power if steps is None else steps.smoothed
+    return "" if power >= POWER.low else f"its power {power:.2g} is below {POWER.low:g}"
+
+
+def running_view(record: JobRecord, known: set[str], now: float) -> Running:
+    """A placed job as running work; nodes that are no longer read are left out."""
+    start = now if record.started is None else record.started
+    nodes = {
+        node: count
+        for part in record.parts
+        if part.state not in PART_ENDED and not part.is_waiting
+        for node, count in part.nodes.items()
+        if node in known
+    }
+    return Running(
+        id=record.id,
+        nodes=nodes,
+        start=min(start, now),
+        end=min(max(start + record.planned, min(start, now)), EVENT.high),
+        link_gbps=record.link_gbps,
+    )
+
+
+def _expected(record: JobRecord, known: set[str], now: float) -> list[Reservation]:
+    """The nodes of a job's claims that wait, from when they are expected to be granted.
+
+    Others may be granted in the end; these stand for as many.
+    """
+    found = []
+    for part in record.parts:
+        nodes = tuple(node for node in part.nodes if node in known)
+        start = min(max(part.expected or now, now), EVENT.high)
+        end = min(start + record.planned, EVENT.high)
+        if part.is_waiting and nodes and end > start:
+            found.append(
+                Reservation(id=f"{record.id}:{part.index}", nodes=nodes, start=start, end=end)
+            )
+    return found

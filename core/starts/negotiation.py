@@ -1,0 +1,385 @@
+"""Claims that may wait in a batch system's queue, and how the parts of a job meet.
+
+Where other jobs go first, a part is asked for by its shape and takes its turn in its cluster's
+queue. One part is a plain batch job then. Several are a negotiation: all are asked for at once, so
+that each has its place, but only the one that is expected to wait longest may be granted from the
+beginning. The others are put off, and hastened when that one is next in its queue. A part that is
+granted its nodes holds them for the others. When the last has come, every part is told of all
+nodes, and the two-phase start goes on as ever (`core.starts.two_phase`). Before that, the attempt
+is given up as soon as its parts have held `max_idle_node_s` idle, or when it has waited for so long
+that another combination of clusters is worth trying: all or nothing, and the next attempt leaves
+out those that were late, if it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from coalloc.core.base.effects import Wake
+from coalloc.core.base.messages import Arrange, Hasten
+from coalloc.core.base.records import JobRecord, JobState, PartRecord
+from coalloc.core.base.state import State, arrival, procs_of
+from coalloc.core.jobs.occupation import meeting_place
+from coalloc.core.starts.waits import (
+    behind_ours,
+    expected_wait,
+    is_crowded,
+    jobs_ahead,
+    nodes_held,
+    put_off_wait,
+    remember,
+    width_of,
+)
+from coalloc.model.jobs import WorkflowJob
+from coalloc.model.parts import PART_ENDED, PartReport, PartState, QueueTerms
+from coalloc.model.platform import NodeState
+from coalloc.model.reading import NodeReading
+
+LATE_SHARE = 0.25
+"""A part that was put off and comes this much later than it may, of what the last waits, has lost
+its place in the queue meanwhile: the next begins as much before the last as it was late."""
+MOST_DOUBLINGS = 6
+OTHERS_FIRST = "others_first"
+"""Reason of a claim that was refused, or waits, because other jobs go first."""
+
+
+def may_queue(state: State, clusters: Collection[str]) -> bool:
+    """Whether claims of ours may wait in all of these clusters' queues."""
+    readings = [state.clusters[name].reading for name in clusters]
+    return all(reading is not None and reading.queues for reading in readings)
+
+
+def parts_to_queue(
+    state: State, record: JobRecord, now: float, *, expected: float | None
+) -> tuple[PartRecord, ...]:
+    """The parts with the time from which each may be granted.
+
+    Parameters
+    ----------
+    expected : float or None
+        When the plan has them start; None: at once.
+    """
+    ahead = {part.cluster: jobs_ahead(state, part.cluster) for part in record.parts}
+    widths = {part.cluster: width_of(state, part) for part in record.parts}
+    expect = {
+        name: max(
+            expected_wait(state, name, count, width=widths[name]), behind_ours(state, name, now)
+        )
+        for name, count in ahead.items()
+    }
+    last = _last(state, expect, widths)
+    parts = []
+    for part in record.parts:
+        name, later = part.cluster, 0.0
+        if name != last and (expected is not None or is_crowded(state, last)):
+            later = _put_off(state, part, widths[name], expect[last])
+        parts.append(
+            replace(
+                part,
+                asked=now + later,
+                ahead=ahead[name],
+                was_put_off=later > 0.0,
+                expected=expected,
+            )
+        )
+    return tuple(parts)
+
+
+def _last(state: State, expect: Mapping[str, float], widths: Mapping[str, float]) -> str:
+    """The cluster whose part is expected to be granted last.
+
+    What is known of waits is rough: of those that are not twice as long, that of the part which
+    needs most of its cluster counts.
+    """
+
+    def share(name: str) -> float:
+        reading = state.clusters[name].reading
+        return widths[name] / max(1, 0 if reading is None else len(reading.nodes))
+
+    waiting = [name for name in expect if expect[name] > 0.0 or is_crowded(state, name)]
+    longest = max(expect.values())
+    long = [name for name in waiting or expect if 2.0 * expect[name] >= longest]
+    return max(long, key=lambda name: (share(name), expect[name]))
+
+
+def _put_off(state: State, part: PartRecord, width: float, longest_s: float) -> float:
+    """Time after which a part may be granted that comes before the last, unless it is hastened, s.
+
+    As long as an attempt may wait, where parts that were put off have come soon after they might.
+    """
+    then = put_off_wait(state, part.cluster, width)
+    if then <= LATE_SHARE * longest_s:
+        return state.settings.max_wait_s
+    return max(0.0, longest_s - then)
+
+
+def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> QueueTerms:
+    """Terms on which a part's claim may wait."""
+    cluster = state.clusters[part.cluster]
+    held = nodes_held(cluster, part.nodes)
+    alone = len(record.parts) == 1
+    is_free = part.expected is None and part.asked <= now
+    return QueueTerms(
+        at_once=is_free and not is_crowded(state, part.cluster),
+        begin_s=max(0.0, part.asked - now),
+        hold_s=0.0 if alone else state.settings.max_idle_node_s / max(held, 1e-3),
+        avoid=tuple(
+            node.name
+            for node in (cluster.reading.nodes if cluster.reading is not None else ())
+            if node.name in cluster.drained_nodes or not suits(record, node)
+        ),
+    )
+
+
+def suits(record: JobRecord, node: NodeReading) -> bool:
+    """Whether a node has what a process of the job needs; tasks ask for nothing."""
+    job = record.job
+    if isinstance(job, WorkflowJob):
+        return True
+    enough = node.memory_mb is None or node.memory_mb >= job.memory_mb_per_proc
+    return enough and set(job.features).issubset(node.features)
+
+
+def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> JobRecord:
+    """Follow a part that has begun to wait, or has its nodes; returns the job as it is now."""
+    part = record.parts[before.index]
+    is_granted = before.granted is None and part.granted is not None
+    has_joined = part.state is PartState.WAITING and before.state is not PartState.WAITING
+    if not record.queued or not (is_granted or has_joined):
+        return record
+    if is_granted:
+        record = _stays(state, record, part, now)
+        waited = max(0.0, now - part.asked)
+        remember(state, before, waited)
+        if before.is_waiting:
+            if state.pending_jobs:
+                state.rounds.want("claim_granted")
+            state.emit(
+                now,
+                "claim_granted",
+                record.id,
+                cluster=part.cluster,
+                nodes=dict(part.nodes),
+                waited_s=round(waited, 3),
+            )
+    else:
+        state.emit(now, "claim_queued", record.id, cluster=part.cluster)
+    if record.state is not JobState.PREPARING or any(p.state in PART_ENDED for p in record.parts):
+        return record
+    if all(p.granted is not None for p in record.parts):
+        record = _arranged(state, record, before, now)
+    else:
+        record = replace(record, deadline=_deadline(state, record, now))
+    state.put(record)
+    state.out.append(Wake(at=record.deadline or now))
+    return _hasten(state, record, now) if is_granted and not part.was_put_off else record
+
+
+def _stays(state: State, record: JobRecord, part: PartRecord, now: float) -> JobRecord:
+    """Note that a part which was to leave its queue has its nodes, and keeps them."""
+    if record.leaving != part.cluster:
+        return record
+    record = replace(record, leaving="")
+    state.put(record)
+    state.emit(now, "move_overtaken", record.id, cluster=part.cluster)
+    state.log("move_overtaken", job=record.id, cluster=part.cluster)
+    return record
+
+
+def _arranged(state: State, record: JobRecord, last: PartRecord, now: float) -> JobRecord:
+    """Every part has its nodes: tell all of them, unless a single one has what it asked for."""
+    record = replace(record, deadline=now + state.settings.prepare_timeout_s)
+    only = len(record.parts) == 1 and dict(record.parts[0].nodes) == dict(last.nodes)
+    if record.arranged or only:
+        return record
+    place = meeting_place(state, record, record.parts)
+    record = replace(record, arranged=True, rendezvous=place)
+    all_nodes = record.nodes
+    for part in record.parts:
+        order = Arrange(
+            job=record.id, attempt=record.attempt, all_nodes=all_nodes, rendezvous=place
+        )
+        state.send(part.cluster, order)
+    return record
+
+
+def _deadline(state: State, record: JobRecord, now: float) -> float:
+    """Time at which the attempt is given up, or looked at again, unless a part is granted.
+
+    One that holds nodes has come so far that only what it holds idle counts.
+    """
+    limits = state.settings
+    held = _held(state, record)
+    if held <= 0.0:
+        patience = limits.max_wait_s * 2.0 ** min(record.refusals, MOST_DOUBLINGS)
+        return max((p.asked for p in record.parts if p.asked <= now), default=now) + patience
+    left = limits.max_idle_node_s - idle_node_s(state, record, now)
+    return now + max(0.0, left) / held
+
+
+def gives_way(state: State, record: JobRecord) -> tuple[JobRecord, JobRecord] | None:
+    """Two jobs of which each holds what the other waits for: the one that came later, the other.
+
+    Neither would ever go on: before either has held its nodes for long, one gives them back.
+    """
+    if not record.queued or record.state is not JobState.PREPARING or len(record.parts) < 2:
+        return None
+    for other in state.placed_records():
+        if other.id == record.id or not other.queued or other.state is not JobState.PREPARING:
+            continue
+        if _awaits(record, other) and _awaits(other, record):
+            older, younger = sorted((record, other), key=lambda each: arrival(each.id))
+            return younger, older
+    return None
+
+
+def _awaits(one: JobRecord, other: JobRecord) -> bool:
+    """Whether one job waits on a cluster where the other holds nodes."""
+    holding = {part.cluster for part in other.parts if part.granted is not None}
+    return len(other.parts) > 1 and not holding.isdisjoint(ungranted(one))
+
+
+def still_waits(
+    state: State, part: PartRecord, report: PartReport, record: JobRecord, now: float
+) -> None:
+    """Take in what is new of a claim that waits; the next report says it again after a restart."""
+    # One that is put off is expected at its begin there, and will be hastened before.
+    told = None if part.asked > now else report.expected
+    changed = replace(
+        part, expected=told or part.expected, reason=report.reason, detail=report.detail
+    )
+    if changed != part:
+        parts = tuple(changed if p is part else p for p in record.parts)
+        record = replace(record, parts=parts)
+        state.index(record)
+    if report.is_next and not part.was_put_off:
+        _hasten(state, record, now)
+
+
+def _hasten(state: State, record: JobRecord, now: float) -> JobRecord:
+    """The last part is about to be granted: let those that were put off take their turn.
+
+    Returns the job as it is now.
+    """
+    if not record.queued or record.state is not JobState.PREPARING:
+        return record
+    put_off = [
+        part
+        for part in record.parts
+        if part.was_put_off and part.granted is None and not part.was_hastened
+    ]
+    for part in put_off:
+        state.send(part.cluster, Hasten(job=record.id, attempt=record.attempt))
+    if put_off:
+        parts = tuple(
+            replace(p, asked=min(p.asked, now), was_hastened=True) if p in put_off else p
+            for p in record.parts
+        )
+        record = replace(record, parts=parts)
+        record = replace(record, deadline=_deadline(state, record, now))
+        state.put(record)
+        state.out.append(Wake(at=record.deadline or now))
+        names = ",".join(part.cluster for part in put_off)
+        state.emit(now, "claims_hastened", record.id, clusters=names)
+    return record
+
+
+def late_clusters(record: JobRecord, now: float) -> tuple[str, ...]:
+    """Those of the clusters that an attempt waits for that could have granted their part."""
+    parts = [part for part in record.parts if record.queued and part.granted is None]
+    late = tuple(part.cluster for part in parts if part.asked <= now)
+    return late or tuple(part.cluster for part in parts)
+
+
+def ungranted(record: JobRecord) -> tuple[str, ...]:
+    """The clusters that a queued attempt still waits for."""
+    if not record.queued:
+        return ()
+    return tuple(part.cluster for part in record.parts if part.granted is None)
+
+
+def why_given_up(state: State, record: JobRecord, now: float) -> str:
+    """Reason to give up an attempt that is over its deadline; empty: it goes on waiting."""
+    if all(part.state is PartState.PREPARING for part in record.parts):
+        return f"not ready within {state.settings.prepare_timeout_s:g} s"
+    idle = idle_node_s(state, record, now)
+    if idle > 0.0:
+        return f"not granted while the others held {idle:.0f} node-seconds"
+    if others(state, record, late_clusters(record, now)) is not None:
+        waited = now - min(part.asked for part in record.parts)
+        return f"not granted within {waited:.0f} s"
+    return ""
+
+
+def in_words(record: JobRecord, now: float) -> tuple[float | None, str, str] | None:
+    """Expected start of a job whose claims wait, the reason, and the same in words."""
+    if record.state is not JobState.PREPARING:
+        return None
+    waiting = [part for part in record.parts if part.is_waiting]
+    if not waiting:
+        return None
+    last = [part for part in waiting if part.asked <= now] or waiting
+    starts = [part.expected for part in last if part.expected is not None]
+    texts = [
+        f"other jobs of {part.cluster} go first" + (f" ({part.detail})" if part.detail else "")
+        for part in last
+    ]
+    holding = [part.cluster for part in record.parts if part.granted is not None]
+    if holding:
+        texts.append(f"{', '.join(holding)} holds its nodes for them")
+    if len(last) < len(waiting):
+        names = ", ".join(part.cluster for part in waiting if part not in last)
+        texts.append(f"{names} is asked for when it is the turn there")
+    if record.leaving:
+        texts.append(f"{record.leaving} is asked to let it go, for an earlier start elsewhere")
+    start = max(now, *starts) if len(starts) == len(last) else None
+    return start, OTHERS_FIRST, "; ".join(texts)
+
+
+def others(state: State, record: JobRecord, late: Collection[str]) -> tuple[str, ...] | None:
+    """The clusters that could take the job without those that were late; None: they could not."""
+    job = record.job
+    if not late or isinstance(job, WorkflowJob):
+        return None
+    found, slots = [], 0
+    for name, cluster in state.clusters.items():
+        is_allowed = job.clusters is None or name in job.clusters
+        is_closed = name in late or name in record.barred
+        if is_closed or not is_allowed or cluster.drained or not cluster.connected:
+            continue
+        nodes = cluster.reading.nodes if cluster.reading is not None else ()
+        fitting = [n for n in nodes if n.state is NodeState.UP and suits(record, n)]
+        slots += sum(node.slots for node in fitting)
+        found.append(name)
+    return tuple(found) if slots >= procs_of(record) else None
+
+
+def idle_node_s(state: State, record: JobRecord, now: float) -> float:
+    """Node-seconds that the parts of this attempt have held without having started."""
+    total = 0.0
+    for part in record.parts:
+        if part.granted is not None:
+            until = now if part.started is None else part.started
+            held = nodes_held(state.clusters[part.cluster], part.nodes)
+            total += held * max(0.0, min(until, now) - part.granted)
+    return total
+
+
+def idle_for_others(state: State, record: JobRecord) -> float:
+    """Node-seconds of those that parts held before the last one was granted its nodes."""
+    grants = [part.granted for part in record.parts if part.granted is not None]
+    return sum(
+        nodes_held(state.clusters[part.cluster], part.nodes) * (max(grants) - part.granted)
+        for part in record.parts
+        if part.granted is not None
+    )
+
+
+def _held(state: State, record: JobRecord) -> float:
+    """Nodes that the parts of this attempt hold now."""
+    return sum(
+        nodes_held(state.clusters[part.cluster], part.nodes)
+        for part in record.parts
+        if part.granted is not None and part.state not in PART_ENDED
+    )

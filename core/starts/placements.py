@@ -1,0 +1,153 @@
+"""From a placement that starts now to a job under way: the record, its parts, its orders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from coalloc.core.base.composites import REST, ChunkPool, Share, WorkflowState, is_stopping, shares
+from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.state import State
+from coalloc.core.jobs.dependencies import open_needs
+from coalloc.core.jobs.occupation import Occupation, loads_of, meeting_place, parts_of
+from coalloc.core.jobs.workflows import begin, part_record, task_record
+from coalloc.core.starts.negotiation import parts_to_queue
+from coalloc.core.starts.two_phase import prepare
+from coalloc.model.jobs import RigidJob
+from coalloc.model.plan import Placement
+
+NOW_S = 1e-6
+"""A placement that starts within this of the snapshot's time starts now."""
+
+
+def startable(state: State, placement: Placement, now: float) -> JobRecord | None:
+    """The record of a placement that may start now as far as its job is concerned."""
+    record = state.jobs.get(placement.job)
+    if record is None or open_needs(state, record):
+        return None
+    if _is_outdated(state, record):
+        return None
+    if placement.task is None:
+        waits = record.state is JobState.PENDING and record.not_before <= now
+        return record if waits and record.id not in state.composites else None
+    flow = state.composites.get(placement.job)
+    if not isinstance(flow, WorkflowState) or not flow.is_ready(placement.task):
+        return None
+    if record.state not in {JobState.PENDING, JobState.RUNNING} or record.not_before > now:
+        return None
+    if flow.resting.get(placement.task, 0.0) > now:
+        return None
+    return task_record(state, flow, placement.task)
+
+
+def place(
+    state: State,
+    record: JobRecord,
+    placement: Placement,
+    view: Occupation,
+    now: float,
+    *,
+    policy: str,
+    round: int,
+    queued: bool = False,
+) -> JobRecord:
+    """Commit a placement that fits what is free; returns the record without its new state.
+
+    Parameters
+    ----------
+    queued : bool
+        Its claims may wait in their clusters' queues; where it starts later, they are to.
+    """
+    parts = parts_of(placement, view)
+    later = placement.start if queued and placement.start > now + NOW_S else None
+    loads = loads_of(placement, record, view)
+    if isinstance(record.job, RigidJob) and record.flow:
+        procs = sum(placement.nodes.values())
+        planned = placement.end - placement.start
+        record = replace(record, job=replace(record.job, procs=procs, base_time=planned))
+    chosen = replace(
+        record,
+        attempt=record.attempt + 1,
+        parts=parts,
+        rendezvous=meeting_place(state, record, parts),
+        planned=placement.end - placement.start,
+        link_gbps=loads,
+        round=round,
+        policy=policy,
+        queued=queued,
+        arranged=False,
+        late=(),
+        behind="",
+        leaving="",
+    )
+    if queued:
+        chosen = replace(chosen, parts=parts_to_queue(state, chosen, now, expected=later))
+    if chosen.flow:
+        begin(state, state.jobs[chosen.flow], chosen, now)
+    prepare(state, chosen, now)
+    view.take({} if later is not None else placement.nodes, loads)
+    if state.plan_order is not None:
+        state.plan_order.drop((placement.job, placement.task or ""))
+    return chosen
+
+
+def _is_outdated(state: State, record: JobRecord) -> bool:
+    """The plan of the round is for the job as it was."""
+    return state.round is not None and record.id in state.round.changed
+
+
+def divisible(state: State, placement: Placement, now: float) -> ChunkPool | None:
+    """The chunks that a placement may start with now; None where it may not, or is no piece."""
+    pool, record = state.composites.get(placement.job), state.jobs.get(placement.job)
+    if placement.chunks is None or not isinstance(pool, ChunkPool) or record is None:
+        return None
+    if _is_outdated(state, record):
+        return None
+    if record.state not in {JobState.PENDING, JobState.RUNNING} or record.not_before > now:
+        return None
+    if is_stopping(record, pool) or open_needs(state, record) or not pool.left(now):
+        return None
+    return pool
+
+
+def place_pieces(
+    state: State,
+    pool: ChunkPool,
+    placement: Placement,
+    view: Occupation,
+    followers: Iterable[float],
+    now: float,
+    *,
+    policy: str,
+    round: int,
+    queued: bool = False,
+) -> list[str]:
+    """Commit a placement of a divisible job that fits what is free; the ids of its pieces.
+
+    One piece takes all its chunks where as many are free in a row. None runs for longer than
+    `Settings.piece_s`, or the job's time limit, unless one chunk does.
+    """
+    limit = state.jobs[pool.id].job.time_limit
+    longest = state.settings.piece_s if limit is None else min(limit, state.settings.piece_s)
+    placed = []
+    for share in shares(pool, placement, longest, followers, now):
+        record = _piece(state, pool, share)
+        mine = replace(placement, nodes=share.nodes, end=placement.start + share.seconds)
+        place(state, record, mine, view, now, policy=policy, round=round, queued=queued)
+        placed.append(record.id)
+    return placed
+
+
+def _piece(state: State, pool: ChunkPool, share: Share) -> JobRecord:
+    """The record of a piece; what one that is tried again gets no room for goes to a new one."""
+    if share.piece == REST:
+        record = part_record(state.jobs[pool.id], pool.last + 1)
+        return replace(record, chunk_first=share.first, chunks=share.chunks)
+    record = state.jobs[pool.job_of(share.piece)]
+    rest = record.chunks - share.chunks
+    if rest:
+        fresh = part_record(state.jobs[pool.id], pool.last + 1)
+        fresh = replace(fresh, chunk_first=share.first + share.chunks, chunks=rest)
+        fresh = replace(fresh, reason=record.reason, detail=record.detail)
+        state.put(replace(fresh, not_before=record.not_before, failures=record.failures))
+    return replace(record, chunks=share.chunks)

@@ -1,0 +1,351 @@
+"""Jobs that take their turn in the clusters' own queues, along the plan.
+
+A job whose nodes are free now is claimed now, as always. Where jobs of others wait, free nodes
+are rarely left for it: what the plan has later on such a cluster is sent into its queue at once,
+in the plan's order, up to `max_waiting` claims of each user, and the batch system decides when it
+runs. Where no job of others waits, our own order is kept, and nothing is sent ahead of its time.
+A task of a workflow is sent as soon as its parents have ended. Behind all these come pieces of
+divisible jobs, each of one node, while fewer than half of those claims wait.
+
+Policies that plan starts of now only leave a job that does not fit now without a placement. On
+crowded clusters it would never fit: it is sent to one that can hold it, the quickest of late, or
+over as few as can, within what their links have left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from coalloc.core.base.composites import ChunkPool
+from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.state import RoundState, State
+from coalloc.core.jobs.deadlines import misses
+from coalloc.core.jobs.eligibility import offered, owner_of, verdict_of
+from coalloc.core.jobs.occupation import LINK_TOLERANCE, Occupation, loads_of, misfit_of_links
+from coalloc.core.sharing.limit_book import LimitBook
+from coalloc.core.sharing.limits import are_on, holds, start_of, trimmed
+from coalloc.core.starts.negotiation import may_queue, others, suits
+from coalloc.core.starts.placements import NOW_S, divisible, place, place_pieces, startable
+from coalloc.core.starts.waits import (
+    Claims,
+    expected_wait,
+    is_crowded,
+    jobs_ahead,
+    waiting_claims,
+)
+from coalloc.model.cost import piece_time, run_time
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob
+from coalloc.model.parts import PartState
+from coalloc.model.plan import Placement, Plan, Reason
+from coalloc.model.platform import NodeState
+from coalloc.model.reading import NodeReading
+from coalloc.model.split import low_side, split
+
+LEFT_OUT = frozenset({Reason.NOT_SELECTED, Reason.OUT_OF_TIME})
+"""Reasons of jobs that the plan leaves for later without saying when."""
+LEAST_POWER = 1e-6
+SOON_S = 1.0
+"""A turn of which the plan says nothing is expected after this, seconds, until more is heard."""
+
+
+def clusters_of(placement: Placement, view: Occupation) -> tuple[str, ...]:
+    """The clusters of a placement, in its order; empty where one of its nodes is not known."""
+    known = view.cluster_of
+    if any(node not in known for node in placement.nodes):
+        return ()
+    return tuple(dict.fromkeys(known[node] for node in placement.nodes))
+
+
+def may_wait(
+    state: State, record: JobRecord, placement: Placement, view: Occupation, claims: Claims
+) -> bool:
+    """Whether the claims of a job may wait in the queues of all its clusters."""
+    names = clusters_of(placement, view)
+    if record.foreign or not names:
+        return False
+    has_room = all(claims[name, record.user] < state.settings.max_waiting for name in names)
+    return has_room and may_queue(state, names)
+
+
+def gathered(
+    state: State, record: JobRecord, placement: Placement, view: Occupation, now: float
+) -> Placement:
+    """A placement over clusters where others go first; on one of them, if one can hold the job.
+
+    Its parts would not be granted together, and would hold nodes for each other.
+    """
+    if record.flow or record.foreign or len(clusters_of(placement, view)) < 2:
+        return placement
+    if not must_wait(state, placement, view):
+        return placement
+    turn = turn_of(state, record, view, now, max(placement.start, now + SOON_S))
+    return placement if turn is None or len(clusters_of(turn, view)) > 1 else turn
+
+
+def must_wait(state: State, placement: Placement, view: Occupation) -> bool:
+    """Whether jobs of others go first on one of its clusters, in whose queue claims may wait."""
+    names = clusters_of(placement, view)
+    return may_queue(state, names) and any(is_crowded(state, name) for name in names)
+
+
+def commit(
+    state: State,
+    current: RoundState,
+    record: JobRecord,
+    placement: Placement,
+    view: Occupation,
+    claims: Claims,
+    now: float,
+    *,
+    policy: str,
+    queued: bool,
+) -> None:
+    """Place a job in this round, and count it and its claims that may wait."""
+    chosen = place(
+        state, record, placement, view, now, policy=policy, round=current.number, queued=queued
+    )
+    if chosen.queued:
+        claims.update((part.cluster, chosen.user) for part in chosen.parts)
+    current.coallocated += len(chosen.parts) > 1
+    current.committed.add(record.id)
+
+
+def queue_up(state: State, current: RoundState, plan: Plan, view: Occupation, now: float) -> None:
+    """Send what the plan has later on crowded clusters into their queues."""
+    if not any(is_crowded(state, name) for name in state.clusters):
+        return
+    claims = waiting_claims(state)
+    book = LimitBook(state, now) if are_on(state) else None
+    for placement in _later(state, current, plan, view, now):
+        record = startable(state, placement, now)
+        if record is None or record.opens(now) > now:
+            continue
+        placement = gathered(state, record, placement, view, now)
+        if misses(record, placement.start, placement.end - placement.start):
+            continue
+        if not may_wait(state, record, placement, view, claims) or not _is_due(
+            state, clusters_of(placement, view), now
+        ):
+            continue
+        if not must_wait(state, placement, view):
+            continue
+        if misfit_of_links(loads_of(placement, record, view), view):
+            continue
+        if book is not None and holds(state, book, record, placement):
+            continue
+        commit(
+            state, current, record, placement, view, claims, now, policy=plan.policy, queued=True
+        )
+        if book is not None:
+            book.take(record, *start_of(record, placement))
+    for pool in [flow for flow in state.composites.values() if isinstance(flow, ChunkPool)]:
+        _send_pieces(state, current, pool, plan.policy, view, claims, now)
+
+
+def _send_pieces(
+    state: State,
+    current: RoundState,
+    pool: ChunkPool,
+    policy: str,
+    view: Occupation,
+    claims: Claims,
+    now: float,
+) -> None:
+    """Send pieces of a divisible job into the queues, each for as many chunks as a piece may run.
+
+    No more than half of the claims that may wait: other jobs of its user come before.
+    """
+    record = state.jobs[pool.id]
+    most = max(1, state.settings.max_waiting // 2)
+    rooms = _rooms(state, record, now)
+    for name in [name for name in rooms if is_crowded(state, name)]:
+        for node in rooms[name]:
+            planned = _piece_on(state, record, pool, node, now)
+            if claims[name, record.user] >= most or divisible(state, planned, now) is None:
+                break
+            placement = trimmed(state, record, planned, now)
+            if placement is None:
+                return
+            placed = place_pieces(
+                *(state, pool, placement, view, (), now),
+                policy=policy,
+                round=current.number,
+                queued=True,
+            )
+            count_claims(state, claims, placed)
+            current.committed.update(placed)
+
+
+def count_claims(state: State, claims: Claims, placed: Collection[str]) -> None:
+    """Count the claims of pieces that have just been placed, where they may wait."""
+    for job in placed:
+        record = state.jobs[job]
+        if record.queued:
+            claims.update((part.cluster, record.user) for part in record.parts)
+
+
+def _piece_on(
+    state: State, record: JobRecord, pool: ChunkPool, node: NodeReading, now: float
+) -> Placement:
+    """A placement of as many chunks as one piece may run on a node, as if that were idle."""
+    job = record.job
+    assert isinstance(job, DivisibleJob)
+    power, start = max(node.power, LEAST_POWER), now + SOON_S
+    each = max(1, int(state.settings.piece_s * power / job.chunk_s))
+    chunks = max(1, min(pool.left(now), node.slots * each))
+    end = start + piece_time(job.chunk_s, chunks, node.slots, power)
+    return Placement(job=job.id, start=start, end=end, nodes={node.name: node.slots}, chunks=chunks)
+
+
+def _later(
+    state: State, current: RoundState, plan: Plan, view: Occupation, now: float
+) -> Iterator[Placement]:
+    """Later placements of the plan, then jobs that it leaves out."""
+    begun = current.snapshot.time + NOW_S
+    for placement in sorted(plan.placements, key=lambda p: p.start):
+        if placement.start > begun and placement.chunks is None:
+            yield placement
+    for job in left_out(plan):
+        if job in state.waiting:
+            turn = turn_of(state, state.jobs[job], view, now, now + SOON_S)
+            if turn is not None:
+                yield turn
+
+
+def _is_due(state: State, names: Collection[str], now: float) -> bool:
+    """Every cluster is there and takes work."""
+    age = state.settings.reading_max_age_s
+    there = (state.clusters[name] for name in names)
+    return all(not cluster.drained and not cluster.is_stale(now, age) for cluster in there)
+
+
+def left_out(plan: Plan) -> list[str]:
+    """The jobs, in the plan's order, that have no start in it and may take a turn."""
+    placed = {placement.job for placement in plan.placements}
+    return [
+        deferred.job
+        for deferred in plan.deferred
+        if deferred.reason in LEFT_OUT and deferred.task is None and deferred.job not in placed
+    ]
+
+
+def turn_of(
+    state: State, record: JobRecord, view: Occupation, now: float, start: float
+) -> Placement | None:
+    """A placement of a rigid job as if its clusters were idle; None where there is none."""
+    job = record.job
+    if not isinstance(job, RigidJob):
+        return None
+    rooms = _rooms(state, record, now)
+    slots = [sum(node.slots for node in nodes) for nodes in rooms.values()]
+    low = [
+        low_side(job.procs, job.proc_gbps, view.link_free[name], LINK_TOLERANCE) for name in rooms
+    ]
+    if job.one_cluster:
+        low = [0] * len(slots)
+        slots = [count if count >= job.procs else 0 for count in slots]
+    shares = _even(job.procs, slots, low) or split(job.procs, slots, low)
+    if shares is None:
+        return None
+    nodes: dict[str, int] = {}
+    power = 1.0
+    for share, room in zip(shares, rooms.values(), strict=True):
+        left = share
+        for node in room:
+            count = min(node.slots, left)
+            if count:
+                nodes[node.name] = count
+                power = min(power, node.power)
+                left -= count
+    end = start + run_time(job.base_time, job.sigma, max(power, LEAST_POWER))
+    return Placement(job=record.id, start=start, end=end, nodes=nodes)
+
+
+def _even(procs: int, slots: Sequence[int], low: Sequence[int]) -> list[int] | None:
+    """Spread a job that no cluster can hold evenly: the fuller a cluster, the longer the wait.
+
+    None where one can hold it, or a link would not carry its share.
+    """
+    total = sum(slots)
+    if max(slots, default=0) >= procs or total < procs:
+        return None
+    shares = [procs * count // total for count in slots]
+    for k in sorted(range(len(slots)), key=lambda k: shares[k] - slots[k]):
+        more = min(slots[k] - shares[k], procs - sum(shares), 1)
+        shares[k] += more
+    carried = all(t <= w or t >= procs - w for t, w in zip(shares, low, strict=True))
+    return shares if carried and sum(shares) == procs else None
+
+
+def _crowd(state: State, name: str) -> tuple[float, float]:
+    """The queue before a job in a cluster, for each of its nodes, and as time."""
+    reading = state.clusters[name].reading if name in state.clusters else None
+    if reading is None:
+        return 0.0, 0.0
+    ahead = jobs_ahead(state, name)
+    return ahead / max(1, len(reading.nodes)), expected_wait(state, name, ahead)
+
+
+def _rooms(state: State, record: JobRecord, now: float) -> dict[str, list[NodeReading]]:
+    """The nodes that suit the job, of clusters where it may wait: the quickest cluster first."""
+    named = others(state, record, record.late) or record.job.clusters or tuple(state.clusters)
+    allowed = [name for name in named if name not in record.barred]
+    rooms: dict[str, list[NodeReading]] = {}
+    for name in sorted(allowed, key=lambda name: _crowd(state, name)):
+        if name in state.clusters and may_queue(state, (name,)):
+            nodes = nodes_for(state, record, name, now)
+            if nodes is not None:
+                rooms[name] = nodes
+    return rooms
+
+
+def nodes_for(state: State, record: JobRecord, name: str, now: float) -> list[NodeReading] | None:
+    """The nodes of a cluster that suit a job; None where the cluster takes no such job now."""
+    cluster = state.clusters[name]
+    if cluster.drained or cluster.is_stale(now, state.settings.reading_max_age_s):
+        return None
+    owner = owner_of(record)
+    verdict = verdict_of(cluster, record.job, owner)
+    if verdict.never or verdict.closed:
+        return None
+    return [
+        node
+        for node in offered(cluster, record.job, owner, verdict, {})
+        if node.state is NodeState.UP
+        and node.name not in cluster.drained_nodes
+        and suits(record, node)
+    ]
+
+
+def wanted_slots(state: State, name: str) -> int:
+    """Slots of a cluster that waiting jobs could fill, or that unclaimed parts will.
+
+    No more than the cluster has: a workflow or a divisible job could fill it.
+    """
+    cluster = state.clusters[name]
+    if cluster.reading is None or cluster.drained or state.rounds.paused:
+        return 0
+    most = sum(node.slots for node in cluster.reading.nodes)
+    wanted = sum(
+        sum(part.nodes.values())
+        for record in state.placed_records()
+        for part in record.parts
+        if part.cluster == name and part.state is PartState.PREPARING
+    )
+    for job in state.waiting:
+        if wanted >= most:
+            return most
+        record = state.jobs[job]
+        is_allowed = record.job.clusters is None or name in record.job.clusters
+        if is_allowed and record.state is not JobState.HELD:
+            wanted += _slots(record.job, most)
+    return min(wanted, most)
+
+
+def _slots(job: Job, most: int) -> int:
+    match job:
+        case RigidJob(procs=procs):
+            return procs
+        case MoldableJob(max_procs=procs):
+            return procs
+    return most

@@ -1,0 +1,153 @@
+"""Attempts at a start that are given up before any process ran: the job waits again.
+
+Safe at once, without hearing from every executor: none starts a part without the start order, and
+that was never given, or every part has said that it did not start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from coalloc.core.base.effects import Wake
+from coalloc.core.base.records import CANCELLED_THERE, JobRecord, JobState
+from coalloc.core.base.settings import Settings
+from coalloc.core.base.state import State
+from coalloc.core.commands.admission import bar
+from coalloc.core.jobs.avoided_nodes import note_refused
+from coalloc.core.jobs.ends import abort_parts, end_waiting
+from coalloc.core.jobs.workflows import settle, task_ended
+from coalloc.core.starts import negotiation as negotiating
+from coalloc.core.starts import rivals
+from coalloc.core.starts.waits import remember_late
+from coalloc.model.parts import PartState
+from coalloc.model.refusals import PERMANENT
+
+PREEMPTED = "preempted"
+"""Reason of a part that its batch system ended for the sake of another job."""
+GAVE_WAY = "gave_way"
+"""Reason of an attempt that was given up because it stood in the way of an older job's."""
+NOT_GRANTED = "not_granted"
+"""Reason of an attempt that was given up while some of its claims still waited."""
+WITHDRAWN = "withdrawn"
+"""Reason of a part that has left its queue for another placement (`core.starts.late_moves`)."""
+
+
+def give_back(
+    state: State, record: JobRecord, now: float, cluster: str, reason: str, detail: str
+) -> None:
+    """Give up an attempt: no process of it ever started, and none ever will."""
+    abort_parts(state, record, detail or reason)
+    if reason == CANCELLED_THERE and record.foreign:
+        why = f"cancelled in {cluster}"
+        end_waiting(state, record, now, JobState.CANCELLED, why, CANCELLED_THERE)
+        return
+    if reason in PERMANENT:
+        end_waiting(state, record, now, JobState.FAILED, f"{cluster}: {detail}", reason)
+        if record.flow:
+            task_ended(state, state.jobs[record.id], now)
+        return
+    if reason == WITHDRAWN and not record.flow:
+        _move(state, record, now)
+        return
+    note_refused(state, record, now)
+    if bar(state, record, now, cluster, reason, detail):
+        return
+    text = f"{cluster}: {detail or reason or 'refused'}"
+    idle = negotiating.idle_node_s(state, record, now)
+    if reason == NOT_GRANTED:
+        remember_late(state, record, now)
+    is_behind = reason == negotiating.OTHERS_FIRST
+    if is_behind:
+        text = f"other jobs of {cluster} go first"
+    pause = _pause(state.settings, record.refusals, reason)
+    state.put(
+        replace(
+            record.unplaced(),
+            refusals=record.refusals + 1,
+            not_before=now + pause,
+            reason="backing_off",
+            detail=text,
+            idle_node_s=record.idle_node_s + idle,
+            late=negotiating.late_clusters(record, now) if reason == NOT_GRANTED else (),
+            behind=cluster if is_behind else "",
+        )
+    )
+    fields: dict[str, Any] = {"detail": text, "pause_s": pause}
+    if record.queued:
+        fields["idle_node_s"] = round(idle, 3)
+    state.emit(now, "job_requeued", record.id, **fields)
+    state.log("job_requeued", level="warning", job=record.id, **fields)
+    state.backing_off.add(record.id)
+    state.out.append(Wake(at=now + pause))
+    if record.flow in state.composites:
+        settle(state, state.composites[record.flow], now)
+
+
+def _move(state: State, record: JobRecord, now: float) -> None:
+    """Let a job whose claim has left its queue be placed elsewhere, by the next round.
+
+    It keeps its place among the waiting jobs, and was not refused: there is no back-off.
+    """
+    left = tuple(part.cluster for part in record.parts)
+    text = f"left the queue of {', '.join(left)} for an earlier start elsewhere"
+    idle = negotiating.idle_node_s(state, record, now)
+    state.put(
+        replace(
+            record.unplaced(),
+            not_before=now,
+            reason="moved",
+            detail=text,
+            idle_node_s=record.idle_node_s + idle,
+            late=left,
+        )
+    )
+    fields: dict[str, Any] = {
+        "clusters": ",".join(left),
+        "moves": record.moves,
+        "idle_node_s": round(idle, 3),
+    }
+    state.emit(now, "job_moved", record.id, detail=text, **fields)
+    state.log("job_moved", job=record.id, **fields)
+    state.rounds.want("job_moved")
+
+
+def _pause(limits: Settings, refusals: int, reason: str) -> float:
+    """Until a job that was given back may be tried again, seconds.
+
+    One behind other jobs is tried when their queue changes (`core.clusters.readings`), and no later
+    than after the longest pause; one that has waited its turn in vain asks for the next at once.
+    """
+    if reason == negotiating.OTHERS_FIRST:
+        return limits.backoff_max_s
+    if reason in {NOT_GRANTED, GAVE_WAY}:
+        return limits.backoff_first_s
+    return min(limits.backoff_max_s, limits.backoff_first_s * 2.0 ** min(refusals, 60))
+
+
+def give_up_late(state: State, now: float) -> None:
+    """Take back the preparations whose time is over."""
+    for job in list(state.placed):
+        record = state.jobs[job]
+        if record.deadline is None or record.deadline > now:
+            continue
+        late = negotiating.late_clusters(record, now)
+        if late:
+            why = negotiating.why_given_up(state, record, now)
+            if why:
+                give_back(state, record, now, ", ".join(late), NOT_GRANTED, why)
+            else:
+                deadline = now + state.settings.max_wait_s
+                state.put(replace(record, deadline=deadline))
+                state.out.append(Wake(at=deadline))
+            continue
+        late = tuple(p.cluster for p in record.parts if p.state is PartState.PREPARING)
+        limit = state.settings.prepare_timeout_s
+        give_back(state, record, now, ", ".join(late), "not_ready", f"not ready within {limit:g} s")
+
+
+def give_way_to_rivals(state: State, now: float) -> None:
+    """Give back what earlier jobs of other services wait for (`core.starts.rivals`)."""
+    for record, cluster in rivals.yielding(state, now):
+        why = "gives way to a job of another service, which waits for its nodes"
+        give_back(state, record, now, cluster, GAVE_WAY, why)

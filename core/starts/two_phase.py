@@ -1,0 +1,351 @@
+"""The two-phase start of a job, and its end, as the daemon sees them.
+
+*prepare* to every executor -> all *ready* in time -> *start* -> *finished* from each. A
+refusal or silence before the start releases every claim, and the job waits again. The
+decision to start is on disk before anyone hears it, and is taken once: if a part then
+turns out never to have started while another did, the job ends as failed; it is not
+started a second time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from coalloc.core.base.composites import part_fields
+from coalloc.core.base.effects import Publish, SaveMeta, Wake
+from coalloc.core.base.messages import Abort, Forget, Prepare, Start
+from coalloc.core.base.records import REQUEUED, JobRecord, JobState, Launch, PartRecord
+from coalloc.core.base.state import State
+from coalloc.core.jobs import deadlines
+from coalloc.core.jobs.after_restore import (
+    is_cancelled,
+    repeat_starts,
+    reserve_attempt,
+    started_after_backup,
+)
+from coalloc.core.jobs.batch_accounts import told
+from coalloc.core.jobs.dependencies import has_started
+from coalloc.core.jobs.ends import abort_parts, release_dependents
+from coalloc.core.jobs.outcome import remember, verdict
+from coalloc.core.jobs.workflows import task_ended, tries_again
+from coalloc.core.sharing.accounting import charge
+from coalloc.core.starts import negotiation as negotiating
+from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back
+from coalloc.model.jobs import DivisibleJob
+from coalloc.model.parts import PART_ENDED, PartReport, PartState
+
+
+def prepare(state: State, record: JobRecord, now: float) -> None:
+    """Write the decision and send it to every executor concerned.
+
+    `record` has its parts, attempt, round and policy already; where it is queued, their claims
+    may wait.
+    """
+    deadline = now + state.settings.prepare_timeout_s
+    record = replace(record, state=JobState.PREPARING, deadline=deadline, reason="", detail="")
+    state.put(record)
+    for part in record.parts:
+        state.send(part.cluster, _order(state, record, part, now))
+        state.out.append(_decision(record, part, now))
+    state.emit(
+        now,
+        "job_placed",
+        record.id,
+        attempt=record.attempt,
+        round=record.round,
+        policy=record.policy,
+        nodes=record.nodes,
+        parts=[part.cluster for part in record.parts],
+    )
+    state.out.append(Wake(at=deadline))
+
+
+def _order(state: State, record: JobRecord, part: PartRecord, now: float) -> Prepare:
+    """The order to prepare a part, with all that its executor has to know of the job."""
+    job, nodes = record.job, record.nodes
+    whole = state.jobs[record.flow].job if record.chunks else None
+    return Prepare(
+        job=record.id,
+        attempt=record.attempt,
+        part=part.index,
+        nodes=part.nodes,
+        all_nodes=nodes,
+        first_rank=part.first_rank,
+        size=sum(nodes.values()),
+        uid=record.uid,
+        gid=record.gid,
+        user=record.user,
+        lease_s=state.settings.lease_s,
+        rendezvous=record.rendezvous,
+        name=record.name,
+        time_limit=job.time_limit,
+        memory_mb_per_proc=job.memory_mb_per_proc,
+        array_index=record.array_index,
+        foreign=record.foreign,
+        task=record.task,
+        chunk_first=record.chunk_first,
+        chunks=record.chunks,
+        chunks_total=whole.chunks if isinstance(whole, DivisibleJob) else 0,
+        queue=negotiating.terms(state, record, part, now) if record.queued else None,
+        batch=told(state.clusters[part.cluster].settings, record),
+        once=Launch(argv=()) if record.once else None,
+    )
+
+
+def _decision(record: JobRecord, part: PartRecord, now: float) -> Publish:
+    """The news of a part's placement, for watchers."""
+    body = {
+        "job": record.id,
+        "attempt": record.attempt,
+        "part": part.index,
+        "parts": len(record.parts),
+        "cluster": part.cluster,
+        "nodes": dict(part.nodes),
+        "start": now,
+        "policy": record.policy,
+        "round": record.round,
+    }
+    return Publish(topic=f"decision.{part.cluster}.{record.id}", body=body)
+
+
+def reported(state: State, cluster: str, report: PartReport, now: float) -> None:
+    """Take in what an executor says of a part; saying it again changes nothing."""
+    record = state.jobs.get(report.job)
+    part = None if record is None else _part(record, cluster, report)
+    if record is None or part is None:
+        _answer_stranger(state, cluster, report, now)
+        return
+    if part.state in PART_ENDED:
+        if report.state in PART_ENDED:
+            state.send(cluster, Forget(job=report.job, attempt=report.attempt))
+        return
+    step = _step(report.state, has_nodes=bool(report.nodes))
+    if step <= _step(part.state, has_nodes=part.granted is not None):
+        if report.state is part.state is PartState.WAITING:
+            negotiating.still_waits(state, part, report, record, now)
+        return
+    changed = replace(
+        part,
+        state=report.state,
+        nodes=report.nodes or part.nodes,
+        granted=now if part.granted is None and step in HOLDS_NODES else part.granted,
+        expected=report.expected,
+        exit_code=report.exit_code,
+        started=report.started,
+        ended=report.ended,
+        reason=report.reason,
+        detail=report.detail,
+        cpu_s=report.cpu_s,
+        max_rss_mb=report.max_rss_mb,
+    )
+    parts = tuple(changed if p is part else p for p in record.parts)
+    record = replace(record, parts=parts)
+    state.put(record)
+    if report.state in PART_ENDED:
+        state.send(cluster, Forget(job=report.job, attempt=report.attempt))
+    record = negotiating.went_on(state, record, part, now)
+    if pair := negotiating.gives_way(state, record):
+        younger, older = pair
+        late = ", ".join(negotiating.ungranted(younger))
+        why = f"gives way to job {older.id}, which waits for its nodes"
+        give_back(state, younger, now, late, GAVE_WAY, why)
+        if younger.id == record.id:
+            return
+    _advance(state, record, now)
+
+
+ASKED, WAITS, GRANTED, AT_BARRIER, RUNS, OVER = range(6)
+HOLDS_NODES = range(GRANTED, OVER)
+_STEPS = {
+    PartState.PREPARING: ASKED,
+    PartState.WAITING: WAITS,
+    PartState.READY: AT_BARRIER,
+    PartState.RUNNING: RUNS,
+}
+
+
+def _step(state: PartState, *, has_nodes: bool) -> int:
+    """Progress of a part: what is said of an earlier step comes late."""
+    if state is PartState.PREPARING and has_nodes:
+        return GRANTED
+    return _STEPS.get(state, OVER)
+
+
+def _part(record: JobRecord, cluster: str, report: PartReport) -> PartRecord | None:
+    if record.attempt != report.attempt:
+        return None
+    return next((p for p in record.parts if p.cluster == cluster and p.index == report.part), None)
+
+
+def _answer_stranger(state: State, cluster: str, report: PartReport, now: float) -> None:
+    """A part of an earlier attempt, or of a job this daemon does not know.
+
+    The leftovers of an earlier attempt are ended: the job may run elsewhere by now. Work
+    of an unknown job, or of a later attempt, is left alone: a database restored from an older
+    copy must not end people's jobs.
+    """
+    reserve_attempt(state, report)
+    left_alone = started_after_backup(state, cluster, report, now)
+    record = state.jobs.get(report.job)
+    if report.state in PART_ENDED:
+        state.send(cluster, Forget(job=report.job, attempt=report.attempt))
+    elif left_alone:
+        return
+    elif is_cancelled(state, report) or (
+        record is not None
+        and (
+            report.attempt < record.attempt
+            or (report.attempt == record.attempt and not record.is_placed)
+        )
+    ):
+        state.send(
+            cluster, Abort(job=report.job, attempt=report.attempt, reason="superseded attempt")
+        )
+    else:
+        state.log(
+            "unknown_part_found",
+            level="warning",
+            cluster=cluster,
+            job=report.job,
+            attempt=report.attempt,
+            state=str(report.state),
+        )
+
+
+def _advance(state: State, record: JobRecord, now: float) -> None:
+    states = [part.state for part in record.parts]
+    if record.state is JobState.STARTING and all(p.started is not None for p in record.parts):
+        record = _all_run(state, record, now)
+    if record.state is JobState.PREPARING:
+        if any(s in PART_ENDED for s in states):
+            first = next(part for part in record.parts if part.state in PART_ENDED)
+            give_back(state, record, now, first.cluster, first.reason, first.detail)
+        elif all(s is PartState.READY for s in states):
+            if deadlines.misses(record, now, record.planned):
+                names = ", ".join(part.cluster for part in record.parts)
+                why = "its nodes were ready too late for its deadline"
+                give_back(state, record, now, names, deadlines.DEADLINE, why)
+                return
+            record = replace(record, state=JobState.STARTING, deadline=None)
+            state.put(record)
+            for part in record.parts:
+                state.send(part.cluster, Start(job=record.id, attempt=record.attempt))
+    elif all(s in PART_ENDED for s in states):
+        back = next((p for p in record.parts if p.reason == REQUEUED), None)
+        if record.foreign and back is not None and not record.cancelled_by:
+            state.clusters[back.cluster].put_back[record.foreign] = back.ended or 0.0
+            charge(state, record, now, is_last=False)
+            give_back(state, record, now, back.cluster, back.reason, back.detail)
+            return
+        started = any(p.started is not None or p.state is PartState.LOST for p in record.parts)
+        if record.cancelled_by or started:
+            _end(state, record, now)
+        else:
+            first = record.parts[0]
+            give_back(state, record, now, first.cluster, first.reason, first.detail)
+    elif any(s in PART_ENDED for s in states):
+        _some_ended(state, record)
+
+
+def _all_run(state: State, record: JobRecord, now: float) -> JobRecord:
+    starts = [part.started for part in record.parts if part.started is not None]
+    skew = max(starts) - min(starts) if len(record.parts) > 1 else None
+    idle = negotiating.idle_node_s(state, record, now)
+    record = replace(
+        record,
+        state=JobState.RUNNING,
+        started=max(starts, default=now),
+        skew_s=skew,
+        refusals=0,
+        idle_node_s=record.idle_node_s + idle,
+    )
+    state.put(record)
+    has_started(state, record)
+    fields: dict[str, Any] = {"clusters": ",".join(part.cluster for part in record.parts)}
+    fields |= part_fields(record)
+    if record.queued:
+        fields["idle_node_s"] = round(idle, 3)
+        if len(record.parts) > 1:
+            fields["idle_for_others_node_s"] = round(negotiating.idle_for_others(state, record), 3)
+    if skew is not None:
+        fields["skew_ms"] = round(skew * 1e3, 3)
+    state.emit(now, "job_started", record.id, **fields)
+    state.log("job_started", job=record.id, **fields)
+    return record
+
+
+def _some_ended(state: State, record: JobRecord) -> None:
+    """One part ended before the others: if it failed, the others are of no use."""
+    bad = next(
+        (
+            part
+            for part in record.parts
+            if part.state in {PartState.REFUSED, PartState.LOST}
+            or (part.state is PartState.FINISHED and part.exit_code != 0)
+        ),
+        None,
+    )
+    if bad is None:
+        return
+    why = bad.detail or (f"exit code {bad.exit_code}" if bad.exit_code else bad.reason)
+    abort_parts(state, record, f"part on {bad.cluster}: {why}")
+
+
+def _end(state: State, record: JobRecord, now: float) -> None:
+    end, reason, detail, code = verdict(record)
+    starts = [part.started for part in record.parts if part.started is not None]
+    ends = [part.ended for part in record.parts if part.ended is not None]
+    record = replace(
+        record,
+        state=end,
+        started=record.started if record.started is not None else max(starts, default=None),
+        ended=max(ends, default=now),
+        exit_code=code,
+        reason=reason,
+        detail=detail,
+        deadline=None,
+    )
+    is_tried_again = bool(record.flow) and tries_again(state, record, now)
+    preempted = next((part for part in record.parts if part.reason == PREEMPTED), None)
+    is_requeued = preempted is not None and record.requeue and not record.cancelled_by
+    charge(state, record, now, is_last=not (is_tried_again or is_requeued))
+    if is_tried_again:
+        return
+    if preempted is not None and is_requeued:
+        again = replace(record, ended=None, exit_code=None, skew_s=None)
+        give_back(state, again, now, preempted.cluster, PREEMPTED, preempted.detail)
+        return
+    state.put(record)
+    if end is JobState.COMPLETED and not record.flow:
+        remember(state, record)
+    fields: dict[str, Any] = {"state": str(end), "exit_code": code, "detail": detail}
+    fields |= part_fields(record)
+    state.emit(now, "job_ended", record.id, **fields)
+    state.log("job_ended", job=record.id, **fields)
+    release_dependents(state, record.id, now)
+    if record.flow:
+        task_ended(state, record, now)
+        return
+    state.rounds.happened("job_finished")
+
+
+def skip_numbers(state: State, cluster: str, last_seq: int) -> None:
+    """Go on behind an order that this executor has carried out and we do not know of.
+
+    The store is an older copy of itself. Orders of ours that have these numbers would be
+    taken for carried out: a *prepare* among them is given up in time and tried again, an
+    *abort* or *forget* is asked for again, and only a *start* has to be repeated here.
+    """
+    target = state.clusters[cluster]
+    state.log(
+        "order_numbers_skipped",
+        level="warning",
+        cluster=cluster,
+        first=target.next_seq,
+        last=last_seq,
+    )
+    target.next_seq = last_seq + 1
+    target.asked.clear()
+    state.out.append(SaveMeta(key=f"seq.{cluster}", value=str(target.next_seq)))
+    repeat_starts(state, cluster)

@@ -1,0 +1,476 @@
+"""What a submit makes, what it is refused for, and what stands in for what users leave out."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from coalloc.core.base.effects import DropHistory
+from coalloc.core.base.events import StatementReceived, StorageLost
+from coalloc.core.base.messages import Prepare, Read
+from coalloc.core.base.power import PowerState, floored, updated
+from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.requests import Cancel, Done, Hold, Refused, Release, Submit
+from coalloc.core.base.settings import JobDefaults
+from coalloc.core.jobs import outcome
+from coalloc.core.learning.estimates import KEPT, completed, history_key, predicted, remembered
+from coalloc.model.batch_options import BatchOptions
+from coalloc.model.jobs import RigidJob
+from coalloc.model.parts import PartState
+from coalloc.model.reading import ClusterReading, NodeReading
+from tests.support.core_site import Site
+
+LAUNCH = Launch(argv=("/usr/bin/solver", "-x"))
+
+
+def submit(site: Site, token: str = "t", **fields: Any) -> Done | Refused:
+    body = {"kind": "rigid", "procs": 1, "base_time": 10.0, **fields.pop("job", {})}
+    return site.ask(Submit(token=token, job=body, launch=LAUNCH, **fields))
+
+
+def test_the_same_token_of_the_same_user_is_the_same_job() -> None:
+    site = Site()
+    first, again = submit(site), submit(site)
+    assert isinstance(first, Done)
+    assert isinstance(again, Done)
+    assert first.body["job"] == again.body["job"]
+    other = site.ask(
+        Submit(token="t", job={"kind": "rigid", "procs": 1}, launch=LAUNCH), user="bob"
+    )
+    assert isinstance(other, Done)
+    assert other.body["job"] != first.body["job"]
+
+
+def test_job_numbers_do_not_depend_on_what_is_still_remembered() -> None:
+    site = Site({"a": 1}, keep_ended=1)
+    for number in range(1, 6):
+        job = site.submit(1)
+        assert job == str(number)
+        site.run(job)
+        site.finish(job)
+    assert len(site.state.ended) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "words"),
+    [
+        pytest.param(
+            {"job": {"procs": 5}}, "infeasible", "needs 5 processes; 4 slots exist", id="wide"
+        ),
+        pytest.param({"job": {"features": ["gpu"]}}, "infeasible", "no node has gpu", id="feature"),
+        pytest.param(
+            {"job": {"procs": 3, "clusters": ["a"]}}, "infeasible", "2 suitable slots", id="cluster"
+        ),
+        pytest.param({"job": {"id": "7"}}, "bad_request", "job.id: is set by the daemon", id="id"),
+        pytest.param(
+            {"job": {"kind": "odd"}}, "bad_request", "job.kind: 'odd' is not one of", id="kind"
+        ),
+        pytest.param(
+            {"job": {"sigma": -1}}, "bad_request", "job.sigma: -1 is outside 0..1", id="sigma"
+        ),
+        pytest.param({"needs": (("since", "1"),)}, "bad_request", "dependency: 'since'", id="need"),
+        pytest.param({"needs": (("afterok", "9"),)}, "not_found", "there is no job 9", id="no job"),
+        pytest.param({"array": (1, 1)}, "bad_request", "indices must differ", id="doubles"),
+        pytest.param({"array": (-1,)}, "bad_request", "not be negative", id="negative"),
+        pytest.param(
+            {"array": tuple(range(11))}, "too_many", "array has 11 jobs, at most 10", id="array"
+        ),
+    ],
+)
+def test_a_submit_is_refused_for_one_stated_reason(
+    fields: dict[str, Any], code: str, words: str
+) -> None:
+    site = Site({"a": 2, "b": 2}, max_array=10)
+    answer = submit(site, **fields)
+    assert isinstance(answer, Refused)
+    assert (answer.code, words in answer.message) == (code, True), answer
+    assert not site.state.jobs
+
+
+def test_a_limit_per_user_counts_only_their_own() -> None:
+    site = Site({"a": 1}, max_jobs_per_user=2)
+    for _ in range(3):
+        site.submit(1)
+    answer = submit(site, token="one more")
+    assert isinstance(answer, Refused)
+    assert answer.message == "ann has 2 waiting jobs, at most 2"
+    site.submit(1, user="bob")
+
+
+def test_what_does_not_exist_yet_is_not_taken_for_impossible() -> None:
+    """Before the first reading nothing is known of a cluster."""
+    site = Site({"a": 1})
+    site.state.clusters["a"].reading = None
+    site.state.suitable.clear()
+    assert isinstance(submit(site, job={"procs": 99}), Done)
+
+
+def test_new_nodes_make_a_refused_job_possible() -> None:
+    site = Site({"a": 1})
+    assert isinstance(submit(site, job={"procs": 2}), Refused)
+    nodes = tuple(NodeReading(name=f"a{i}") for i in range(2))
+    site.do(
+        StatementReceived(
+            statement=Read(cluster="a", reading=ClusterReading(cluster="a", nodes=nodes))
+        )
+    )
+    assert isinstance(submit(site, job={"procs": 2}), Done)
+
+
+def test_an_impossible_job_may_be_kept_held() -> None:
+    site = Site({"a": 1})
+    answer = submit(site, job={"procs": 2}, hold_infeasible=True)
+    assert isinstance(answer, Done)
+    record = site.job(answer.body["job"])
+    assert (record.state, record.reason) == (JobState.HELD, "infeasible")
+
+
+def test_hold_and_release_change_only_waiting_jobs() -> None:
+    site = Site({"a": 1})
+    running, waiting = site.submit(), site.submit()
+    assert isinstance(site.ask(Hold(job=running)), Refused)
+    assert isinstance(site.ask(Hold(job=waiting)), Done)
+    assert isinstance(site.ask(Hold(job=waiting)), Done), "again is harmless"
+    site.run(running)
+    site.finish(running)
+    assert site.job(waiting).state is JobState.HELD
+    site.ask(Release(job=waiting))
+    assert site.job(waiting).is_placed
+
+
+def test_an_array_is_cancelled_by_its_number() -> None:
+    site = Site({"a": 1})
+    answer = submit(site, array=(1, 2, 3))
+    assert isinstance(answer, Done)
+    assert answer.body["jobs"] == ["1_1", "1_2", "1_3"]
+    site.ask(Cancel(job="1"))
+    assert {site.job(job).state for job in answer.body["jobs"]} == {JobState.CANCELLED}
+
+
+def test_dependencies_end_with_what_they_wait_for() -> None:
+    site = Site({"a": 1})
+    first = site.submit()
+    chain = [first]
+    for _ in range(3):
+        chain.append(site.submit(needs=(("afterok", chain[-1]),)))
+    fails = site.submit(needs=(("afternotok", first),))
+    site.run(first)
+    site.finish(first, code=1)
+    assert [site.job(job).state for job in chain[1:]] == [JobState.CANCELLED] * 3
+    assert site.job(chain[1]).detail == f"afterok:{first} cannot be met: job {first} is failed"
+    assert site.job(fails).is_placed
+
+
+def test_who_depends_on_a_job_is_known_as_long_as_they_wait() -> None:
+    site = Site({"a": 1})
+    first = site.submit()
+    later = site.submit(needs=(("afterok", first), ("afterany", first)))
+    both = site.submit(needs=(("afterok", first), ("afterok", later)))
+    assert site.state.dependents == {first: {later: None, both: None}, later: {both: None}}
+    assert site.restarted().state.dependents == site.state.dependents
+    site.ask(Cancel(job=first), operator=True)
+    site.finish(first, code=1)
+    assert {site.job(job).state for job in (first, later, both)} == {JobState.CANCELLED}
+    assert not site.state.dependents
+
+
+def test_a_job_that_ends_without_having_run_is_logged_too() -> None:
+    site = Site({"a": 1})
+    running, waiting = site.submit(), site.submit()
+    site.run(running)
+    for job in (running, waiting):
+        site.ask(Cancel(job=job))
+    assert [note["job"] for note in site.notes("job_cancelling")] == [running]
+    assert [(n["job"], n["detail"]) for n in site.notes("job_ended")] == [
+        (waiting, "cancelled by ann")
+    ]
+
+
+def test_the_reason_of_a_cancellation_is_kept() -> None:
+    site = Site({"a": 1})
+    running, waiting = site.submit(), site.submit()
+    site.run(running)
+    for job in (running, waiting):
+        assert isinstance(site.ask(Cancel(job=job, reason="wrong input")), Done)
+    assert [note["reason"] for note in site.notes("job_cancelling")] == ["wrong input"]
+    assert site.restarted().job(running).cancel_reason == "wrong input"
+    # a second cancel does not take its place
+    site.ask(Cancel(job=running, reason="late"))
+    site.finish(running, code=143)
+    for job in (running, waiting):
+        assert site.job(job).detail == "cancelled by ann: wrong input"
+
+
+def test_the_reason_of_a_workflow_s_cancellation_is_its_tasks_too() -> None:
+    site = Site({"a": 1})
+    job = site.submit_workflow("a b", "a>b")
+    site.run(f"{job}.1")
+    site.ask(Cancel(job=job, reason="wrong input"))
+    site.finish(f"{job}.1", code=143)
+    assert site.job(f"{job}.1").detail == "cancelled by ann: wrong input"
+    assert site.job(job).detail.startswith("cancelled by ann: wrong input; 0 of 2")
+
+
+@pytest.mark.parametrize("reason", ["x" * 501, "two\nlines", "\x1b[31mred"])
+def test_a_reason_that_is_no_line_is_refused(reason: str) -> None:
+    site = Site({"a": 1})
+    job = site.submit()
+    answer = site.ask(Cancel(job=job, reason=reason))
+    assert isinstance(answer, Refused)
+    assert answer.message == "reason: is not one line of at most 500 characters"
+    assert not site.job(job).is_ended
+
+
+def test_a_long_chain_of_dependents_ends_as_a_whole() -> None:
+    site = Site({"a": 1}, keep_ended=2000)
+    chain = [site.submit()]
+    for _ in range(1500):
+        chain.append(site.submit(needs=(("afterok", chain[-1]),), hold=True))
+    assert isinstance(site.ask(Cancel(job=chain[0])), Done)
+    site.finish(chain[0], code=1)
+    assert {site.job(job).state for job in chain} == {JobState.CANCELLED}
+
+
+def test_a_dependency_on_a_job_that_has_ended_is_met_or_refused() -> None:
+    site = Site({"a": 1})
+    ends = {}
+    for code in (0, 1):
+        ends[code] = site.submit()
+        site.run(ends[code])
+        site.finish(ends[code], code=code)
+    for kind, code in (("afterok", 0), ("afternotok", 1), ("afterany", 0), ("afterany", 1)):
+        job = site.submit(needs=((kind, ends[code]),))
+        assert site.job(job).is_placed, (kind, code)
+        site.run(job)
+        site.finish(job)
+    refused = submit(site, needs=(("afterok", ends[1]),))
+    assert isinstance(refused, Refused)
+    assert refused.message == "dependency: afterok:2 cannot be met: job 2 is failed"
+    refused = submit(site, needs=(("afternotok", ends[0]),))
+    assert isinstance(refused, Refused)
+    assert refused.message == "dependency: afternotok:1 cannot be met: job 1 is completed"
+
+
+def test_a_dependency_on_an_array_waits_for_each_of_its_members() -> None:
+    site = Site({"a": 3})
+    submit(site, array=(1, 2))
+    later = site.submit(needs=(("afterok", "1"),))
+    assert site.job(later).needs == (("afterok", "1_1"), ("afterok", "1_2"))
+    for job in ("1_1", "1_2"):
+        assert site.job(later).state is JobState.PENDING
+        site.run(job)
+        site.finish(job)
+    assert site.job(later).is_placed
+
+
+def test_a_met_dependency_stays_met_when_its_job_is_forgotten() -> None:
+    site = Site({"a": 1}, keep_ended=0)
+    first = site.submit()
+    later = site.submit(needs=(("afterok", first),))
+    site.run(first)
+    site.finish(first)
+    assert site.job(later).is_placed
+
+
+def test_submits_that_could_not_be_written_leave_no_trace() -> None:
+    site = Site({"a": 1})
+    site.submit()
+    lost = site.submit(token="lost")
+    site.do(StorageLost(jobs=(lost,)))
+    assert lost not in site.state.jobs
+    assert (site.state.pending_jobs, site.state.pending_procs) == (0, 0)
+    again = submit(site, token="lost")
+    assert isinstance(again, Done)
+    assert again.body["job"] != lost
+
+
+def test_an_array_that_could_not_be_written_is_submitted_anew() -> None:
+    site = Site({"a": 1})
+    lost = site.submit(token="lost", array=(1, 2))
+    site.do(StorageLost(jobs=(f"{lost}_1", f"{lost}_2")))
+    again = submit(site, token="lost", array=(1, 2))
+    assert isinstance(again, Done)
+    assert not again.body["again"]
+    assert again.body["jobs"] == [f"{again.body['job']}_{index}" for index in (1, 2)]
+    assert set(again.body["jobs"]) <= site.state.jobs.keys()
+
+
+def test_run_times_are_learnt_from_what_the_same_user_ran() -> None:
+    site = Site({"a": 1})
+    for seconds in (40.0, 60.0):
+        job = site.submit(1, program="solver", job={"base_time": 1000.0})
+        site.run(job)
+        begun = site.now
+        site.wait(seconds)
+        site.say(job, PartState.FINISHED, exit_code=0, started=begun, ended=site.now)
+    answer = site.ask(
+        Submit(token="x", job={"kind": "rigid", "procs": 1}, launch=Launch(argv=("solver",)))
+    )
+    assert isinstance(answer, Done)
+    record = site.job(answer.body["job"])
+    assert record.sources["base_time"] == "history"
+    assert isinstance(record.job, RigidJob)
+    assert record.job.base_time == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "history", "value", "source"),
+    [
+        pytest.param({"base_time": 5.0, "time_limit": 9.0}, (7.0,), 5.0, "user", id="user first"),
+        pytest.param({"time_limit": 9.0}, (7.0,), 7.0, "history", id="history before limit"),
+        pytest.param({"time_limit": 9.0}, (70.0,), 9.0, "history", id="never above the limit"),
+        pytest.param({"time_limit": 9.0}, (), 9.0, "time_limit", id="limit"),
+        pytest.param({}, (), 3600.0, "built-in", id="nothing known"),
+    ],
+)
+def test_where_a_run_time_comes_from(
+    fields: dict[str, float], history: tuple[float, ...], value: float, source: str
+) -> None:
+    out, sources = completed(
+        {"kind": "rigid", **fields},
+        user="ann",
+        command="solver",
+        defaults=(),
+        history=history,
+        fallback_base_time=3600.0,
+    )
+    assert (out["base_time"], sources["base_time"]) == (value, source)
+
+
+def test_site_defaults_apply_to_the_first_matching_user_and_command() -> None:
+    defaults = (
+        JobDefaults(user="ann", command="sol*", sigma=0.3),
+        JobDefaults(sigma=0.7, proc_gbps=0.1, base_time=5.0),
+    )
+    out, sources = completed(
+        {"kind": "rigid"},
+        user="ann",
+        command="solver",
+        defaults=defaults,
+        history=(9.0,),
+        fallback_base_time=1.0,
+    )
+    assert (out["sigma"], out["proc_gbps"], out["base_time"]) == (0.3, 0.1, 5.0)
+    assert set(sources.values()) == {"defaults"}
+
+
+def test_site_defaults_may_name_the_interpreter_or_the_program() -> None:
+    for pattern in ("python*", "train.py"):
+        out, _ = completed(
+            {"kind": "rigid"},
+            user="ann",
+            command="train.py",
+            launcher="python3",
+            defaults=(JobDefaults(command=pattern, base_time=5.0),),
+            history=(),
+            fallback_base_time=1.0,
+        )
+        assert out["base_time"] == 5.0
+
+
+def ran(site: Site, seconds: float, **kind: Any) -> None:
+    job = site.submit(**kind)
+    site.run(job)
+    site.wait(seconds)
+    site.finish(job)
+
+
+def expected(site: Site, name: str) -> float:
+    launch = Launch(argv=("python", "-u", "train.py"))
+    answer = site.ask(
+        Submit(token=name, job={"kind": "rigid", "procs": 1}, launch=launch, name=name)
+    )
+    assert isinstance(answer, Done)
+    job = site.job(answer.body["job"]).job
+    site.ask(Cancel(job=job.id))
+    assert isinstance(job, RigidJob)
+    return job.base_time
+
+
+def test_runs_of_the_jobs_name_count_before_those_of_its_program() -> None:
+    site = Site({"a": 4})
+    ran(site, 30.0, program="train.py", name="small-1")
+    ran(site, 900.0, program="train.py", name="large-1")
+    assert expected(site, "small-2") == pytest.approx(30.0)
+    assert expected(site, "large-77") == pytest.approx(900.0)
+    assert expected(site, "") == pytest.approx(465.0)
+
+
+def test_the_program_that_ran_longest_ago_is_forgotten_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outcome, "MOST_KEYS", 2)
+    site = Site({"a": 1})
+    for program in ("x", "y", "x", "z"):
+        ran(site, 5.0, program=program)
+    assert set(site.state.ratios) == set(site.state.history) == {"ann\nx", "ann\nz"}
+    assert [e.key for e in site.effects if isinstance(e, DropHistory)] == ["ann\ny"]
+
+
+def test_the_history_forgets_old_runs() -> None:
+    values: tuple[float, ...] = ()
+    for number in range(40):
+        values = remembered(values, float(number))
+    assert len(values) == KEPT
+    assert predicted(values) == 38.5
+    assert predicted(()) is None
+    assert history_key("a", "b") != history_key("a b", "")
+
+
+@pytest.mark.parametrize(
+    ("power", "step", "value"),
+    [
+        pytest.param(0.83, 0.05, 0.80, id="down"),
+        pytest.param(0.85, 0.05, 0.85, id="a step itself, in spite of rounding"),
+        pytest.param(0.3, 0.1, 0.3, id="0.3 / 0.1 is 2.9999"),
+        pytest.param(0.01, 0.05, 0.00625, id="never zero, never stronger than it is"),
+        pytest.param(1.0, 0.05, 1.0, id="one"),
+        pytest.param(0.837, 0.0, 0.837, id="no steps"),
+    ],
+)
+def test_powers_are_rounded_down_to_a_step(power: float, step: float, value: float) -> None:
+    assert floored(power, step) == pytest.approx(value)
+
+
+def test_a_power_that_wavers_around_a_step_does_not_change_class() -> None:
+    state: PowerState | None = None
+    published = []
+    for number in range(200):
+        raw = 0.80 + (0.01 if number % 2 else -0.01)
+        state = updated(state, raw, step=0.05, hysteresis=0.5, smoothing=0.3)
+        published.append(state.published)
+    changes = sum(a != b for a, b in pairwise(published))
+    assert changes <= 1, "it settles once"
+
+
+def test_a_power_that_really_changes_is_followed() -> None:
+    state: PowerState | None = None
+    for _ in range(30):
+        state = updated(state, 1.0, step=0.05, hysteresis=0.5, smoothing=0.3)
+    for _ in range(30):
+        state = updated(state, 0.5, step=0.05, hysteresis=0.5, smoothing=0.3)
+    assert state is not None
+    assert state.published == pytest.approx(0.5)
+    for _ in range(60):
+        state = updated(state, 1.0, step=0.05, hysteresis=0.5, smoothing=0.3)
+    assert state.published == pytest.approx(1.0)
+
+
+def test_what_batch_systems_are_told_is_kept_and_sent_with_each_part() -> None:
+    site = Site({"a": 2})
+    asked = BatchOptions(account="chem", gres="gpu:1")
+    answer = submit(site, job={"procs": 2}, batch=asked)
+    assert isinstance(answer, Done)
+    job = answer.body["job"]
+    assert site.job(job).account == "chem"
+    assert [order.batch for _, order in site.orders_for(job, Prepare)] == [asked]
+
+
+@pytest.mark.parametrize("value", ["a b", "x\n", "y" * 300])
+def test_what_is_no_value_of_an_option_is_refused(value: str) -> None:
+    answer = submit(Site(), batch=BatchOptions(qos=value))
+    assert isinstance(answer, Refused)
+    assert answer.code == "bad_request"
+    assert answer.message.startswith("batch.qos: ")

@@ -1,0 +1,212 @@
+"""Clusters and nodes that take a job by the rules of their batch systems: submits and snapshots."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from coalloc.core.base.events import StatementReceived
+from coalloc.core.base.messages import Prepare, Read
+from coalloc.core.base.records import Launch
+from coalloc.core.base.requests import Refused, Submit
+from coalloc.core.base.settings import Trigger
+from coalloc.core.jobs.eligibility import wanted_gres
+from coalloc.core.rounds.snapshots import snapshot
+from coalloc.model.batch_options import NAMES, BatchOptions
+from coalloc.model.jobs import RigidJob
+from coalloc.model.reading import NodeReading
+from coalloc.model.site_rules import Association, Limits, PartitionRules, SiteRules
+from coalloc.model.snapshot import Reservation
+from coalloc.policies.base import Budget
+from coalloc.policies.registry import POLICIES
+from tests.support.core_site import Site, reading
+
+SHORT = PartitionRules(name="short", limits=Limits(time_s=1800.0, nodes=1))
+RULES = SiteRules(
+    honoured=NAMES,
+    usual=BatchOptions(partition="main"),
+    partitions=(PartitionRules(name="main"), SHORT),
+)
+
+
+def ruled(site: Site, name: str, rules: SiteRules | None, **nodes: dict[str, Any]) -> None:
+    """Have a cluster read with rules, and some of its nodes with what they have besides."""
+    read = reading(name, site.sizes[name])
+    usual = {"partitions": ("main", "short")}
+    given = tuple(replace(node, **{**usual, **nodes.get(node.name, {})}) for node in read.nodes)
+    told = replace(read, nodes=given, rules=rules)
+    site.do(StatementReceived(statement=Read(cluster=name, reading=told)))
+
+
+def refused(
+    site: Site, procs: int = 1, limit: float = 60.0, on: tuple[str, ...] | None = None, **told: str
+) -> str:
+    job = {"kind": "rigid", "procs": procs, "base_time": 10.0, "time_limit": limit, "clusters": on}
+    command = Submit(
+        token=str(len(site.answers)),
+        job=job,
+        launch=Launch(argv=("x",)),
+        batch=BatchOptions(**told),
+    )
+    answer = site.ask(command)
+    return answer.message if isinstance(answer, Refused) else ""
+
+
+def test_it_is_told_at_submit_where_no_cluster_ever_takes_a_job() -> None:
+    site = Site({"a": 2, "b": 2})
+    ruled(site, "a", RULES)
+    ruled(site, "b", SiteRules())
+    assert refused(site, limit=7200.0, partition="short") == (
+        "a: partition short allows 30 min, the job asks for 2 h; "
+        "b: --partition=short cannot be honoured there"
+    )
+    assert refused(site, partition="short") == ""
+    assert refused(site, procs=2, partition="short") == (
+        "needs 2 processes; 1 slots exist (a: at most 1 node at once; "
+        "b: --partition=short cannot be honoured there)"
+    )
+    assert "a: no node there has --gres=gpu:1" in refused(site, gres="gpu:1")
+    ruled(site, "a", None)  # what is not known forbids nothing
+    assert refused(site, limit=7200.0, partition="any") == ""
+
+
+def test_job_goes_to_the_cluster_and_the_nodes_that_take_it() -> None:
+    site = Site({"a": 2, "b": 3}, solving=False)
+    ruled(site, "a", SiteRules())
+    ruled(site, "b", RULES, b1={"partitions": ("main",)}, b3={"gres": {"gpu": 2, "gpu:x": 2}})
+    plain = site.submit(1)
+    short = site.submit(1, batch=BatchOptions(partition="short"))
+    gpu = site.submit(1, batch=BatchOptions(gres="gpu:x:1,gpu:1"))
+    found = snapshot(site.state, site.now)
+    jobs = {job.id: job for job in found.queue}
+    assert (jobs[plain].clusters, jobs[plain].features) == (None, ())
+    assert jobs[short].clusters == jobs[gpu].clusters == ("b",)
+
+    def open_to(job: str) -> list[str]:
+        wanted = set(jobs[job].features)
+        return [n.name for _, n in found.nodes() if wanted and wanted.issubset(n.features)]
+
+    assert open_to(short) == ["b2", "b3"]
+    assert open_to(gpu) == ["b3"]
+
+
+def test_more_nodes_than_a_partition_allows_are_not_offered() -> None:
+    site = Site({"a": 3, "b": 1}, solving=False)
+    rules = replace(RULES, partitions=(PartitionRules(name="main", limits=Limits(nodes=2)), SHORT))
+    ruled(site, "a", rules)
+    ruled(site, "b", None)
+    site.submit(3)
+    found = snapshot(site.state, site.now)
+    (job,) = found.queue
+    open_nodes = [n.name for _, n in found.nodes() if set(job.features) <= set(n.features)]
+    assert open_nodes == ["a1", "a2", "b1"]
+
+
+@pytest.mark.parametrize("policy", ["plain", "fcfs", "easy", "conservative"])
+def test_policies_keep_to_it(policy: str) -> None:
+    site = Site({"a": 2, "b": 3}, solving=False)
+    ruled(site, "a", SiteRules())
+    ruled(site, "b", RULES, b3={"gres": {"gpu": 1}})
+    job = site.submit(1, batch=BatchOptions(gres="gpu"))
+    plan = POLICIES[policy].solve(snapshot(site.state, site.now), {}, Budget())
+    assert {p.job: dict(p.nodes) for p in plan.placements} == {job: {"b3": 1}}
+
+
+def test_users_without_an_account_go_elsewhere() -> None:
+    site = Site({"a": 2, "b": 2})
+    associations = (Association(account="chem", user="bob"),)
+    ruled(site, "a", replace(RULES, associations=associations))
+    job = site.submit(1)  # of ann
+    assert [cluster for cluster, _ in site.orders_for(job, Prepare)] == ["b"]
+    bobs = site.submit(1, user="bob")
+    assert [cluster for cluster, _ in site.orders_for(bobs, Prepare)] == ["a"]
+
+
+def test_closed_partition_is_waited_for() -> None:
+    site = Site({"a": 1}, triggers=(Trigger(kind="queue_length"), Trigger(kind="cluster_returned")))
+    closed = replace(RULES, partitions=(PartitionRules(name="main", state="DOWN"),))
+    ruled(site, "a", closed)
+    job = site.submit(1)
+    assert not site.orders_for(job, Prepare)
+    assert site.state.outlook[job].detail == "a: partition main is DOWN"
+    ruled(site, "a", RULES)
+    assert site.orders_for(job, Prepare)
+
+
+def test_tasks_of_a_workflow_carry_what_their_workflow_asks_for() -> None:
+    site = Site({"a": 1, "b": 2})
+    ruled(site, "a", SiteRules())
+    ruled(site, "b", RULES, b2={"partitions": ("main",)})
+    flow = site.submit_workflow("x y", batch=BatchOptions(partition="short"))
+    orders = [order for _, _, order in site.orders if isinstance(order, Prepare)]
+    assert [(o.job, dict(o.nodes)) for o in orders] == [(f"{flow}.1", {"b1": 1})] or orders
+    assert {o.batch.partition for o in orders} == {"short"}
+
+
+def kept(site: Site, name: str, start: float, *nodes: str) -> None:
+    """Have the cluster a read with a reservation, and rules that let no job run into it."""
+    read = reading("a", site.sizes["a"])
+    end = start + 600.0
+    reservation = Reservation(id=f"a:{name}", nodes=nodes, start=start, end=end)
+    rules = SiteRules(honoured=NAMES, added_s=90.0, reservations=(f"a:{name}",))
+    told = replace(read, reservations=(reservation,), rules=rules)
+    site.do(StatementReceived(statement=Read(cluster="a", reading=told)))
+
+
+@pytest.mark.parametrize(
+    ("limit", "open_nodes", "earliest"),
+    [
+        (100.0, ["a1", "a2", "a3"], 0.0),
+        (150.0, ["a2", "a3"], 0.0),  # its limit there is longer, and ends in the reservation
+        (None, ["a2", "a3"], 0.0),
+    ],
+)
+def test_job_is_not_planned_to_run_into_a_reservation(
+    limit: float | None, open_nodes: list[str], earliest: float
+) -> None:
+    site = Site({"a": 3}, solving=False)
+    kept(site, "maint", site.now + 200.0, "a1")
+    site.submit(2, job={"base_time": 10.0, "time_limit": limit})
+    found = snapshot(site.state, site.now)
+    (job,) = found.queue
+    wanted = set(job.features)
+    assert [n.name for _, n in found.nodes() if wanted <= set(n.features)] == open_nodes
+    assert job.earliest == max(earliest, site.now)
+
+
+def test_job_that_has_to_wait_for_the_end_of_a_reservation_is_planned_behind_it() -> None:
+    site = Site({"a": 3}, solving=False)
+    kept(site, "maint", site.now + 200.0, "a1", "a2")
+    site.submit(2, job={"base_time": 10.0, "time_limit": 3600.0})
+    (job,) = snapshot(site.state, site.now).queue
+    assert (job.earliest, job.features) == (site.now + 800.0, ())
+
+
+def test_job_runs_in_the_reservation_that_it_names() -> None:
+    site = Site({"a": 3, "b": 1}, solving=False)
+    kept(site, "course", site.now + 200.0, "a2", "a3")
+    assert "a: there is no reservation other" in refused(site, on=("a",), reservation="other")
+    job = site.submit(1, job={"clusters": ["a"]}, batch=BatchOptions(reservation="course"))
+    found = snapshot(site.state, site.now)
+    (view,) = found.queue
+    wanted = set(view.features)
+    assert [n.name for _, n in found.nodes() if wanted <= set(n.features)] == ["a2", "a3"]
+    assert view.earliest == site.now + 200.0
+    assert [each.jobs for each in found.reservations] == [(job,)]
+
+
+def test_counts_of_generic_resources() -> None:
+    assert wanted_gres("gpu") == {"gpu": 1}
+    assert wanted_gres("gres:gpu:a100:2,fast") == {"gpu:a100": 2, "fast": 1}
+    assert wanted_gres("") == {}
+
+
+def test_nodes_are_those_of_the_reading_where_nothing_is_known() -> None:
+    site = Site({"a": 1}, solving=False)
+    site.submit(1, batch=BatchOptions(gres="gpu:9"))
+    (job,) = snapshot(site.state, site.now).queue
+    assert isinstance(job, RigidJob)
+    assert job.features == ()
+    assert isinstance(site.state.clusters["a"].reading.nodes[0], NodeReading)  # type: ignore[union-attr]
