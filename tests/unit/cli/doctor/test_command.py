@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from coalloc.cli.doctor import files as doctor_files
 from coalloc.cli.doctor.files import (
@@ -24,6 +23,7 @@ from coalloc.cli.doctor.live import (
     health_findings,
     version_finding,
 )
+from coalloc.model.values import replace
 from coalloc.runtime.config.file import parse
 from coalloc.runtime.config.schema import ClusterConfig, Config
 from coalloc.runtime.key_files import KeyFile, write_key
