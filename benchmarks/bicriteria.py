@@ -22,11 +22,11 @@ from math import inf
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.moldable.bicriteria import Bicriteria
-from coalloc.policies.moldable.demt import Search
-from coalloc.policies.moldable.demt_laying import Layer
+from coalloc.policies.moldable.bicriteria.policy import Bicriteria
+from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.options import BICRITERIA, DEMT, read_options
+from coalloc.policies.published.demt import Search
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 
 HEAD = f"{'':24}{'balanced C / S':>18}{'best gap':>10}{'at C / S':>16}{'beats demt':>12}"

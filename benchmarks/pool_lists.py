@@ -21,9 +21,9 @@ from coalloc.policies.kernel.pool.pool_insertion import Placed
 from coalloc.policies.kernel.pool.pool_list import Listing, ListRule, list_on_pool, lists_for
 from coalloc.policies.kernel.search.lister import Lister
 from coalloc.policies.kernel.state import MAKESPAN
-from coalloc.policies.moldable.comparators import order_and_rows
 from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.options import DEMT, read_options
+from coalloc.policies.published.moldable_lists import order_and_rows
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 
 REPEATED = 40

@@ -110,7 +110,7 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from coalloc.policies.check import check
+    from coalloc.policies.checking.check import check
 
     snapshot, plan = load_snapshot(args.snapshot), load_plan(args.plan)
     result = check(snapshot, plan, cells=CERTIFICATE_STEPS)
@@ -144,7 +144,7 @@ def _check(args: argparse.Namespace) -> int:
 
 def _proved(snapshot: Snapshot, plan: Plan) -> dict[str, dict[str, Any]]:
     """Bound for all plans with the same jobs; the checker itself knows no bounds."""
-    from coalloc.policies.bounds import proofs_of
+    from coalloc.policies.checking.proofs import proofs_of
 
     deadline = time.monotonic() + PROOF_S
 

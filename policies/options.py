@@ -8,7 +8,7 @@ from typing import Any
 
 from coalloc.model.errors import InputError
 from coalloc.model.fields import Field, Table, shown
-from coalloc.policies.moldable.preference import check_preference
+from coalloc.policies.moldable.bicriteria.preference import check_preference
 from coalloc.policies.oas.scenario_times import check_run_times
 
 GUARD = Field(

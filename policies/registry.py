@@ -41,12 +41,12 @@ from coalloc.policies.workflow.options import (
 )
 
 _COMPLETING = "coalloc.policies.divisible.complete"
-_SIMPLE = "coalloc.policies.simple"
-_MBPC = "coalloc.policies.mip.mbpc"
+_SIMPLE = "coalloc.policies.orders.simple"
+_MBPC = "coalloc.policies.allocation.mbpc"
 _OAS = "coalloc.policies.oas.policy"
-_LISTS = "coalloc.policies.moldable.comparators"
-_M_HEFT = "coalloc.policies.workflow.m_heft"
-_CPA = "coalloc.policies.workflow.cpa"
+_LISTS = "coalloc.policies.published.moldable_lists"
+_M_HEFT = "coalloc.policies.published.m_heft"
+_CPA = "coalloc.policies.published.cpa"
 
 
 def _lazy(module: str, name: str) -> Solve:
@@ -95,7 +95,9 @@ def _easy(name: str, doc: str) -> Policy:
 POLICIES: Mapping[str, Policy] = {
     policy.name: policy
     for policy in (
-        _row("auto", "coalloc.policies.auto", AUTO, "best of the engines for what is queued"),
+        _row(
+            "auto", "coalloc.policies.auto.policy", AUTO, "best of the engines for what is queued"
+        ),
         _row("fcfs", _SIMPLE, STRICT, "arrival order, nobody overtakes"),
         _row("sjf", _SIMPLE, STRICT, "fewest processes first, nobody overtakes"),
         _row("bjf", _SIMPLE, STRICT, "most processes first, nobody overtakes"),
@@ -113,7 +115,7 @@ POLICIES: Mapping[str, Policy] = {
         _easy("easy-unicef", "EASY, the largest wait / (log2(n) r) first; the same"),
         _row(
             "easy-sjbf",
-            "coalloc.policies.easy_sjbf",
+            "coalloc.policies.orders.easy_sjbf",
             SJBF,
             "EASY by run times predicted from the last two runs, shortest backfilled first",
         ),
@@ -122,29 +124,34 @@ POLICIES: Mapping[str, Policy] = {
         _row("oas-balanced", _OAS, COMMON, "one pass: heavy processing on powerful nodes"),
         _row(
             "oas-slots",
-            "coalloc.policies.mip.oas_slots",
+            "coalloc.policies.published.oas_slots",
             SLOTS,
             "order and allocation in time slots: the published model, repaired",
         ),
         _row("mbpc", _MBPC, MBPC, "jobs that fit now, placed together for the least run times"),
         _row(
             "mbpc-published",
-            "coalloc.policies.mip.mbpc_published",
+            "coalloc.policies.allocation.mbpc_published",
             PUBLISHED,
             "the same by the paper's own model, a variable per job and node",
         ),
         _row("pas", _MBPC, MBPC, "package allocation: what fits now, placed by mbpc"),
-        _row("cbs", "coalloc.policies.allocation.cbs", CBS, "large chunks of jobs in one cluster"),
-        _row("jpn", "coalloc.policies.mip.jpn", JPN, "jobs that fit now, with the least traffic"),
+        _row("cbs", "coalloc.policies.published.cbs", CBS, "large chunks of jobs in one cluster"),
+        _row(
+            "jpn",
+            "coalloc.policies.published.jpn",
+            JPN,
+            "jobs that fit now, with the least traffic",
+        ),
         _row(
             "demt",
-            "coalloc.policies.moldable.demt",
+            "coalloc.policies.published.demt",
             DEMT,
             "moldable jobs on shelves of doubling length, for makespan and weighted completion",
         ),
         _row(
             "bicriteria-batch",
-            "coalloc.policies.moldable.batch",
+            "coalloc.policies.published.batch",
             BATCH,
             "moldable jobs in batches: what arrives meanwhile waits for the next one",
         ),
@@ -156,7 +163,7 @@ POLICIES: Mapping[str, Policy] = {
         _row("list-smith", _LISTS, COMMON, "two-shelf allotments, largest weight / time first"),
         _row(
             "mca-heft",
-            "coalloc.policies.workflow.mca_heft",
+            "coalloc.policies.published.mca_heft",
             MCA_HEFT,
             "workflows by level, tasks that compute much spread over clusters",
         ),
@@ -170,23 +177,25 @@ POLICIES: Mapping[str, Policy] = {
         _row("mcpa", _CPA, CPA, "the same, with no level wider than the platform"),
         _row(
             "two-shelf",
-            "coalloc.policies.moldable.two_shelf_schedule",
+            "coalloc.policies.published.two_shelf_schedule",
             COMMON,
             "moldable jobs on two shelves, within 3/2 of the least makespan",
         ),
         _row(
             "bicriteria",
-            "coalloc.policies.moldable.bicriteria",
+            "coalloc.policies.moldable.bicriteria.policy",
             BICRITERIA,
             "moldable jobs, makespan and weighted completion: a front, with what is proved of it",
         ),
         _row(
             "workflow",
-            "coalloc.policies.workflow.engine",
+            "coalloc.policies.workflow.search.engine",
             WORKFLOW,
             "workflows as a whole: all of these, then a search, with bound and gap",
         ),
-        _row("plain", "coalloc.policies.plain", {}, "EASY with estimates, without a compiler"),
+        _row(
+            "plain", "coalloc.policies.plain.policy", {}, "EASY with estimates, without a compiler"
+        ),
     )
 }
 """Every policy of coalloc's own that the daemon, ``solve`` and ``simulate`` know."""

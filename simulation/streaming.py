@@ -18,11 +18,11 @@ from coalloc.model.plan import Reason
 from coalloc.model.platform import NodeState
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.options import EASY_ORDERS, ORDERS
-from coalloc.policies.queue_orders import AGEING, KEYS, Traits
+from coalloc.policies.orders.queue_orders import AGEING, KEYS, Traits
 from coalloc.simulation.workload import Floats, Ints, SlotMap, Workload
 
 if TYPE_CHECKING:
-    from coalloc.policies.simple import Laying
+    from coalloc.policies.orders.simple import Laying
 
 CHUNK = 20_000
 """Instants between two reports of progress."""
@@ -106,7 +106,7 @@ def replay_streaming(
     """
     # Loaded here: the compiler takes a moment, and help pages do not need it.
     from coalloc.policies.kernel.profiles.stream_state import DEEPEST, INSTANTS
-    from coalloc.policies.simple import laying
+    from coalloc.policies.orders.simple import laying
 
     sample, item, reasons = _sampled(workload, slot_map, options)
     index = np.flatnonzero(item >= 0)

@@ -34,7 +34,7 @@ from coalloc.model.plan_json import write_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Solve, never
-from coalloc.policies.check import check, jobs_named
+from coalloc.policies.checking.check import check, jobs_named
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 

@@ -22,7 +22,7 @@ from coalloc.model.plan import Plan
 from coalloc.model.plan_json import read_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
-from coalloc.policies.plain import plain_easy
+from coalloc.policies.plain.policy import plain_easy
 from coalloc.policies.registry import POLICIES
 from coalloc.wire.codec import encode
 

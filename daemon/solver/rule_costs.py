@@ -22,8 +22,8 @@ from coalloc.model.plan import Plan
 from coalloc.model.plan_json import read_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
+from coalloc.policies.explain.rule_cost import GUARD, NO_GUARD, RuleCost, plain_weights, rule_cost
 from coalloc.policies.registry import POLICIES
-from coalloc.policies.rule_cost import GUARD, NO_GUARD, RuleCost, plain_weights, rule_cost
 from coalloc.runtime.logs import get_logger
 from coalloc.wire.codec import encode
 from coalloc.wire.rule_rows import RuleCostRow, RuleCostsRow

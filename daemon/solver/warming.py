@@ -27,7 +27,7 @@ from coalloc.daemon.solver.answer import solved, told
 from coalloc.daemon.solver.explain import explained
 from coalloc.daemon.solver.frames import Request
 from coalloc.model.snapshot_json import read_snapshot
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.registry import lookup
 
 WORK = 5_000

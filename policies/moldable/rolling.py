@@ -31,7 +31,7 @@ from coalloc.model.plan import NOTES, Plan, Status
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.kernel.instance.arrays import compile_intake
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.moldable.demt_laying import Layer
+from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.rolling_load import Arrivals
 from coalloc.policies.moldable.rolling_now import (
@@ -42,7 +42,7 @@ from coalloc.policies.moldable.rolling_now import (
     starts_and_capacity,
 )
 from coalloc.policies.moldable.rolling_rule import Wanted, price, wanted
-from coalloc.policies.simple import sort_items
+from coalloc.policies.orders.simple import sort_items
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]

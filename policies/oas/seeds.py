@@ -16,7 +16,7 @@ from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.search.annealing import Domains
 from coalloc.policies.kernel.search.lister import Lister
 from coalloc.policies.kernel.search.listing_state import Genes
-from coalloc.policies.simple import sort_items
+from coalloc.policies.orders.simple import sort_items
 
 SIMPLE: tuple[tuple[str, str], ...] = (
     ("easy", "easy"),

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from coalloc.policies.base import never
 from coalloc.policies.bounds.case import Case, read_case
-from coalloc.policies.halving import largest_refuted
+from coalloc.policies.bounds.halving import largest_refuted
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.workflow.bound_lp import Program, solve_program
 from coalloc.policies.workflow.forms import form_of

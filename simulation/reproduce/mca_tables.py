@@ -10,9 +10,9 @@ import numpy as np
 
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.options import read_options
+from coalloc.policies.published.mca_heft import Allocation
 from coalloc.policies.registry import POLICIES as REGISTRY
 from coalloc.policies.workflow.mapping import Mapper
-from coalloc.policies.workflow.mca_heft import Allocation
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
 from coalloc.simulation.reproduce.mca_fig2 import LOOKS

@@ -15,8 +15,8 @@ from coalloc.model import snapshot_json
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent
-from coalloc.policies.check import CheckResult
-from coalloc.policies.check import check as check_plan
+from coalloc.policies.checking.check import CheckResult
+from coalloc.policies.checking.check import check as check_plan
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 

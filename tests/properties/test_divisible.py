@@ -14,8 +14,8 @@ from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.bounds import proofs_of
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
+from coalloc.policies.checking.proofs import proofs_of
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
 from tests.support.snapshots import snapshots

@@ -18,7 +18,8 @@ from coalloc.adapters.formats.platforms import Platform
 from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.model.jobs import Edge, RigidJob, Task, WorkflowJob
 from coalloc.model.platform import Cluster, Node
-from coalloc.policies import auto, online
+from coalloc.policies.auto import online
+from coalloc.policies.auto import policy as auto
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.simulation.replay import replay
 from coalloc.simulation.trace import Trace
@@ -94,7 +95,7 @@ def replayed(seed: int, flows: float = 0.0, coallocation: str = "sooner") -> Tra
 
 
 def waited_too_long(trace: Trace) -> list[str]:
-    """Jobs, and tasks, that started after the bound that `policies.online` states."""
+    """Jobs, and tasks, that started after the bound that `policies.auto.online` states."""
     jobs = [logged.job for logged in trace.workload.jobs]
     submit = since(trace)
     weakest = min(n.power for c in trace.slot_map.platform.clusters for n in c.nodes)

@@ -129,7 +129,11 @@ PROCESSES = (
     "policies/mip/cbc.py",
 )
 # Modules under policies/ that own a mixed-integer program.
-MIPS: tuple[str, ...] = ("policies/mip/*",)
+MIPS: tuple[str, ...] = (
+    "policies/mip/*",
+    "policies/allocation/mbpc_published.py",
+    "policies/published/slot_model.py",
+)
 HOMES: dict[str, tuple[str, ...]] = {
     "zmq": ("wire/*",),
     "starlette": ("dashboard/*",),

@@ -23,16 +23,16 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
-from coalloc.policies.moldable.bicriteria import Bicriteria
+from coalloc.policies.moldable.bicriteria.policy import Bicriteria
 from coalloc.policies.moldable.cmax_bound import cmax_bound
-from coalloc.policies.moldable.comparators import order_and_rows
-from coalloc.policies.moldable.demt import Search
-from coalloc.policies.moldable.demt_laying import Layer
+from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.published_lp import published_lp
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.two_shelf import two_shelf
-from coalloc.policies.moldable.two_shelf_schedule import two_shelf_schedule
 from coalloc.policies.options import BICRITERIA, DEMT, read_options
+from coalloc.policies.published.demt import Search
+from coalloc.policies.published.moldable_lists import order_and_rows
+from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule
 from coalloc.simulation.reproduce.experiment import Row, Run
 from coalloc.simulation.reproduce.moldable_instances import moldable_instance
 from coalloc.simulation.reproduce.solving import checked, solve

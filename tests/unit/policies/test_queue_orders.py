@@ -9,7 +9,7 @@ import pytest
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.options import EASY_ORDERS, ORDERS, read_options
-from coalloc.policies.queue_orders import AGEING, KEYS, Traits, order_jobs
+from coalloc.policies.orders.queue_orders import AGEING, KEYS, Traits, order_jobs
 from coalloc.policies.registry import lookup
 
 HOUR = 3600.0

@@ -9,7 +9,7 @@ import pytest
 from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid

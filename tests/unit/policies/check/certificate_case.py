@@ -12,7 +12,7 @@ from coalloc.model.plan import FrontPoint, Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.moldable.pareto import BoundCurve
+from coalloc.policies.moldable.bicriteria.pareto import BoundCurve
 from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.options import COMMON, read_options
 

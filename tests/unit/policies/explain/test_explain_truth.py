@@ -17,7 +17,7 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.explain.explain import explain_plan
 from coalloc.policies.explain.explanation import Explanation, write_explanation
 from coalloc.policies.explain.rule import start_order

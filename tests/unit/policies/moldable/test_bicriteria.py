@@ -14,11 +14,11 @@ from coalloc.model.plan_json import read_plan, write_plan
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.options import parse_options
 from coalloc.policies.registry import lookup
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
-from tests.unit.policies.moldable.demt_case import snapshot_of, solved
+from tests.unit.policies.published.demt_case import snapshot_of, solved
 
 WORK = 6_000
 CLUSTERS: list[dict[str, Any]] = [

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.moldable.archive import Archive, Point
-from coalloc.policies.moldable.building import Builder, Prices
+from coalloc.policies.moldable.bicriteria.archive import Archive, Point
+from coalloc.policies.moldable.bicriteria.building import Builder, Prices
+from coalloc.policies.moldable.bicriteria.engine import Engine
 from coalloc.policies.moldable.cmax_bound import cmax_bound
-from coalloc.policies.moldable.engine import Engine
 from coalloc.policies.moldable.priced_bound import Ascent
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner, thinned
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance

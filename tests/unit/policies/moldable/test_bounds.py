@@ -15,14 +15,14 @@ from coalloc.model.jobs import MoldableJob
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.speedup import TableSpeedup
-from coalloc.policies.bounds import proofs_of
+from coalloc.policies.checking.proofs import proofs_of
+from coalloc.policies.checking.verify import certified
 from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.moldable.bicriteria.pareto import BoundCurve, dominates, ratio
 from coalloc.policies.moldable.cmax_bound import cmax_bound
-from coalloc.policies.moldable.pareto import BoundCurve, dominates, ratio
 from coalloc.policies.moldable.priced_bound import PricedBound, priced_bound
 from coalloc.policies.moldable.proof import moldable_parts
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
-from coalloc.policies.moldable.verify import certified
 from coalloc.policies.options import COMMON, read_options
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 

@@ -23,7 +23,7 @@ from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, never
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.oas.scenario_search import Judge, percentile
 from coalloc.policies.oas.scenario_times import Lognormal, Ratios, Sampled, Uniform, read_run_times

@@ -15,15 +15,15 @@ from coalloc.model.plan import Plan, Status
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Reservation, Running, Snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.search.serial_state import SPLIT
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.policies.workflow.annealing import FIRST_CYCLE, HERD, STAGES, tracks
-from coalloc.policies.workflow.portfolio import MEMBERS, trajectory
-from coalloc.policies.workflow.search_case import Search, read_case
+from coalloc.policies.workflow.search.annealing import FIRST_CYCLE, HERD, STAGES, tracks
+from coalloc.policies.workflow.search.portfolio import MEMBERS, trajectory
+from coalloc.policies.workflow.search.search_case import Search, read_case
 from coalloc.simulation.reproduce.workflow_instances import Shape, das_3, draw_workflow, table_1
 from tests.support.snapshots import snapshots
 

@@ -13,15 +13,15 @@ from coalloc.model.jobs import Edge, RigidJob, Started, Task, WorkflowJob
 from coalloc.model.plan import Plan
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
-from coalloc.policies import online
+from coalloc.policies.auto import online
+from coalloc.policies.auto.overdue import overdue, overdue_tasks
+from coalloc.policies.auto.widths import narrowed
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.moldable.widths import narrowed
 from coalloc.policies.options import read_options
-from coalloc.policies.overdue import overdue, overdue_tasks
+from coalloc.policies.orders.simple import traits
 from coalloc.policies.registry import lookup
-from coalloc.policies.simple import traits
 from coalloc.policies.workflow.ranking import ranked
 
 AUTO = lookup("auto")
