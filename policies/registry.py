@@ -131,7 +131,7 @@ POLICIES: Mapping[str, Policy] = {
         _row("mbpc", _MBPC, MBPC, "jobs that fit now, placed together for the least run times"),
         _row(
             "mbpc-published",
-            "coalloc.policies.allocation.mbpc_published",
+            "coalloc.policies.published.mbpc_published",
             PUBLISHED,
             "the same by the paper's own model, a variable per job and node",
         ),

@@ -3,9 +3,10 @@
 The first plan takes job after job at the strongest level left (`strongest`); where that finds no
 way for a job though there are slots enough, an exact engine decides whether there is one. Then the
 engine minimises equation (8) from there: the search of `coalloc.policies.allocation.levels` where
-the tables are small, else the program of `coalloc.policies.mip.allocating`. What is too large, or
-not solved in time, leaves the best plan so far, with the engine's bound if it has one. Ties go to
-the least load on the links (`coalloc.policies.allocation.easing`), where the tables are small.
+counts tell all and their tables are small, else the published program
+(`coalloc.policies.allocation.program`). What is too large, or not solved in time, leaves the best
+plan so far, with the engine's bound if it has one. Ties go to the least load on the links
+(`coalloc.policies.allocation.easing`), where the search serves.
 
 Notes
 -----
@@ -32,36 +33,32 @@ from coalloc.policies.allocation.placing import (
     make_plan,
     total_execution,
 )
+from coalloc.policies.allocation.program import PublishedModel
 from coalloc.policies.allocation.scene import Scene, read_scene
 from coalloc.policies.allocation.selecting import Selection, select
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.bounds import Bound
 from coalloc.policies.incumbent import Incumbent
-from coalloc.policies.mip.allocating import ClassModel
-from coalloc.policies.mip.runner import End, Limits, Outcome
-from coalloc.policies.mip.solving import solve_model
+from coalloc.policies.mip.runner import End, Limits, run
 
 SCALE = 1000.0
-SMALL, LARGEST = 2**16, 2**20
-"""Bits of a table up to which `auto` searches, and up to which it can be asked for."""
+LARGEST = 2**20
+"""Bits of the largest table that is searched."""
 FEW = 8
-"""Jobs up to which `auto` searches: corners multiply with jobs, and to the program small ones are
+"""Jobs up to which there is a search: corners multiply with jobs, and to the program small ones are
 easy."""
 
 
 def searches(scene: Scene, jobs: Sequence[int], threshold: float) -> bool:
-    """Whether the tables of the search serve these jobs, by the option ``engine``."""
-    engine = scene.options.get("engine", "auto")
-    if engine == "mip" or (engine == "auto" and len(jobs) > FEW):
+    """Whether the tables of the search serve these jobs."""
+    if len(jobs) > FEW or states(scene, jobs) > LARGEST:
         return False
-    most = LARGEST if engine == "search" else SMALL
-    return states(scene, jobs) <= most and can_count(scene, jobs, threshold)
+    return can_count(scene, jobs, threshold)
 
 
 def limits_of(options: Mapping[str, Any], budget: Budget, first: bool = False) -> Limits:
     """Read the limits of a solver from a policy's options and budget."""
     return Limits(
-        solver=options.get("solver", "highs"),
         seconds=options.get("solver_seconds"),
         nodes=budget.work,
         first=first,
@@ -82,15 +79,15 @@ class Prover:
         jobs = (*allocation.jobs, number)
         if searches(self.scene, jobs, self.threshold):
             return self._by_tables(jobs)
-        if self.scene.options.get("engine") == "search":
-            return None
-        model = ClassModel(self.scene, jobs, self.threshold, levels=False)
+        model = PublishedModel(self.scene, jobs, self.threshold)
         if model.size > self.scene.options.get("largest_model", 0):
             return None
-        model.build()
-        outcome, found = solve_model(model, [], self.limits.less(self.nodes))
+        outcome = run(model.build(), self.limits.less(self.nodes))
         self.nodes += outcome.nodes
-        return found
+        if outcome.values is None:
+            return None
+        found = model.allocation(outcome)
+        return found if is_allowed(self.scene, found, self.threshold) else None
 
     def _by_tables(self, jobs: Sequence[int]) -> Allocation | None:
         if self.limits.stop() or self.limits.less(self.nodes).nodes == 0:
@@ -119,10 +116,8 @@ def _solver(name: str) -> Solve:
         search.reorder()
         if searches(scene, search.best.jobs, prover.threshold):
             return _by_levels(search, prover.threshold, budget)
-        if options["engine"] == "search":
-            search.stats["tables_too_large"] = states(scene, search.best.jobs)
-            return search.incumbent.plan()
-        return _by_program(search, prover.threshold, budget)
+        model = PublishedModel(scene, search.best.jobs, prover.threshold)
+        return by_program(search, model, budget)
 
     return solve
 
@@ -153,27 +148,30 @@ def _by_levels(search: Search, threshold: float, budget: Budget) -> Plan:
     return search.unproved(found.bound, stopped=found.stopped)
 
 
-def _by_program(search: Search, threshold: float, budget: Budget) -> Plan:
-    """Solve the program of node classes."""
-    scene, options = search.scene, search.scene.options
-    model = ClassModel(scene, search.best.jobs, threshold, at_most=search.value)
+def by_program(search: Search, model: PublishedModel, budget: Budget) -> Plan:
+    """Solve a program that begins at the best allocation."""
+    options = search.scene.options
     if model.size > options["largest_model"]:
         search.stats["model_too_large"] = model.size
         return search.incumbent.plan()
     model.build()
     scale = SCALE / max(search.value, 1e-300)
-    outcome, found = solve_model(
-        model,
-        model.run_times(scale),
+    model.minimise(model.run_times(scale))
+    outcome = run(
+        model.problem,
         limits_of(options, budget).less(search.incumbent.work),
-        search.best,
-        search.offer,
+        on_solution=lambda found: search.offer(model.allocation(found)),
     )
-    if found is not None:
-        search.offer(found)
     search.incumbent.work += outcome.nodes
-    fixed = model.fixed_seconds()
-    return search.ended(outcome, lambda bound: bound / scale + fixed)
+    exact = True
+    if outcome.values is not None:
+        found = model.allocation(outcome)
+        search.offer(found)
+        exact = is_allowed(search.scene, found, model.threshold)
+    if outcome.end is End.OPTIMAL and exact:
+        return search.proved()
+    bound = None if outcome.bound is None else outcome.bound / scale + model.fixed_seconds()
+    return search.unproved(bound, stopped=outcome.end is End.STOPPED)
 
 
 class Search:
@@ -243,13 +241,6 @@ class Search:
         eased = ease(self.scene, self.best, threshold, stop=budget.stop, work=left)
         self.incumbent.work += eased.checks
         self.incumbent.put(eased.allocation, self.incumbent.origin)
-
-    def ended(self, outcome: Outcome, seconds: Any) -> Plan:
-        """The plan at the end of a solver's run; `seconds` turns its bound into ours."""
-        if outcome.end is End.OPTIMAL:
-            return self.proved()
-        bound = None if outcome.bound is None else seconds(outcome.bound)
-        return self.unproved(bound, stopped=outcome.end is End.STOPPED)
 
     def proved(self) -> Plan:
         """The plan, which nothing betters."""

@@ -20,9 +20,6 @@ NOW: Table = {
 """What every policy understands that plans for one instant."""
 
 MIP: Table = {
-    "solver": Field(
-        kind="text", choices=("highs", "cbc"), default="highs", doc="Who solves the model."
-    ),
     "solver_seconds": Field(
         kind="number",
         low=0,
@@ -60,13 +57,6 @@ PUBLISHED: Table = {
 MBPC: Table = {
     **NOW,
     **MIP,
-    "engine": Field(
-        kind="text",
-        choices=("auto", "search", "mip"),
-        default="auto",
-        doc="Search over levels of power, or the program; auto: the search where its tables are "
-        "small.",
-    ),
     "saturation_threshold": THRESHOLD,
 }
 JPN: Table = {

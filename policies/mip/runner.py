@@ -1,4 +1,4 @@
-"""One way to solve a PuLP model: HiGHS in this process, or CBC as a child.
+"""One way to solve a PuLP model: HiGHS in this process.
 
 How a search ended is told by the solver's own state and the solution's, never by PuLP's ``status``,
 which reads *Optimal* after a time limit, too. A search that was stopped keeps its best solution, if
@@ -8,8 +8,7 @@ Notes
 -----
 A policy has no clock. A limit of time comes in two ways: `Limits.stop`, which the caller injects
 and which is polled while the solver works, and `Limits.seconds`, which the solver measures itself.
-The caller's kill is the hard limit: CBC stays in the caller's process group and dies with its
-parent, so whoever kills the solver process ends both.
+The caller's kill is the hard limit.
 
 One thread: HiGHS instances of different thread counts do not live in one process, and one thread
 repeats its search exactly.
@@ -26,7 +25,6 @@ import highspy
 import pulp
 
 from coalloc.policies.base import never
-from coalloc.policies.mip.cbc import Cbc
 
 WHOLE = 1e-4
 """How far a whole number of a solution may be off."""
@@ -53,12 +51,10 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Solver of a model, and limits of its search.
+    """Limits of a solver's search.
 
     Attributes
     ----------
-    solver : str
-        ``highs`` or ``cbc``.
     seconds : float or None
         The solver's own limit.
     nodes : int or None
@@ -69,7 +65,6 @@ class Limits:
         Polled; true ends the search.
     """
 
-    solver: str = "highs"
     seconds: float | None = None
     nodes: int | None = None
     first: bool = False
@@ -109,7 +104,6 @@ class Outcome:
 def run(
     model: Any,
     limits: Limits,
-    start: Mapping[str, float] | None = None,
     on_solution: Callable[[Outcome], None] | None = None,
 ) -> Outcome:
     """Solve a model.
@@ -118,28 +112,27 @@ def run(
     ----------
     model : pulp.LpProblem
         To be minimised.
-    start : mapping of variable name to value, optional
-        A solution to begin with; variables left out are free.
     on_solution : callable, optional
-        Receives each better solution while HiGHS works; CBC tells its last one only.
+        Receives each better solution while HiGHS works.
     """
     if limits.stop():
         return Outcome(end=End.STOPPED, values=None, bound=None, nodes=0)
     if limits.nodes == 0:
         return Outcome(end=End.SPENT, values=None, bound=None, nodes=0)
-    engine = _run_cbc if limits.solver == "cbc" else _run_highs
-    return engine(model, limits, start or {}, on_solution)
+    model.solve(_Highs(limits, on_solution))
+    told = model.solverModel.getInfo()
+    by_clock = model.solverModel.getModelStatus() in _BY_CLOCK
+    has_one = told.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    whole = any(v.cat == pulp.LpInteger for v in model.variables())
+    bound = told.mip_dual_bound if whole else told.objective_function_value
+    nodes = max(int(told.mip_node_count), 0)
+    return _outcome(model, has_one, float(bound), nodes, End.STOPPED if by_clock else End.SPENT)
 
 
 class _Highs(pulp.HiGHS):  # type: ignore[misc]
-    """PuLP's HiGHS with a start and callbacks that know the model."""
+    """PuLP's HiGHS with callbacks that know the model."""
 
-    def __init__(
-        self,
-        limits: Limits,
-        start: Mapping[str, float],
-        on_solution: Callable[[Outcome], None] | None,
-    ) -> None:
+    def __init__(self, limits: Limits, on_solution: Callable[[Outcome], None] | None) -> None:
         more = {"mip_max_improving_sols": 1} if limits.first else {}
         if limits.nodes is not None:
             more["mip_max_nodes"] = limits.nodes
@@ -153,15 +146,11 @@ class _Highs(pulp.HiGHS):  # type: ignore[misc]
             callbacksToActivate=[_ASKED, _IMPROVED],
             **more,
         )
-        self._stop, self._start, self._on_solution = limits.stop, start, on_solution
+        self._stop, self._on_solution = limits.stop, on_solution
         self._variables: list[Any] = []
 
     def callSolver(self, lp: Any) -> None:  # noqa: N802
         self._variables = lp.variables()
-        if self._start:
-            numbers = [v.index for v in self._variables if v.name in self._start]
-            given = [self._start[v.name] for v in self._variables if v.name in self._start]
-            lp.solverModel.setSolution(len(numbers), numbers, given)
         lp.solverModel.run()
 
     def findSolutionValues(self, lp: Any) -> tuple[int, int]:  # noqa: N802
@@ -184,46 +173,6 @@ class _Highs(pulp.HiGHS):  # type: ignore[misc]
                 nodes=int(told.mip_node_count),
             )
             self._on_solution(outcome)
-
-
-def _run_highs(
-    model: Any,
-    limits: Limits,
-    start: Mapping[str, float],
-    on_solution: Callable[[Outcome], None] | None,
-) -> Outcome:
-    model.solve(_Highs(limits, start, on_solution))
-    told = model.solverModel.getInfo()
-    by_clock = model.solverModel.getModelStatus() in _BY_CLOCK
-    has_one = told.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    whole = any(v.cat == pulp.LpInteger for v in model.variables())
-    bound = told.mip_dual_bound if whole else told.objective_function_value
-    nodes = max(int(told.mip_node_count), 0)
-    return _outcome(model, has_one, float(bound), nodes, End.STOPPED if by_clock else End.SPENT)
-
-
-def _run_cbc(
-    model: Any,
-    limits: Limits,
-    start: Mapping[str, float],
-    on_solution: Callable[[Outcome], None] | None,
-) -> Outcome:
-    for variable in model.variables():
-        variable.varValue = start.get(variable.name)
-    cbc = Cbc(
-        warm=len(start) > 0 and len(start) == len(model.variables()),
-        stop=limits.stop,
-        seconds=limits.seconds,
-        nodes=limits.nodes,
-        solutions=1 if limits.first else None,
-    )
-    model.solve(cbc)
-    spent = limits.first or (limits.nodes is not None and cbc.nodes >= limits.nodes)
-    ended = End.SPENT if spent and not cbc.stopped else End.STOPPED
-    outcome = _outcome(model, True, cbc.bound, cbc.nodes, ended)
-    if outcome.values is not None and on_solution is not None:
-        on_solution(outcome)
-    return outcome
 
 
 def _outcome(model: Any, has_one: bool, bound: float | None, nodes: int, unproved: End) -> Outcome:

@@ -25,7 +25,7 @@ Naik, Liu, Yang, Wagner, "Online resource matching for heterogeneous grid enviro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from math import lcm
 from typing import Any
@@ -36,14 +36,13 @@ from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation.choosing import blind
 from coalloc.policies.allocation.mbpc import Prover, limits_of
-from coalloc.policies.allocation.placing import Allocation, link_totals, make_plan
+from coalloc.policies.allocation.placing import Allocation, is_allowed, link_totals, make_plan
+from coalloc.policies.allocation.program import PublishedModel, Terms
 from coalloc.policies.allocation.scene import Scene, read_scene
 from coalloc.policies.allocation.selecting import select
 from coalloc.policies.base import Budget, OnIncumbent, Solve
-from coalloc.policies.mip.allocating import ClassModel
 from coalloc.policies.mip.links import LARGEST
-from coalloc.policies.mip.runner import End
-from coalloc.policies.mip.solving import solve_model
+from coalloc.policies.mip.runner import End, Limits, Outcome, run
 
 
 def traffic_of(scene: Scene, allocation: Allocation) -> Fraction:
@@ -51,67 +50,51 @@ def traffic_of(scene: Scene, allocation: Allocation) -> Fraction:
     return sum(link_totals(scene, allocation), Fraction(0)) - sum(scene.loaded, Fraction(0))
 
 
-Terms = list[tuple[Any, float]]
-"""Variables of a program with their coefficients."""
+ROUNDING = 1e-6
+"""Share by which a later criterion may exceed an earlier one: sums of floats in another order."""
 
 
 class Ties:
-    """The objectives behind the traffic, and the order of nodes."""
+    """The criteria behind the traffic, one after the other; all are minimised."""
 
-    def __init__(self, model: ClassModel, rule: str, seed: int) -> None:
-        self.model, self.rule = model, rule
-        self.rng = np.random.default_rng(seed)
-        classes = model.scene.classes
-        self.drawn = self.rng.permutation(len(classes)).tolist()
+    def __init__(self, model: PublishedModel, seed: int) -> None:
+        self.model, self.rng = model, np.random.default_rng(seed)
+        scene = model.scene
+        self.earlier = {j: len(model.jobs) - n for n, j in enumerate(model.jobs)}
+        self.place = {c: n for own in scene.of_cluster for n, c in enumerate(own)}
+        self.mean_power = [
+            sum(scene.classes[c].power * scene.classes[c].capacity for c in own)
+            / max(sum(scene.classes[c].capacity for c in own), 1)
+            for own in scene.of_cluster
+        ]
 
-    def rank(self, c: int) -> float:
-        """Classes of lower rank are taken first."""
-        power = self.model.scene.classes[c].power
-        match self.rule:
+    def criteria(self, rule: str) -> list[Terms]:
+        """Terms of each criterion of a rule."""
+        classes, of = self.model.scene.classes, self.model.scene.candidates
+        match rule:
             case "strong":
-                return -power
+                return [self.model.run_times()]
             case "weak":
-                return power
+                return [
+                    self._on_nodes(lambda j, c: of[j].scaled * self.mean_power[classes[c].cluster]),
+                    self._on_nodes(lambda j, c: of[j].scaled * classes[c].power),
+                ]
             case "random":
-                return float(self.drawn[c])
+                return [self._on_nodes(lambda j, c: float(self.rng.random()))]
             case _:
-                return float(c)
+                return [
+                    self._on_nodes(lambda j, c: float(classes[c].cluster * self.earlier[j])),
+                    self._on_nodes(lambda j, c: float(self.place[c] * self.earlier[j])),
+                ]
 
-    def objectives(self) -> list[Terms]:
-        """Criteria among allocations of the same traffic, one after the other; minimised.
-
-        All but the last are whole numbers.
-        """
-        model = self.model
-        if self.rule == "strong":
-            return [model.run_times()]
-        if self.rule == "first":
-            return self._first()
-        return [[(z, self._cost(j, g)) for (j, g, _), z in model.z.items()]]
-
-    def _first(self) -> list[Terms]:
-        """The first clusters; then in each of them the strata whose nodes come first."""
-        strata, jobs = self.model.strata, self.model.jobs
-        inside = [0] * len(strata)
-        seen: dict[int, int] = {}
-        for g in sorted(range(len(strata)), key=lambda g: min(strata[g].classes)):
-            inside[g] = seen.get(strata[g].cluster, 0)
-            seen[strata[g].cluster] = inside[g] + 1
-        earlier = {j: len(jobs) - n for n, j in enumerate(jobs)}
-        items = self.model.z.items()
-        clusters = [(z, float(strata[g].cluster * earlier[j])) for (j, g, _), z in items]
-        if not any(inside):
-            return [clusters]
-        return [clusters, [(z, float(inside[g] * earlier[j])) for (j, g, _), z in items]]
-
-    def _cost(self, j: int, g: int) -> float:
-        stratum = self.model.strata[g]
-        if self.rule == "random":
-            return float(self.rng.random())
-        classes = [self.model.scene.classes[c] for c in stratum.classes]
-        power = sum(one.power * one.capacity for one in classes)
-        most = sum(one.capacity for one in classes)
-        return self.model.scene.candidates[j].scaled * power / most
+    def _on_nodes(self, cost: Callable[[int, int], float]) -> Terms:
+        """What a process of each job costs on a node of each class."""
+        costs: dict[tuple[int, int], float] = {}
+        for j, r in self.model.X:
+            c = self.model.of[r]
+            if (j, c) not in costs:
+                costs[j, c] = cost(j, c)
+        return [(x, costs[j, self.model.of[r]]) for (j, r), x in self.model.X.items()]
 
 
 def solve(
@@ -131,16 +114,14 @@ def solve(
         told = {**stats, "traffic_gbps": float(traffic_of(scene, best))}
         return make_plan(scene, best, selection.deferred, policy="jpn", status=status, stats=told)
 
-    ties = options.get("ties", "first")
-    model = ClassModel(scene, best.jobs, every_link=True, levels=ties == "strong")
+    model = PublishedModel(scene, best.jobs)
     if not best.jobs or model.size > options["largest_model"]:
         return plan()
     model.build()
-    chosen = Ties(model, ties, budget.seed)
-    traffic, scale = _scaled(model)
-    limits = limits_of(options, budget)
-    left = limits.less(stats["work"])
-    least, found = solve_model(model, traffic, left, best, rank=chosen.rank)
+    limits, traffic = limits_of(options, budget), model.traffic()
+    scale = _scale(traffic)
+    whole = [(t, float(value * scale)) for t, value in traffic]
+    least, found = _minimised(model, whole, limits.less(stats["work"]))
     stats["work"] += least.nodes
     if found is not None and traffic_of(scene, found) <= traffic_of(scene, best):
         best = found
@@ -148,10 +129,9 @@ def solve(
         status = _status(least.end)
         return plan()
     stats["least_traffic_gbps"] = float(traffic_of(scene, best))
-    model.add("least", traffic, "<=", float(traffic_of(scene, best) * scale) + 0.5)
-    for number, objective in enumerate(chosen.objectives()):
-        left = limits.less(stats["work"])
-        tied, found = solve_model(model, objective, left, best, rank=chosen.rank)
+    model.add(whole, "<=", float(traffic_of(scene, best) * scale) + 0.5)
+    for criterion in Ties(model, budget.seed).criteria(options["ties"]):
+        tied, found = _minimised(model, criterion, limits.less(stats["work"]))
         stats["work"] += tied.nodes
         status = _status(tied.end)
         if found is None:
@@ -159,9 +139,21 @@ def solve(
         best = found
         if tied.end is not End.OPTIMAL:
             break
-        reached = sum(value * tied.value(z) for z, value in objective)
-        model.add(f"tie_{number}", objective, "<=", round(reached) + 0.5)
+        reached = sum(value * tied.value(x) for x, value in criterion)
+        model.add(criterion, "<=", reached + ROUNDING * max(abs(reached), 1.0))
     return plan()
+
+
+def _minimised(
+    model: PublishedModel, terms: Terms, limits: Limits
+) -> tuple[Outcome, Allocation | None]:
+    """The end of a run of the solver, and its allocation if that is allowed."""
+    model.minimise(terms)
+    outcome = run(model.problem, limits)
+    if outcome.values is None:
+        return outcome, None
+    found = model.allocation(outcome)
+    return outcome, found if is_allowed(model.scene, found) else None
 
 
 def _status(end: End) -> Status:
@@ -169,15 +161,11 @@ def _status(end: End) -> Status:
     return Status.TIME_LIMIT if end is End.STOPPED else Status.HEURISTIC
 
 
-def _scaled(model: ClassModel) -> tuple[Terms, Fraction]:
-    """The traffic as terms in units of which one is the least difference, if that is practical."""
-    terms = model.traffic()
-    loads = [value for _, value in terms]
-    scale = Fraction(lcm(*(value.denominator for value in loads)))
-    most = max(loads, default=Fraction(0))
-    if most * scale > LARGEST:
-        scale = LARGEST / most
-    return [(u, float(value * scale)) for u, value in terms], scale
+def _scale(traffic: Sequence[tuple[Any, Fraction]]) -> Fraction:
+    """Units of traffic of which one is the least difference, if that is practical."""
+    scale = Fraction(lcm(*(value.denominator for _, value in traffic)))
+    most = max((value for _, value in traffic), default=Fraction(0))
+    return LARGEST / most if most * scale > LARGEST else scale
 
 
 SOLVERS: Mapping[str, Solve] = {"jpn": solve}

@@ -40,39 +40,28 @@ def site(queue: list[dict[str, Any]], **more: Any) -> Snapshot:
 
 
 @pytest.mark.parametrize(
-    ("abw", "solver"),
+    ("name", "abw"),
     [
-        (0.389, "highs"),  # hardly more than the tightest that fits
-        (0.4, "highs"),
-        (0.7, "highs"),
-        (1.0, "highs"),
-        (1.0, "cbc"),
-        pytest.param(0.389, "cbc", marks=pytest.mark.slow),
-        pytest.param(0.4, "cbc", marks=pytest.mark.slow),
+        ("mbpc", 0.389),  # hardly more than the tightest that fits
+        ("mbpc", 0.4),
+        ("mbpc", 0.7),
+        ("mbpc", 1.0),
+        ("mbpc-published", 1.0),
+        pytest.param("mbpc-published", 0.4, marks=pytest.mark.slow),
     ],
 )
-def test_first_case_of_the_paper(abw: float, solver: str) -> None:
-    plan = solve("mbpc", case_1(abw), engine="mip", solver=solver)
+def test_first_case_of_the_paper(name: str, abw: float) -> None:
+    plan = solve(name, case_1(abw))
     assert plan.status is Status.OPTIMAL
     assert plan.objective.value == pytest.approx(OPTIMUM, rel=1e-9)
     assert plan.objective.bound == pytest.approx(OPTIMUM, rel=1e-9)
     assert pytest.approx(3.311905, abs=1e-6) == OPTIMUM
 
 
-@pytest.mark.slow
 def test_first_case_does_not_fit_at_once_below_the_tight_link() -> None:
-    plan = solve("mbpc", case_1(0.38), engine="mip")
+    plan = solve("mbpc", case_1(0.38))
     assert [(d.job, d.reason) for d in plan.deferred] == [("J3", Reason.INSUFFICIENT)]
     assert "links" in plan.deferred[0].detail
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("abw", "value"), [(0.35, 3.5136), (0.3, 3.7972), (0.2, 5.1391)])
-def test_a_threshold_buys_feasibility(abw: float, value: float) -> None:
-    plan = solve("mbpc", case_1(abw), engine="mip", saturation_threshold=3.0)
-    assert plan.status is Status.OPTIMAL
-    assert plan.objective.value == pytest.approx(value, abs=5e-5)
-    assert not plan.deferred
 
 
 def test_saturation_is_paid_by_the_jobs_that_load_the_link() -> None:
@@ -86,8 +75,8 @@ def test_saturation_is_paid_by_the_jobs_that_load_the_link() -> None:
 def test_the_bound_of_an_optimum_is_its_value_far_from_time_0() -> None:
     # ends are rounded to 2.4e-7 s there: more than the checker grants a bound
     queue = [{"id": str(n), "procs": 2, "sigma": 0.7, "base_time": 5.0 / 3} for n in (1, 2, 3)]
-    for engine in ("search", "mip"):
-        plan = solve("mbpc", site(queue, time=1.76e9), engine=engine)
+    for name in ("mbpc", "mbpc-published"):
+        plan = solve(name, site(queue, time=1.76e9))
         assert plan.status is Status.OPTIMAL
         assert plan.objective.bound == plan.objective.value
 
@@ -128,7 +117,7 @@ def test_no_incumbent_of_jpn_runs_for_less_time_than_its_plan(ties: str) -> None
 
 
 def test_first_nodes_of_a_cluster_break_ties_of_jpn() -> None:
-    """Nodes that differ in what they offer are strata of one cluster, to the program all alike."""
+    """Nodes that differ in what they offer are all alike to the traffic."""
     nodes = [
         {"name": f"a{n}", "features": list(features)}
         for n, features in enumerate(("x", "xyz", "z", "xz", "yz"))
@@ -210,7 +199,7 @@ def test_an_end_by_the_clock_is_no_optimum_and_keeps_a_plan() -> None:
 
 
 def test_a_model_that_is_too_large_leaves_the_first_plan() -> None:
-    plan = solve("mbpc", case_1(1.0), engine="mip", largest_model=10)
+    plan = solve("mbpc-published", case_1(1.0), largest_model=10)
     assert plan.status is Status.HEURISTIC
     assert plan.stats["model_too_large"] > 10
     assert len(plan.placements) == 3

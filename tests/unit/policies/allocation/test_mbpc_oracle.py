@@ -12,6 +12,7 @@ from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
+from coalloc.policies.allocation import mbpc
 from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
@@ -68,26 +69,20 @@ def case(snapshot: Snapshot, jobs: list[str], of: str) -> dict[str, Any]:
     }
 
 
-def solve(name: str, snapshot: Snapshot, **given: Any) -> Plan:
+def solve(name: str, snapshot: Snapshot) -> Plan:
     policy = lookup(name)
-    plan = policy.solve(snapshot, read_options(given, policy.options), Budget())
+    plan = policy.solve(snapshot, read_options({}, policy.options), Budget())
     assert check(snapshot, plan).violations == ()
     return plan
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize(
-    ("name", "of", "given"),
-    [
-        ("mbpc", "run", {"engine": "search"}),
-        ("mbpc", "run", {"engine": "mip"}),
-        ("mbpc-published", "run", {}),
-        ("jpn", "traffic", {}),
-    ],
+    ("name", "of"), [("mbpc", "run"), ("mbpc-published", "run"), ("jpn", "traffic")]
 )
-def test_agrees_with_cp_sat(name: str, of: str, given: dict[str, str], seeds: range) -> None:
+def test_agrees_with_cp_sat(name: str, of: str, seeds: range) -> None:
     sites = [instance(seed) for seed in seeds]
-    plans = [solve(name, snapshot, **given) for snapshot in sites]
+    plans = [solve(name, snapshot) for snapshot in sites]
     placed = [[p.job for p in plan.placements] for plan in plans]
     answers = ask([case(s, jobs, of) for s, jobs in zip(sites, placed, strict=True)])
     for plan, answer in zip(plans, answers, strict=True):
@@ -97,11 +92,14 @@ def test_agrees_with_cp_sat(name: str, of: str, given: dict[str, str], seeds: ra
     assert len({len(jobs) for jobs in placed}) > 1
 
 
-@pytest.mark.parametrize("engine", ["search", "mip"])
+@pytest.mark.parametrize("few", [mbpc.FEW, 0])  # by the tables, and by the program
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_the_first_job_left_out_does_not_fit(seeds: range, engine: str) -> None:
+def test_the_first_job_left_out_does_not_fit(
+    seeds: range, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mbpc, "FEW", few)
     sites = [instance(seed) for seed in seeds]
-    plans = [solve("mbpc", snapshot, engine=engine) for snapshot in sites]
+    plans = [solve("mbpc", snapshot) for snapshot in sites]
     asked = [
         case(s, [p.job for p in plan.placements] + [plan.deferred[0].job], "traffic")
         for s, plan in zip(sites, plans, strict=True)

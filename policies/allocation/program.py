@@ -1,4 +1,4 @@
-"""`mbpc-published`: the program of the MBPC paper as it stands, a variable per job and node.
+"""The program of the MBPC paper as it stands, a variable per job and node.
 
 Each function carries the paper's equation. A node with several slots stands for as many resources.
 
@@ -6,11 +6,9 @@ Deviations
 ----------
 Without them the program means nothing: (9) is per job; the sum over j of X_{j,r} is at most 1;
 (5) is not linear in t_k and gets a binary per value of t_k. Load of running work, reservations,
-features and memory restrict it further. With ``sc=clamped``, the default, SC is at least 1, since
-communication gets no faster on an empty link: SC = 1 wherever (10) holds, and is no variable. With
-``sc=printed`` SC_j is (7) over the links that j loads, below 1 too, as (8) has it. What is proved
-then is the least sum of (8), not of run times: the plan is *heuristic*, and its stats have
-``printed_value`` and ``printed_bound``, seconds.
+features and memory restrict it further. SC is at least 1, since communication gets no faster on an
+empty link: where links may not be saturated, SC = 1 wherever (10) holds, and is no variable. Where
+they may, or as printed, SC_j is (7) over the links that j loads; as printed below 1 too.
 
 References
 ----------
@@ -20,22 +18,19 @@ to (10).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import fsum
+from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import pulp
 
-from coalloc.model.plan import Plan, Status
-from coalloc.model.snapshot import Snapshot
-from coalloc.policies.allocation.choosing import strongest
-from coalloc.policies.allocation.mbpc import SCALE, Prover, Search, limits_of
-from coalloc.policies.allocation.placing import Allocation, link_seconds
-from coalloc.policies.allocation.scene import Scene, load, read_scene
-from coalloc.policies.allocation.selecting import select
-from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.allocation.placing import Allocation
+from coalloc.policies.allocation.scene import Scene, load
 from coalloc.policies.mip.links import whole_row
-from coalloc.policies.mip.runner import Outcome, run
+from coalloc.policies.mip.runner import Outcome
+
+Terms = list[tuple[Any, float]]
+"""Variables with their coefficients."""
 
 
 class PublishedModel:
@@ -43,12 +38,22 @@ class PublishedModel:
 
     Parameters
     ----------
+    threshold : float
+        Largest SC; 1 forbids saturation.
     printed : bool
         Whether SC falls below 1.
     """
 
-    def __init__(self, scene: Scene, jobs: Sequence[int], *, printed: bool = False) -> None:
-        self.scene, self.jobs, self.printed = scene, tuple(jobs), printed
+    def __init__(
+        self,
+        scene: Scene,
+        jobs: Sequence[int],
+        threshold: float = 1.0,
+        *,
+        printed: bool = False,
+    ) -> None:
+        self.scene, self.jobs = scene, tuple(jobs)
+        self.threshold, self.printed = threshold, printed
         used = sorted({c for j in jobs for c in scene.candidates[j].room})
         self.of = [c for c in used for _ in range(scene.classes[c].capacity)]
         self.P = range(len(self.of))
@@ -76,26 +81,35 @@ class PublishedModel:
         self._eq_9_gang_matching()
         self._one_job_per_node()
         self._eq_10_no_saturation()
-        if self.printed:
+        if self.printed or self.threshold > 1.0:
             self._eq_7_communication_slowdown()
         self._restrictions()
         return self.problem
 
-    def objective(self, scale: float) -> Any:
+    def minimise(self, terms: Terms) -> None:
+        """Set the objective."""
+        self.problem.setObjective(pulp.LpAffineExpression(terms))
+
+    def run_times(self, scale: float = 1.0) -> Terms:
         """(8): the sum of T' * SD, less what does not depend on the allocation."""
         of = self.scene.candidates
         terms = [(self.SP[j], scale * of[j].scaled) for j in self.jobs]
-        terms += [(slowdown, scale * of[j].fixed) for j, slowdown in self.SC.items()]
-        return pulp.LpAffineExpression(terms)
+        return terms + [(slowdown, scale * of[j].fixed) for j, slowdown in self.SC.items()]
 
     def fixed_seconds(self) -> float:
-        """Constant part of the objective, which `objective` leaves out."""
-        return 0.0 if self.printed else sum(self.scene.candidates[j].fixed for j in self.jobs)
+        """Constant part of the run times, which `run_times` leaves out; 0 as printed."""
+        of = self.scene.candidates
+        return 0.0 if self.printed else sum(of[j].fixed for j in self.jobs if j not in self.SC)
+
+    def traffic(self) -> list[tuple[Any, Fraction]]:
+        """The sum of BW_{j,k} as terms, Gbit/s."""
+        of = self.scene.candidates
+        return [(chosen, load(of[j], n)) for (j, _, n), chosen in self.T.items() if n]
 
     def _eq_4_processing_slowdown(self) -> None:
         """(4): SP_j >= X_{j,r} / Gamma_r."""
         for (j, r), x in self.X.items():
-            self._add([(self.SP[j], 1), (x, -1 / self._power(r))], ">=", 0)
+            self.add([(self.SP[j], 1), (x, -1 / self._power(r))], ">=", 0)
 
     def _eq_5_tasks_per_cluster(self) -> None:
         """(5): a binary T_{j,k,n} is 1 for n = t_k."""
@@ -107,36 +121,40 @@ class PublishedModel:
                 for n in counts:
                     name = f"T_{j}_{k}_{n}"
                     self.T[j, k, n] = pulp.LpVariable(name, 0, 1, pulp.LpInteger)
-                self._add([(self.T[j, k, n], 1) for n in counts], "==", 1)
+                self.add([(self.T[j, k, n], 1) for n in counts], "==", 1)
                 terms = [(self.T[j, k, n], -n) for n in counts]
-                self._add([*((x, 1) for x in inside), *terms], "==", 0)
+                self.add([*((x, 1) for x in inside), *terms], "==", 0)
 
     def _eq_9_gang_matching(self) -> None:
         """(9): the sum over r of X_{j,r} is tau_j."""
         for j in self.jobs:
             terms = [(x, 1) for (i, _), x in self.X.items() if i == j]
-            self._add(terms, "==", self.scene.candidates[j].procs)
+            self.add(terms, "==", self.scene.candidates[j].procs)
 
     def _one_job_per_node(self) -> None:
         """Unwritten: the sum over j of X_{j,r} is at most 1."""
         for r in self.P:
-            self._add([(self.X[j, r], 1) for j in self.jobs if (j, r) in self.X], "<=", 1)
+            self.add([(self.X[j, r], 1) for j in self.jobs if (j, r) in self.X], "<=", 1)
 
     def _eq_10_no_saturation(self) -> None:
         """(6), (7), (10): the sum over j of BW_{j,k} is at most ABW_k."""
         for k in range(len(self.scene.capacity)):
-            limit = self.scene.limit(k)
+            limit = self.scene.limit(k, self.threshold)
             chosen = [key for key in self.T if key[1] == k]
             if limit is None or not chosen:
                 continue
             loads = [load(self.scene.candidates[j], n) for j, _, n in chosen]
             row, right = whole_row(loads, limit)
             terms = [(self.T[key], a) for key, a in zip(chosen, row, strict=True)]
-            self._add(terms, "<=", right)
+            self.add(terms, "<=", right)
 
     def _eq_7_communication_slowdown(self) -> None:
-        """(7), not clamped: SC_j >= (sum over i of BW_{i,k}) / ABW_k if j loads the link of k."""
-        self.SC = {j: pulp.LpVariable(f"SC_{j}", 0, 1) for j in sorted({j for j, _, _ in self.T})}
+        """(7): SC_j >= (sum over i of BW_{i,k}) / ABW_k if j loads the link of k."""
+        least = 0.0 if self.printed else 1.0
+        self.SC = {
+            j: pulp.LpVariable(f"SC_{j}", least, self.threshold)
+            for j in sorted({j for j, _, _ in self.T})
+        }
         for k, capacity in enumerate(self.scene.capacity):
             if not capacity:  # without a limit, or without a link
                 continue
@@ -148,8 +166,9 @@ class PublishedModel:
             base = float(self.scene.loaded[k] / capacity)
             for j, slowdown in self.SC.items():
                 away = {self.T[j, k, 0], self.T[j, k, self.scene.candidates[j].procs]}
-                terms = [(x, a - base - 1.0 if x in away else a) for x, a in use]
-                self._add([*terms, (slowdown, -1)], "<=", -base)
+                spare = base + self.threshold - least
+                terms = [(x, a - spare if x in away else a) for x, a in use]
+                self.add([*terms, (slowdown, -1)], "<=", -base)
 
     def _restrictions(self) -> None:
         """One cluster, memory, reservations: what the paper's platform does not have."""
@@ -161,10 +180,13 @@ class PublishedModel:
             for (i, r), x in self.X.items():
                 ends = [at for n, at in scene.classes[self.of[r]].closes_at if self._shut(j, n)]
                 if i == j and ends:
-                    longest = job.scaled / min(self._power(q) for q in self.P) + job.fixed
-                    left = min(ends) - scene.snapshot.time - job.fixed
-                    big = max(longest - left, 0.0)
-                    self._add([(self.SP[j], job.scaled), (x, big)], "<=", left + big)
+                    left = min(ends) - scene.snapshot.time
+                    weakest = min(self._power(q) for q in self.P)
+                    big = max(job.seconds(weakest, self.threshold) - left, 0.0)
+                    terms, fixed = [(self.SP[j], job.scaled), (x, big)], job.fixed
+                    if j in self.SC and not self.printed:
+                        terms, fixed = [*terms, (self.SC[j], job.fixed)], 0.0
+                    self.add(terms, "<=", left + big - fixed)
         for c in sorted(set(self.of)):
             one = scene.classes[c]
             if one.slots > 1 and one.memory_mb < float("inf"):
@@ -173,10 +195,10 @@ class PublishedModel:
                     for (j, r), x in self.X.items()
                     if self.of[r] == c
                 ]
-                self._add(terms, "<=", int(one.memory_mb) * len(one.nodes))
+                self.add(terms, "<=", int(one.memory_mb) * len(one.nodes))
         for (j, c), most in self._rooms().items():
             terms = [(x, 1) for (i, r), x in self.X.items() if i == j and self.of[r] == c]
-            self._add(terms, "<=", most)
+            self.add(terms, "<=", most)
 
     def _rooms(self) -> dict[tuple[int, int], int]:
         """Classes of which a job may use a part only, by its memory."""
@@ -197,10 +219,10 @@ class PublishedModel:
             k: pulp.LpVariable(f"home_{j}_{k}", 0, 1, pulp.LpInteger)
             for k in range(len(self.scene.capacity))
         }
-        self._add([(home, 1) for home in homes.values()], "==", 1)
+        self.add([(home, 1) for home in homes.values()], "==", 1)
         for (i, r), x in self.X.items():
             if i == j:
-                self._add([(x, 1), (homes[self._home(r)], -1)], "<=", 0)
+                self.add([(x, 1), (homes[self._home(r)], -1)], "<=", 0)
 
     def _power(self, r: int) -> float:
         return self.scene.classes[self.of[r]].power
@@ -208,7 +230,8 @@ class PublishedModel:
     def _home(self, r: int) -> int:
         return self.scene.classes[self.of[r]].cluster
 
-    def _add(self, terms: Sequence[tuple[Any, float]], sense: str, right: float) -> None:
+    def add(self, terms: Sequence[tuple[Any, float]], sense: str, right: float) -> None:
+        """Add a row."""
         left = pulp.LpAffineExpression(list(terms))
         self.problem += {"<=": left <= right, "==": left == right, ">=": left >= right}[sense]
 
@@ -219,67 +242,3 @@ class PublishedModel:
             if outcome.value(x) > 0.5:
                 uses[j][self.of[r]] = uses[j].get(self.of[r], 0) + 1
         return Allocation(jobs=self.jobs, uses=tuple(uses[j] for j in self.jobs))
-
-
-class PrintedSearch(Search):
-    """The best allocation so far by equation (8) as printed."""
-
-    def measure(self, allocation: Allocation) -> float:
-        """Equation (8) with (7) not clamped, seconds."""
-        of = self.scene.candidates
-        processing = fsum(
-            of[j].scaled / min(self.scene.classes[c].power for c in uses)
-            for j, uses in zip(allocation.jobs, allocation.uses, strict=True)
-        )
-        return processing + link_seconds(self.scene, allocation)
-
-    @property
-    def is_ideal(self) -> bool:
-        """Whether no job is slowed down by anything."""
-        jobs = [self.scene.candidates[j] for j in self.best.jobs]
-        least = fsum(job.scaled / max(self.scene.levels(job)) for job in jobs)
-        return self.value <= least * (1.0 + 1e-12)
-
-    def written(self, status: Status, bound: float | None) -> Plan:
-        """The best as a plan; what bounds (8) as printed is told in the stats alone."""
-        self.stats |= {"printed_value": self.value, "printed_bound": bound}
-        unproved = {Status.OPTIMAL, Status.FEASIBLE}
-        return super().written(Status.HEURISTIC if status in unproved else status, None)
-
-
-def solve(
-    problem: Snapshot,
-    options: Mapping[str, Any],
-    budget: Budget,
-    on_incumbent: OnIncumbent | None = None,
-) -> Plan:
-    """Plan the jobs that start now; the selection is that of `pas`."""
-    scene = read_scene(problem, options)
-    prover = Prover(scene, budget)
-    selection = select(scene, strongest, prover)
-    printed = options["sc"] == "printed"
-    kind = PrintedSearch if printed else Search
-    search = kind(scene, selection, "mbpc-published", budget, on_incumbent)
-    search.incumbent.work += prover.nodes
-    model = PublishedModel(scene, selection.allocation.jobs, printed=printed)
-    if search.is_ideal:
-        return search.proved()
-    if model.size > options["largest_model"]:
-        search.stats["model_too_large"] = model.size
-        return search.incumbent.plan()
-    model.build()
-    scale = SCALE / max(search.value, 1e-300)
-    model.problem.setObjective(model.objective(scale))
-    outcome = run(
-        model.problem,
-        limits_of(options, budget).less(search.incumbent.work),
-        on_solution=lambda found: search.offer(model.allocation(found)),
-    )
-    if outcome.values is not None:
-        search.offer(model.allocation(outcome))
-    search.incumbent.work += outcome.nodes
-    fixed = model.fixed_seconds()
-    return search.ended(outcome, lambda bound: bound / scale + fixed)
-
-
-SOLVERS: Mapping[str, Solve] = {"mbpc-published": solve}
