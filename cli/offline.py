@@ -94,7 +94,7 @@ def _solve(args: argparse.Namespace) -> int:
 
 def _compiled(policy: str) -> None:
     """Have compiled what a policy needs: that may take seconds, which are not the solve's."""
-    from coalloc.daemon.solver.warming import TINY, warmed
+    from coalloc.policies.warming import TINY, warmed
 
     hint = threading.Timer(COMPILING_S, note, ["compiling, once for this machine and version"])
     hint.daemon = True
