@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from msgspec import to_builtins
@@ -61,6 +60,7 @@ from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
+from coalloc.model.values import replace
 from coalloc.runtime.config.schema import Config, DaemonConfig
 from coalloc.wire.answers import Answer as AnswerBody
 from coalloc.wire.answers import BackupAnswer, Estimate, Refusal, SolverStatus, WhyAnswer

@@ -10,7 +10,6 @@ import asyncio
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
@@ -22,6 +21,7 @@ from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Plan, Reason
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
+from coalloc.model.values import replace
 from coalloc.wire.answers import Why
 from coalloc.wire.codec import encode
 

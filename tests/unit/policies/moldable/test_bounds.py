@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -15,10 +14,15 @@ from coalloc.model.jobs import MoldableJob
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.speedup import TableSpeedup
+from coalloc.model.values import replace
 from coalloc.policies.checking.proofs import proofs_of
 from coalloc.policies.checking.verify import certified
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.moldable.bicriteria.pareto import BoundCurve, dominates, ratio
+from coalloc.policies.moldable.bicriteria.pareto import (
+    BoundCurve,
+    dominates,
+    ratio,
+)
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.priced_bound import PricedBound, priced_bound
 from coalloc.policies.moldable.proof import moldable_parts
