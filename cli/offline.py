@@ -220,10 +220,12 @@ def _loaded(names: Iterable[str]) -> tuple[list[Policy], list[str]]:
     return policies, faults
 
 
-def _options(policy: Any) -> dict[str, dict[str, Any]]:
+def _options(policy: Policy) -> dict[str, dict[str, Any]]:
+    from coalloc.policies.options import options_of
+
     return {
-        name: {"default": field.default, "doc": field.doc, **field.schema()}
-        for name, field in policy.options.items()
+        name: {"default": option.default, "doc": option.doc, **option.schema}
+        for name, option in options_of(policy.options).items()
     }
 
 

@@ -61,14 +61,13 @@ def _planned(snapshot: Snapshot, policy: str, options: Mapping[str, Any]) -> Pla
     """A plan that passed the checker, as a round makes it."""
     from coalloc.policies.base import Budget
     from coalloc.policies.checking.check import check
-    from coalloc.policies.options import read_options
+    from coalloc.policies.options import read_known
     from coalloc.policies.registry import lookup
 
     row = lookup(policy)
-    known = {name: value for name, value in options.items() if name in row.options}
     deadline = time.monotonic() + TIME_S
     budget = Budget(stop=lambda: time.monotonic() >= deadline, live=True)
-    plan = row.solve(snapshot, read_options(known, row.options), budget)
+    plan = row.solve(snapshot, read_known(options, row.options), budget)
     violations = check(snapshot, plan).violations
     if violations:
         raise CommandError(f"the plan of {policy} does not pass the checker: {violations[0]}")

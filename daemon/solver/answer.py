@@ -35,7 +35,7 @@ from coalloc.model.snapshot_json import read_snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget, OnIncumbent, Solve, never
 from coalloc.policies.checking.check import check, jobs_named
-from coalloc.policies.options import read_options
+from coalloc.policies.options import read_known
 from coalloc.policies.registry import lookup
 
 LATE_S = 1.0
@@ -98,9 +98,7 @@ def solved(
     """Call a policy; of the options, it gets those that it knows."""
     options: Mapping[str, Any] = request.options
     with suppress(ValueError):  # not in the registry: a test's own
-        table = lookup(request.policy).options
-        known = {name: value for name, value in options.items() if name in table}
-        options = read_options(known, table)
+        options = read_known(options, lookup(request.policy).options)
     budget = Budget(
         work=request.work,
         seed=request.seed,

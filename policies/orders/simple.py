@@ -19,7 +19,7 @@ import numpy as np
 from coalloc.policies.base import Solve
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.one_pass import one_pass
-from coalloc.policies.options import EASY_ORDERS
+from coalloc.policies.orders.options import EASY_ORDERS
 from coalloc.policies.orders.queue_orders import Floats, Traits, order_jobs
 
 SAME_TIME_S = 1e-6

@@ -22,20 +22,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.model.fields import Table
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
+from coalloc.policies.options import Options, defaults_of
 from coalloc.policies.published import cpa, m_heft, mca_heft
+from coalloc.policies.published.options import (
+    CpaOptions,
+    MappedOptions,
+    McaHeftOptions,
+    MHeftEffOptions,
+    MHeftImpOptions,
+    MHeftMaxOptions,
+)
 from coalloc.policies.workflow.bound import WorkflowBound
 from coalloc.policies.workflow.forms import Form
 from coalloc.policies.workflow.mapping import Mapper
-from coalloc.policies.workflow.options import (
-    CPA,
-    M_HEFT_EFF,
-    M_HEFT_IMP,
-    M_HEFT_MAX,
-    MAPPED,
-    MCA_HEFT,
-)
 from coalloc.policies.workflow.search.search_case import Case
 
 Ints = NDArray[np.int64]
@@ -49,14 +49,14 @@ SHARES = (0.95, 0.85, 0.75, 0.65)
 """Of the processes, that the program is told of."""
 
 
-MEMBERS: Mapping[str, tuple[Callable[[Mapper, Mapping[str, Any]], Any], Table]] = {
-    "m-heft": (partial(m_heft.run, "m-heft"), MAPPED),
-    "m-heft-imp": (partial(m_heft.run, "m-heft-imp"), M_HEFT_IMP),
-    "m-heft-eff": (partial(m_heft.run, "m-heft-eff"), M_HEFT_EFF),
-    "m-heft-max": (partial(m_heft.run, "m-heft-max"), M_HEFT_MAX),
-    "hcpa": (partial(cpa.run, "hcpa"), CPA),
-    "mcpa": (partial(cpa.run, "mcpa"), CPA),
-    "mca-heft": (mca_heft.run, MCA_HEFT),
+MEMBERS: Mapping[str, tuple[Callable[[Mapper, Mapping[str, Any]], Any], type[Options]]] = {
+    "m-heft": (partial(m_heft.run, "m-heft"), MappedOptions),
+    "m-heft-imp": (partial(m_heft.run, "m-heft-imp"), MHeftImpOptions),
+    "m-heft-eff": (partial(m_heft.run, "m-heft-eff"), MHeftEffOptions),
+    "m-heft-max": (partial(m_heft.run, "m-heft-max"), MHeftMaxOptions),
+    "hcpa": (partial(cpa.run, "hcpa"), CpaOptions),
+    "mcpa": (partial(cpa.run, "mcpa"), CpaOptions),
+    "mca-heft": (mca_heft.run, McaHeftOptions),
 }
 """The published policies, as they are registered."""
 
@@ -64,12 +64,11 @@ MEMBERS: Mapping[str, tuple[Callable[[Mapper, Mapping[str, Any]], Any], Table]] 
 def members(planner: Planner, may_go_on: Callable[[], bool]) -> Iterator[tuple[str, Schedule]]:
     """Plan with each published policy, under the planner's options and its own defaults."""
     mapper = Mapper(planner)
-    for name, (run, table) in MEMBERS.items():
+    for name, (run, form) in MEMBERS.items():
         if not may_go_on():
             return
-        defaults = {key: field.default for key, field in table.items()}
         mapper.clear()
-        run(mapper, {**defaults, **planner.options})
+        run(mapper, {**defaults_of(form), **planner.options})
         yield name, mapper.schedule()
 
 

@@ -10,7 +10,8 @@ from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
-from coalloc.policies.options import DEMT, read_options
+from coalloc.policies.options import read_options
+from coalloc.policies.published.options import DemtOptions
 from coalloc.policies.registry import lookup
 
 Row = tuple[str, list[float], float]
@@ -29,7 +30,7 @@ def snapshot_of(rows: list[Row], procs: int, **more: Any) -> Snapshot:
 
 
 def planner_of(snapshot: Snapshot, **options: Any) -> Planner:
-    return Planner(snapshot, read_options(options, DEMT))
+    return Planner(snapshot, read_options(options, DemtOptions))
 
 
 def queue_of(snapshot: Snapshot) -> MoldableQueue:

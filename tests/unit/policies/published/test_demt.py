@@ -15,9 +15,10 @@ from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import of_planner
-from coalloc.policies.options import DEMT, read_options
+from coalloc.policies.options import read_options
 from coalloc.policies.published.demt import Search, in_order
 from coalloc.policies.published.moldable_lists import order_and_rows
+from coalloc.policies.published.options import DemtOptions
 from coalloc.policies.registry import lookup
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from tests.unit.policies.published.demt_case import (
@@ -92,7 +93,7 @@ def test_shuffles_never_harm_and_seeds_repeat(objective: str) -> None:
 def test_a_shuffle_changes_the_order_of_shelves_only() -> None:
     snapshot = moldable_instance("mixed", 30, 20, 1)
     layer = Layer(planner_of(snapshot), queue_of(snapshot))
-    found = Search(layer, read_options({}, DEMT), Budget(seed=1)).run()
+    found = Search(layer, read_options({}, DemtOptions), Budget(seed=1)).run()
     size = len(found.shelves)
     order, rows = in_order(found.shelves, tuple(range(size)))
     turned, same = in_order(found.shelves, tuple(reversed(range(size))))
@@ -119,7 +120,7 @@ def test_work_and_the_clock_end_the_search() -> None:
     snapshot = moldable_instance("weakly", 60, 20, 1)
     assert solved("demt", snapshot, work=1).stats["tried"] == 1
     policy = lookup("demt")
-    plan = policy.solve(snapshot, read_options({}, DEMT), Budget(stop=lambda: True))
+    plan = policy.solve(snapshot, read_options({}, DemtOptions), Budget(stop=lambda: True))
     assert plan.status is Status.TIME_LIMIT
     assert len(plan.placements) == 60
 
@@ -242,7 +243,7 @@ def test_odd_queues_have_plans(name: str, rows: list[Row], procs: int) -> None:
 )
 def test_options_are_checked(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as caught:
-        read_options(given, DEMT)
+        read_options(given, DemtOptions)
     assert str(caught.value).startswith(message)
 
 

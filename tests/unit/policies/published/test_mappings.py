@@ -16,7 +16,7 @@ from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.options import read_options
+from coalloc.policies.options import read_known, read_options
 from coalloc.policies.published.cpa import Allotments
 from coalloc.policies.published.m_heft import efficient_rows, improving_rows, shared_rows
 from coalloc.policies.published.mca_heft import Allocation, threshold
@@ -287,8 +287,7 @@ OPTIONS = st.fixed_dictionaries(
 @given(snapshot=mixed(), options=OPTIONS)
 def test_plans_pass_the_checker(name: str, snapshot: Snapshot, options: dict[str, Any]) -> None:
     policy = POLICIES[name]
-    known = {key: value for key, value in options.items() if key in policy.options}
-    plan = policy.solve(snapshot, read_options(known, policy.options), Budget())
+    plan = policy.solve(snapshot, read_known(options, policy.options), Budget())
     assert check(snapshot, plan).violations == ()
     assert not [entry for entry in plan.deferred if entry.detail.startswith("finds no place")]
 
