@@ -43,20 +43,13 @@ from coalloc.policies.moldable.bicriteria.policy import searched
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.oas.orders import try_orders
+from coalloc.policies.orders.simple import SKIPPING
 from coalloc.policies.workflow.ranking import has_tasks, is_one_workflow
 from coalloc.policies.workflow.search.engine import make_search
 
 MOST_WORK = 100_000
 """Jobs that the engine of `bicriteria` places or prices."""
-FIRST = (("easy", "easy"),)
-TRIALS = (
-    ("conservative", "insert"),
-    ("fpfs", "event"),
-    ("lpt", "event"),
-    ("bjf", "event"),
-    ("spt", "event"),
-    ("sjf", "event"),
-)
+FIRST, TRIALS = SKIPPING[:1], SKIPPING[1:]
 
 
 def solve(

@@ -14,13 +14,12 @@ from typing import Any
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.plan import Deferred, Placement, Plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.auto.policy import TRIALS
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.orders.simple import SIMPLE, lay_simply, laying, sort_items
+from coalloc.policies.orders.simple import SIMPLE, SKIPPING, lay_simply, laying, sort_items
 from coalloc.policies.plain.policy import plain_easy
 from coalloc.policies.relative_time import at_time, from_now
 
-AUTO_DECODERS: Mapping[str, str] = {"easy": "easy", **dict(TRIALS)}
+AUTO_DECODERS: Mapping[str, str] = dict(SKIPPING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

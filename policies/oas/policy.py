@@ -20,8 +20,9 @@ from coalloc.policies.kernel.search.lister import Lister, domains_of
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.oas import scenario_search
 from coalloc.policies.oas.search import Search
-from coalloc.policies.oas.seeds import SIMPLE, balanced
+from coalloc.policies.oas.seeds import balanced
 from coalloc.policies.oas.window import ranked
+from coalloc.policies.orders.simple import START_ORDERS
 
 FEW = scenario_search.FEW
 """Items up to which the first incumbent is the best of all simple orders, not the first of them."""
@@ -38,8 +39,8 @@ def solve(
     if options["scenarios"]:
         return scenario_search.solve(planner, budget, on_incumbent)
     search = Search(planner, "oas", budget, on_incumbent)
-    at_once = len(SIMPLE) if len(planner.items) <= FEW else 1
-    search.run(SIMPLE[:at_once], SIMPLE[at_once:])
+    at_once = len(START_ORDERS) if len(planner.items) <= FEW else 1
+    search.run(START_ORDERS[:at_once], START_ORDERS[at_once:])
     return search.incumbent.plan()
 
 

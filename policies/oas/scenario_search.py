@@ -54,8 +54,9 @@ from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.orders import THEN, begin, objective_of, try_orders
 from coalloc.policies.oas.scenarios import Scenario, lay_out
 from coalloc.policies.oas.search import Search
-from coalloc.policies.oas.seeds import SIMPLE, as_before, by_rule
+from coalloc.policies.oas.seeds import as_before, by_rule
 from coalloc.policies.oas.window import choose, complete
+from coalloc.policies.orders.simple import START_ORDERS
 
 FEW = 64
 """Items up to which even the first incumbent has been judged."""
@@ -143,7 +144,7 @@ def solve(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None = N
     """
     incumbent = begin(planner, "oas", budget, on_incumbent)
     few = len(planner.items) <= FEW
-    try_orders(planner, incumbent, SIMPLE[: len(SIMPLE) if few else 1])
+    try_orders(planner, incumbent, START_ORDERS[: len(START_ORDERS) if few else 1])
     if not few:
         incumbent.report()
     found = _ScenarioSearch(planner, incumbent)
@@ -160,7 +161,7 @@ def _on_estimates(planner: Planner, budget: Budget) -> Search:
     if budget.work is not None:
         most = min(most, budget.work // FIRST_SHARE)
     search = Search(planner, "oas", replace(budget, work=most))
-    search.run(SIMPLE, ())
+    search.run(START_ORDERS, ())
     return search
 
 

@@ -48,6 +48,28 @@ SIMPLE: Mapping[str, Simple] = {
     "conservative": Simple(order="arrival", decoder="insert"),
 }
 
+StartOrder = tuple[str, str]
+"""A simple policy, and the decoder that lays its order."""
+
+
+def start_order(name: str, *, skips: bool = False) -> StartOrder:
+    """A simple policy as a search begins with it; `skips` is its option ``skip``."""
+    decoder = SIMPLE[name].decoder
+    return name, "event" if skips and decoder == "strict" else decoder
+
+
+LISTS = ("lpt", "bjf", "spt", "sjf")
+SKIPPING: tuple[StartOrder, ...] = (
+    *(start_order(name) for name in ("easy", "conservative", "fpfs")),
+    *(start_order(name, skips=True) for name in LISTS),
+)
+"""Orders and decoders with which searches begin."""
+START_ORDERS: tuple[StartOrder, ...] = (
+    *SKIPPING,
+    *(start_order(name) for name in ("fcfs", *LISTS)),
+)
+"""Orders and decoders of all simple policies, with and without `skip`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Laying:

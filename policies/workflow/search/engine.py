@@ -27,12 +27,12 @@ from coalloc.policies.kernel.search.serial_state import Genes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.orders import Orders, begin, find_bound, objective_of, try_orders
 from coalloc.policies.oas.search import Search
+from coalloc.policies.orders.simple import start_order
 from coalloc.policies.workflow.bound import WorkflowBound
 from coalloc.policies.workflow.search import portfolio
 from coalloc.policies.workflow.search.annealing import FEW, LEAST_CYCLE, Track, tracks
 from coalloc.policies.workflow.search.search_case import Case, read_case
 
-SIMPLE: Orders = (("fpfs", "event"), ("conservative", "insert"))
 SMALL = 100
 """Items from which on `patience` counts by item."""
 PATIENT = 20_000
@@ -310,7 +310,7 @@ def solve(
     """Plan with the best of the portfolio and of the search."""
     planner = Planner(problem, options)
     search = Engine(planner, "workflow", budget, on_incumbent)
-    search.run(SIMPLE[:1], SIMPLE[1:])
+    search.run((start_order("fpfs"),), (start_order("conservative"),))
     return search.incumbent.plan()
 
 
